@@ -1,0 +1,484 @@
+"""What a case says: the schema of a case file, one pydantic model for each mapping in it.
+
+The models are closed (an unknown key is an error) and frozen. Shorthand, such as an input written as a
+plain string, is spelled out by a ``BeforeValidator`` before any field is looked at, so that the place of
+an error is the place that the author sees. Reading files is the job of ``casefile``.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+
+from conformance.dims import Dims, Expression, Range, TensorType
+from conformance.errors import did_you_mean
+from conformance.compare import DEFAULTS
+
+Exporter: TypeAlias = Literal["torchscript", "dynamo"]
+Runtime: TypeAlias = Literal["onnx-reference", "onnxruntime"]
+Precision: TypeAlias = Literal["fp32"]
+Check: TypeAlias = Literal["export", "registration", "accuracy", "specials"]
+Stage: TypeAlias = Literal["declare", "export", "check", "convert", "load", "run", "compare", "latency"]
+Fault: TypeAlias = Literal["exporter", "runtime", "precision", "reference", "case", "harness"]
+
+
+
+# ---- the small texts of a case file, parsed when they are read ------------------------------------
+
+
+def _parsed(parse: Callable[[Any], Any], *types: str, pattern: str | None = None) -> Any:
+    """A field type whose values are texts (or numbers) that ``parse`` turns into something better."""
+
+    def validate(value: object) -> Any:
+        if isinstance(value, bool) or not isinstance(value, (str, int)):
+            raise ValueError(f"expected text, not {type(value).__name__}")
+        return parse(value)
+
+    schema: dict[str, Any] = {"type": list(types) if len(types) > 1 else types[0]}
+    if pattern:
+        schema["pattern"] = pattern
+    return Annotated[Any, PlainValidator(validate), WithJsonSchema(schema)]
+
+
+def _dotted(value: object) -> str:
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", str(value)):
+        raise ValueError(f"'{value}' is not file.name; symbolics.asinh means asinh in the symbolics.py beside")
+    return str(value)
+
+
+def _operator_name(value: object) -> str:
+    if not re.fullmatch(r"\w+::\w+(\.\w+)?", str(value)):
+        raise ValueError(f"'{value}' is not namespace::operator, such as aten::asinh")
+    return str(value)
+
+
+def _tensor_name(value: object) -> str:
+    if not re.fullmatch(r"[A-Za-z_][\w.]*", str(value)):
+        raise ValueError(f"'{value}' is not a name: a letter, then letters, digits, _ and .")
+    return str(value)
+
+
+DottedName = _parsed(_dotted, "string", pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")
+OperatorName = _parsed(_operator_name, "string", pattern=r"^\w+::\w+(\.\w+)?$")
+TensorName = _parsed(_tensor_name, "string", pattern=r"^[A-Za-z_][\w.]*$")
+Size = _parsed(Expression.parse, "string", "integer")
+SizeRange = _parsed(Range.parse, "string", "integer")
+Type = _parsed(TensorType.parse, "string", pattern=r"^\s*\w+\s*\[.*\]\s*$")
+
+
+def _listed(item: Any) -> Any:
+    """A list that may also be written as its only item."""
+
+    def listed(value: object) -> object:
+        return [value] if isinstance(value, (str, int)) and not isinstance(value, bool) else value
+
+    return Annotated[list[item], BeforeValidator(listed, json_schema_input_type=list[item] | item)]
+
+
+class Says(BaseModel):
+    """A mapping of a case file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+# ---- inputs ------------------------------------------------------------------------------------------
+
+
+class Between(Says):
+    """Both ends included; the ends may be expressions over dims."""
+
+    low: float | Size
+    high: float | Size
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Between:
+        low, high = self.constants
+        if low is not None and high is not None and not low <= high:
+            raise ValueError(f"low {low:g} is above high {high:g}")
+        return self
+
+    @property
+    def constants(self) -> tuple[float | None, float | None]:
+        """The two ends where they do not depend on dims."""
+        return tuple(e.constant if isinstance(e, Expression) else e for e in (self.low, self.high))  # type: ignore[return-value]
+
+
+class Normal(Says):
+    mean: float = 0.0
+    std: float = Field(1.0, gt=0)
+
+
+def _spell_out_values(value: object) -> object:
+    return {"python": value} if isinstance(value, str) else value
+
+
+class Values(Says):
+    """Where the values of an input come from; exactly one of these."""
+
+    uniform: Between | None = None
+    integers: Between | None = None
+    normal: Normal | None = None
+    choice: Annotated[list[float], Field(min_length=1)] | None = None
+    permutations: Size | None = None
+    """Along the last axis, permutations of 0..n-1; that axis has n entries."""
+    python: DottedName | None = None
+    """A function ``f(shape, dims, rng) -> array`` in a Python file beside the case file."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Values:
+        if len(self.model_fields_set) != 1:
+            raise ValueError(f"give exactly one of {', '.join(type(self).model_fields)}")
+        return self
+
+
+def _spell_out_input(value: object) -> object:
+    return {"type": value} if isinstance(value, str) else value
+
+
+class Input(Says):
+    type: Type
+    values: (
+        Annotated[Values, BeforeValidator(_spell_out_values, json_schema_input_type=Values | str)] | None
+    ) = None
+    as_: str | None = Field(None, alias="as", pattern=r"^[A-Za-z_]\w*$")
+    """Pass the input by this keyword instead of by position."""
+
+    @model_validator(mode="after")
+    def _has_values(self) -> Input:
+        if self.type.dtype.lstrip("u").startswith("int") and self.values is None:
+            raise ValueError(
+                "an integer input needs values, as it may be an index: "
+                "add values: {integers: {low: 0, high: n - 1}} or another range"
+            )
+        return self
+
+
+# ---- export ------------------------------------------------------------------------------------------
+
+
+class Symbolic(Says):
+    """A TorchScript symbolic function and what its registration check is to find."""
+
+    function: DottedName
+    without: str = "UnsupportedOperatorError"
+    """What export does without it: the name of an exception, or ``another graph`` for an override."""
+    ignores: dict[str, str] = {}
+    """Tensor inputs of the operator that the symbolic may ignore, each with the reason."""
+
+
+def _spell_out_symbolic(value: object) -> object:
+    return {"function": value} if isinstance(value, str) else value
+
+
+class ExportOptions(Says):
+    """Arguments of ``torch.onnx.export`` that change the model; those left out keep torch's defaults."""
+
+    do_constant_folding: bool | None = None
+    keep_initializers_as_inputs: bool | None = None
+    export_params: bool | None = None
+    training: Literal["eval", "preserve", "train"] | None = None
+    custom_opsets: dict[str, int] | None = None
+    optimize: bool | None = None
+
+
+class ExportTo(Says):
+    opsets: Annotated[_listed(Annotated[int, Field(ge=1, le=40)]), Field(min_length=1)]
+    static: _listed(str) = []
+    """Dims that are fixed at the traced size instead of exported as symbolic."""
+    options: ExportOptions = ExportOptions()
+    functions: _listed(DottedName) = []
+    """onnxscript functions that go into the model as ONNX local functions, for a custom domain."""
+    simplify: bool = False
+    """Pass the model through onnxsim; what is checked and run is the simplified model."""
+
+
+class TorchScript(ExportTo):
+    symbolics: dict[
+        OperatorName,
+        Annotated[Symbolic, BeforeValidator(_spell_out_symbolic, json_schema_input_type=Symbolic | str)],
+    ] = {}
+    registers: dict[
+        OperatorName,
+        Annotated[Symbolic, BeforeValidator(_spell_out_symbolic, json_schema_input_type=Symbolic | str)],
+    ] = {}
+    """Operators that a function of no arguments registers itself, for example with a decorator."""
+
+
+class Dynamo(ExportTo):
+    translations: dict[OperatorName, DottedName] = {}
+    """``custom_translation_table``: an onnxscript function for a torch operator."""
+
+
+def _spell_out_exporter(value: object) -> object:
+    return {"opsets": value} if isinstance(value, (int, list)) and not isinstance(value, bool) else value
+
+
+class Export(Says):
+    torchscript: (
+        Annotated[TorchScript, BeforeValidator(_spell_out_exporter, json_schema_input_type=TorchScript | list[int] | int)]
+        | None
+    ) = None
+    dynamo: (
+        Annotated[Dynamo, BeforeValidator(_spell_out_exporter, json_schema_input_type=Dynamo | list[int] | int)]
+        | None
+    ) = None
+
+    @property
+    def exporters(self) -> dict[Exporter, TorchScript | Dynamo]:
+        found = {"torchscript": self.torchscript, "dynamo": self.dynamo}
+        return {name: target for name, target in found.items() if target is not None}  # type: ignore[misc]
+
+
+# ---- what must hold ------------------------------------------------------------------------------------
+
+_COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
+
+
+def _opset_condition(value: object) -> frozenset[int]:
+    """The opsets that ``17``, ``[9, 12]``, ``"< 19"``, ``">= 17"`` or ``"13..16"`` mean."""
+    known = range(1, 100)
+    if isinstance(value, list) and value and all(type(opset) is int for opset in value):
+        return frozenset(value)
+    if not isinstance(value, bool):
+        if match := re.fullmatch(r"\s*(<=|>=|==|<|>)?\s*(\d+)\s*", str(value)):
+            return frozenset(n for n in known if _COMPARE[match[1] or "=="](n, int(match[2])))
+        if match := re.fullmatch(r"\s*(\d+)\s*\.\.\s*(\d+)\s*", str(value)):
+            return frozenset(range(int(match[1]), int(match[2]) + 1))
+    raise ValueError(f"'{value}' is not a condition on opsets; write 17, [9, 12], \"< 19\" or \"13..16\"")
+
+
+OpsetCondition = Annotated[
+    Any, PlainValidator(_opset_condition), WithJsonSchema({"type": ["integer", "string", "array"]})
+]
+
+
+class When(Says):
+    """Which cells, or which draws of a cell; what is left out matches all."""
+
+    exporter: Exporter | None = None
+    opset: OpsetCondition = None
+    runtime: _listed(Runtime) | None = None  # type: ignore[valid-type]
+    precision: Precision | None = None
+    check: _listed(Check) | None = None  # type: ignore[valid-type]
+    given: dict[str, Any] = Field({}, alias="with")
+    """Values of ``vary``, so that an entry can be about one combination."""
+    at: dict[str, SizeRange] = {}
+    """Only draws whose dims lie here; the rest of the cell must still hold."""
+    values: str | None = None
+    """Only draws of this value regime; the rest of the cell must still hold."""
+
+    @property
+    def only_some_draws(self) -> bool:
+        return bool(self.at) or self.values is not None
+
+
+class Fails(Says):
+    """An expected failure. Strict: it has to happen, at this stage, with this error."""
+
+    when: When = When()
+    stage: Stage
+    error: str | None = None
+    """The name of the error (an exception, a signal, or one of ours such as WrongValue) or a part of its text."""
+    fault: Fault | None = None
+    because: str = Field(min_length=1)
+
+
+class Graph(Says):
+    """What the exported graph must look like."""
+
+    when: When = When()
+    nodes: dict[str, Annotated[int, Field(ge=0)]] = {}
+    """How many nodes of each of these operators; ``domain::Operator`` outside of ONNX's own domain."""
+    only: bool = False
+    """There are no nodes but those."""
+    absent: _listed(str) = []  # type: ignore[valid-type]
+    inputs: list[str] | None = None
+    """Names of the graph's inputs, in order."""
+    outputs: list[str] | None = None
+    """Names of the graph's outputs, in order."""
+    initializers: int | None = Field(None, ge=0)
+    """How many initializers there are in all."""
+    dims: dict[str, list[int | str | None]] = {}
+    """The dims of a graph input or output: a size, ``symbolic``, or null where anything will do."""
+
+
+class OutputTolerance(Says):
+    rtol: float | None = Field(None, ge=0, allow_inf_nan=False)
+    atol: float | None = Field(None, ge=0, allow_inf_nan=False)
+
+
+class PrecisionTolerance(OutputTolerance):
+    outputs: dict[int | str, OutputTolerance] = {}
+    """By index or name of the output."""
+    because: str | None = None
+
+    @model_validator(mode="after")
+    def _loosened_with_reason(self) -> PrecisionTolerance:
+        default = DEFAULTS["float32"]
+        for given in (self, *self.outputs.values()):
+            if self.because is None and ((given.rtol or 0) > default.rtol or (given.atol or 0) > default.atol):
+                raise ValueError(
+                    f"looser than the default (rtol {default.rtol:g}, atol {default.atol:g}): say because"
+                )
+        return self
+
+    def for_output(self, index: int, name: str) -> OutputTolerance:
+        """What is said of one output, or of all where nothing is said of this one."""
+        own = self.outputs.get(index) or self.outputs.get(name) or OutputTolerance()
+        return OutputTolerance(
+            rtol=self.rtol if own.rtol is None else own.rtol, atol=self.atol if own.atol is None else own.atol
+        )
+
+
+class Examples(Says):
+    """How much is drawn, where the case is too slow for the defaults."""
+
+    shapes: int | None = Field(None, ge=0)
+    """Drawn shapes a cell, besides the boundary ones; the default is what --examples says."""
+    values: int = Field(4, ge=1)
+    """Value draws for each shape."""
+    boundary: int | None = Field(None, ge=1)
+    """At most so many boundary shapes."""
+
+
+class Output(Says):
+    name: TensorName
+    rows: Literal["in order", "in any order"] = "in order"
+    """``in any order``: compare as a set of rows along the first axis (NMS, top-k with ties)."""
+    vacuous: str | None = None
+    """Why zeros, shuffled rows or another draw's values would be right too for this output."""
+
+
+def _spell_out_output(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _spell_out_graph(value: object) -> object:
+    return [value] if isinstance(value, Mapping) else value
+
+
+class Declaration(Says):
+    """One case as the file says it."""
+
+    about: str = Field(min_length=1)
+    """What the case is for, for the reader of a report."""
+    tags: _listed(str) = []  # type: ignore[valid-type]
+    """Words that pytest's -k selects by."""
+    forward: str | None = None
+    """A Python expression over the inputs; torch, F, math, and the Python files beside are in scope."""
+    module: DottedName | None = None
+    """A torch.nn.Module class (or a function that returns a module), in a Python file beside the case file."""
+    given: dict[str, Any] = Field({}, alias="with")
+    """Constructor arguments of ``module``, or names for ``forward``; "torch.int32" is the dtype."""
+    vary: dict[str, Annotated[list[Any] | dict[str, Any], Field(min_length=1)]] = {}
+    """A grid of values for ``with``; each combination is its own case."""
+    script: bool = False
+    """torch.jit.script the module, so that its control flow is kept (TorchScript exporter only)."""
+    mode: Literal["eval", "train"] = "eval"
+    seed: int = Field(0, ge=0, lt=2**32)
+    """Seeds the weights."""
+    prepare: DottedName | None = None
+    """A function ``f(module)`` that sets weights or statistics after construction."""
+    inputs: Annotated[
+        dict[
+            TensorName, Annotated[Input, BeforeValidator(_spell_out_input, json_schema_input_type=Input | str)]
+        ],
+        Field(min_length=1),
+    ]
+    outputs: list[Annotated[Output, BeforeValidator(_spell_out_output, json_schema_input_type=Output | str)]] = []
+    """Names of all outputs, depth first."""
+    dims: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], SizeRange] = {}
+    where: _listed(Size) = []  # type: ignore[valid-type]
+    """Conditions between dims, such as ``k <= n``."""
+    draw: DottedName | None = None
+    """A function ``f(dims, rng) -> {input: array}`` for inputs that depend on one another."""
+    trace: dict[str, Annotated[int, Field(ge=0)]] = {}
+    """Dims to trace at; those left out are chosen."""
+    export: Export = Export(torchscript=TorchScript(opsets=[17]), dynamo=Dynamo(opsets=[20]))
+    runtimes: Annotated[_listed(Runtime), Field(min_length=1)] = ["onnx-reference", "onnxruntime"]  # type: ignore[valid-type]
+    libraries: _listed(str) = []  # type: ignore[valid-type]
+    """Custom-operator libraries: a file, or file.function that returns the path of one."""
+    graph: Annotated[
+        list[Graph], BeforeValidator(_spell_out_graph, json_schema_input_type=list[Graph] | Graph)
+    ] = []
+    tolerance: dict[Precision, PrecisionTolerance] = {}
+    specials: bool = True
+    """Also run NaN, infinities and signed zeros, as a check of their own."""
+    vacuous: str | None = None
+    """Why outputs that would pass whatever the inputs are right for this case (``ones_like``)."""
+    fails: list[Fails] = []
+    examples: Examples = Examples()
+    needs: _listed(str) = []  # type: ignore[valid-type]
+    """Packages (import names), or ``command:g++``, without which the case is skipped with a reason."""
+    depends: _listed(str) = []  # type: ignore[valid-type]
+    """Data files that the case's Python reads, so that editing one exports again."""
+
+    def inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """What the parts of the case say against one another: where in the case, and what is wrong."""
+        if (self.forward is None) == (self.module is None):
+            yield (), "give either forward (an expression) or module (a class), one of them"
+        if self.script and self.export.dynamo is not None:
+            yield ("script",), "script: true is for the TorchScript exporter only; leave dynamo out of export"
+        shapes = frozenset[str]().union(*(one.type.names for one in self.inputs.values()))
+        for name, one in self.inputs.items():
+            for dim in sorted(one.type.names - self.dims.keys()):
+                yield (
+                    ("inputs", name, "type"),
+                    f"the dim '{dim}' is not declared; add it to dims, as in {dim}: 1..8",
+                )
+        for name, sizes in self.dims.items():
+            yield from self._unknown_dims(("dims", name), sizes.names)
+        for index, condition in enumerate(self.where):
+            yield from self._unknown_dims(("where", index), condition.names)
+        related = (*self.dims.values(), *self.where)
+        for name in sorted(self.dims.keys() - shapes.union(*(one.names for one in related))):
+            yield ("dims", name), f"no input, range or condition uses the dim '{name}'"
+        yield from self._unknown_dims(("trace",), self.trace)
+        for exporter, target in self.export.exporters.items():
+            yield from self._unknown_dims(("export", exporter, "static"), target.static)
+        for index, entry in enumerate(self.fails):
+            for dim, sizes in entry.when.at.items():
+                yield from self._unknown_dims(("fails", index, "when", "at"), {dim, *sizes.names})
+            for word in entry.when.given:
+                if word not in self.vary:
+                    yield ("fails", index, "when", "with"), f"vary has no '{word}'{did_you_mean(word, self.vary)}"
+
+    def _unknown_dims(
+        self, where: tuple[str | int, ...], names: Iterable[str]
+    ) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        for name in sorted(set(names) - self.dims.keys()):
+            yield where, f"there is no dim '{name}'{did_you_mean(name, self.dims)}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A declaration with its name and the place it comes from; what all later stages work on."""
+
+    name: str
+    says: Declaration
+    file: Path
+    line: int
+    varied: Mapping[str, Any]
+    """The values of ``vary`` in this case."""
+    fails_lines: tuple[int, ...] = ()
+    """The line of each entry of ``fails``."""
+
+    @property
+    def folder(self) -> Path:
+        return self.file.parent
+
+    @cached_property
+    def dims(self) -> Dims:
+        return Dims.build(self.says.dims, self.says.where)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """``with`` and the varied values together."""
+        return {**self.says.given, **self.varied}

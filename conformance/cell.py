@@ -1,0 +1,341 @@
+"""run_cell: one cell from its declaration to its record, in whatever process it is called.
+
+Each check is a sequence of stages. A stage either gives data to the next or raises ``Stopped``; everything
+that a module, an exporter or a runtime raises is turned into that here, so that ``run_cell`` never raises
+for what a cell did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conformance import graph, symbolics
+from conformance.accuracy import Verifier
+from conformance.case import Case, Symbolic, TorchScript
+from conformance.errors import Stopped, Unavailable, display_path
+from conformance.expect import settle
+from conformance.export import Exported, export
+from conformance.inputs import Draw, Inputs, Maker, seed_of, trace_sizes
+from conformance.plan import Cell, matches
+from conformance.progress import Progress
+from conformance.record import Record
+from conformance.runtimes import opener
+from conformance.runtimes.pytorch import Reference
+from conformance.settings import Settings
+from conformance.source import Folder, check_needs, describe
+from conformance.store import Store, Stored, key
+
+SECOND_TRACE_SECONDS = 2.0
+"""An export that takes longer than this is not traced at a second point."""
+
+
+def run_cell(progress: Progress, cell: Cell, settings: Settings) -> Record:
+    """Runs one cell and says what happened. Raises nothing but KeyboardInterrupt."""
+    record = cell.record()
+    stages = Stages(record, progress, cell.case.folder)
+    try:
+        check_needs(cell.case)
+        with Folder.of(cell.case.folder).active() as folder:
+            run = _CellRun(cell, settings, record, stages, folder)
+            _CHECKS[cell.check](run)
+    except Unavailable as reason:
+        record.status, record.stage, record.reason = "skipped", stages.current, str(reason)
+    except Stopped as stop:
+        stop_record(record, stop)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a SystemExit of the case's own code, or a mistake of ours
+        stop_record(record, stages.stopped_by(error))
+    record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
+    return settle(cell, record)
+
+
+def stop_record(record: Record, stop: Stopped) -> None:
+    """Writes into the record where and why the cell stopped."""
+    record.status = "failed"
+    record.stage, record.error, record.reason = stop.stage, stop.error, stop.reason
+    record.fault = stop.fault
+    record.details += stop.details
+
+
+class Stages:
+    """Where a cell is: notes the stage for the parent process, times it, and turns exceptions into Stopped."""
+
+    def __init__(self, record: Record, progress: Progress, folder: Path) -> None:
+        self.current = "declare"
+        self._record = record
+        self._progress = progress
+        self._folder = folder
+
+    @contextlib.contextmanager
+    def __call__(self, stage: str, fault: str) -> Iterator[None]:
+        """Inside, the cell is at ``stage``; what is raised there and has no fault of its own is ``fault``'s."""
+        before, self.current = self.current, stage
+        self._progress.note(stage=stage)
+        start = time.perf_counter()
+        try:
+            yield
+        except (Stopped, Unavailable, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise self.stopped_by(error, fault) from error
+        finally:
+            spent = time.perf_counter() - start
+            self._record.seconds[stage] = self._record.seconds.get(stage, 0.0) + spent
+        self.current = before
+
+    def note(self, draw: Draw, stage: str) -> None:
+        """Tells the parent process which draw comes next, in case this one ends the process."""
+        self._progress.note(stage=stage, draw=draw.as_dict(), examples=self._record.examples)
+
+    def stopped_by(self, error: BaseException, fault: str = "harness") -> Stopped:
+        """The exception as a stop at the current stage. One that this package itself raised is our fault."""
+        frames = traceback.extract_tb(error.__traceback__)
+        here = Path(__file__).parent
+        if frames and Path(frames[-1].filename).is_relative_to(here) and not isinstance(error, ValueError):
+            fault = "harness"
+        stop = Stopped(self.current, type(error).__name__, describe(error, self._folder), fault)
+        if fault == "harness":
+            stop.details = ["this is a mistake in the harness; please report it with these lines:"]
+            stop.details += "".join(traceback.format_exception(error)).rstrip().splitlines()[-12:]
+        return stop
+
+
+class _CellRun:
+    """What the checks share: the prepared case and its exported model."""
+
+    def __init__(
+        self, cell: Cell, settings: Settings, record: Record, stages: Stages, folder: Folder
+    ) -> None:
+        self.cell, self.settings, self.record, self.stages = cell, settings, record, stages
+        with stages("declare", "case"):
+            self.prepared = _prepare(cell.case, folder)
+        self.reference = self.prepared.reference
+        self.target = cell.case.says.export.exporters[cell.exporter]  # type: ignore[index]
+
+    def export(self, *, odd: bool = False, with_symbolics: bool = True) -> Exported:
+        """Exports now, without the store; afterwards the module has to be what it was."""
+        sizes, inputs = self.prepared.trace(self.cell, odd=odd)
+        reference = self.reference
+        reference.restore()
+        exported = export(
+            reference, self.cell.exporter, self.cell.opset, inputs, sizes, with_symbolics=with_symbolics
+        )
+        if not reference.restore() and reference.fingerprint() != reference.weights:
+            raise Stopped("export", "ChangedModule", "exporting changed the module's weights or buffers", "exporter")
+        return exported
+
+    def model(self) -> Stored:
+        """The exported model, from the store or new; Stopped where it is not a valid model of what was asked."""
+        cell, store = self.cell, Store(self.settings.store)
+        with self.stages("declare", "case"):
+            sizes, inputs = self.prepared.trace(cell)
+            self.reference(inputs)  # a module that PyTorch itself cannot run is not the exporter's fault
+            name = key(cell.case, cell.exporter, cell.opset, self.reference.weights, [sorted(sizes.items())])
+        stored = store.get(name)
+        if stored is None:
+            if name in self.prepared.failed:
+                raise self.prepared.failed[name]
+            try:
+                with self.stages("export", "exporter"):
+                    start = time.perf_counter()
+                    exported = self.export()
+                    seconds = time.perf_counter() - start
+            except Stopped as stop:
+                self.prepared.failed[name] = stop
+                raise
+            with self.stages("check", "exporter"):
+                facts = graph.read(exported.model, exported.data)
+                stored = store.put(name, exported.data, facts, {"export": round(seconds, 6)})
+        self.record.fingerprint = name
+        self.record.graph = {"opset": stored.facts.opset, "nodes": stored.facts.nodes, "sha": stored.facts.sha}
+        with self.stages("check", "exporter"):
+            self._check_valid(stored)
+        return stored
+
+    def _check_valid(self, stored: Stored) -> None:
+        facts = stored.facts
+        if facts.opset != self.cell.opset:
+            text = f"the model is at opset {facts.opset}, asked for was {self.cell.opset}"
+            raise Stopped("check", "WrongOpset", text, "exporter")
+        if facts.invalid:
+            error, text = facts.invalid
+            raise Stopped("check", error, f"onnx.checker refuses the model: {text}", "exporter")
+
+
+# ---- the checks ------------------------------------------------------------------------------------------
+
+
+def _check_export(run: _CellRun) -> None:
+    """The graph is what the case says, and does not depend on the shape it was traced at."""
+    stored = run.model()
+    case, cell = run.cell.case, run.cell
+    sizes, _ = run.prepared.trace(cell)
+    with run.stages("check", "exporter"):
+        findings = list(graph.signature(case, stored.facts, sizes, run.target.static))
+        for entry in case.says.graph:
+            if matches(entry.when, cell):
+                findings += graph.assertions(entry, stored.facts)
+        if findings:
+            stop = Stopped("check", findings[0].error, findings[0].text, findings[0].fault)
+            stop.details = [f"also: {finding.text}" for finding in findings[1:]]
+            stop.details.append(f"the graph has {_counts(stored.facts.nodes)}")
+            raise stop
+        _check_second_trace(run, stored)
+    run.record.examples = 1
+
+
+def _counts(nodes: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in nodes.items()) or "no nodes"
+
+
+def _check_second_trace(run: _CellRun, stored: Stored) -> None:
+    """A graph that differs when it is traced at other sizes has a size baked in."""
+    sizes, _ = run.prepared.trace(run.cell)
+    odd, _ = run.prepared.trace(run.cell, odd=True)
+    held = all(sizes[name] == odd[name] for name in sizes if name not in run.target.static)
+    affordable = stored.seconds["export"] <= SECOND_TRACE_SECONDS
+    if run.cell.exporter != "torchscript" or held or not affordable:
+        return
+    again = graph.structure(run.export(odd=True).model)
+    if again != stored.facts.structure:
+        text = f"the graph traced at {_sizes(odd)} differs from the one traced at {_sizes(sizes)}: a size is baked in"
+        raise Stopped("check", "ShapeBakedIn", text, "exporter")
+
+
+def _sizes(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
+
+
+def _check_registration(run: _CellRun) -> None:
+    """Without its symbolics the export fails as declared; with them it works and uses every tensor input;
+    afterwards the registry is as before."""
+    target = run.target
+    assert isinstance(target, TorchScript)
+    before = symbolics.snapshot()
+    declared: dict[str, Symbolic] = {**target.symbolics, **target.registers}
+    with run.stages("export", "exporter"):
+        without = _error_of(lambda: run.export(with_symbolics=False))
+        exported = run.export()
+        plain = None if without else graph.structure(run.export(with_symbolics=False).model)
+    with run.stages("check", "case"):
+        _check_was_needed(declared, without, plain == graph.structure(exported.model))
+        uncalled = [name for name, count in exported.usage.calls.items() if not count]
+        if uncalled:
+            text = f"the symbolic of {uncalled[0]} was never called: the module does not use this operator"
+            raise Stopped("check", "UnusedSymbolic", text, "case")
+        _check_ignored(declared, exported.usage)
+        changed = symbolics.changed_since(before)
+        if changed:
+            raise Stopped("check", "RegistryChanged", f"left changed after the export: {', '.join(changed)}", "harness")
+    run.record.examples = 2
+
+
+def _error_of(action: Callable[[], Any]) -> str | None:
+    try:
+        action()
+    except Exception as error:
+        return type(error).__name__ if not isinstance(error, Stopped) else error.error
+    return None
+
+
+def _check_was_needed(declared: Mapping[str, Symbolic], without: str | None, same_graph: bool) -> None:
+    found = without or ("the same graph" if same_graph else "another graph")
+    wanted = {one.without for one in declared.values()}
+    if found not in wanted:
+        what = f"stops with {found}" if without else f"gives {found}"
+        text = f"without the symbolic the export {what}; declared is {' or '.join(sorted(wanted))}"
+        raise Stopped("check", "NotNeeded" if same_graph else "OtherFailure", text, "case")
+
+
+def _check_ignored(declared: Mapping[str, Symbolic], usage: symbolics.Usage) -> None:
+    for operator, names in usage.ignored.items():
+        allowed = declared[operator].ignores if operator in declared else {}
+        lost = [name for name in names if name not in allowed]
+        if lost:
+            which = declared[operator].function if operator in declared else "the symbolic"
+            text = f"{which} ignores {', '.join(lost)} of {operator}: the model cannot depend on it"
+            raise Stopped("check", "IgnoredInput", text, "case")
+
+
+def _check_accuracy(run: _CellRun) -> None:
+    """The runtime's outputs are PyTorch's, for every example; ``specials`` is the same with other values."""
+    stored = run.model()
+    cell, reference = run.cell, run.reference
+    assert cell.runtime is not None
+    with run.stages("load", "exporter"):
+        libraries = [_library(run, name) for name in cell.case.says.libraries]
+    with contextlib.ExitStack() as stack:
+        verifier = Verifier(
+            cell, run.settings, run.record, run.stages, reference, run.prepared.maker, stored, libraries
+        )
+        try:
+            with run.stages("load", "exporter"):
+                session = stack.enter_context(opener(cell.runtime)(stored.file, libraries))
+        except Stopped as stop:
+            raise verifier.blamed(stop, run.prepared.trace(cell)[1]) from stop
+        run.record.arithmetic = dict(session.arithmetic)
+        verifier.run(session, run.prepared.trace(cell)[0])
+
+
+def _library(run: _CellRun, name: str) -> str:
+    """The path of a custom-operator library: a file beside the case file, or what a function returns."""
+    file = run.cell.case.folder / name
+    if file.is_file() and file.suffix != ".py":
+        return str(file)
+    found = run.reference.folder.resolve(name)
+    path = str(found() if callable(found) else found)
+    if not Path(path).is_file():
+        raise Stopped("declare", "MissingFile", f"libraries: {name} gave {display_path(Path(path))}, which is not there", "case")
+    return path
+
+
+_CHECKS: dict[str, Callable[[_CellRun], None]] = {
+    "export": _check_export,
+    "registration": _check_registration,
+    "accuracy": _check_accuracy,
+    "specials": _check_accuracy,
+}
+
+
+# ---- the case, built once for all of its cells ----------------------------------------------------------
+
+KEPT_BYTES = 2**30
+"""Weights that a process keeps for later cells; the modules used longest ago go first."""
+
+
+@dataclass
+class _Prepared:
+    """A case's module and inputs, and the exports of it that failed, which fail for its other cells too."""
+
+    case: Case
+    reference: Reference
+    maker: Maker
+    failed: dict[str, Stopped] = field(default_factory=dict)
+
+    def trace(self, cell: Cell, *, odd: bool = False) -> tuple[dict[str, int], Inputs]:
+        """The sizes and inputs to export at. The values depend on the case alone, so that its models agree."""
+        case = cell.case
+        sizes = trace_sizes(case.dims, case.says.trace, odd=odd)
+        return sizes, self.maker(Draw(sizes, "plain", seed_of(case.name, "trace", odd)))
+
+
+_kept: dict[tuple[Path, str], _Prepared] = {}
+
+
+def _prepare(case: Case, folder: Folder) -> _Prepared:
+    """The module is built once in each process, as long as there is room for its weights."""
+    name = (case.file, case.name)
+    found = _kept.pop(name, None)
+    if found is None or found.case != case:
+        found = _Prepared(case, Reference(case, folder), Maker(case, folder.resolve))
+    _kept[name] = found
+    while len(_kept) > 1 and sum(one.reference.bytes for one in _kept.values()) > KEPT_BYTES:
+        del _kept[next(iter(_kept))]
+    return found

@@ -1,0 +1,219 @@
+"""Comparing what a runtime gave with what PyTorch gave, for one draw; ``vacuity`` judges draws together.
+
+Everything here is NumPy on lists of arrays in output order. Values are compared in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """``abs(got - wanted) <= atol + rtol * abs(wanted)``.
+
+    ``atol`` is meant for outputs around 1 and shrinks with outputs that are smaller (see ``allowed``).
+    """
+
+    rtol: float
+    atol: float
+
+
+DEFAULTS = {
+    "float64": Tolerance(rtol=1e-9, atol=1e-12),
+    "float32": Tolerance(rtol=1e-5, atol=1e-6),
+    "float16": Tolerance(rtol=1e-3, atol=1e-4),
+}
+"""By dtype of the output; integers and bools are exact. ``docs/comparison.md`` has the evidence."""
+
+SLACK = 4.0
+"""How many times eager float32's own distance from float64 a runtime may be off.
+
+Measured over the catalogue (``docs/comparison.md``): sound runtimes stay below 1.3 times, real faults
+start at 80 times.
+"""
+
+Verdict = Literal["verified", "ill-conditioned", "nothing", "failed"]
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The element of an output that is furthest off, relative to what is allowed there."""
+
+    output: int
+    index: tuple[int, ...]
+    got: Any
+    wanted: Any
+    error: float
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What comparing one draw found.
+
+    ``error`` is the name of what is wrong (WrongCount, WrongDtype, WrongShape, WrongNaN, WrongInf,
+    WrongValue, IllConditioned) or None; ``text`` says it in one line.
+    """
+
+    verdict: Verdict
+    worst: Worst | None = None
+    error: str | None = None
+    text: str | None = None
+
+
+def compare(
+    got: Sequence[Array],
+    wanted: Sequence[Array],
+    oracle: Sequence[Array] | None,
+    tolerances: Sequence[Tolerance | None],
+    any_order: Sequence[bool],
+) -> Comparison:
+    """Compares all outputs of one draw.
+
+    ``oracle`` holds the same outputs computed in float64, or None where the module has no float64 form.
+    ``tolerances`` and ``any_order`` have one entry for each wanted output; a tolerance of None is exact.
+    """
+    if len(got) != len(wanted):
+        return _failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
+    verdicts: list[Comparison] = []
+    for output, (one, right) in enumerate(zip(got, wanted, strict=True)):
+        exact = None if oracle is None else oracle[output]
+        if any_order[output] and one.shape == right.shape and right.ndim:
+            one, right = _sorted_rows(one), _sorted_rows(right)
+            exact = None if exact is None else _sorted_rows(exact)
+        found = _compare_output(output, one, right, exact, tolerances[output])
+        if found.verdict == "failed":
+            return found
+        verdicts.append(found)
+    return _summary(verdicts)
+
+
+def _summary(found: list[Comparison]) -> Comparison:
+    """The draw's verdict from its outputs': any weakness counts; nothing was verified only if no output was."""
+    for verdict in ("ill-conditioned", "verified"):
+        these = [one for one in found if one.verdict == verdict]
+        if these:
+            return max(these, key=lambda one: one.worst.ratio if one.worst else 0.0)
+    return found[0] if found else Comparison("nothing")
+
+
+def _failed(error: str, text: str, worst: Worst | None = None) -> Comparison:
+    return Comparison("failed", worst, error, text)
+
+
+def _compare_output(
+    output: int, got: Array, wanted: Array, oracle: Array | None, tolerance: Tolerance | None
+) -> Comparison:
+    if got.dtype != wanted.dtype:
+        return _failed("WrongDtype", f"output {output} is {got.dtype} instead of {wanted.dtype}")
+    if got.shape != wanted.shape:
+        return _failed("WrongShape", f"output {output} has shape {got.shape} instead of {wanted.shape}")
+    if tolerance is None or wanted.dtype.kind not in "f":
+        return _compare_exactly(output, got, wanted)
+    if not wanted.size:
+        return Comparison("verified")
+    right = wanted.astype(np.float64)
+    error = np.abs(got.astype(np.float64) - right)
+    finite = np.isfinite(error)
+    everywhere = bool(finite.all())
+    if not everywhere:
+        mismatch = _compare_nonfinite(output, got, wanted, oracle)
+        if mismatch is not None:
+            return mismatch
+        if not finite.any() or np.isnan(wanted).mean() > 0.5:
+            return Comparison("nothing")
+        error = np.where(finite, error, 0.0)
+        right = np.where(finite, right, 0.0)
+    limit = allowed(right, tolerance)
+    ratios = error / np.maximum(limit, np.finfo(np.float64).tiny)
+    index = np.unravel_index(int(ratios.argmax()), ratios.shape)
+    ratio = float(ratios[index])
+    slack = 0.0
+    if ratio > 1 and oracle is not None:
+        slack = SLACK * own_error(wanted, oracle)
+    worst = _worst(output, index, got, wanted, float(error[index]), ratio)
+    if ratio <= 1:
+        return Comparison("verified", worst)
+    over = error > np.maximum(limit, slack)
+    if not over.any():
+        return Comparison("ill-conditioned", worst)
+    if slack:  # the worst element is judged by what is allowed there in the end
+        ratios = np.where(over, error / np.maximum(limit, slack), 0.0)
+        index = np.unravel_index(int(ratios.argmax()), ratios.shape)
+        worst = _worst(output, index, got, wanted, float(error[index]), float(ratios[index]))
+    count = int(over.sum())
+    text = f"output {output}: {count} of {wanted.size} values differ by more than allowed"
+    return _failed("WrongValue", text, worst)
+
+
+def allowed(wanted: Array, tolerance: Tolerance) -> Array:
+    """How far each value may be off; ``wanted`` is float64 and finite.
+
+    An absolute tolerance for values around 1 would accept anything as an output of size 1e-9, so it
+    shrinks with the largest value of the output. Outputs that are all zero keep it.
+    """
+    size = np.abs(wanted)
+    largest = float(size.max(initial=0.0))
+    scale = min(1.0, largest) if largest > 0 else 1.0
+    limit: Array = tolerance.atol * scale + tolerance.rtol * size
+    return limit
+
+
+def own_error(wanted: Array, oracle: Array) -> float:
+    """The largest distance of eager float32 from float64, where both are finite."""
+    if wanted.shape != oracle.shape:
+        return 0.0
+    distance = np.abs(wanted.astype(np.float64) - oracle)
+    return float(distance.max(initial=0.0, where=np.isfinite(distance)))
+
+
+def _compare_nonfinite(output: int, got: Array, wanted: Array, oracle: Array | None) -> Comparison | None:
+    """NaN must meet NaN and an infinity the same infinity; None where that holds."""
+    same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
+    odd = ~same & ~(np.isfinite(got) & np.isfinite(wanted))
+    if not odd.any():
+        return None
+    if oracle is not None and oracle.shape == wanted.shape:
+        with np.errstate(over="ignore", invalid="ignore"):
+            exact = oracle.astype(wanted.dtype)
+        own = ~((exact == wanted) | (np.isnan(exact) & np.isnan(wanted))) & odd
+        if own.any() and (own == odd).all():
+            # Eager float32 over- or underflows on the way where float64 does not: its own limit.
+            first = tuple(int(i) for i in np.argwhere(odd)[0])
+            return Comparison("ill-conditioned", _worst(output, first, got, wanted, np.inf, np.inf))
+    first = tuple(int(i) for i in np.argwhere(odd)[0])
+    name = "WrongNaN" if np.isnan(got[first]) or np.isnan(wanted[first]) else "WrongInf"
+    text = f"output {output}: {int(odd.sum())} of {wanted.size} values are NaN or infinite on one side only"
+    return _failed(name, text, _worst(output, first, got, wanted, np.inf, np.inf))
+
+
+def _compare_exactly(output: int, got: Array, wanted: Array) -> Comparison:
+    wrong = got != wanted
+    if not wrong.any():
+        return Comparison("verified")
+    first = tuple(int(i) for i in np.argwhere(wrong)[0])
+    error = abs(float(got[first]) - float(wanted[first]))
+    text = f"output {output}: {int(wrong.sum())} of {wanted.size} values differ ({wanted.dtype} is exact)"
+    return _failed("WrongValue", text, _worst(output, first, got, wanted, error, np.inf))
+
+
+def _worst(output: int, index: Any, got: Array, wanted: Array, error: float, ratio: float) -> Worst:
+    where = tuple(int(i) for i in index)
+    return Worst(output, where, got[where].item(), wanted[where].item(), error, ratio)
+
+
+def _sorted_rows(array: Array) -> Array:
+    """The rows in lexicographic order, so that sets of rows can be compared as arrays."""
+    rows = array.reshape(len(array), -1)
+    if not rows.size:
+        return array
+    order: Array = np.lexsort(rows.T[::-1])
+    return array[order]

@@ -1,0 +1,230 @@
+"""Dimensions: the small integer expressions of a case file, ranges, and tensor types.
+
+``float32[batch, 2*groups]`` is ONNX's textual shape syntax with NumPy's dtype names. Expressions are
+read with Python's own parser and limited to integer arithmetic, so nothing in a shape can run code.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType
+
+from conformance.errors import did_you_mean
+
+DTYPES = (
+    "float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool",
+)  # fmt: skip
+
+Sizes = Mapping[str, int]
+
+_ALLOWED = (
+    ast.Expression, ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Call, ast.Name, ast.Load,
+    ast.Constant, ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub, ast.And, ast.Or,
+    ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq,
+)  # fmt: skip
+_FUNCTIONS = {"min": min, "max": max}
+_LARGEST = 2**31  # no tensor of a test is larger along one axis; keeps a typo from filling the memory
+
+
+@dataclass(frozen=True)
+class Expression:
+    """An integer expression over dims: ``n``, ``2*groups``, ``n - 1``, ``min(h, w)``, ``k <= n``."""
+
+    text: str
+    names: frozenset[str]
+
+    @classmethod
+    def parse(cls, text: str | int) -> Expression:
+        """Raises ValueError, with a message for the author of the case, on anything but such an expression."""
+        text = str(text).strip()
+        try:
+            tree = ast.parse(text, mode="eval")
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            raise ValueError(f"'{text}' is not an expression over dims, such as n, 2*n or n - 1") from None
+        names = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                named = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
+                if not named or node.keywords or not node.args:
+                    raise ValueError(f"'{text}': only min(...) and max(...) can be called")
+            elif isinstance(node, ast.Constant):
+                if type(node.value) is not int or abs(node.value) > _LARGEST:
+                    raise ValueError(f"'{text}': {node.value!r} is not a size")
+            elif isinstance(node, ast.Name):
+                names.add(node.id)
+            elif not isinstance(node, _ALLOWED):
+                what = type(node).__name__
+                raise ValueError(f"'{text}': only + - * // % min max and comparisons are known, not {what}")
+        return cls(text, frozenset(names - set(_FUNCTIONS)))
+
+    @property
+    def constant(self) -> int | None:
+        """The value of an expression without names, else None."""
+        return None if self.names else self({})
+
+    def __call__(self, sizes: Sizes) -> int:
+        """The value at ``sizes``; raises ValueError where it cannot be computed, as in a division by 0."""
+        try:
+            return int(eval(_compiled(self.text), {"__builtins__": {}}, {**_FUNCTIONS, **sizes}))
+        except (ZeroDivisionError, OverflowError) as error:
+            raise ValueError(f"'{self.text}' at {dict(sizes)}: {error}") from None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+_code: dict[str, CodeType] = {}
+
+
+def _compiled(text: str) -> CodeType:
+    """Kept apart from Expression, so that expressions can be pickled to a worker."""
+    if text not in _code:
+        _code[text] = compile(text, "<dims>", "eval")
+    return _code[text]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values of one dim: ``low..high`` with both ends, in steps; ends may name other dims (``1..n``)."""
+
+    low: Expression
+    high: Expression
+    step: int = 1
+
+    @classmethod
+    def parse(cls, text: str | int) -> Range:
+        """Reads ``4``, ``1..64``, ``32..256 step 32`` or ``1..n``; raises ValueError."""
+        match = re.fullmatch(r"\s*(.+?)\s*\.\.\s*(.+?)(?:\s+step\s+(\d+))?\s*", str(text))
+        if match is None:
+            exact = Expression.parse(text)
+            return cls(exact, exact)
+        found = cls(Expression.parse(match[1]), Expression.parse(match[2]), int(match[3] or 1))
+        if found.step < 1:
+            raise ValueError(f"'{text}': the step must be at least 1")
+        low, high = found.low.constant, found.high.constant
+        if low is not None and low < 0:
+            raise ValueError(f"'{text}': a size cannot be negative")
+        if low is not None and high is not None and low > high:
+            raise ValueError(f"'{text}': {low} is larger than {high}; a range is low..high, both included")
+        return found
+
+    @property
+    def names(self) -> frozenset[str]:
+        return self.low.names | self.high.names
+
+    @property
+    def fixed(self) -> bool:
+        return self.low == self.high
+
+    def values(self, sizes: Sizes) -> range:
+        """All values, given the sizes of the dims that the ends name; empty where low > high."""
+        return range(self.low(sizes), self.high(sizes) + 1, self.step)
+
+    def __str__(self) -> str:
+        if self.fixed:
+            return str(self.low)
+        return f"{self.low}..{self.high}" + (f" step {self.step}" if self.step > 1 else "")
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """``float32[batch, 5]``; ``float32[]`` is 0-d."""
+
+    dtype: str
+    shape: tuple[Expression, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> TensorType:
+        """Raises ValueError with the nearest dtype where it is unknown."""
+        match = re.fullmatch(r"\s*(\w+)\s*\[(.*)\]\s*", str(text))
+        if match is None:
+            raise ValueError(f"'{text}' is not a tensor type; write it as float32[batch, 5], or float32[] for 0-d")
+        if match[1] not in DTYPES:
+            raise ValueError(f"unknown dtype '{match[1]}'{did_you_mean(match[1], DTYPES)}")
+        inner = match[2].strip()
+        parts = _split(inner) if inner else []
+        return cls(match[1], tuple(Expression.parse(part) for part in parts))
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset().union(*(size.names for size in self.shape))
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype.startswith("float")
+
+    def at(self, sizes: Sizes) -> tuple[int, ...]:
+        """The concrete shape; raises ValueError where a size comes out negative or too large."""
+        shape = tuple(size(sizes) for size in self.shape)
+        for size, expression in zip(shape, self.shape, strict=True):
+            if not 0 <= size <= _LARGEST:
+                raise ValueError(f"'{expression}' is {size} at {dict(sizes)}")
+        return shape
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+def _split(text: str) -> list[str]:
+    """Splits at the commas that are outside parentheses: ``min(a, b), 3``."""
+    parts, depth, start = [], 0, 0
+    for position, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    return [*parts, text[start:]]
+
+
+@dataclass(frozen=True)
+class Dims:
+    """The dims of a case in an order in which each comes after those that its ends name."""
+
+    ranges: Mapping[str, Range]
+    where: tuple[Expression, ...] = ()
+
+    @classmethod
+    def build(cls, ranges: Mapping[str, Range], where: Sequence[Expression] = ()) -> Dims:
+        """Raises ValueError for ends that name each other in a circle."""
+        ordered: dict[str, Range] = {}
+        while len(ordered) < len(ranges):
+            ready = [name for name, r in ranges.items() if name not in ordered and r.names <= ordered.keys()]
+            if not ready:
+                circle = ", ".join(sorted(set(ranges) - set(ordered)))
+                raise ValueError(f"dims whose ranges need each other: {circle}")
+            ordered.update((name, ranges[name]) for name in ready)
+        return cls(ordered, tuple(where))
+
+    def allow(self, sizes: Sizes) -> bool:
+        """Whether ``sizes`` lies in every range and satisfies every condition."""
+        return all(sizes[name] in r.values(sizes) for name, r in self.ranges.items()) and all(
+            condition(sizes) for condition in self.where
+        )
+
+    def fixing(self, sizes: Sizes) -> Dims:
+        """The same dims with some of them held at one value."""
+        held = {name: Range.parse(size) for name, size in sizes.items() if name in self.ranges}
+        return Dims.build({**self.ranges, **held}, self.where)
+
+    def fit(self, wish: Sizes) -> dict[str, int] | None:
+        """The sizes nearest to ``wish``, one dim after the other; None where the conditions then fail.
+
+        A dim that is not wished for gets its lowest value.
+        """
+        sizes: dict[str, int] = {}
+        for name, r in self.ranges.items():
+            values = r.values(sizes)
+            if not values:
+                return None
+            want = wish.get(name, values[0])
+            sizes[name] = min((values[0], values[-1], *_around(values, want)), key=lambda v: abs(v - want))
+        return sizes if all(condition(sizes) for condition in self.where) else None
+
+
+def _around(values: range, want: int) -> tuple[int, ...]:
+    """The members of ``values`` just below and just above ``want``."""
+    index = (want - values[0]) // values.step
+    return tuple(values[i] for i in (index, index + 1) if 0 <= i < len(values))

@@ -1,0 +1,37 @@
+"""What a run was made on: versions, processor, flags."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from conformance import __version__
+from conformance.store import versions
+
+
+def environment(flags: list[str]) -> dict[str, Any]:
+    """Plain data for the header of a run file; imports none of the packages whose versions it tells."""
+    return {
+        "conformance": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "gpu": None,
+        "versions": versions(),
+        "flags": flags,
+    }
+
+
+def _cpu() -> dict[str, Any]:
+    """The processor's name and the instruction sets that decide how int8 and fp16 are computed."""
+    telling = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "f16c", "asimddp")
+    info = Path("/proc/cpuinfo")
+    if not info.is_file():
+        return {"name": platform.processor(), "instructions": []}
+    lines = dict(line.split(":", 1) for line in info.read_text(errors="replace").splitlines() if ":" in line)
+    fields = {key.strip(): value.strip() for key, value in lines.items()}
+    flags = set((fields.get("flags") or fields.get("Features") or "").split())
+    return {"name": fields.get("model name", platform.machine()), "instructions": [f for f in telling if f in flags]}

@@ -1,0 +1,214 @@
+"""Which examples a cell runs: boundary shapes first, then shapes that Hypothesis draws, several value draws each."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from conformance import values
+from conformance.case import Case, When
+from conformance.compare import Array
+from conformance.dims import Dims, Sizes
+from conformance.values import REGIMES, SPECIALS
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+Inputs = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One example: enough to make its arrays again."""
+
+    dims: Mapping[str, int]
+    regime: str
+    seed: int
+    index: int = 0
+    """The how-many-th example of the cell this was."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def about(when: When, draw: Draw) -> bool:
+    """Whether a condition of a ``fails`` entry is about this draw."""
+    return all(draw.dims.get(name, -1) in r.values(draw.dims) for name, r in when.at.items()) and (
+        when.values in (None, draw.regime)
+    )
+
+
+def trace_sizes(dims: Dims, declared: Sizes, *, odd: bool = False) -> dict[str, int]:
+    """Sizes to export at, within the ranges: not 0 or 1, and no two dims that vary are equal.
+
+    Where torch.onnx bakes a size in, a 1 would hide as a broadcast, and two equal sizes as each other.
+    ``odd`` gives a second point that differs from the first in every dim that can vary. Raises ValueError
+    where the ranges and conditions leave nothing.
+    """
+    wish: dict[str, int] = {}
+    taken: set[int] = {0, 1}
+    for name, r in dims.ranges.items():
+        if r.fixed:
+            continue
+        values_ = r.values(wish) if r.names <= wish.keys() else range(2, 8)
+        candidates = [v for v in values_[:64] if v not in taken] or list(values_[:1])
+        if odd:
+            candidates = [v for v in candidates if v % 2 and v > 3] or candidates[1:] or candidates
+        # A little above the lowest: cheap, and the boundary shapes go beyond it in both directions.
+        wish[name] = candidates[min(1, len(candidates) - 1)]
+        taken.add(wish[name])
+    sizes = dims.fit({**wish, **({} if odd else declared)})
+    if sizes is None:
+        sizes = _search(dims, lambda found: True)
+    if sizes is None:
+        raise ValueError("no sizes satisfy the ranges and conditions of dims and where")
+    return sizes
+
+
+def _search(dims: Dims, accept: Callable[[Sizes], bool]) -> dict[str, int] | None:
+    """Some sizes that satisfy everything, found by Hypothesis, simplest first; None where it finds none."""
+    from hypothesis import HealthCheck, find, settings
+    from hypothesis.errors import NoSuchExample, Unsatisfiable
+
+    quiet = settings(database=None, max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+    try:
+        return find(sizes_strategy(dims), accept, settings=quiet, random=_Fixed(0))
+    except (NoSuchExample, Unsatisfiable):
+        return None
+
+
+def _Fixed(seed: int) -> Any:
+    import random
+
+    return random.Random(seed)
+
+
+def boundary_sizes(dims: Dims, traced: Sizes) -> list[dict[str, int]]:
+    """The shapes that always run: the traced one, all dims at their ends, each dim at its ends, at 1 and
+    beyond the traced size. In order of importance, without repetition."""
+    low = {name: 0 for name in dims.ranges}
+    high = {name: 2**31 for name in dims.ranges}
+    wishes: list[dict[str, int]] = [dict(traced), low, high, {name: size + 1 for name, size in traced.items()}]
+    for name in dims.ranges:
+        wishes += [{**traced, name: low[name]}, {**traced, name: high[name]}]
+    for name, size in traced.items():
+        wishes += [{**traced, name: 1}, {**traced, name: 2 * size + 1}]
+    found: list[dict[str, int]] = []
+    for wish in wishes:
+        sizes = dims.fit(wish)
+        if sizes is not None and sizes not in found:
+            found.append(sizes)
+    return found
+
+
+def sizes_strategy(dims: Dims) -> SearchStrategy[dict[str, int]]:
+    """Hypothesis' strategy for the sizes of all dims; shrinks towards the lowest."""
+    from hypothesis import assume, strategies
+
+    @strategies.composite
+    def sizes(draw: Callable[[SearchStrategy[int]], int]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name, r in dims.ranges.items():
+            options = r.values(found)
+            assume(options)
+            found[name] = options[draw(strategies.integers(0, len(options) - 1))] if len(options) > 1 else options[0]
+        assume(all(condition(found) for condition in dims.where))
+        return found
+
+    return sizes()
+
+
+def drawn(dims: Dims, count: int, seed: int | None, run: Callable[[dict[str, int], int], None]) -> None:
+    """Calls ``run(sizes, seed)`` for ``count`` drawn shapes; a seed of None draws anew each time."""
+    import hypothesis
+    from hypothesis import HealthCheck, Phase, given, settings, strategies
+
+    if count < 1:
+        return
+
+    @settings(
+        database=None,
+        deadline=None,
+        max_examples=count,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(sizes_strategy(dims), strategies.integers(0, 2**32 - 1))
+    def one(sizes: dict[str, int], value_seed: int) -> None:
+        run(sizes, value_seed)
+
+    (one if seed is None else hypothesis.seed(seed)(one))()
+
+
+def shrink(dims: Dims, sizes: Sizes, fails: Callable[[dict[str, int]], bool]) -> dict[str, int]:
+    """The smallest sizes below ``sizes`` for which ``fails`` still holds, by Hypothesis' shrinker."""
+    from hypothesis import HealthCheck, find, settings, strategies
+    from hypothesis.errors import HypothesisException
+
+    start = dict(sizes)
+    smaller = sizes_strategy(dims).filter(lambda found: all(found[name] <= start[name] for name in found))
+    quiet = settings(database=None, max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    try:
+        return find(
+            strategies.one_of(smaller, strategies.just(start)), fails, settings=quiet, random=_Fixed(0)
+        )
+    except HypothesisException:  # the failure did not come again, which the caller has to say
+        return start
+
+
+def seed_of(text: str, *more: object) -> int:
+    """A 32-bit seed from a cell's id, so that editing the harness does not change what is drawn."""
+    digest = hashlib.blake2b(repr((text, *more)).encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "little")
+
+
+def regimes_of(check: str, count: int, start: int) -> Iterator[str]:
+    """``count`` regimes for one shape: plain values first, then the others in turn over the whole cell."""
+    if check == "specials":
+        for k in range(count):
+            yield SPECIALS[(start + k) % len(SPECIALS)]
+        return
+    yield REGIMES[0]
+    others = REGIMES[1:]
+    for k in range(count - 1):
+        yield others[(start + k) % len(others)]
+
+
+class Maker:
+    """Makes the arrays of a case's draws."""
+
+    def __init__(self, case: Case, resolve: Callable[[str], Callable[..., Any]]) -> None:
+        """``resolve`` finds the Python functions that the case names."""
+        self._case = case
+        self._joint = resolve(case.says.draw) if case.says.draw else None
+        self._hooks = {
+            name: resolve(one.values.python)
+            for name, one in case.says.inputs.items()
+            if one.values is not None and one.values.python
+        }
+
+    def __call__(self, draw: Draw) -> Inputs:
+        """Arrays by input name; raises ValueError where the case's own Python gives something else."""
+        rng = np.random.Generator(np.random.SFC64(draw.seed))
+        arrays = {
+            name: values.make(one, draw.dims, draw.regime, rng, self._hooks.get(name))
+            for name, one in self._case.says.inputs.items()
+        }
+        if self._joint is not None:
+            given = self._joint(dict(draw.dims), rng)
+            if not isinstance(given, Mapping) or not given.keys() <= arrays.keys():
+                raise ValueError(f"{self._case.says.draw} has to return a mapping from input names to arrays")
+            for name, array in given.items():
+                one = self._case.says.inputs[name].type
+                arrays[name] = values.check(array, one.at(draw.dims), np.dtype(one.dtype), f"{self._case.says.draw}: {name}")
+        return arrays
+
+
+def elements(case: Case, sizes: Sizes) -> int:
+    """How many values all inputs have at these sizes."""
+    return sum(math.prod(one.type.at(sizes)) for one in case.says.inputs.values())

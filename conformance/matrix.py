@@ -1,0 +1,101 @@
+"""The matrix at the end of a run: cases down; exporter, runtime, precision and opset across."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+Column = tuple[str, str, str, int]
+"""exporter, runtime, precision, opset"""
+
+_SIGNS = {"passed": "✓", "xfailed": "x", "skipped": "s", "xpassed": "X", "failed": "F"}
+_WORST_FIRST = ("failed", "xpassed", "skipped", "xfailed", "passed")
+_SHORT = {"torchscript": "ts", "dynamo": "dyn", "onnxruntime": "ort", "onnx-reference": "ref"}
+
+LEGEND = "✓ passed   x failed as declared   F failed   X passed though declared to fail   s skipped"
+
+
+def lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
+    """The matrix in at most ``width`` columns; each exporter × runtime × precision is a block of opsets.
+
+    A cell shows the worst of its checks. Export and registration, which need no runtime, are a block of
+    their own under ``export``.
+    """
+    cells: dict[tuple[str, Column], str] = {}
+    for record in records:
+        column = (record["exporter"], record["runtime"] or "export", record["precision"], record["opset"])
+        key = (record["case"], column)
+        cells[key] = min((record["status"], cells.get(key, "passed")), key=_WORST_FIRST.index)
+    cases = list(dict.fromkeys(record["case"] for record in records))
+    label = min(max((len(case) for case in cases), default=0), max(16, width // 2))
+    for index, group in enumerate(_fitting(_groups(column for _, column in cells), width - label - 1)):
+        if index:
+            yield ""
+        yield from _table(cases, group, cells, label)
+
+
+def _groups(columns: Iterable[Column]) -> list[list[Column]]:
+    """Columns in order, those with equal exporter, runtime and precision together."""
+    order = {"torchscript": 0, "dynamo": 1, "export": 0, "onnx-reference": 1, "onnxruntime": 2}
+    ordered = sorted(set(columns), key=lambda c: (order.get(c[0], 9), order.get(c[1], 9), c[2], c[3]))
+    groups: dict[tuple[str, str, str], list[Column]] = {}
+    for column in ordered:
+        groups.setdefault(column[:3], []).append(column)
+    return list(groups.values())
+
+
+def _fitting(groups: list[list[Column]], room: int) -> Iterator[list[list[Column]]]:
+    """As many groups side by side as there is room for; a group wider than that is cut."""
+    most = max(1, (room - 2) // 3)
+    pieces = [group[i : i + most] for group in groups for i in range(0, len(group), most)]
+    line: list[list[Column]] = []
+    used = 0
+    for piece in pieces:
+        needs = _width(piece)
+        if line and used + needs > room:
+            yield line
+            line, used = [], 0
+        line.append(piece)
+        used += needs
+    if line:
+        yield line
+
+
+def _title(group: list[Column]) -> str:
+    exporter, runtime, precision, _ = group[0]
+    words = [_SHORT.get(exporter, exporter), _SHORT.get(runtime, runtime)]
+    return " ".join(words if runtime == "export" else [*words, precision])
+
+
+def _width(group: list[Column]) -> int:
+    return max(3 * len(group), len(_title(group))) + 2
+
+
+def _table(
+    cases: list[str], groups: list[list[Column]], cells: Mapping[tuple[str, Column], str], label: int
+) -> Iterator[str]:
+    yield (" " * label + "".join(f"  {_title(group):<{_width(group) - 2}}" for group in groups)).rstrip()
+    yield (" " * label + "".join(f"  {''.join(f'{c[3]:>2} ' for c in g):<{_width(g) - 2}}" for g in groups)).rstrip()
+    for case in cases:
+        if not any((case, column) in cells for group in groups for column in group):
+            continue
+        name = case if len(case) <= label else f"{case[: label - 1]}…"
+        row = ""
+        for group in groups:
+            signs = "".join(f" {_SIGNS[cells[case, c]]} " if (case, c) in cells else " · " for c in group)
+            row += f"  {signs:<{_width(group) - 2}}"
+        yield f"{name:<{label}}{row}".rstrip()
+
+
+def counts(records: Sequence[Mapping[str, Any]]) -> str:
+    """``12 passed, 3 failed as declared; 640 examples verified``."""
+    words = {
+        "failed": "failed", "xpassed": "passed though declared to fail", "skipped": "skipped",
+        "xfailed": "failed as declared", "passed": "passed",
+    }  # fmt: skip
+    found = {status: sum(record["status"] == status for record in records) for status in words}
+    parts = [f"{count} {words[status]}" for status, count in found.items() if count]
+    examples = sum(record["examples"] for record in records if record["runtime"])
+    weak = sum(record["ill_conditioned"] for record in records)
+    text = f"{len(records)} cells: {', '.join(parts) or 'none'}; {examples} examples verified"
+    return f"{text}, {weak} ill-conditioned" if weak else text

@@ -1,0 +1,337 @@
+"""The pytest front end: options, cells as test items, records to the run file, the matrix at the end.
+
+pytest loads this module in every session of an environment that has the package installed. It does nothing
+that shows unless the suite (``conformance/test_*.py``) is collected, and imports nothing heavy before that.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from conformance.errors import CaseFileError
+    from conformance.plan import Cell, Selection
+    from conformance.runner import Runner
+    from conformance.settings import Settings
+
+SLOW_SECONDS = 2.0
+"""A cell that takes longer shows what it is doing, in a terminal."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("conformance", "accuracy conformance of exported models")
+    group.addoption("--cases", action="append", metavar="PATH", help="case files or folders (default: cases/); repeatable")
+    for name, what in (
+        ("exporter", "torchscript, dynamo"),
+        ("opset", "numbers"),
+        ("runtime", "onnx-reference, onnxruntime"),
+        ("precision", "fp32"),
+    ):
+        group.addoption(f"--{name}", metavar="A,B", help=f"keep only these: {what}")
+    group.addoption("--examples", type=int, metavar="N", help="drawn shapes for each cell, besides the boundary ones")
+    group.addoption("--random", action="store_true", help="draw anew in this run; failing draws are kept and replayed")
+    group.addoption("--report", default="reports/latest", metavar="DIR", help="write the run there (default: %(default)s)")
+    group.addoption("--store", default=".conformance", metavar="DIR", help="exported models and failing draws (default: %(default)s)")
+    group.addoption("--cell-timeout", type=float, default=300.0, metavar="S", help="a cell that takes longer has failed (default: %(default)s)")
+    group.addoption("--isolation", choices=("process", "none"), default="process", help="none: in this process, for a debugger")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_SESSION] = _Session(config)
+
+
+class _Session:
+    """What one pytest session knows of the suite; cases are read when the first suite test asks for them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.records: list[dict[str, Any]] = []
+        self.collected = False
+        self._plan: tuple[list[Cell], dict[str, CaseFileError | None]] | None = None
+        self._runner: Runner | None = None
+        self._writer: Any = None
+        self._started = time.time()
+
+    # ---- cases -------------------------------------------------------------------------------------
+
+    def plan(self) -> tuple[list[Cell], dict[str, CaseFileError | None]]:
+        """All selected cells, and every case file with what is wrong with it."""
+        if self._plan is None:
+            from conformance.suite import read_suite
+
+            self.collected = True
+            self._plan = read_suite(self._case_paths(), self._selection())
+        return self._plan
+
+    def _case_paths(self) -> list[Path]:
+        given = self.config.getoption("cases")
+        if given:
+            return [Path(path) for path in given]
+        for folder in (self.config.invocation_params.dir, self.config.rootpath):
+            if (folder / "cases").is_dir():
+                return [folder / "cases"]
+        raise pytest.UsageError("there is no folder cases/ here; say where the case files are with --cases PATH")
+
+    def _selection(self) -> Selection:
+        from conformance.suite import selection
+
+        options = {name: self.config.getoption(name) for name in ("exporter", "opset", "runtime", "precision")}
+        try:
+            return selection(options)
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    # ---- running -----------------------------------------------------------------------------------
+
+    def settings(self) -> Settings:
+        from conformance.settings import Settings
+
+        home = self._home(self.config.getoption("store"))
+        return Settings(
+            store=home / "models",
+            examples=self.config.getoption("examples"),
+            random=self.config.getoption("random"),
+            failures=home / "failures",
+        )
+
+    def _home(self, option: str) -> Path:
+        home = self.config.invocation_params.dir / option
+        home.mkdir(parents=True, exist_ok=True)
+        ignore = home / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
+        return home
+
+    def run(self, cell: Cell) -> dict[str, Any]:
+        """The record of one cell, as plain data."""
+        if self._runner is None:
+            from conformance.runner import Runner
+
+            isolated = self.config.getoption("isolation") == "process"
+            timeout = self.config.getoption("cell_timeout")
+            self._runner = Runner(self.settings(), timeout, isolated=isolated).__enter__()
+        waiting = _Waiting(self.config)
+        record = self._runner(cell, waiting)
+        waiting.done()
+        record.command = self._command(cell)
+        return record.as_dict()
+
+    def _command(self, cell: Cell) -> str:
+        """What runs this cell alone, from the folder in which this run was started."""
+        import shlex
+
+        words = ["pytest", "conformance"]
+        if not (self.config.invocation_params.dir / "conformance").is_dir():
+            words.insert(1, "--pyargs")
+        for path in self.config.getoption("cases") or []:
+            words += ["--cases", path]
+        return shlex.join([*words, "-k", cell.id])
+
+    # ---- records -----------------------------------------------------------------------------------
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Writes a finished cell down at once; called where the terminal is, also under xdist."""
+        from conformance.environment import environment
+        from conformance.record import RunWriter
+
+        if self._writer is None:
+            folder = self.config.invocation_params.dir / self.config.getoption("report")
+            started = datetime.datetime.fromtimestamp(self._started, datetime.timezone.utc)
+            flags = [str(argument) for argument in self.config.invocation_params.args]
+            header = {"started": started.isoformat(timespec="seconds"), "environment": environment(flags)}
+            self._writer = RunWriter(folder, header)
+        self.records.append(record)
+        self._writer.add(record)
+
+    def close(self) -> None:
+        if self._runner is not None:
+            self._runner.__exit__()
+            self._runner = None
+        if self._writer is not None:
+            self._writer.close(time.time() - self._started)
+            self._writer = None
+
+
+_SESSION = pytest.StashKey[_Session]()
+_RECORD = pytest.StashKey[dict[str, Any]]()
+
+
+class _Waiting:
+    """A line in the terminal that tells what a slow cell is doing, gone when it is done."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+        self._reporter = reporter if reporter is not None and reporter.isatty else None
+        self._start = time.monotonic()
+        self._shown = False
+
+    def __call__(self, note: dict[str, Any]) -> None:
+        spent = time.monotonic() - self._start
+        if self._reporter is None or spent < SLOW_SECONDS:
+            return
+        dims = ", ".join(f"{name}={size}" for name, size in (note.get("draw") or {}).get("dims", {}).items())
+        examples = f", {note['examples']} examples" if note.get("examples") else ""
+        text = f"  {note.get('stage', 'starting')}{f' at {dims}' if dims else ''}{examples}, {spent:.0f} s"
+        self._reporter.rewrite(text[: self._reporter._tw.fullwidth - 1], erase=True)
+        self._shown = True
+
+    def done(self) -> None:
+        if self._shown:
+            self._reporter.rewrite("", erase=True)
+
+
+# ---- items -----------------------------------------------------------------------------------------------
+
+
+def _is_suite(module: object) -> bool:
+    return getattr(module, "__name__", "").startswith("conformance.test_")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if not _is_suite(metafunc.module):
+        return
+    cells, files = metafunc.config.stash[_SESSION].plan()
+    if "cell" in metafunc.fixturenames:
+        check = metafunc.function.__name__.removeprefix("test_")
+        these = [cell for cell in cells if cell.check == check]
+        metafunc.parametrize("cell", these, ids=[cell.label for cell in these])
+    elif "case_file" in metafunc.fixturenames:
+        metafunc.parametrize("case_file", list(files), ids=[name.removesuffix(".yaml") for name in files])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
+    """From what everything rests on to what rests on it: case files, exports, registrations, values."""
+    if not session.config.stash[_SESSION].collected:
+        return
+    order = ["conformance.test_cases", "conformance.test_export", "conformance.test_registration"]
+
+    def place(item: pytest.Item) -> int:
+        name = getattr(getattr(item, "module", None), "__name__", "")
+        return order.index(name) if name in order else len(order)
+
+    items.sort(key=place)
+
+
+def _cell_of(item: pytest.Item) -> Cell | None:
+    callspec = getattr(item, "callspec", None)
+    cell: Cell | None = callspec.params.get("cell") if callspec else None
+    return cell
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The words that ``-k`` finds a cell by, besides those of its test id: its own id and the case's tags."""
+    if _is_suite(getattr(item, "module", None)):
+        cell = _cell_of(item)
+        if cell is not None:
+            item.extra_keyword_matches.update(cell.case.says.tags)
+            item.extra_keyword_matches.add(cell.id)
+
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest) -> Any:
+    """``run(cell)``: runs the cell and ends the test as its record says."""
+    state = request.config.stash[_SESSION]
+
+    def run_cell(cell: Cell) -> None:
+        from conformance import text
+
+        record = state.run(cell)
+        request.node.stash[_RECORD] = record
+        if record["status"] == "skipped":
+            pytest.skip(record["reason"])
+        if record["status"] == "xfailed":
+            pytest.xfail(record["reason"])
+        if record["status"] != "passed":
+            pytest.fail(text.failure(record), pytrace=False)
+
+    return run_cell
+
+
+@pytest.fixture
+def read_case_file(request: pytest.FixtureRequest) -> Any:
+    """``read_case_file(name)``: fails the test with everything that is wrong in that case file."""
+    _, files = request.config.stash[_SESSION].plan()
+
+    def read(name: str) -> None:
+        error = files[name]
+        if error is not None:
+            pytest.fail(str(error), pytrace=False)
+
+    return read
+
+
+# ---- results ---------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    record = item.stash.get(_RECORD, None)
+    if record is not None and report.when == "call":
+        report.conformance = record  # type: ignore[attr-defined]  # plain data, so xdist carries it along
+    return report
+
+
+class _Results:
+    """Registered where the terminal is: not in xdist's workers."""
+
+    def __init__(self, state: _Session) -> None:
+        self._state = state
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        record = getattr(report, "conformance", None)
+        if record is not None:
+            self._state.add(record)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        from conformance import matrix
+
+        records = self._state.records
+        if not records:
+            return
+        terminalreporter.section("conformance")
+        for line in matrix.lines(records, terminalreporter._tw.fullwidth):
+            terminalreporter.write_line(line)
+        terminalreporter.write_line("")
+        terminalreporter.write_line(matrix.LEGEND)
+        terminalreporter.write_line(matrix.counts(records))
+        for line in _emptiness(self._state):
+            terminalreporter.write_line(line, red=True)
+
+
+def _emptiness(state: _Session) -> Iterator[str]:
+    if state.records and all(record["status"] == "skipped" for record in state.records):
+        yield "every cell was skipped: that is not a success"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):
+        state = session.config.stash[_SESSION]
+        session.config.pluginmanager.register(_Results(state), "conformance-results")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """No cell, or only skipped ones, is no success."""
+    state = session.config.stash[_SESSION]
+    state.close()
+    if state.collected and session.exitstatus == pytest.ExitCode.OK and not session.config.option.collectonly:
+        proved = any(record["status"] != "skipped" for record in state.records)
+        if not proved and not hasattr(session.config, "workerinput"):
+            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    state = config.stash.get(_SESSION, None)
+    if state is not None:
+        state.close()

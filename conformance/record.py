@@ -1,0 +1,118 @@
+"""The record of one cell, and run files: what every report and gate is computed from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+SCHEMA = 1
+
+Status = Literal["passed", "failed", "xfailed", "xpassed", "skipped"]
+
+
+@dataclass
+class Record:
+    """What one cell produced. ``docs/records.md`` describes the fields; seconds are wall time.
+
+    ``error`` is the name that a ``fails`` entry matches, ``details`` are further lines for the reader.
+    """
+
+    id: str
+    case: str
+    exporter: str
+    opset: int
+    runtime: str | None
+    precision: str
+    check: str
+    source: dict[str, Any]
+    status: Status = "passed"
+    stage: str | None = None
+    error: str | None = None
+    reason: str | None = None
+    details: list[str] = field(default_factory=list)
+    examples: int = 0
+    ill_conditioned: int = 0
+    nothing: int = 0
+    worst: dict[str, Any] | None = None
+    draw: dict[str, Any] | None = None
+    signal: str | None = None
+    graph: dict[str, Any] | None = None
+    arithmetic: dict[str, Any] | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    fault: str | None = None
+    latency: dict[str, Any] | None = None
+    command: str | None = None
+    fingerprint: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values only, as they go into a run file; NaN and infinities as text, which JSON lacks."""
+        plain = _jsonable(dataclasses.asdict(self))
+        assert isinstance(plain, dict)
+        return plain
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Record:
+        """The inverse of ``as_dict``; keys that this version does not know are left out."""
+        known = {one.name for one in dataclasses.fields(cls)}
+        return cls(**{key: value for key, value in values.items() if key in known})
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _jsonable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, (str, int, bool)):
+        return value
+    return str(value)
+
+
+class RunWriter:
+    """Writes ``records.jsonl`` line by line, each flushed, so that a killed run keeps what it had."""
+
+    def __init__(self, folder: Path, header: dict[str, Any]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        (folder / "run.json").unlink(missing_ok=True)
+        self._lines = (folder / "records.jsonl").open("w", encoding="utf-8")
+        self._write({"schema": SCHEMA, **header})
+
+    def add(self, record: dict[str, Any]) -> None:
+        self._write(record)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._lines.write(json.dumps(line, separators=(",", ":")) + "\n")
+        self._lines.flush()
+
+    def close(self, seconds: float) -> None:
+        """Makes ``run.json`` from the lines; ``seconds`` is what the whole run took."""
+        self._lines.close()
+        header, records = read_lines(self._folder / "records.jsonl")
+        run = {**header, "seconds": round(seconds, 3), "records": records}
+        (self._folder / "run.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+
+
+def read_lines(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Header and records of a ``records.jsonl``; a last line that was cut off is left out.
+
+    Raises ValueError where the file is not a run of this schema.
+    """
+    lines = list(_complete_lines(file.read_text(encoding="utf-8").splitlines()))
+    if not lines or lines[0].get("schema") != SCHEMA:
+        raise ValueError(f"{file}: is not a run of schema {SCHEMA}")
+    return lines[0], lines[1:]
+
+
+def _complete_lines(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError:
+            return

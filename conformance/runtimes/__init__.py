@@ -1,0 +1,42 @@
+"""Runtimes: what runs an exported model. One small protocol, one module each.
+
+A runtime is a function that opens a model file and returns a ``Session``. None of them imports torch,
+so that a model with its inputs can be run on a host without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+from conformance.compare import Array
+
+
+class Session(Protocol):
+    """A loaded model."""
+
+    arithmetic: Mapping[str, Any]
+    """What really computes: provider, storage and arithmetic dtype, optimizer on or off."""
+
+    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """All outputs in graph order; arrays of the graph's input dtypes, keyed by graph input name."""
+        ...
+
+
+Open = Callable[[Path, Sequence[str]], AbstractContextManager[Session]]
+"""Opens the model at a path with custom-operator libraries; raises what the runtime raises."""
+
+
+def opener(name: str) -> Open:
+    """The runtime of that name; ``onnxruntime-unoptimized`` is only used to find who is at fault."""
+    if name == "onnx-reference":
+        from conformance.runtimes.onnxreference import open_model
+
+        return open_model
+    if name in ("onnxruntime", "onnxruntime-unoptimized"):
+        from conformance.runtimes.onnxruntime import open_optimized, open_unoptimized
+
+        return open_optimized if name == "onnxruntime" else open_unoptimized
+    raise KeyError(name)

@@ -1,0 +1,192 @@
+"""The Python that stands beside a case file: loading it, resolving names in it, and what it depends on.
+
+Every folder has its own ``modules.py`` and ``symbolics.py``. A warm worker loads many of them, so a folder's
+modules are in ``sys.modules`` only while a cell of that folder runs (``Folder.active``); sibling imports,
+also those inside functions, then find the right ones.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from conformance.case import Case
+from conformance.errors import Stopped, Unavailable, did_you_mean, display_path
+
+
+class Folder:
+    """The Python files of one folder; use inside ``with folder.active():``."""
+
+    _known: dict[Path, Folder] = {}  # noqa: RUF012 - one per folder and process, on purpose
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._modules: dict[str, ModuleType] = {}
+
+    @classmethod
+    def of(cls, path: Path) -> Folder:
+        path = path.resolve()
+        return cls._known.setdefault(path, cls(path))
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[Folder]:
+        """Puts the folder first on ``sys.path`` and its modules into ``sys.modules``, and takes both out again."""
+        outside = {name: sys.modules[name] for name in self._names() if name in sys.modules}
+        for name in outside:
+            del sys.modules[name]
+        sys.modules.update(self._modules)
+        sys.path.insert(0, str(self.path))
+        importlib.invalidate_caches()
+        try:
+            yield self
+        finally:
+            with contextlib.suppress(ValueError):
+                sys.path.remove(str(self.path))
+            self._modules = {name: module for name, module in sys.modules.items() if self._owns(module)}
+            for name in self._modules:
+                del sys.modules[name]
+            sys.modules.update(outside)
+
+    def _names(self) -> list[str]:
+        return [file.stem for file in self.path.glob("*.py")]
+
+    def _owns(self, module: ModuleType) -> bool:
+        file = getattr(module, "__file__", None)
+        return bool(file) and Path(file).resolve().is_relative_to(self.path)
+
+    def module(self, name: str) -> ModuleType:
+        """Loads ``name.py`` of this folder; Stopped at ``declare`` where it is missing or does not import."""
+        file = self.path / f"{name}.py"
+        if not file.is_file():
+            near = did_you_mean(name, self._names())
+            raise Stopped("declare", "MissingFile", f"there is no {display_path(file)}{near}", "case")
+        try:
+            return importlib.import_module(name)
+        except Unavailable:
+            raise
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            text = f"{display_path(file)} does not import: {describe(error, self.path)}"
+            raise Stopped("declare", type(error).__name__, text, "case") from None
+
+    def resolve(self, dotted: str) -> Any:
+        """The object that ``file.name`` (or ``file.Class.name``) means; Stopped at ``declare`` otherwise."""
+        first, *rest = dotted.split(".")
+        found: Any = self.module(first)
+        for name in rest:
+            if not hasattr(found, name):
+                near = did_you_mean(name, [one for one in vars(found) if not one.startswith("_")])
+                text = f"{display_path(self.path / first)}.py has no '{name}' (for {dotted}){near}"
+                raise Stopped("declare", "MissingName", text, "case")
+            found = getattr(found, name)
+        return found
+
+
+def describe(error: BaseException, folder: Path) -> str:
+    """``ValueError: text (modules.py:12)``: one line, with the place in the user's own code if there is one."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    text = f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{text} ({Path(error.filename).name}:{error.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).resolve().is_relative_to(folder.resolve())]
+    return f"{text} ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else text
+
+
+def check_needs(case: Case) -> None:
+    """Unavailable where a package or command that the case needs is not on this host."""
+    import shutil
+
+    for need in case.says.needs:
+        command = need.removeprefix("command:")
+        if command != need:
+            if shutil.which(command) is None:
+                raise Unavailable(f"the command '{command}' is not installed")
+        elif importlib.util.find_spec(need) is None:
+            raise Unavailable(f"the package '{need}' is not installed")
+
+
+def dependencies(case: Case) -> list[Path]:
+    """The case's own files that its result depends on: its Python and what that imports locally, and ``depends``.
+
+    Imports are followed through the text of the files, so that the answer does not depend on what else
+    this process has loaded. A file that imports by computed name makes the whole folder count.
+    """
+    folder = case.folder.resolve()
+    todo = [folder / f"{name}.py" for name in _named_files(case)]
+    seen: dict[Path, None] = {}
+    while todo:
+        file = todo.pop()
+        if file in seen or not file.is_file():
+            continue
+        seen[file] = None
+        names, computed = _imports(file)
+        todo += [found for name in names for found in _local(name, folder)]
+        if computed:
+            todo += folder.rglob("*.py")
+    for pattern in case.says.depends:
+        found = sorted(folder.glob(pattern))
+        if not found:
+            raise Stopped("declare", "MissingFile", f"depends: there is no {pattern} beside the case file", "case")
+        seen.update(dict.fromkeys(found))
+    return sorted(seen)
+
+
+def _named_files(case: Case) -> set[str]:
+    """The stems of all Python files beside the case file that the case names."""
+    says = case.says
+    dotted = [says.module, says.prepare, says.draw]
+    dotted += [one.values.python for one in says.inputs.values() if one.values]
+    for target in says.export.exporters.values():
+        dotted += target.functions
+        dotted += getattr(target, "translations", {}).values()
+        for one in (*getattr(target, "symbolics", {}).values(), *getattr(target, "registers", {}).values()):
+            dotted.append(one.function)
+    stems = {name.split(".")[0] for name in (*dotted, *says.libraries) if name}
+    if says.forward is not None:
+        with contextlib.suppress(SyntaxError):
+            stems |= {node.id for node in ast.walk(ast.parse(says.forward)) if isinstance(node, ast.Name)}
+    return stems
+
+
+def _imports(file: Path) -> tuple[set[str], bool]:
+    """The modules that a file imports, and whether it imports by computed names."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        return set(), False
+    names: set[str] = set()
+    computed = False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            names |= {base, *(f"{base}.{alias.name}".strip(".") for alias in node.names)}
+        elif isinstance(node, ast.Name) and node.id in ("importlib", "__import__"):
+            computed = True
+    return names, computed
+
+
+def _local(name: str, folder: Path) -> Iterator[Path]:
+    """The files of a module that is the user's own: in the folder, or on ``sys.path`` outside of any installation."""
+    relative = Path(*name.split(".")) if name else Path()
+    own = [Path(entry) for entry in sys.path if entry and not _installed(Path(entry))]
+    for root in (folder, *own):
+        for file in (root / relative.with_suffix(".py"), root / relative / "__init__.py"):
+            if name and file.is_file() and not file.resolve().is_relative_to(Path(__file__).parent):
+                yield file.resolve()
+
+
+def _installed(path: Path) -> bool:
+    roots = (sys.prefix, sys.base_prefix)
+    return path.suffix == ".zip" or any(path.resolve().is_relative_to(Path(root).resolve()) for root in roots)

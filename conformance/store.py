@@ -1,0 +1,118 @@
+"""The store of exported models: one folder per key, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from conformance.case import Case
+from conformance.graph import Facts
+from conformance.source import dependencies
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An exported model on disk, its facts, and the seconds that exporting and checking it took."""
+
+    file: Path
+    facts: Facts
+    seconds: dict[str, float]
+
+
+class Store:
+    """Models by key. Several processes may use one store at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, key: str) -> Stored | None:
+        """The stored model; None where there is none, or where it is not what was written."""
+        place = self._folder / key
+        try:
+            meta = json.loads((place / "meta.json").read_text(encoding="utf-8"))
+            stored = Stored(place / "model.onnx", Facts(**meta["facts"]), meta["seconds"])
+            if _sha(stored.file) == stored.facts.sha:
+                return stored
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        return None
+
+    def put(self, key: str, data: bytes, facts: Facts, seconds: dict[str, float]) -> Stored:
+        """Writes to a folder of its own first, so that a killed run leaves nothing half-written."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        place = self._folder / key
+        temporary = Path(tempfile.mkdtemp(dir=self._folder, prefix=".new-"))
+        (temporary / "model.onnx").write_bytes(data)
+        meta = {"facts": facts.as_dict(), "seconds": seconds}
+        (temporary / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
+        if place.exists() and self.get(key) is None:
+            shutil.rmtree(place, ignore_errors=True)
+        try:
+            temporary.replace(place)
+        except OSError:  # another process was first; its model is as good
+            shutil.rmtree(temporary, ignore_errors=True)
+        return Stored(place / "model.onnx", facts, seconds)
+
+    def remove(self) -> None:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(self._folder)
+
+
+def _sha(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:16] if hasattr(hashlib, "file_digest") else hashlib.sha256(stream.read()).hexdigest()[:16]
+
+
+def key(case: Case, exporter: str, opset: int, weights: str, more: Iterable[object]) -> str:
+    """A hash of all that an exported model depends on: what the case says about the export, its Python, the
+    weights, the versions of the libraries and of this package's own export code."""
+    says = case.says
+    digest = hashlib.sha256()
+    target = says.export.exporters[exporter]  # type: ignore[index]
+    parts: list[Any] = [
+        FORMAT, exporter, opset, weights, sorted(case.arguments.items(), key=str), *more,
+        says.forward, says.module, says.prepare, says.script, says.mode, says.draw,
+        says.model_dump_json(include={"inputs", "outputs", "dims", "where", "libraries"}, fallback=str),
+        target.model_dump_json(exclude={"opsets"}, fallback=str),
+    ]  # fmt: skip
+    digest.update(repr(parts).encode())
+    for file in dependencies(case):
+        digest.update(file.name.encode())
+        digest.update(file.read_bytes())
+    digest.update(repr(versions()).encode())
+    digest.update(_own_code())
+    return digest.hexdigest()[:32]
+
+
+@cache
+def versions() -> dict[str, str | None]:
+    """Versions of the packages that decide what a run measures; None for one that is not installed."""
+    names = ("torch", "torchvision", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "onnxsim", "numpy",
+             "onnxruntime-extensions", "hypothesis", "tensorrt")  # fmt: skip
+    found: dict[str, str | None] = {}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+@cache
+def _own_code() -> bytes:
+    here = Path(__file__).parent
+    files = ("export.py", "symbolics.py", "dynamo_cache.py", "graph.py", "inputs.py", "values.py", "runtimes/pytorch.py")
+    off = os.environ.get("CONFORMANCE_DYNAMO_CACHE", "")
+    return b"".join((here / file).read_bytes() for file in files if (here / file).exists()) + off.encode()

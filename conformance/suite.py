@@ -1,0 +1,86 @@
+"""The suite as a whole: all cells of some case files, and what is wrong with those that have none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import get_args
+
+from conformance.case import Case, Exporter, Precision, Runtime
+from conformance.casefile import case_files, load
+from conformance.errors import CaseFileError, Problem, did_you_mean, display_path
+from conformance.plan import Cell, Selection, plan, unmatched
+
+
+def read_suite(
+    paths: Sequence[Path], selection: Selection
+) -> tuple[list[Cell], dict[str, CaseFileError | None]]:
+    """The selected cells, and each case file by its display path with its error or None.
+
+    A file with a mistake gives no cells and costs no other file its own.
+    """
+    cells: list[Cell] = []
+    files: dict[str, CaseFileError | None] = {}
+    first: dict[str, Case] = {}
+    for path in paths:
+        try:
+            found = case_files([path])
+        except FileNotFoundError as error:
+            files[str(path)] = CaseFileError([Problem(path, 1, 1, str(error).split(": ", 1)[1])])
+            continue
+        if not found:
+            files[str(path)] = CaseFileError([Problem(path, 1, 1, "there is no case file (.yaml) in this folder")])
+        for file in found:
+            name = display_path(file)
+            try:
+                cases = load(file)
+                _refuse_known(cases, first)
+                problems = unmatched(cases)
+                if problems:
+                    raise CaseFileError(problems)
+            except CaseFileError as error:
+                files[name] = error
+                continue
+            files[name] = None
+            cells += [cell for case in cases for cell in plan(case) if selection.keeps(cell)]
+    return cells, files
+
+
+def _refuse_known(cases: Sequence[Case], first: dict[str, Case]) -> None:
+    """Names are unique over all files, or ids and records would be ambiguous."""
+    problems = [
+        Problem(case.file, case.line, 1, f"the case '{case.name}' stands in {display_path(first[case.name].file)} too")
+        for case in cases
+        if case.name in first
+    ]
+    if problems:
+        raise CaseFileError(problems)
+    first.update((case.name, case) for case in cases)
+
+
+def selection(options: Mapping[str, str | None]) -> Selection:
+    """From comma-separated options; raises ValueError for a word that is not known."""
+
+    def words(name: str, known: Sequence[str]) -> list[str] | None:
+        given = options.get(name)
+        if given is None:
+            return None
+        found = [word.strip() for word in given.split(",") if word.strip()]
+        for word in found:
+            if word not in known:
+                raise ValueError(f"--{name}: there is no '{word}'{did_you_mean(word, known)}")
+        if not found:
+            raise ValueError(f"--{name} is empty")
+        return found
+
+    opsets = options.get("opset")
+    try:
+        numbers = None if opsets is None else [int(word) for word in opsets.split(",")]
+    except ValueError:
+        raise ValueError(f"--opset: '{opsets}' is not a list of numbers such as 17,20") from None
+    return Selection(
+        exporters=words("exporter", get_args(Exporter)),
+        opsets=numbers,
+        runtimes=words("runtime", get_args(Runtime)),
+        precisions=words("precision", get_args(Precision)),
+    )

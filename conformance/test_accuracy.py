@@ -1,0 +1,11 @@
+"""Whether a runtime's outputs are PyTorch's, over all drawn shapes and finite values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from conformance.plan import Cell
+
+
+def test_accuracy(cell: Cell, run: Callable[[Cell], None]) -> None:
+    run(cell)

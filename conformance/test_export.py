@@ -1,0 +1,11 @@
+"""What an exporter makes of a module: valid ONNX at the opset asked for, the declared graph, symbolic dims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from conformance.plan import Cell
+
+
+def test_export(cell: Cell, run: Callable[[Cell], None]) -> None:
+    run(cell)

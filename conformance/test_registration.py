@@ -1,0 +1,11 @@
+"""What registering a symbolic function does: without it the declared failure, with it a model that uses every input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from conformance.plan import Cell
+
+
+def test_registration(cell: Cell, run: Callable[[Cell], None]) -> None:
+    run(cell)

@@ -1,0 +1,11 @@
+"""The same for NaN, infinities and signed zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from conformance.plan import Cell
+
+
+def test_specials(cell: Cell, run: Callable[[Cell], None]) -> None:
+    run(cell)

@@ -1,0 +1,66 @@
+"""Whether a cell's comparisons meant anything: would wrong outputs have passed them all?
+
+Three wrong outputs are tried against the reference of every draw: zeros, the rows of the batch in another
+order, and the outputs of another draw of the same shape. A comparison that refuses each of them at least
+once in a cell has been shown able to fail; an output for which one of them always passes is vacuous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from conformance.compare import Array, Tolerance, allowed
+
+ZEROS, SHUFFLED, ANOTHER = "zeros", "shuffled rows", "the outputs of another draw"
+
+
+class Vacuity:
+    """Collects, over all draws of a cell, which wrong outputs were refused."""
+
+    def __init__(self, tolerances: Sequence[Tolerance | None]) -> None:
+        self._tolerances = tolerances
+        # A wrong output is possible until it has been refused; shuffling may never be applicable.
+        self._possible: list[set[str]] = [{ZEROS, ANOTHER} for _ in tolerances]
+        self._refused: list[set[str]] = [set() for _ in tolerances]
+        self._before: list[Array] | None = None
+
+    def see(self, wanted: Sequence[Array]) -> None:
+        """Tries the wrong outputs that have not been refused yet against one draw's reference."""
+        for output, right in enumerate(wanted):
+            possible, refused = self._possible[output], self._refused[output]
+            if right.dtype.kind == "f" and right.ndim and len(right) > 1:
+                possible.add(SHUFFLED)
+            for wrong in possible - refused:
+                candidate = self._wrong(wrong, output, right)
+                if candidate is not None and self._refuses(candidate, right, self._tolerances[output]):
+                    refused.add(wrong)
+        self._before = list(wanted)
+
+    def _wrong(self, kind: str, output: int, right: Array) -> Array | None:
+        if kind == ZEROS:
+            return np.zeros_like(right)
+        if kind == SHUFFLED:
+            return np.roll(right, 1, axis=0) if right.ndim and len(right) > 1 else None
+        return None if self._before is None else self._before[output]
+
+    @staticmethod
+    def _refuses(wrong: Array, right: Array, tolerance: Tolerance | None) -> bool:
+        if wrong.shape != right.shape:
+            return True
+        if tolerance is None or right.dtype.kind != "f":
+            return not np.array_equal(wrong, right)
+        finite = np.isfinite(right)
+        if not np.array_equal(np.isfinite(wrong), finite):
+            return True
+        right = np.where(finite, right, 0).astype(np.float64)
+        wrong = np.where(finite, wrong, 0).astype(np.float64)
+        return bool((np.abs(wrong - right) > allowed(right, tolerance)).any())
+
+    def findings(self) -> dict[int, list[str]]:
+        """For each vacuous output the wrong outputs that would always have passed."""
+        kept = {
+            output: sorted(possible - self._refused[output]) for output, possible in enumerate(self._possible)
+        }
+        return {output: wrong for output, wrong in kept.items() if wrong}
