@@ -53,7 +53,13 @@ def find(verifier: Verifier, stop: Stopped, inputs: Inputs) -> Opinion:
         except Exception as error:
             lines.append(f"{_NAMES[other]}: {type(error).__name__}")
             continue
-        found = compare(got, wanted, exact, verifier._tolerances or [None] * len(wanted), verifier._any_order or [False] * len(wanted))
+        found = compare(
+            got,
+            wanted,
+            exact,
+            verifier._tolerances or [None] * len(wanted),
+            verifier._any_order or [False] * len(wanted),
+        )
         agrees = found.verdict != "failed"
         if agrees:
             right.append(other)

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import core_schema
 
 from conformance.dims import Dims, Expression, Range, TensorType
 from conformance.errors import did_you_mean
@@ -29,27 +30,46 @@ Stage: TypeAlias = Literal["declare", "export", "check", "convert", "load", "run
 Fault: TypeAlias = Literal["exporter", "runtime", "precision", "reference", "case", "harness"]
 
 
+Regime: TypeAlias = Literal[
+    "plain", "large", "ties", "negative", "grid", "equal", "ends", "tiny", "offset", "zero"
+]  # fmt: skip
+"""Kinds of finite values (``values`` makes them); plain is what the case declares, or standard normal."""
+Special: TypeAlias = Literal["nan", "inf", "-inf", "signed zero", "mixed"]
+"""Kinds of values that have a check of their own."""
+
+REGIMES: tuple[str, ...] = get_args(Regime)
+SPECIALS: tuple[str, ...] = get_args(Special)
+
 
 # ---- the small texts of a case file, parsed when they are read ------------------------------------
 
 
-def _parsed(parse: Callable[[Any], Any], *types: str, pattern: str | None = None) -> Any:
-    """A field type whose values are texts (or numbers) that ``parse`` turns into something better."""
+@dataclass(frozen=True)
+class _Parsed:
+    """Annotates a type whose values are texts (or numbers) that ``parse`` turns into something better."""
 
-    def validate(value: object) -> Any:
-        if isinstance(value, bool) or not isinstance(value, (str, int)):
+    parse: Callable[[Any], Any]
+    types: tuple[str, ...] = ("string",)
+    pattern: str | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._validate)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        types: Any = self.types[0] if len(self.types) == 1 else list(self.types)
+        return {"type": types, **({"pattern": self.pattern} if self.pattern else {})}
+
+    def _validate(self, value: object) -> Any:
+        if isinstance(value, bool) or not isinstance(value, (str, int, list)):
             raise ValueError(f"expected text, not {type(value).__name__}")
-        return parse(value)
-
-    schema: dict[str, Any] = {"type": list(types) if len(types) > 1 else types[0]}
-    if pattern:
-        schema["pattern"] = pattern
-    return Annotated[Any, PlainValidator(validate), WithJsonSchema(schema)]
+        return self.parse(value)
 
 
 def _dotted(value: object) -> str:
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", str(value)):
-        raise ValueError(f"'{value}' is not file.name; symbolics.asinh means asinh in the symbolics.py beside")
+        raise ValueError(
+            f"'{value}' is not file.name; symbolics.asinh means asinh in the symbolics.py beside"
+        )
     return str(value)
 
 
@@ -65,21 +85,31 @@ def _tensor_name(value: object) -> str:
     return str(value)
 
 
-DottedName = _parsed(_dotted, "string", pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")
-OperatorName = _parsed(_operator_name, "string", pattern=r"^\w+::\w+(\.\w+)?$")
-TensorName = _parsed(_tensor_name, "string", pattern=r"^[A-Za-z_][\w.]*$")
-Size = _parsed(Expression.parse, "string", "integer")
-SizeRange = _parsed(Range.parse, "string", "integer")
-Type = _parsed(TensorType.parse, "string", pattern=r"^\s*\w+\s*\[.*\]\s*$")
+DottedName: TypeAlias = Annotated[str, _Parsed(_dotted, pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
+OperatorName: TypeAlias = Annotated[str, _Parsed(_operator_name, pattern=r"^\w+::\w+(\.\w+)?$")]
+TensorName: TypeAlias = Annotated[str, _Parsed(_tensor_name, pattern=r"^[A-Za-z_][\w.]*$")]
+Size: TypeAlias = Annotated[Expression, _Parsed(Expression.parse, ("string", "integer"))]
+SizeRange: TypeAlias = Annotated[Range, _Parsed(Range.parse, ("string", "integer"))]
+Type: TypeAlias = Annotated[TensorType, _Parsed(TensorType.parse, pattern=r"^\s*\w+\s*\[.*\]\s*$")]
 
 
-def _listed(item: Any) -> Any:
-    """A list that may also be written as its only item."""
+class _OrOne:
+    """Annotates a list that may also be written as its only item."""
 
-    def listed(value: object) -> object:
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(self._listed, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        listed = handler(schema)
+        return {"anyOf": [listed, listed["items"]]}
+
+    @staticmethod
+    def _listed(value: object) -> object:
         return [value] if isinstance(value, (str, int)) and not isinstance(value, bool) else value
 
-    return Annotated[list[item], BeforeValidator(listed, json_schema_input_type=list[item] | item)]
+
+_T = TypeVar("_T")
+Listed: TypeAlias = Annotated[list[_T], _OrOne()]
 
 
 class Says(BaseModel):
@@ -189,11 +219,11 @@ class ExportOptions(Says):
 
 
 class ExportTo(Says):
-    opsets: Annotated[_listed(Annotated[int, Field(ge=1, le=40)]), Field(min_length=1)]
-    static: _listed(str) = []
+    opsets: Annotated[Listed[Annotated[int, Field(ge=1, le=40)]], Field(min_length=1)]
+    static: Listed[str] = []
     """Dims that are fixed at the traced size instead of exported as symbolic."""
     options: ExportOptions = ExportOptions()
-    functions: _listed(DottedName) = []
+    functions: Listed[DottedName] = []
     """onnxscript functions that go into the model as ONNX local functions, for a custom domain."""
     simplify: bool = False
     """Pass the model through onnxsim; what is checked and run is the simplified model."""
@@ -222,11 +252,16 @@ def _spell_out_exporter(value: object) -> object:
 
 class Export(Says):
     torchscript: (
-        Annotated[TorchScript, BeforeValidator(_spell_out_exporter, json_schema_input_type=TorchScript | list[int] | int)]
+        Annotated[
+            TorchScript,
+            BeforeValidator(_spell_out_exporter, json_schema_input_type=TorchScript | list[int] | int),
+        ]
         | None
     ) = None
     dynamo: (
-        Annotated[Dynamo, BeforeValidator(_spell_out_exporter, json_schema_input_type=Dynamo | list[int] | int)]
+        Annotated[
+            Dynamo, BeforeValidator(_spell_out_exporter, json_schema_input_type=Dynamo | list[int] | int)
+        ]
         | None
     ) = None
 
@@ -251,11 +286,11 @@ def _opset_condition(value: object) -> frozenset[int]:
             return frozenset(n for n in known if _COMPARE[match[1] or "=="](n, int(match[2])))
         if match := re.fullmatch(r"\s*(\d+)\s*\.\.\s*(\d+)\s*", str(value)):
             return frozenset(range(int(match[1]), int(match[2]) + 1))
-    raise ValueError(f"'{value}' is not a condition on opsets; write 17, [9, 12], \"< 19\" or \"13..16\"")
+    raise ValueError(f'\'{value}\' is not a condition on opsets; write 17, [9, 12], "< 19" or "13..16"')
 
 
-OpsetCondition = Annotated[
-    Any, PlainValidator(_opset_condition), WithJsonSchema({"type": ["integer", "string", "array"]})
+OpsetCondition: TypeAlias = Annotated[
+    frozenset[int], _Parsed(_opset_condition, ("integer", "string", "array"))
 ]
 
 
@@ -263,15 +298,15 @@ class When(Says):
     """Which cells, or which draws of a cell; what is left out matches all."""
 
     exporter: Exporter | None = None
-    opset: OpsetCondition = None
-    runtime: _listed(Runtime) | None = None  # type: ignore[valid-type]
+    opset: OpsetCondition | None = None
+    runtime: Listed[Runtime] | None = None
     precision: Precision | None = None
-    check: _listed(Check) | None = None  # type: ignore[valid-type]
+    check: Listed[Check] | None = None
     given: dict[str, Any] = Field({}, alias="with")
     """Values of ``vary``, so that an entry can be about one combination."""
     at: dict[str, SizeRange] = {}
     """Only draws whose dims lie here; the rest of the cell must still hold."""
-    values: str | None = None
+    values: Regime | Special | None = None
     """Only draws of this value regime; the rest of the cell must still hold."""
 
     @property
@@ -298,7 +333,7 @@ class Graph(Says):
     """How many nodes of each of these operators; ``domain::Operator`` outside of ONNX's own domain."""
     only: bool = False
     """There are no nodes but those."""
-    absent: _listed(str) = []  # type: ignore[valid-type]
+    absent: Listed[str] = []
     inputs: list[str] | None = None
     """Names of the graph's inputs, in order."""
     outputs: list[str] | None = None
@@ -323,7 +358,9 @@ class PrecisionTolerance(OutputTolerance):
     def _loosened_with_reason(self) -> PrecisionTolerance:
         default = DEFAULTS["float32"]
         for given in (self, *self.outputs.values()):
-            if self.because is None and ((given.rtol or 0) > default.rtol or (given.atol or 0) > default.atol):
+            if self.because is None and (
+                (given.rtol or 0) > default.rtol or (given.atol or 0) > default.atol
+            ):
                 raise ValueError(
                     f"looser than the default (rtol {default.rtol:g}, atol {default.atol:g}): say because"
                 )
@@ -369,7 +406,7 @@ class Declaration(Says):
 
     about: str = Field(min_length=1)
     """What the case is for, for the reader of a report."""
-    tags: _listed(str) = []  # type: ignore[valid-type]
+    tags: Listed[str] = []
     """Words that pytest's -k selects by."""
     forward: str | None = None
     """A Python expression over the inputs; torch, F, math, and the Python files beside are in scope."""
@@ -388,22 +425,25 @@ class Declaration(Says):
     """A function ``f(module)`` that sets weights or statistics after construction."""
     inputs: Annotated[
         dict[
-            TensorName, Annotated[Input, BeforeValidator(_spell_out_input, json_schema_input_type=Input | str)]
+            TensorName,
+            Annotated[Input, BeforeValidator(_spell_out_input, json_schema_input_type=Input | str)],
         ],
         Field(min_length=1),
     ]
-    outputs: list[Annotated[Output, BeforeValidator(_spell_out_output, json_schema_input_type=Output | str)]] = []
+    outputs: list[
+        Annotated[Output, BeforeValidator(_spell_out_output, json_schema_input_type=Output | str)]
+    ] = []
     """Names of all outputs, depth first."""
     dims: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], SizeRange] = {}
-    where: _listed(Size) = []  # type: ignore[valid-type]
+    where: Listed[Size] = []
     """Conditions between dims, such as ``k <= n``."""
     draw: DottedName | None = None
     """A function ``f(dims, rng) -> {input: array}`` for inputs that depend on one another."""
     trace: dict[str, Annotated[int, Field(ge=0)]] = {}
     """Dims to trace at; those left out are chosen."""
     export: Export = Export(torchscript=TorchScript(opsets=[17]), dynamo=Dynamo(opsets=[20]))
-    runtimes: Annotated[_listed(Runtime), Field(min_length=1)] = ["onnx-reference", "onnxruntime"]  # type: ignore[valid-type]
-    libraries: _listed(str) = []  # type: ignore[valid-type]
+    runtimes: Annotated[Listed[Runtime], Field(min_length=1)] = ["onnx-reference", "onnxruntime"]
+    libraries: Listed[str] = []
     """Custom-operator libraries: a file, or file.function that returns the path of one."""
     graph: Annotated[
         list[Graph], BeforeValidator(_spell_out_graph, json_schema_input_type=list[Graph] | Graph)
@@ -415,9 +455,9 @@ class Declaration(Says):
     """Why outputs that would pass whatever the inputs are right for this case (``ones_like``)."""
     fails: list[Fails] = []
     examples: Examples = Examples()
-    needs: _listed(str) = []  # type: ignore[valid-type]
+    needs: Listed[str] = []
     """Packages (import names), or ``command:g++``, without which the case is skipped with a reason."""
-    depends: _listed(str) = []  # type: ignore[valid-type]
+    depends: Listed[str] = []
     """Data files that the case's Python reads, so that editing one exports again."""
 
     def inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -437,8 +477,8 @@ class Declaration(Says):
             yield from self._unknown_dims(("dims", name), sizes.names)
         for index, condition in enumerate(self.where):
             yield from self._unknown_dims(("where", index), condition.names)
-        related = (*self.dims.values(), *self.where)
-        for name in sorted(self.dims.keys() - shapes.union(*(one.names for one in related))):
+        related = [sizes.names for sizes in self.dims.values()] + [one.names for one in self.where]
+        for name in sorted(self.dims.keys() - shapes.union(*related)):
             yield ("dims", name), f"no input, range or condition uses the dim '{name}'"
         yield from self._unknown_dims(("trace",), self.trace)
         for exporter, target in self.export.exporters.items():
@@ -448,7 +488,10 @@ class Declaration(Says):
                 yield from self._unknown_dims(("fails", index, "when", "at"), {dim, *sizes.names})
             for word in entry.when.given:
                 if word not in self.vary:
-                    yield ("fails", index, "when", "with"), f"vary has no '{word}'{did_you_mean(word, self.vary)}"
+                    yield (
+                        ("fails", index, "when", "with"),
+                        f"vary has no '{word}'{did_you_mean(word, self.vary)}",
+                    )
 
     def _unknown_dims(
         self, where: tuple[str | int, ...], names: Iterable[str]

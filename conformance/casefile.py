@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,9 @@ def load(file: Path) -> list[Case]:
             problems.append(document.problem(place, f"'{name}' is not a case name: letters, digits and _"))
             continue
         if not isinstance(said, dict):
-            problems.append(document.problem(place, f"the case '{name}' is a mapping with about, inputs, ..."))
+            problems.append(
+                document.problem(place, f"the case '{name}' is a mapping with about, inputs, ...")
+            )
             continue
         merged = _merge(defaults, said)
         try:
@@ -132,7 +134,7 @@ def _read(file: Path) -> _Document:
 
 def _plain(node: Any, place: Place, document: _Document, problems: list[Problem]) -> Any:
     """The node as plain Python, noting where everything stands; anchors, merges and tags are problems."""
-    from ruamel.yaml.comments import CommentedBase, TaggedScalar
+    from ruamel.yaml.comments import CommentedBase, CommentedMap, CommentedSeq, TaggedScalar
     from ruamel.yaml.scalarbool import ScalarBoolean
 
     if isinstance(node, CommentedBase) and not isinstance(node, TaggedScalar):
@@ -142,9 +144,13 @@ def _plain(node: Any, place: Place, document: _Document, problems: list[Problem]
         problems.append(document.problem(place, f"tags such as {tag} are not allowed in a case file"))
         return None
     if getattr(node, "anchor", None) is not None and getattr(node.anchor, "value", None):
-        problems.append(document.problem(place, f"anchors such as &{node.anchor.value} are not allowed; repeat it or use defaults"))
+        problems.append(
+            document.problem(
+                place, f"anchors such as &{node.anchor.value} are not allowed; repeat it or use defaults"
+            )
+        )
         return None
-    if isinstance(node, Mapping):
+    if isinstance(node, CommentedMap):
         if getattr(node, "merge", None):
             problems.append(document.problem(place, "<< merges are not allowed; repeat it or use defaults"))
             return None
@@ -152,12 +158,14 @@ def _plain(node: Any, place: Place, document: _Document, problems: list[Problem]
         for key in node:
             line, column = node.lc.key(key)
             if not isinstance(key, (str, int)) or isinstance(key, bool):
-                problems.append(Problem(document.file, line + 1, column + 1, f"a key has to be a word, not {key}"))
+                problems.append(
+                    Problem(document.file, line + 1, column + 1, f"a key has to be a word, not {key}")
+                )
                 continue
             document.places[(*place, key)] = (line + 1, column + 1)
             plain[_scalar(key)] = _plain(node[key], (*place, key), document, problems)
         return plain
-    if isinstance(node, (list, tuple)):
+    if isinstance(node, CommentedSeq):
         for index in range(len(node)):
             line, column = node.lc.item(index)
             document.places[(*place, index)] = (line + 1, column + 1)

@@ -128,7 +128,9 @@ class _CellRun:
             reference, self.cell.exporter, self.cell.opset, inputs, sizes, with_symbolics=with_symbolics
         )
         if not reference.restore() and reference.fingerprint() != reference.weights:
-            raise Stopped("export", "ChangedModule", "exporting changed the module's weights or buffers", "exporter")
+            raise Stopped(
+                "export", "ChangedModule", "exporting changed the module's weights or buffers", "exporter"
+            )
         return exported
 
     def model(self) -> Stored:
@@ -154,7 +156,11 @@ class _CellRun:
                 facts = graph.read(exported.model, exported.data)
                 stored = store.put(name, exported.data, facts, {"export": round(seconds, 6)})
         self.record.fingerprint = name
-        self.record.graph = {"opset": stored.facts.opset, "nodes": stored.facts.nodes, "sha": stored.facts.sha}
+        self.record.graph = {
+            "opset": stored.facts.opset,
+            "nodes": stored.facts.nodes,
+            "sha": stored.facts.sha,
+        }
         with self.stages("check", "exporter"):
             self._check_valid(stored)
         return stored
@@ -233,7 +239,9 @@ def _check_registration(run: _CellRun) -> None:
         _check_ignored(declared, exported.usage)
         changed = symbolics.changed_since(before)
         if changed:
-            raise Stopped("check", "RegistryChanged", f"left changed after the export: {', '.join(changed)}", "harness")
+            raise Stopped(
+                "check", "RegistryChanged", f"left changed after the export: {', '.join(changed)}", "harness"
+            )
     run.record.examples = 2
 
 
@@ -292,7 +300,12 @@ def _library(run: _CellRun, name: str) -> str:
     found = run.reference.folder.resolve(name)
     path = str(found() if callable(found) else found)
     if not Path(path).is_file():
-        raise Stopped("declare", "MissingFile", f"libraries: {name} gave {display_path(Path(path))}, which is not there", "case")
+        raise Stopped(
+            "declare",
+            "MissingFile",
+            f"libraries: {name} gave {display_path(Path(path))}, which is not there",
+            "case",
+        )
     return path
 
 

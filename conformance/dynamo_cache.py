@@ -176,9 +176,7 @@ def _remember_torchlib(
             if known is None:  # not torchlib's: from a translation table, say
                 return signature
             known[arguments] = signature
-        return dataclasses.replace(
-            signature, params=list(signature.params), outputs=list(signature.outputs)
-        )
+        return dataclasses.replace(signature, params=list(signature.params), outputs=list(signature.outputs))
 
     return get_torchlib_ops, op_signature_from_function
 

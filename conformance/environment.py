@@ -34,4 +34,7 @@ def _cpu() -> dict[str, Any]:
     lines = dict(line.split(":", 1) for line in info.read_text(errors="replace").splitlines() if ":" in line)
     fields = {key.strip(): value.strip() for key, value in lines.items()}
     flags = set((fields.get("flags") or fields.get("Features") or "").split())
-    return {"name": fields.get("model name", platform.machine()), "instructions": [f for f in telling if f in flags]}
+    return {
+        "name": fields.get("model name", platform.machine()),
+        "instructions": [f for f in telling if f in flags],
+    }

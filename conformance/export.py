@@ -99,7 +99,10 @@ def _torchscript(
     positional, keywords = reference.arguments(inputs)
     options = target.options.model_dump(exclude_none=True)
     if "training" in options:
-        options["training"] = getattr(torch.onnx.TrainingMode, {"train": "TRAINING"}.get(options["training"], options["training"].upper()))
+        options["training"] = getattr(
+            torch.onnx.TrainingMode,
+            {"train": "TRAINING"}.get(options["training"], options["training"].upper()),
+        )
     options.pop("optimize", None)
     axes = {name: axis_names(one.type, case, target.static) for name, one in case.says.inputs.items()}
     if case.says.mode == "train":
@@ -198,6 +201,8 @@ def _simplify(model: ModelProto) -> ModelProto:
 
     simplified, ok = onnxsim.simplify(model)
     if not ok:
-        raise Stopped("export", "SimplifierError", "onnxsim's own check of the simplified model fails", "exporter")
+        raise Stopped(
+            "export", "SimplifierError", "onnxsim's own check of the simplified model fails", "exporter"
+        )
     result: ModelProto = simplified
     return result

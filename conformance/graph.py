@@ -161,15 +161,25 @@ def signature(case: Case, facts: Facts, traced: Sizes, static: Sequence[str]) ->
         yield Finding("WrongInputs", f"the graph {what}, declared are {wanted}", "exporter")
     names = [one.name for one in case.says.outputs]
     if names and list(facts.outputs) != names:
-        yield Finding("WrongOutputs", f"the graph has the outputs {list(facts.outputs)}, declared are {names}", "exporter")
+        yield Finding(
+            "WrongOutputs",
+            f"the graph has the outputs {list(facts.outputs)}, declared are {names}",
+            "exporter",
+        )
     for name, one in case.says.inputs.items():
         if name not in facts.inputs:
             continue
         if facts.dtypes.get(name) != one.type.dtype:
-            yield Finding("WrongDtype", f"the graph's input {name} is {facts.dtypes.get(name)}, declared {one.type.dtype}", "exporter")
+            yield Finding(
+                "WrongDtype",
+                f"the graph's input {name} is {facts.dtypes.get(name)}, declared {one.type.dtype}",
+                "exporter",
+            )
         dims = facts.inputs[name]
         if dims is None or len(dims) != len(one.type.shape):
-            yield Finding("WrongRank", f"the graph's input {name} has dims {dims}, declared is {one.type}", "exporter")
+            yield Finding(
+                "WrongRank", f"the graph's input {name} has dims {dims}, declared is {one.type}", "exporter"
+            )
             continue
         for axis, (dim, size) in enumerate(zip(dims, one.type.shape, strict=True)):
             varies = any(not case.dims.ranges[n].fixed and n not in static for n in size.names)
@@ -181,7 +191,11 @@ def signature(case: Case, facts: Facts, traced: Sizes, static: Sequence[str]) ->
                     "exporter",
                 )
             elif not varies and isinstance(dim, int) and dim != size(traced):
-                yield Finding("WrongDim", f"axis {axis} of the graph's input {name} is {dim}, declared {size}", "exporter")
+                yield Finding(
+                    "WrongDim",
+                    f"axis {axis} of the graph's input {name} is {dim}, declared {size}",
+                    "exporter",
+                )
 
 
 def assertions(graph: Graph, facts: Facts) -> Iterator[Finding]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from conformance import values
-from conformance.case import Case, When
+from conformance.case import REGIMES, SPECIALS, Case, When
 from conformance.compare import Array
 from conformance.dims import Dims, Sizes
-from conformance.values import REGIMES, SPECIALS
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -33,7 +32,8 @@ class Draw:
     """The how-many-th example of the cell this was."""
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        # dataclasses.asdict copies deeply, which costs more here than all the rest of an example's upkeep
+        return {"dims": dict(self.dims), "regime": self.regime, "seed": self.seed, "index": self.index}
 
 
 def about(when: When, draw: Draw) -> bool:
@@ -93,7 +93,12 @@ def boundary_sizes(dims: Dims, traced: Sizes) -> list[dict[str, int]]:
     beyond the traced size. In order of importance, without repetition."""
     low = {name: 0 for name in dims.ranges}
     high = {name: 2**31 for name in dims.ranges}
-    wishes: list[dict[str, int]] = [dict(traced), low, high, {name: size + 1 for name, size in traced.items()}]
+    wishes: list[dict[str, int]] = [
+        dict(traced),
+        low,
+        high,
+        {name: size + 1 for name, size in traced.items()},
+    ]
     for name in dims.ranges:
         wishes += [{**traced, name: low[name]}, {**traced, name: high[name]}]
     for name, size in traced.items():
@@ -116,7 +121,9 @@ def sizes_strategy(dims: Dims) -> SearchStrategy[dict[str, int]]:
         for name, r in dims.ranges.items():
             options = r.values(found)
             assume(options)
-            found[name] = options[draw(strategies.integers(0, len(options) - 1))] if len(options) > 1 else options[0]
+            found[name] = (
+                options[draw(strategies.integers(0, len(options) - 1))] if len(options) > 1 else options[0]
+            )
         assume(all(condition(found) for condition in dims.where))
         return found
 
@@ -205,7 +212,9 @@ class Maker:
                 raise ValueError(f"{self._case.says.draw} has to return a mapping from input names to arrays")
             for name, array in given.items():
                 one = self._case.says.inputs[name].type
-                arrays[name] = values.check(array, one.at(draw.dims), np.dtype(one.dtype), f"{self._case.says.draw}: {name}")
+                arrays[name] = values.check(
+                    array, one.at(draw.dims), np.dtype(one.dtype), f"{self._case.says.draw}: {name}"
+                )
         return arrays
 
 

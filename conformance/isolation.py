@@ -209,7 +209,7 @@ def captured() -> str:
 
 
 class _Output:
-    """The file behind a worker's stdout and stderr; without a name, so no death leaves it behind."""
+    """The file behind a worker's stdout and stderr; nameless, so that no death leaves it behind."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
@@ -303,9 +303,7 @@ def _serve(connection: Connection, progress: Progress, output: _Output) -> None:
             connection.send(answer)
 
 
-def _prepare(
-    _: Progress, memory_gib: float | None, initializer: Callable[[], object] | None
-) -> None:
+def _prepare(_: Progress, memory_gib: float | None, initializer: Callable[[], object] | None) -> None:
     multiprocessing.current_process().daemon = False  # a module may start processes of its own
     faulthandler.enable(2)
     faulthandler.register(signal.SIGUSR1, 2)

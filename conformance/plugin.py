@@ -26,7 +26,9 @@ SLOW_SECONDS = 2.0
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance", "accuracy conformance of exported models")
-    group.addoption("--cases", action="append", metavar="PATH", help="case files or folders (default: cases/); repeatable")
+    group.addoption(
+        "--cases", action="append", metavar="PATH", help="case files or folders (default: cases/); repeatable"
+    )
     for name, what in (
         ("exporter", "torchscript, dynamo"),
         ("opset", "numbers"),
@@ -34,12 +36,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("precision", "fp32"),
     ):
         group.addoption(f"--{name}", metavar="A,B", help=f"keep only these: {what}")
-    group.addoption("--examples", type=int, metavar="N", help="drawn shapes for each cell, besides the boundary ones")
-    group.addoption("--random", action="store_true", help="draw anew in this run; failing draws are kept and replayed")
-    group.addoption("--report", default="reports/latest", metavar="DIR", help="write the run there (default: %(default)s)")
-    group.addoption("--store", default=".conformance", metavar="DIR", help="exported models and failing draws (default: %(default)s)")
-    group.addoption("--cell-timeout", type=float, default=300.0, metavar="S", help="a cell that takes longer has failed (default: %(default)s)")
-    group.addoption("--isolation", choices=("process", "none"), default="process", help="none: in this process, for a debugger")
+    group.addoption(
+        "--examples", type=int, metavar="N", help="drawn shapes for each cell, besides the boundary ones"
+    )
+    group.addoption(
+        "--random", action="store_true", help="draw anew in this run; failing draws are kept and replayed"
+    )
+    group.addoption(
+        "--report", default="reports/latest", metavar="DIR", help="write the run there (default: %(default)s)"
+    )
+    group.addoption(
+        "--store",
+        default=".conformance",
+        metavar="DIR",
+        help="exported models and failing draws (default: %(default)s)",
+    )
+    group.addoption(
+        "--cell-timeout",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="a cell that takes longer has failed (default: %(default)s)",
+    )
+    group.addoption(
+        "--isolation",
+        choices=("process", "none"),
+        default="process",
+        help="none: in this process, for a debugger",
+    )
 
 
 @pytest.hookimpl(trylast=True)
@@ -77,12 +101,16 @@ class _Session:
         for folder in (self.config.invocation_params.dir, self.config.rootpath):
             if (folder / "cases").is_dir():
                 return [folder / "cases"]
-        raise pytest.UsageError("there is no folder cases/ here; say where the case files are with --cases PATH")
+        raise pytest.UsageError(
+            "there is no folder cases/ here; say where the case files are with --cases PATH"
+        )
 
     def _selection(self) -> Selection:
         from conformance.suite import selection
 
-        options = {name: self.config.getoption(name) for name in ("exporter", "opset", "runtime", "precision")}
+        options = {
+            name: self.config.getoption(name) for name in ("exporter", "opset", "runtime", "precision")
+        }
         try:
             return selection(options)
         except ValueError as error:
@@ -168,7 +196,7 @@ class _Waiting:
 
     def __init__(self, config: pytest.Config) -> None:
         reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
-        self._reporter = reporter if reporter is not None and reporter.isatty else None
+        self._reporter: Any = reporter if reporter is not None and reporter.isatty else None
         self._start = time.monotonic()
         self._shown = False
 
@@ -192,6 +220,16 @@ class _Waiting:
 
 def _is_suite(module: object) -> bool:
     return getattr(module, "__name__", "").startswith("conformance.test_")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str) -> list[pytest.Item] | None:
+    """No items for a check without cells; pytest would make one of its own that shows as skipped."""
+    module = getattr(collector, "module", None)
+    if not _is_suite(module) or not name.startswith("test_") or name == "test_case_file":
+        return None
+    cells, _ = collector.config.stash[_SESSION].plan()
+    return None if any(cell.check == name.removeprefix("test_") for cell in cells) else []
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -221,9 +259,11 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
 
 
 def _cell_of(item: pytest.Item) -> Cell | None:
+    from conformance.plan import Cell
+
     callspec = getattr(item, "callspec", None)
-    cell: Cell | None = callspec.params.get("cell") if callspec else None
-    return cell
+    cell = callspec.params.get("cell") if callspec else None
+    return cell if isinstance(cell, Cell) else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

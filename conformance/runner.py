@@ -55,9 +55,19 @@ def _run(progress: Any, cell: Cell, settings: Settings) -> Record:
 
 
 def prepare_process() -> None:
-    """One thread for torch: results and timings then do not depend on how many cells run beside this one."""
+    """One thread for torch: results and timings then do not depend on how many cells run beside this one.
+
+    What has been imported stays for good, so the garbage collector need not look through it: a full pass
+    takes a quarter of a second, and hits an export every now and then.
+    """
+    import gc
+
+    import numpy as np
     import torch
 
+    np.seterr(all="ignore")  # NaN and infinities are compared on purpose
+    gc.collect()
+    gc.freeze()
     torch.set_num_threads(1)
     with contextlib.suppress(RuntimeError):  # can be set only once, and only before any work
         torch.set_num_interop_threads(1)
@@ -74,7 +84,9 @@ def died(cell: Cell, death: Death) -> Record:
     record.draw = death.last.get("draw")
     record.examples = int(death.last.get("examples", 0))
     kind = "Timeout" if death.how.startswith("timeout") else death.how
-    stop = Stopped(stage, kind, f"the process ended at stage {stage}: {death.how}", _FAULTS.get(stage, "harness"))
+    stop = Stopped(
+        stage, kind, f"the process ended at stage {stage}: {death.how}", _FAULTS.get(stage, "harness")
+    )
     record.status, record.stage, record.error = "failed", stop.stage, stop.error
     record.reason, record.fault = stop.reason, stop.fault
     record.details = death.output.strip().splitlines()[-8:]
@@ -89,7 +101,11 @@ def _settle_draw(cell: Cell, record: Record) -> Record | None:
         return None
     draw = Draw(**record.draw)
     for entry in expected(cell):
-        if entry.when.only_some_draws and about(entry.when, draw) and agrees(entry, record.stage, record.error, record.reason):
+        if (
+            entry.when.only_some_draws
+            and about(entry.when, draw)
+            and agrees(entry, record.stage, record.error, record.reason)
+        ):
             record.status = "xfailed"
             record.details.insert(0, f"found: {record.reason}")
             record.reason, record.fault = entry.because, entry.fault or record.fault

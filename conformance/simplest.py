@@ -24,7 +24,9 @@ def simplest(case: Case, sizes: Sizes, inputs: Inputs, fails: Callable[[Inputs],
             continue
         between = (values.uniform or values.integers) if values else None
         for candidate in _simpler(found[name]):
-            if _inside(candidate, between, sizes) and not np.array_equal(candidate, found[name], equal_nan=candidate.dtype.kind == "f"):
+            if _inside(candidate, between, sizes) and not np.array_equal(
+                candidate, found[name], equal_nan=candidate.dtype.kind == "f"
+            ):
                 trial = {**found, name: candidate}
                 if fails(trial):
                     found = trial
@@ -56,6 +58,8 @@ def _simpler(array: Array) -> Iterator[Array]:
 def _inside(array: Array, between: Between | None, sizes: Sizes) -> bool:
     if between is None:
         return array.dtype.kind in "fb"
-    low, high = (float(e(sizes)) if isinstance(e, Expression) else float(e) for e in (between.low, between.high))
+    low, high = (
+        float(e(sizes)) if isinstance(e, Expression) else float(e) for e in (between.low, between.high)
+    )
     finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     return not finite.size or bool(low <= finite.min() and finite.max() <= high)

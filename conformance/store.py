@@ -72,7 +72,11 @@ class Store:
 
 def _sha(file: Path) -> str:
     with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()[:16] if hasattr(hashlib, "file_digest") else hashlib.sha256(stream.read()).hexdigest()[:16]
+        return (
+            hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+            if hasattr(hashlib, "file_digest")
+            else hashlib.sha256(stream.read()).hexdigest()[:16]
+        )
 
 
 def key(case: Case, exporter: str, opset: int, weights: str, more: Iterable[object]) -> str:
@@ -113,6 +117,14 @@ def versions() -> dict[str, str | None]:
 @cache
 def _own_code() -> bytes:
     here = Path(__file__).parent
-    files = ("export.py", "symbolics.py", "dynamo_cache.py", "graph.py", "inputs.py", "values.py", "runtimes/pytorch.py")
+    files = (
+        "export.py",
+        "symbolics.py",
+        "dynamo_cache.py",
+        "graph.py",
+        "inputs.py",
+        "values.py",
+        "runtimes/pytorch.py",
+    )
     off = os.environ.get("CONFORMANCE_DYNAMO_CACHE", "")
     return b"".join((here / file).read_bytes() for file in files if (here / file).exists()) + off.encode()

@@ -29,7 +29,9 @@ def read_suite(
             files[str(path)] = CaseFileError([Problem(path, 1, 1, str(error).split(": ", 1)[1])])
             continue
         if not found:
-            files[str(path)] = CaseFileError([Problem(path, 1, 1, "there is no case file (.yaml) in this folder")])
+            files[str(path)] = CaseFileError(
+                [Problem(path, 1, 1, "there is no case file (.yaml) in this folder")]
+            )
         for file in found:
             name = display_path(file)
             try:
@@ -49,7 +51,12 @@ def read_suite(
 def _refuse_known(cases: Sequence[Case], first: dict[str, Case]) -> None:
     """Names are unique over all files, or ids and records would be ambiguous."""
     problems = [
-        Problem(case.file, case.line, 1, f"the case '{case.name}' stands in {display_path(first[case.name].file)} too")
+        Problem(
+            case.file,
+            case.line,
+            1,
+            f"the case '{case.name}' stands in {display_path(first[case.name].file)} too",
+        )
         for case in cases
         if case.name in first
     ]

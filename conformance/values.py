@@ -1,26 +1,20 @@
 """Value regimes: arrays for one input at one shape, made with NumPy from a seed.
 
-The regimes are the kinds of values that have revealed wrong answers of exporters and runtimes
-(``docs/inputs.md``). Each stays within the range that the case declares; where an input has no room for a
+The regimes (``case.REGIMES``) are the kinds of values that have revealed wrong answers of exporters and
+runtimes (``docs/inputs.md``). Each stays within the range that the case declares; where an input has no room for a
 regime, it gets plain values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from conformance.case import Between, Input, Values
+from conformance.case import Between, Input, Normal, Values
 from conformance.compare import Array
 from conformance.dims import Expression, Sizes
-
-REGIMES = (
-    "plain", "large", "ties", "negative", "grid", "equal", "ends", "tiny", "offset", "zero",
-)  # fmt: skip
-"""``plain`` is what the case declares, or a standard normal distribution; it comes first at each shape."""
-
-SPECIALS = ("nan", "inf", "-inf", "signed zero", "mixed")
 
 _SPECIAL_VALUES: Mapping[str, tuple[float, ...]] = {
     "nan": (np.nan,),
@@ -29,6 +23,11 @@ _SPECIAL_VALUES: Mapping[str, tuple[float, ...]] = {
     "signed zero": (0.0, -0.0),
     "mixed": (np.nan, np.inf, -np.inf, -0.0),
 }
+
+_LARGE = (17.0, 30.0, 90.0, 1e3)
+"""Magnitudes at which approximations change over or exponentials saturate and overflow in float32."""
+
+_STANDARD_NORMAL = Values(normal=Normal())
 
 Rng = np.random.Generator
 Hook = Callable[..., object]
@@ -42,7 +41,7 @@ def make(one: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None = No
     """
     shape, dtype = one.type.at(sizes), np.dtype(one.type.dtype)
     special = _SPECIAL_VALUES.get(regime)
-    values = one.values or Values(normal={"mean": 0.0, "std": 1.0})  # type: ignore[arg-type]
+    values = one.values or _STANDARD_NORMAL
     if hook is not None:
         array = check(hook(shape, dict(sizes), rng), shape, dtype, f"{values.python}")
     elif values.permutations is not None:
@@ -61,7 +60,7 @@ def make(one: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None = No
     return array
 
 
-def check(array: object, shape: tuple[int, ...], dtype: np.dtype[object], where: str) -> Array:
+def check(array: object, shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> Array:
     """What a case's own Python returned, if it is what the input declares; ValueError otherwise."""
     found = np.asarray(array)
     if found.shape != shape or found.dtype != dtype:
@@ -80,13 +79,18 @@ def _ends(between: Between, sizes: Sizes) -> tuple[float, float]:
     return low, high
 
 
+def _pick(options: Sequence[float] | Array, shape: tuple[int, ...], rng: Rng) -> Array:
+    picked: Array = rng.choice(np.asarray(options), size=shape)
+    return picked
+
+
 def _choice(options: Array, shape: tuple[int, ...], regime: str, rng: Rng) -> Array:
     """Also all of the first (``zero``) and all of the last (``ends``): all false and all true."""
     if regime == "zero":
         return np.full(shape, options[0])
     if regime == "ends":
         return np.full(shape, options[-1])
-    return rng.choice(options, size=shape)
+    return _pick(options, shape, rng)
 
 
 def _integers(low: int, high: int, shape: tuple[int, ...], regime: str, rng: Rng) -> Array:
@@ -97,9 +101,9 @@ def _integers(low: int, high: int, shape: tuple[int, ...], regime: str, rng: Rng
     if regime == "equal":
         return np.full(shape, rng.integers(low, high, endpoint=True))
     if regime == "ends":
-        return rng.choice(np.array([low, high]), size=shape)
+        return _pick([low, high], shape, rng)
     if regime == "ties":  # so few different ones that duplicates are certain
-        return rng.choice(rng.integers(low, high, size=2, endpoint=True), size=shape)
+        return _pick(rng.integers(low, high, size=2, endpoint=True), shape, rng)
     if regime == "negative" and low < 0:
         return rng.integers(low, min(high, -1), size=shape, endpoint=True)
     return rng.integers(low, high, size=shape, endpoint=True)
@@ -120,25 +124,25 @@ def _bounded(low: float, high: float, shape: tuple[int, ...], regime: str, rng: 
     """May lie outside of the range where there is no room; the caller then takes plain values."""
     middle, width = (low + high) / 2, high - low
     if regime == "ends":
-        return rng.choice(np.array([low, high]), size=shape)
+        return _pick([low, high], shape, rng)
     if regime == "equal":
         return np.full(shape, rng.uniform(low, high))
     if regime == "ties":
-        return rng.choice(np.round(rng.uniform(low, high, size=3), 1), size=shape)
+        return _pick(np.round(rng.uniform(low, high, size=3), 1), shape, rng)
     if regime == "offset":
         return middle + width * 1e-4 * rng.uniform(-1, 1, size=shape)
     if regime == "negative":
         return -np.abs(plain)
     if regime == "large":
-        size = rng.choice(np.array([m for m in (17.0, 30.0, 90.0, 1e3) if low <= m <= high or low <= -m <= high] or [high]))
-        return np.clip(size * rng.uniform(0.9, 1.1, size=shape) * rng.choice([-1.0, 1.0], size=shape), low, high)
+        sizes = [size for size in _LARGE if low <= size <= high or low <= -size <= high]
+        return np.clip(_around(rng.choice(sizes or [high]), shape, rng), low, high)
     return _common(shape, regime, rng, plain)
 
 
 def _unbounded(mean: float, std: float, shape: tuple[int, ...], regime: str, rng: Rng) -> Array:
     plain = mean + std * rng.standard_normal(shape)
     if regime == "ends":
-        return mean + std * rng.choice(np.array([-4.0, 4.0]), size=shape)
+        return mean + std * _pick([-4.0, 4.0], shape, rng)
     if regime == "equal":
         return np.full(shape, mean + std * rng.standard_normal())
     if regime == "ties":
@@ -148,18 +152,23 @@ def _unbounded(mean: float, std: float, shape: tuple[int, ...], regime: str, rng
     if regime == "negative":
         return -np.abs(plain)
     if regime == "large":
-        size = rng.choice(np.array([17.0, 30.0, 90.0, 1e3]))
-        return mean + std * size * rng.uniform(0.9, 1.1, size=shape) * rng.choice([-1.0, 1.0], size=shape)
+        return mean + std * _around(rng.choice(_LARGE), shape, rng)
     return _common(shape, regime, rng, plain)
+
+
+def _around(size: float, shape: tuple[int, ...], rng: Rng) -> Array:
+    """Values of either sign within a tenth of ``size``."""
+    return size * rng.uniform(0.9, 1.1, size=shape) * _pick([-1.0, 1.0], shape, rng)
 
 
 def _common(shape: tuple[int, ...], regime: str, rng: Rng, plain: Array) -> Array:
     if regime == "zero":
         return np.zeros(shape)
     if regime == "tiny":
-        return rng.choice(np.array([-1e-7, 0.0, 1e-7]), size=shape)
+        return _pick([-1e-7, 0.0, 1e-7], shape, rng)
     if regime == "grid":  # halves and tenths: rounding ties, and quotients that are almost integers
-        return np.round(plain * rng.choice([2.0, 10.0])) / rng.choice([2.0, 10.0])
+        grid: Array = np.round(plain * rng.choice([2.0, 10.0])) / rng.choice([2.0, 10.0])
+        return grid
     return plain
 
 

@@ -31,7 +31,9 @@ class ReferenceSession:
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         with np.errstate(all="ignore"):  # infinities and NaN are what the specials are about
-            outputs = self._evaluator.run(None, {name: inputs[name] for name in self._inputs if name in inputs})
+            outputs = self._evaluator.run(
+                None, {name: inputs[name] for name in self._inputs if name in inputs}
+            )
         return [np.asarray(output) for output in outputs]
 
 

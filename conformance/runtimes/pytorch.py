@@ -76,13 +76,16 @@ class Reference:
         for name, tensor in self.module.state_dict().items():
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             if tensor.numel():
-                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(_torch().uint8).numpy().data)
+                digest.update(
+                    tensor.detach().cpu().contiguous().reshape(-1).view(_torch().uint8).numpy().data
+                )
         return digest.hexdigest()
 
     @property
     def bytes(self) -> int:
         """What the weights of the module and of its float64 twin take."""
-        return 3 * sum(t.numel() * t.element_size() for t in self.module.state_dict().values())
+        own: int = sum(t.numel() * t.element_size() for t in self.module.state_dict().values())
+        return 3 * own
 
     def restore(self) -> bool:
         """Puts the statistics of a module in training mode back; False for one in evaluation mode."""
@@ -90,7 +93,9 @@ class Reference:
             self.module.load_state_dict(self._state)
         return self._state is not None
 
-    def arguments(self, inputs: Mapping[str, Array], dtype: Any = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments(
+        self, inputs: Mapping[str, Array], dtype: Any = None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword tensors, as the case declares them; floats converted to ``dtype`` if given."""
         import torch
 

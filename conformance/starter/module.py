@@ -1,0 +1,12 @@
+"""The module of the case beside; any torch.nn.Module will do, also one imported from your own package."""
+
+import torch
+
+
+class Scale(torch.nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return torch.sigmoid(x) * self.factor
