@@ -2,21 +2,21 @@
 
 The model as the exporter gave it is what onnxruntime computes with its optimizer off and what the ONNX
 specification's own evaluator computes. If one of these agrees with PyTorch, the model is right and the
-runtime is not; if none does, the model is wrong.
+runtime is not; if none does, the model is wrong. Where PyTorch in float64 agrees with the runtime against
+PyTorch in float32, PyTorch's float32 is what is wrong.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from conformance.compare import Array, compare
+from conformance.compare import Array
 from conformance.errors import Stopped, Unavailable
 from conformance.inputs import Inputs
 from conformance.runtimes import opener
-
-if TYPE_CHECKING:
-    from conformance.accuracy import Verifier
+from conformance.verify import Verifier
 
 _OTHERS = {
     "onnxruntime": ("onnxruntime-unoptimized", "onnx-reference"),
@@ -30,45 +30,50 @@ _NAMES = {
 
 @dataclass
 class Opinion:
+    """Who is at fault, and the lines that say what makes one think so."""
+
     fault: str
     lines: list[str] = field(default_factory=list)
 
 
-def find(verifier: Verifier, stop: Stopped, inputs: Inputs) -> Opinion:
-    """Runs the failing example elsewhere. ``stop`` is what happened in the cell's own runtime."""
+def find(verify: Verifier, model: Path, libraries: Sequence[str], inputs: Inputs) -> Opinion:
+    """Runs the failing example elsewhere; ``verify`` knows what is right and how it is compared."""
     try:
-        wanted = verifier.reference(inputs)
+        wanted, exact = verify.wanted(inputs)
     except Stopped:
         return Opinion("case")
-    exact = verifier.reference.oracle(inputs)
-    runtime = verifier.cell.runtime or ""
-    lines: list[str] = []
-    right: list[str] = []
+    runtime = verify.cell.runtime or ""
+    if exact is not None and _agrees_with_float64(verify, inputs, wanted, exact):
+        return Opinion("reference", ["PyTorch in float64 agrees with the runtime, against PyTorch in float32"])
+    opinion = Opinion("exporter")
     for other in _OTHERS.get(runtime, ()):
         try:
-            with opener(other)(verifier.stored.file, verifier.libraries) as session:
+            with opener(other)(model, libraries) as session:
                 got = session.run(inputs)
         except Unavailable:
             continue
         except Exception as error:
-            lines.append(f"{_NAMES[other]}: {type(error).__name__}")
+            opinion.lines.append(f"{_NAMES[other]}: stops with {type(error).__name__}")
             continue
-        found = compare(
-            got,
-            wanted,
-            exact,
-            verifier._tolerances or [None] * len(wanted),
-            verifier._any_order or [False] * len(wanted),
-        )
-        agrees = found.verdict != "failed"
-        if agrees:
-            right.append(other)
-        lines.append(f"{_NAMES[other]}: {'agrees with PyTorch' if agrees else 'is wrong too'}")
-    if right:
-        if right[0] == "onnxruntime-unoptimized" and runtime == "onnxruntime":
-            lines.append("so the model is right, and onnxruntime's graph optimizer breaks it")
-        return Opinion("runtime", lines)
-    return Opinion("exporter", lines)
+        if verify.compare(got, wanted, exact).verdict == "failed":
+            opinion.lines.append(f"{_NAMES[other]}: is wrong too")
+            continue
+        opinion.lines.append(f"{_NAMES[other]}: agrees with PyTorch")
+        opinion.fault = "runtime"
+        if (runtime, other) == ("onnxruntime", "onnxruntime-unoptimized"):
+            opinion.lines.append("so the model is right, and onnxruntime's graph optimizer breaks it")
+    return opinion
+
+
+def _agrees_with_float64(verify: Verifier, inputs: Inputs, wanted: list[Array], exact: list[Array]) -> bool:
+    if verify.session is None or len(exact) != len(wanted):
+        return False
+    try:
+        got = verify.session.run(inputs)
+    except Exception:
+        return False
+    rounded = [one.astype(right.dtype) for one, right in zip(exact, wanted, strict=True)]
+    return verify.compare(got, rounded, None).verdict != "failed"
 
 
 def show(inputs: Inputs) -> list[str]:

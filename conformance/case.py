@@ -18,9 +18,9 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import core_schema
 
+from conformance.compare import DEFAULTS
 from conformance.dims import Dims, Expression, Range, TensorType
 from conformance.errors import did_you_mean
-from conformance.compare import DEFAULTS
 
 Exporter: TypeAlias = Literal["torchscript", "dynamo"]
 Runtime: TypeAlias = Literal["onnx-reference", "onnxruntime"]
@@ -67,9 +67,7 @@ class _Parsed:
 
 def _dotted(value: object) -> str:
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", str(value)):
-        raise ValueError(
-            f"'{value}' is not file.name; symbolics.asinh means asinh in the symbolics.py beside"
-        )
+        raise ValueError(f"'{value}' is not file.name; symbolics.asinh means asinh in the symbolics.py beside")
     return str(value)
 
 
@@ -174,9 +172,7 @@ def _spell_out_input(value: object) -> object:
 
 class Input(Says):
     type: Type
-    values: (
-        Annotated[Values, BeforeValidator(_spell_out_values, json_schema_input_type=Values | str)] | None
-    ) = None
+    values: Annotated[Values, BeforeValidator(_spell_out_values, json_schema_input_type=Values | str)] | None = None
     as_: str | None = Field(None, alias="as", pattern=r"^[A-Za-z_]\w*$")
     """Pass the input by this keyword instead of by position."""
 
@@ -259,9 +255,7 @@ class Export(Says):
         | None
     ) = None
     dynamo: (
-        Annotated[
-            Dynamo, BeforeValidator(_spell_out_exporter, json_schema_input_type=Dynamo | list[int] | int)
-        ]
+        Annotated[Dynamo, BeforeValidator(_spell_out_exporter, json_schema_input_type=Dynamo | list[int] | int)]
         | None
     ) = None
 
@@ -289,9 +283,7 @@ def _opset_condition(value: object) -> frozenset[int]:
     raise ValueError(f'\'{value}\' is not a condition on opsets; write 17, [9, 12], "< 19" or "13..16"')
 
 
-OpsetCondition: TypeAlias = Annotated[
-    frozenset[int], _Parsed(_opset_condition, ("integer", "string", "array"))
-]
+OpsetCondition: TypeAlias = Annotated[frozenset[int], _Parsed(_opset_condition, ("integer", "string", "array"))]
 
 
 class When(Says):
@@ -358,9 +350,7 @@ class PrecisionTolerance(OutputTolerance):
     def _loosened_with_reason(self) -> PrecisionTolerance:
         default = DEFAULTS["float32"]
         for given in (self, *self.outputs.values()):
-            if self.because is None and (
-                (given.rtol or 0) > default.rtol or (given.atol or 0) > default.atol
-            ):
+            if self.because is None and ((given.rtol or 0) > default.rtol or (given.atol or 0) > default.atol):
                 raise ValueError(
                     f"looser than the default (rtol {default.rtol:g}, atol {default.atol:g}): say because"
                 )
@@ -430,9 +420,7 @@ class Declaration(Says):
         ],
         Field(min_length=1),
     ]
-    outputs: list[
-        Annotated[Output, BeforeValidator(_spell_out_output, json_schema_input_type=Output | str)]
-    ] = []
+    outputs: list[Annotated[Output, BeforeValidator(_spell_out_output, json_schema_input_type=Output | str)]] = []
     """Names of all outputs, depth first."""
     dims: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], SizeRange] = {}
     where: Listed[Size] = []
@@ -445,9 +433,7 @@ class Declaration(Says):
     runtimes: Annotated[Listed[Runtime], Field(min_length=1)] = ["onnx-reference", "onnxruntime"]
     libraries: Listed[str] = []
     """Custom-operator libraries: a file, or file.function that returns the path of one."""
-    graph: Annotated[
-        list[Graph], BeforeValidator(_spell_out_graph, json_schema_input_type=list[Graph] | Graph)
-    ] = []
+    graph: Annotated[list[Graph], BeforeValidator(_spell_out_graph, json_schema_input_type=list[Graph] | Graph)] = []
     tolerance: dict[Precision, PrecisionTolerance] = {}
     specials: bool = True
     """Also run NaN, infinities and signed zeros, as a check of their own."""
@@ -512,6 +498,10 @@ class Case:
     """The values of ``vary`` in this case."""
     fails_lines: tuple[int, ...] = ()
     """The line of each entry of ``fails``."""
+
+    def line_of(self, entry: Fails) -> int:
+        """The line of an entry of this case's ``fails``."""
+        return next(line for one, line in zip(self.says.fails, self.fails_lines, strict=True) if one is entry)
 
     @property
     def folder(self) -> Path:

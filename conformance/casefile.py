@@ -43,9 +43,7 @@ def load(file: Path) -> list[Case]:
             problems.append(document.problem(place, f"'{name}' is not a case name: letters, digits and _"))
             continue
         if not isinstance(said, dict):
-            problems.append(
-                document.problem(place, f"the case '{name}' is a mapping with about, inputs, ...")
-            )
+            problems.append(document.problem(place, f"the case '{name}' is a mapping with about, inputs, ..."))
             continue
         merged = _merge(defaults, said)
         try:
@@ -158,9 +156,7 @@ def _plain(node: Any, place: Place, document: _Document, problems: list[Problem]
         for key in node:
             line, column = node.lc.key(key)
             if not isinstance(key, (str, int)) or isinstance(key, bool):
-                problems.append(
-                    Problem(document.file, line + 1, column + 1, f"a key has to be a word, not {key}")
-                )
+                problems.append(Problem(document.file, line + 1, column + 1, f"a key has to be a word, not {key}"))
                 continue
             document.places[(*place, key)] = (line + 1, column + 1)
             plain[_scalar(key)] = _plain(node[key], (*place, key), document, problems)
@@ -230,7 +226,9 @@ def _explain(error: ValidationError, document: _Document, case: Place) -> Iterat
             message = str(one["ctx"]["error"])
         else:
             shown = repr(one["input"])
-            message = f"{one['msg'][0].lower()}{one['msg'][1:]}, not {shown if len(shown) <= 60 else shown[:57] + '...'}"
+            message = (
+                f"{one['msg'][0].lower()}{one['msg'][1:]}, not {shown if len(shown) <= 60 else shown[:57] + '...'}"
+            )
         if kind != "extra_forbidden" and key and not isinstance(key, int) and kind != "missing":
             message = f"{key}: {message}"
         yield document.problem((*case, *where), message)
@@ -280,8 +278,7 @@ def _choices(key: str, options: list[Any] | dict[str, Any]) -> list[tuple[str, s
         return [(key, f"{key}_{word}", value) for word, value in options.items()]
     plain: Callable[[Any], bool] = lambda value: re.fullmatch(r"[\w.]+", str(value)) is not None  # noqa: E731
     return [
-        (key, f"{key}{value}" if plain(value) else f"{key}_{index}", value)
-        for index, value in enumerate(options)
+        (key, f"{key}{value}" if plain(value) else f"{key}_{index}", value) for index, value in enumerate(options)
     ]
 
 

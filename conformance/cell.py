@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from conformance import graph, symbolics
-from conformance.accuracy import Verifier
+from conformance.accuracy import Examples
 from conformance.case import Case, Symbolic, TorchScript
 from conformance.errors import Stopped, Unavailable, display_path
 from conformance.expect import settle
+from conformance.explain import Explainer
 from conformance.export import Exported, export
 from conformance.inputs import Draw, Inputs, Maker, seed_of, trace_sizes
 from conformance.plan import Cell, matches
@@ -30,6 +31,7 @@ from conformance.runtimes.pytorch import Reference
 from conformance.settings import Settings
 from conformance.source import Folder, check_needs, describe
 from conformance.store import Store, Stored, key
+from conformance.verify import Verifier
 
 SECOND_TRACE_SECONDS = 2.0
 """An export that takes longer than this is not traced at a second point."""
@@ -110,9 +112,7 @@ class Stages:
 class _CellRun:
     """What the checks share: the prepared case and its exported model."""
 
-    def __init__(
-        self, cell: Cell, settings: Settings, record: Record, stages: Stages, folder: Folder
-    ) -> None:
+    def __init__(self, cell: Cell, settings: Settings, record: Record, stages: Stages, folder: Folder) -> None:
         self.cell, self.settings, self.record, self.stages = cell, settings, record, stages
         with stages("declare", "case"):
             self.prepared = _prepare(cell.case, folder)
@@ -128,9 +128,7 @@ class _CellRun:
             reference, self.cell.exporter, self.cell.opset, inputs, sizes, with_symbolics=with_symbolics
         )
         if not reference.restore() and reference.fingerprint() != reference.weights:
-            raise Stopped(
-                "export", "ChangedModule", "exporting changed the module's weights or buffers", "exporter"
-            )
+            raise Stopped("export", "ChangedModule", "exporting changed the module's weights or buffers", "exporter")
         return exported
 
     def model(self) -> Stored:
@@ -274,22 +272,23 @@ def _check_ignored(declared: Mapping[str, Symbolic], usage: symbolics.Usage) -> 
 
 def _check_accuracy(run: _CellRun) -> None:
     """The runtime's outputs are PyTorch's, for every example; ``specials`` is the same with other values."""
-    stored = run.model()
-    cell, reference = run.cell, run.reference
+    cell, prepared = run.cell, run.prepared
     assert cell.runtime is not None
-    with run.stages("load", "exporter"):
+    stored = run.model()
+    traced, inputs = prepared.trace(cell)
+    dims = cell.case.dims.fixing({name: traced[name] for name in run.target.static})
+    with run.stages("load", "case"):
         libraries = [_library(run, name) for name in cell.case.says.libraries]
+    verify = Verifier(cell, run.record, run.stages, run.reference, prepared.maker, list(stored.facts.outputs))
+    explainer = Explainer(run.record, verify, dims, stored.file, libraries)
     with contextlib.ExitStack() as stack:
-        verifier = Verifier(
-            cell, run.settings, run.record, run.stages, reference, run.prepared.maker, stored, libraries
-        )
         try:
             with run.stages("load", "exporter"):
-                session = stack.enter_context(opener(cell.runtime)(stored.file, libraries))
+                verify.session = stack.enter_context(opener(cell.runtime)(stored.file, libraries))
         except Stopped as stop:
-            raise verifier.blamed(stop, run.prepared.trace(cell)[1]) from stop
-        run.record.arithmetic = dict(session.arithmetic)
-        verifier.run(session, run.prepared.trace(cell)[0])
+            raise explainer.blamed(stop, inputs) from stop
+        run.record.arithmetic = dict(verify.session.arithmetic)
+        Examples(cell, run.settings, run.record, verify, explainer).run(dims, traced)
 
 
 def _library(run: _CellRun, name: str) -> str:

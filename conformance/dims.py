@@ -141,9 +141,7 @@ class TensorType:
         """Raises ValueError with the nearest dtype where it is unknown."""
         match = re.fullmatch(r"\s*(\w+)\s*\[(.*)\]\s*", str(text))
         if match is None:
-            raise ValueError(
-                f"'{text}' is not a tensor type; write it as float32[batch, 5], or float32[] for 0-d"
-            )
+            raise ValueError(f"'{text}' is not a tensor type; write it as float32[batch, 5], or float32[] for 0-d")
         if match[1] not in DTYPES:
             raise ValueError(f"unknown dtype '{match[1]}'{did_you_mean(match[1], DTYPES)}")
         inner = match[2].strip()

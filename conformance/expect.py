@@ -34,7 +34,9 @@ def settle(cell: Cell, record: Record) -> Record:
         if agrees(entry, record.stage, record.error, record.reason):
             if _borderline(record):
                 ratio = (record.worst or {})["ratio"]
-                record.reason = f"the declared failure is borderline: {ratio:.2g} times what is allowed, less than {MARGIN:g}"
+                record.reason = (
+                    f"the declared failure is borderline: {ratio:.2g} times what is allowed, less than {MARGIN:g}"
+                )
                 return record
             record.status = "xfailed"
             record.details.insert(0, f"found: {record.reason}")
@@ -61,8 +63,7 @@ def _borderline(record: Record) -> bool:
 def _declared(cell: Cell, entries: Sequence[Fails]) -> str:
     texts = []
     for entry in entries:
-        index = next(i for i, one in enumerate(cell.case.says.fails) if one is entry)
-        line = cell.case.fails_lines[index] if index < len(cell.case.fails_lines) else cell.case.line
+        line = cell.case.line_of(entry)
         what = f"stage {entry.stage}" + (f" with {entry.error}" if entry.error else "")
         texts.append(f"{display_path(cell.case.file)}:{line} declares that it fails at {what}")
     return " and ".join(texts)

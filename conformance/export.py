@@ -137,9 +137,7 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
     }
     by_position = tuple(shapes[name] for name, one in case.says.inputs.items() if one.as_ is None)
     by_keyword = {one.as_: shapes[name] for name, one in case.says.inputs.items() if one.as_ is not None}
-    table = {
-        _operator(name): reference.folder.resolve(function) for name, function in target.translations.items()
-    }
+    table = {_operator(name): reference.folder.resolve(function) for name, function in target.translations.items()}
     options = target.options.model_dump(exclude_none=True)
     options.pop("training", None)
     program = torch.onnx.export(
@@ -173,9 +171,7 @@ def _operator(name: str) -> Any:
         raise Stopped("declare", "MissingOperator", text, "case") from None
 
 
-def _add_functions(
-    reference: Reference, target: TorchScript | Dynamo, opset: int, model: ModelProto
-) -> ModelProto:
+def _add_functions(reference: Reference, target: TorchScript | Dynamo, opset: int, model: ModelProto) -> ModelProto:
     """Puts onnxscript functions into the model as ONNX local functions, with the opsets that they need."""
     from onnx import helper
 
@@ -201,8 +197,6 @@ def _simplify(model: ModelProto) -> ModelProto:
 
     simplified, ok = onnxsim.simplify(model)
     if not ok:
-        raise Stopped(
-            "export", "SimplifierError", "onnxsim's own check of the simplified model fails", "exporter"
-        )
+        raise Stopped("export", "SimplifierError", "onnxsim's own check of the simplified model fails", "exporter")
     result: ModelProto = simplified
     return result

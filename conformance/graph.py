@@ -91,9 +91,7 @@ def _dims(value: Any) -> list[Axis] | None:
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return None
-    return [
-        one.dim_value if one.HasField("dim_value") else (one.dim_param or None) for one in tensor.shape.dim
-    ]
+    return [one.dim_value if one.HasField("dim_value") else (one.dim_param or None) for one in tensor.shape.dim]
 
 
 def structure(model: ModelProto) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Callable, Iterator, Mapping
+import random
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -77,22 +77,16 @@ def _search(dims: Dims, accept: Callable[[Sizes], bool]) -> dict[str, int] | Non
 
     quiet = settings(database=None, max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
     try:
-        return find(sizes_strategy(dims), accept, settings=quiet, random=_Fixed(0))
+        return find(sizes_strategy(dims), accept, settings=quiet, random=random.Random(0))
     except (NoSuchExample, Unsatisfiable):
         return None
-
-
-def _Fixed(seed: int) -> Any:
-    import random
-
-    return random.Random(seed)
 
 
 def boundary_sizes(dims: Dims, traced: Sizes) -> list[dict[str, int]]:
     """The shapes that always run: the traced one, all dims at their ends, each dim at its ends, at 1 and
     beyond the traced size. In order of importance, without repetition."""
-    low = {name: 0 for name in dims.ranges}
-    high = {name: 2**31 for name in dims.ranges}
+    low = dict.fromkeys(dims.ranges, 0)
+    high = dict.fromkeys(dims.ranges, 2**31)
     wishes: list[dict[str, int]] = [
         dict(traced),
         low,
@@ -121,22 +115,21 @@ def sizes_strategy(dims: Dims) -> SearchStrategy[dict[str, int]]:
         for name, r in dims.ranges.items():
             options = r.values(found)
             assume(options)
-            found[name] = (
-                options[draw(strategies.integers(0, len(options) - 1))] if len(options) > 1 else options[0]
-            )
+            found[name] = options[draw(strategies.integers(0, len(options) - 1))] if len(options) > 1 else options[0]
         assume(all(condition(found) for condition in dims.where))
         return found
 
     return sizes()
 
 
-def drawn(dims: Dims, count: int, seed: int | None, run: Callable[[dict[str, int], int], None]) -> None:
-    """Calls ``run(sizes, seed)`` for ``count`` drawn shapes; a seed of None draws anew each time."""
+def drawn_shapes(dims: Dims, count: int, seed: int | None) -> list[tuple[dict[str, int], int]]:
+    """``count`` drawn sizes, each with a seed for values; a ``seed`` of None draws anew each time."""
     import hypothesis
     from hypothesis import HealthCheck, Phase, given, settings, strategies
 
+    found: list[tuple[dict[str, int], int]] = []
     if count < 1:
-        return
+        return found
 
     @settings(
         database=None,
@@ -147,9 +140,10 @@ def drawn(dims: Dims, count: int, seed: int | None, run: Callable[[dict[str, int
     )
     @given(sizes_strategy(dims), strategies.integers(0, 2**32 - 1))
     def one(sizes: dict[str, int], value_seed: int) -> None:
-        run(sizes, value_seed)
+        found.append((sizes, value_seed))
 
     (one if seed is None else hypothesis.seed(seed)(one))()
+    return found
 
 
 def shrink(dims: Dims, sizes: Sizes, fails: Callable[[dict[str, int]], bool]) -> dict[str, int]:
@@ -162,7 +156,7 @@ def shrink(dims: Dims, sizes: Sizes, fails: Callable[[dict[str, int]], bool]) ->
     quiet = settings(database=None, max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
     try:
         return find(
-            strategies.one_of(smaller, strategies.just(start)), fails, settings=quiet, random=_Fixed(0)
+            strategies.one_of(smaller, strategies.just(start)), fails, settings=quiet, random=random.Random(0)
         )
     except HypothesisException:  # the failure did not come again, which the caller has to say
         return start
@@ -174,16 +168,12 @@ def seed_of(text: str, *more: object) -> int:
     return int.from_bytes(digest, "little")
 
 
-def regimes_of(check: str, count: int, start: int) -> Iterator[str]:
-    """``count`` regimes for one shape: plain values first, then the others in turn over the whole cell."""
+def regimes_of(check: str, count: int, shape: int) -> list[str]:
+    """``count`` regimes for the how-many-th shape of a cell: plain values first, then the others in turn."""
     if check == "specials":
-        for k in range(count):
-            yield SPECIALS[(start + k) % len(SPECIALS)]
-        return
-    yield REGIMES[0]
+        return [SPECIALS[(shape * count + k) % len(SPECIALS)] for k in range(count)]
     others = REGIMES[1:]
-    for k in range(count - 1):
-        yield others[(start + k) % len(others)]
+    return [REGIMES[0], *(others[(shape * (count - 1) + k) % len(others)] for k in range(count - 1))]
 
 
 class Maker:
@@ -216,8 +206,3 @@ class Maker:
                     array, one.at(draw.dims), np.dtype(one.dtype), f"{self._case.says.draw}: {name}"
                 )
         return arrays
-
-
-def elements(case: Case, sizes: Sizes) -> int:
-    """How many values all inputs have at these sizes."""
-    return sum(math.prod(one.type.at(sizes)) for one in case.says.inputs.values())

@@ -97,9 +97,7 @@ class Worker:
         self._discard()
         self._output.file.close()
 
-    def call(
-        self, function: Callable[..., _T], *args: object, timeout: float, on_wait: _OnWait = None
-    ) -> _T | Death:
+    def call(self, function: Callable[..., _T], *args: object, timeout: float, on_wait: _OnWait = None) -> _T | Death:
         """``function(progress, *args)`` in the worker, for at most ``timeout`` seconds.
 
         ``on_wait`` gets the latest note ten times a second. Raises what the function raises, or

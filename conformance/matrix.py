@@ -75,9 +75,7 @@ def _table(
     cases: list[str], groups: list[list[Column]], cells: Mapping[tuple[str, Column], str], label: int
 ) -> Iterator[str]:
     yield (" " * label + "".join(f"  {_title(group):<{_width(group) - 2}}" for group in groups)).rstrip()
-    yield (
-        " " * label + "".join(f"  {''.join(f'{c[3]:>2} ' for c in g):<{_width(g) - 2}}" for g in groups)
-    ).rstrip()
+    yield (" " * label + "".join(f"  {''.join(f'{c[3]:>2} ' for c in g):<{_width(g) - 2}}" for g in groups)).rstrip()
     for case in cases:
         if not any((case, column) in cells for group in groups for column in group):
             continue

@@ -36,9 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("precision", "fp32"),
     ):
         group.addoption(f"--{name}", metavar="A,B", help=f"keep only these: {what}")
-    group.addoption(
-        "--examples", type=int, metavar="N", help="drawn shapes for each cell, besides the boundary ones"
-    )
+    group.addoption("--examples", type=int, metavar="N", help="drawn shapes for each cell, besides the boundary ones")
     group.addoption(
         "--random", action="store_true", help="draw anew in this run; failing draws are kept and replayed"
     )
@@ -101,16 +99,12 @@ class _Session:
         for folder in (self.config.invocation_params.dir, self.config.rootpath):
             if (folder / "cases").is_dir():
                 return [folder / "cases"]
-        raise pytest.UsageError(
-            "there is no folder cases/ here; say where the case files are with --cases PATH"
-        )
+        raise pytest.UsageError("there is no folder cases/ here; say where the case files are with --cases PATH")
 
     def _selection(self) -> Selection:
         from conformance.suite import selection
 
-        options = {
-            name: self.config.getoption(name) for name in ("exporter", "opset", "runtime", "precision")
-        }
+        options = {name: self.config.getoption(name) for name in ("exporter", "opset", "runtime", "precision")}
         try:
             return selection(options)
         except ValueError as error:

@@ -84,12 +84,12 @@ def died(cell: Cell, death: Death) -> Record:
     record.draw = death.last.get("draw")
     record.examples = int(death.last.get("examples", 0))
     kind = "Timeout" if death.how.startswith("timeout") else death.how
-    stop = Stopped(
-        stage, kind, f"the process ended at stage {stage}: {death.how}", _FAULTS.get(stage, "harness")
-    )
+    stop = Stopped(stage, kind, f"the process ended at stage {stage}: {death.how}", _FAULTS.get(stage, "harness"))
     record.status, record.stage, record.error = "failed", stop.stage, stop.error
     record.reason, record.fault = stop.reason, stop.fault
     record.details = death.output.strip().splitlines()[-8:]
+    if kind == "Timeout" and stage == "run":
+        record.details.append("too slow? say examples: or smaller dims, or leave the runtime out with runtimes:")
     return _settle_draw(cell, record) or settle(cell, record)
 
 

@@ -58,8 +58,6 @@ def _simpler(array: Array) -> Iterator[Array]:
 def _inside(array: Array, between: Between | None, sizes: Sizes) -> bool:
     if between is None:
         return array.dtype.kind in "fb"
-    low, high = (
-        float(e(sizes)) if isinstance(e, Expression) else float(e) for e in (between.low, between.high)
-    )
+    low, high = (float(e(sizes)) if isinstance(e, Expression) else float(e) for e in (between.low, between.high))
     finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     return not finite.size or bool(low <= finite.min() and finite.max() <= high)

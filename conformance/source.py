@@ -138,9 +138,7 @@ def dependencies(case: Case) -> list[Path]:
     for pattern in case.says.depends:
         found = sorted(folder.glob(pattern))
         if not found:
-            raise Stopped(
-                "declare", "MissingFile", f"depends: there is no {pattern} beside the case file", "case"
-            )
+            raise Stopped("declare", "MissingFile", f"depends: there is no {pattern} beside the case file", "case")
         seen.update(dict.fromkeys(found))
     return sorted(seen)
 

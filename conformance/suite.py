@@ -12,9 +12,7 @@ from conformance.errors import CaseFileError, Problem, did_you_mean, display_pat
 from conformance.plan import Cell, Selection, plan, unmatched
 
 
-def read_suite(
-    paths: Sequence[Path], selection: Selection
-) -> tuple[list[Cell], dict[str, CaseFileError | None]]:
+def read_suite(paths: Sequence[Path], selection: Selection) -> tuple[list[Cell], dict[str, CaseFileError | None]]:
     """The selected cells, and each case file by its display path with its error or None.
 
     A file with a mistake gives no cells and costs no other file its own.
@@ -29,9 +27,7 @@ def read_suite(
             files[str(path)] = CaseFileError([Problem(path, 1, 1, str(error).split(": ", 1)[1])])
             continue
         if not found:
-            files[str(path)] = CaseFileError(
-                [Problem(path, 1, 1, "there is no case file (.yaml) in this folder")]
-            )
+            files[str(path)] = CaseFileError([Problem(path, 1, 1, "there is no case file (.yaml) in this folder")])
         for file in found:
             name = display_path(file)
             try:

@@ -123,9 +123,7 @@ def changed_since(before: Snapshot) -> list[str]:
     return sorted(
         name
         for name in before.keys() | now.keys()
-        if name not in before
-        or name not in now
-        or vars(before[name]._functions) != vars(now[name]._functions)
+        if name not in before or name not in now or vars(before[name]._functions) != vars(now[name]._functions)
     )
 
 

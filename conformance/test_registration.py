@@ -1,4 +1,4 @@
-"""What registering a symbolic function does: without it the declared failure, with it a model that uses every input."""
+"""Registering a symbolic: without it the declared failure, with it a model that uses every input."""
 
 from __future__ import annotations
 

@@ -33,11 +33,7 @@ def _what(record: Mapping[str, Any]) -> list[str]:
     if record["status"] == "xpassed":
         return [f"unexpectedly passed: {record['reason']}"]
     worst = record["worst"]
-    if (
-        record["stage"] != "compare"
-        or worst is None
-        or record["error"] not in ("WrongValue", "WrongNaN", "WrongInf")
-    ):
+    if record["stage"] != "compare" or worst is None or record["error"] not in ("WrongValue", "WrongNaN", "WrongInf"):
         return [head]
     index = ", ".join(map(str, worst["index"]))
     ratio = worst["ratio"] if isinstance(worst["ratio"], str) else f"{worst['ratio']:.3g}"

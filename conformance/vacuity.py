@@ -60,7 +60,5 @@ class Vacuity:
 
     def findings(self) -> dict[int, list[str]]:
         """For each vacuous output the wrong outputs that would always have passed."""
-        kept = {
-            output: sorted(possible - self._refused[output]) for output, possible in enumerate(self._possible)
-        }
+        kept = {output: sorted(possible - self._refused[output]) for output, possible in enumerate(self._possible)}
         return {output: wrong for output, wrong in kept.items() if wrong}

@@ -48,7 +48,7 @@ def make(one: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None = No
         array = rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1).astype(dtype)
     elif values.choice is not None:
         array = _choice(np.array(values.choice), shape, regime, rng).astype(dtype)
-    elif dtype == bool:
+    elif dtype.kind == "b":
         array = _choice(np.array([False, True]), shape, regime, rng)
     elif values.integers is not None:
         low, high = _ends(values.integers, sizes)

@@ -108,10 +108,7 @@ def test_bytes_are_those_of_plain_torch() -> None:
     """All exports in one process, each right after the others, so that what leaks would show."""
 
     def export_all() -> dict[str, bytes]:
-        return {
-            name: export(model, *args, **options)
-            for name, (model, args, options) in EXPORTS.items()
-        }
+        return {name: export(model, *args, **options) for name, (model, args, options) in EXPORTS.items()}
 
     plain = export_all()
     assert operators(plain["asinh"]) == ["Asinh"]

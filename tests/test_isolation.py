@@ -277,9 +277,7 @@ def test_worker(n):
         assert worker.call(planted.loaded, "pytest", "_pytest", "test_inner", timeout=30) == []
 """)
     script = tmp_path / "pytest"
-    script.write_text(
-        "import sys\nimport pytest\nif __name__ == '__main__':\n    sys.exit(pytest.main())\n"
-    )
+    script.write_text("import sys\nimport pytest\nif __name__ == '__main__':\n    sys.exit(pytest.main())\n")
     start = {"module": ["-m", "pytest"], "script": [str(script)], "xdist": ["-m", "pytest", "-n2"]}
     options = ["-q", "-p", "no:cacheprovider", "-W", "error", "--rootdir", str(tmp_path)]
     assert "2 passed" in python(tmp_path, *start[front], *options, "test_inner.py")
@@ -315,9 +313,7 @@ class TestProgress:
     @pytest.mark.parametrize("text", ["x", "ä", '"', "\0", "😀"])
     def test_a_long_note_is_cut_not_refused(self, text: str) -> None:
         progress = Progress()
-        progress.note(
-            stage="run", draw=[text * 100_000], **{f"more{n}": text * 500 for n in range(99)}
-        )
+        progress.note(stage="run", draw=[text * 100_000], **{f"more{n}": text * 500 for n in range(99)})
         note = progress.read()
         assert note["stage"] == "'run'"
         assert len(note) == 8
@@ -326,14 +322,16 @@ class TestProgress:
         notes: list[int] = []
 
         def look(_: dict[str, Any]) -> None:
-            notes.extend(worker.progress.read().get("count", -1) for _ in range(20_000))
+            until = time.monotonic() + PLENTY / 2
+            while len(set(notes)) < 100 and time.monotonic() < until:
+                notes.extend(worker.progress.read().get("count", -1) for _ in range(1000))
             raise InterruptedError
 
         with pytest.raises(InterruptedError):
             worker.call(planted.note_forever, timeout=PLENTY, on_wait=look)
         known = [count for count in notes if count >= 0]
         assert known == sorted(known)
-        assert len(set(known)) > 100
+        assert len(set(known)) > 90
         assert len(known) > 0.9 * len(notes)
 
 

@@ -14,7 +14,7 @@ from conformance.errors import Unavailable
 
 
 class ReferenceSession:
-    arithmetic: Mapping[str, Any] = {  # noqa: RUF012
+    arithmetic: Mapping[str, Any] = {
         "provider": "onnx.reference",
         "optimizer": False,
         "storage": "float32",
@@ -31,9 +31,7 @@ class ReferenceSession:
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         with np.errstate(all="ignore"):  # infinities and NaN are what the specials are about
-            outputs = self._evaluator.run(
-                None, {name: inputs[name] for name in self._inputs if name in inputs}
-            )
+            outputs = self._evaluator.run(None, {name: inputs[name] for name in self._inputs if name in inputs})
         return [np.asarray(output) for output in outputs]
 
 

@@ -76,9 +76,7 @@ class Reference:
         for name, tensor in self.module.state_dict().items():
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             if tensor.numel():
-                digest.update(
-                    tensor.detach().cpu().contiguous().reshape(-1).view(_torch().uint8).numpy().data
-                )
+                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(_torch().uint8).numpy().data)
         return digest.hexdigest()
 
     @property
@@ -93,9 +91,7 @@ class Reference:
             self.module.load_state_dict(self._state)
         return self._state is not None
 
-    def arguments(
-        self, inputs: Mapping[str, Array], dtype: Any = None
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments(self, inputs: Mapping[str, Array], dtype: Any = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword tensors, as the case declares them; floats converted to ``dtype`` if given."""
         import torch
 

@@ -1,0 +1,145 @@
+"""One example: make its inputs, run PyTorch and the runtime, compare."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from conformance.compare import DEFAULTS, Array, Comparison, Tolerance, compare
+from conformance.errors import Stopped
+from conformance.inputs import Draw, Inputs, Maker
+from conformance.plan import Cell
+from conformance.record import Record
+from conformance.runtimes import Session
+from conformance.runtimes.pytorch import Reference
+from conformance.source import describe
+from conformance.vacuity import Vacuity
+
+
+class Stages(Protocol):
+    """What is needed of ``cell.Stages``."""
+
+    def __call__(self, stage: str, fault: str) -> AbstractContextManager[None]: ...
+
+    def note(self, draw: Draw, stage: str) -> None: ...
+
+
+class WrongAnswer(Stopped):
+    """An example whose outputs are not PyTorch's. Who is at fault is for ``blame`` to find out."""
+
+    def __init__(self, found: Comparison) -> None:
+        super().__init__("compare", found.error or "WrongValue", found.text or "")
+        self.worst = found.worst
+
+
+class Verifier:
+    """Verifies single examples of one cell, whose model has been loaded as ``session``."""
+
+    def __init__(
+        self, cell: Cell, record: Record, stages: Stages, reference: Reference, maker: Maker, names: Sequence[str]
+    ) -> None:
+        """``names`` are the names of the model's outputs, which tolerances may be given by."""
+        self.cell, self.reference, self.maker = cell, reference, maker
+        self.session: Session | None = None
+        self.vacuity: Vacuity | None = None
+        self._names = names
+        self._stages = stages
+        self._seconds = record.seconds
+        self._tolerances: list[Tolerance | None] = []
+        self._any_order: list[bool] = []
+
+    def __call__(self, draw: Draw) -> Comparison:
+        """What comparing found: verified, ill-conditioned or nothing. Raises Stopped where the example fails,
+        which is WrongAnswer where it fails in the comparison."""
+        self._stages.note(draw, "declare")
+        return self.run(self.inputs(draw), draw)
+
+    def inputs(self, draw: Draw) -> Inputs:
+        """The arrays of a draw; Stopped at ``declare`` where the case's own Python makes others."""
+        try:
+            return self.maker(draw)
+        except ValueError as error:
+            raise Stopped("declare", "BadInput", str(error), "case") from None
+        except Exception as error:
+            text = f"making the inputs: {describe(error, self.cell.case.folder)}"
+            raise Stopped("declare", type(error).__name__, text, "case") from error
+
+    def run(self, inputs: Inputs, draw: Draw) -> Comparison:
+        """The same for given arrays; ``draw`` is only what the parent process is told."""
+        assert self.session is not None
+        start = time.perf_counter()
+        wanted, exact = self.wanted(inputs)
+        after_reference = time.perf_counter()
+        self._stages.note(draw, "run")
+        try:
+            got = self.session.run(inputs)
+        except Exception as error:
+            raise Stopped("run", type(error).__name__, describe(error, Path("/"))) from error
+        after_run = time.perf_counter()
+        found = self.compare(got, wanted, exact)
+        if self.vacuity is not None and found.verdict in ("verified", "ill-conditioned"):
+            self.vacuity.see(wanted)
+        self._add_seconds("reference", after_reference - start)
+        self._add_seconds("run", after_run - after_reference)
+        self._add_seconds("compare", time.perf_counter() - after_run)
+        if found.verdict == "failed":
+            raise WrongAnswer(found)
+        return found
+
+    def wanted(self, inputs: Inputs) -> tuple[list[Array], list[Array] | None]:
+        """PyTorch's outputs in float32, and in float64 where the module has such a form."""
+        self.reference.restore()
+        return self.reference(inputs), self.reference.oracle(inputs)
+
+    def compare(self, got: list[Array], wanted: list[Array], exact: list[Array] | None) -> Comparison:
+        """Compares with this cell's tolerances, whichever runtime ``got`` is from."""
+        if self.vacuity is None:
+            self._know_outputs(wanted)
+        return compare(got, wanted, exact, self._tolerances, self._any_order)
+
+    def _know_outputs(self, wanted: list[Array]) -> None:
+        """What depends on the outputs, which are known once PyTorch has run."""
+        says = self.cell.case.says
+        given = says.tolerance.get("fp32")
+        for index, array in enumerate(wanted):
+            tolerance = DEFAULTS.get(str(array.dtype))
+            if tolerance is not None and given is not None:
+                own = given.for_output(index, self._names[index] if index < len(self._names) else "")
+                tolerance = Tolerance(
+                    rtol=tolerance.rtol if own.rtol is None else own.rtol,
+                    atol=tolerance.atol if own.atol is None else own.atol,
+                )
+            self._tolerances.append(tolerance)
+        self._any_order = [one.rows == "in any order" for one in says.outputs] or [False] * len(wanted)
+        if len(self._any_order) != len(wanted):
+            text = f"outputs declares {len(self._any_order)} names, forward returns {len(wanted)} tensors"
+            raise Stopped("declare", "WrongOutputs", text, "case")
+        self.vacuity = Vacuity(self._tolerances)
+
+    def check_deterministic(self, draw: Draw, before: list[Array] | None = None) -> list[Array]:
+        """PyTorch's outputs, which have to be those of ``before``, or of another call right now.
+
+        A module that is random, keeps state or reads something that changes has no right answer.
+        """
+        with self._stages("declare", "case"):
+            inputs = self.inputs(draw)
+            if before is None:
+                self.reference.restore()
+                before = [array.copy() for array in self.reference(inputs)]
+            self.reference.restore()
+            now = self.reference(inputs)
+            tolerances = [DEFAULTS.get(str(array.dtype)) for array in before]
+            found = compare(now, before, None, tolerances, [False] * len(before))
+            if found.verdict == "failed":
+                text = (
+                    "PyTorch gives different outputs for the same input: the module is random, keeps state "
+                    f"between calls, or reads something that changes ({found.text})"
+                )
+                raise Stopped("declare", "NotDeterministic", text, "case")
+            return before
+
+    def _add_seconds(self, what: str, seconds: float) -> None:
+        self._seconds[what] = self._seconds.get(what, 0.0) + seconds
