@@ -224,6 +224,10 @@ class ExportTo(Says):
     simplify: bool = False
     """Pass the model through onnxsim; what is checked and run is the simplified model."""
 
+    def own_code(self) -> dict[str, str]:
+        """What the case itself puts into the export: by operator or name, the function beside the case file."""
+        return {name: name for name in self.functions}
+
 
 class TorchScript(ExportTo):
     symbolics: dict[
@@ -236,10 +240,17 @@ class TorchScript(ExportTo):
     ] = {}
     """Operators that a function of no arguments registers itself, for example with a decorator."""
 
+    def own_code(self) -> dict[str, str]:
+        registered = {**self.symbolics, **self.registers}
+        return {**super().own_code(), **{name: one.function for name, one in registered.items()}}
+
 
 class Dynamo(ExportTo):
     translations: dict[OperatorName, DottedName] = {}
     """``custom_translation_table``: an onnxscript function for a torch operator."""
+
+    def own_code(self) -> dict[str, str]:
+        return {**super().own_code(), **self.translations}
 
 
 def _spell_out_exporter(value: object) -> object:

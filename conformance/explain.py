@@ -51,8 +51,16 @@ class Explainer:
         opinion = blame.find(self._verify, self._model, self._libraries, inputs)
         stop.fault = opinion.fault
         stop.details += opinion.lines
+        own = self._own_code()
+        if stop.fault == "exporter" and own:
+            stop.details.append(f"the export used the case's own {', '.join(own)}: look there first")
         stop.details += blame.show(inputs)
         return stop
+
+    def _own_code(self) -> list[str]:
+        cell = self._verify.cell
+        used = cell.case.says.export.exporters[cell.exporter].own_code()  # type: ignore[index]
+        return [function if name == function else f"{function} for {name}" for name, function in used.items()]
 
     def _is_declared(self, stop: Stopped) -> bool:
         return any(
