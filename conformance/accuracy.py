@@ -132,20 +132,21 @@ class Examples:
     def _judge(self) -> None:
         """Examples that could not have failed, or that were none, are no proof."""
         record, says = self._record, self._cell.case.says
+        draw, record.draw = record.draw, None  # what follows is not about one draw
         if not record.examples:
             weak = f"{record.ill_conditioned} ill-conditioned, {record.nothing} mostly NaN"
             stop = Stopped("compare", "NothingVerified", f"no example verified anything: {weak}", "case")
             stop.details = [self._hint()]
             raise stop
-        if says.vacuous is not None or self._verify.vacuity is None:
-            return
+        assert self._verify.vacuity is not None
         excused = {index for index, one in enumerate(says.outputs) if one.vacuous}
         for output, wrong in self._verify.vacuity.findings().items():
-            if output not in excused:
+            if says.vacuous is None and output not in excused:
                 passes = f"{' and '.join(wrong)} would have passed every one of {record.examples} examples"
                 stop = Stopped("compare", "Vacuous", f"output {output}: {passes}", "case")
                 stop.details = ["give the case inputs or weights that show in this output, or say vacuous: and why"]
                 raise stop
+        record.draw = draw
 
     def _hint(self) -> str:
         if self._cell.check == "specials":

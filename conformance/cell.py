@@ -207,7 +207,8 @@ def _check_second_trace(run: _CellRun, stored: Stored) -> None:
     affordable = stored.seconds["export"] <= SECOND_TRACE_SECONDS
     if run.cell.exporter != "torchscript" or held or not affordable:
         return
-    again = graph.structure(run.export(odd=True).model)
+    with run.stages("export", "exporter"):
+        again = graph.structure(run.export(odd=True).model)
     if again != stored.facts.structure:
         text = f"the graph traced at {_sizes(odd)} differs from the one traced at {_sizes(sizes)}: a size is baked in"
         raise Stopped("check", "ShapeBakedIn", text, "exporter")

@@ -172,7 +172,7 @@ def shrink(dims: Dims, sizes: Sizes, fails: Callable[[dict[str, int]], bool]) ->
                 start = middle + 1
         return end < len(values)
 
-    while any([descend(name) for name in dims.ranges]):
+    while any(descend(name) for name in dims.ranges):
         pass
     return best
 

@@ -76,6 +76,7 @@ class _Session:
         self.config = config
         self.records: list[dict[str, Any]] = []
         self.collected = False
+        self._failed: dict[tuple[object, ...], str] = {}
         self._plan: tuple[list[Cell], dict[str, CaseFileError | None]] | None = None
         self._runner: Runner | None = None
         self._writer: Any = None
@@ -155,6 +156,14 @@ class _Session:
         for path in self.config.getoption("cases") or []:
             words += ["--cases", path]
         return shlex.join([*words, "-k", cell.id])
+
+    def first_of_its_kind(self, record: dict[str, Any]) -> str | None:
+        """The id of an earlier cell that failed in the same way, before there was a model to run."""
+        if record["stage"] not in ("declare", "export", "check") or record["status"] != "failed":
+            return None
+        kind = (record["case"], record["exporter"], record["opset"], record["stage"], record["reason"])
+        first = self._failed.setdefault(kind, record["id"])
+        return None if first == record["id"] else first
 
     # ---- records -----------------------------------------------------------------------------------
 
@@ -284,7 +293,8 @@ def run(request: pytest.FixtureRequest) -> Any:
         if record["status"] == "xfailed":
             pytest.xfail(record["reason"])
         if record["status"] != "passed":
-            pytest.fail(text.failure(record), pytrace=False)
+            first = state.first_of_its_kind(record)
+            pytest.fail(text.repetition(record, first) if first else text.failure(record), pytrace=False)
 
     return run_cell
 

@@ -87,10 +87,22 @@ def died(cell: Cell, death: Death) -> Record:
     stop = Stopped(stage, kind, f"the process ended at stage {stage}: {death.how}", _FAULTS.get(stage, "harness"))
     record.status, record.stage, record.error = "failed", stop.stage, stop.error
     record.reason, record.fault = stop.reason, stop.fault
-    record.details = death.output.strip().splitlines()[-8:]
+    record.details, in_the_case = _where(cell, death.output)
+    if in_the_case:
+        record.fault = "case"
     if kind == "Timeout" and stage == "run":
         record.details.append("too slow? say examples: or smaller dims, or leave the runtime out with runtimes:")
     return _settle_draw(cell, record) or settle(cell, record)
+
+
+def _where(cell: Cell, output: str) -> tuple[list[str], bool]:
+    """What the process wrote before it ended and where it was, and whether that is in the case's own Python."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    stack = [line for line in lines if line.startswith("File ")]
+    own = [line for line in stack if str(cell.case.folder.resolve()) in line]
+    frame = ("File ", "Fatal ", "Current ", "Thread ", "Extension ", "Process ")
+    said = [line for line in lines if not line.startswith(frame)]
+    return [*said[-4:], *(own or stack)[:4]], bool(own)
 
 
 def _settle_draw(cell: Cell, record: Record) -> Record | None:

@@ -97,6 +97,7 @@ def describe(error: BaseException, folder: Path) -> str:
     """``ValueError: text (modules.py:12)``: one line, with the place in the user's own code if there is one."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     text = f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
+    text = text if len(text) <= 400 else f"{text[:397]}..."
     if isinstance(error, SyntaxError) and error.filename:
         return f"{text} ({Path(error.filename).name}:{error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)

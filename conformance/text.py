@@ -28,6 +28,11 @@ def failure(record: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def repetition(record: Mapping[str, Any], first: str) -> str:
+    """In place of ``failure`` where a cell stopped as the cell ``first`` did before its own work began."""
+    return f"{record['reason']}\nstage {record['stage']}, as in {first}"
+
+
 def _what(record: Mapping[str, Any]) -> list[str]:
     head = f"{record['reason']}" if record["stage"] != "compare" else f"{record['error']}: {record['reason']}"
     if record["status"] == "xpassed":
@@ -49,7 +54,8 @@ def _example(record: Mapping[str, Any]) -> list[str]:
     if draw is None:
         return []
     dims = ", ".join(f"{name}={size}" for name, size in draw["dims"].items()) or "fixed shapes"
-    return [f"smallest example: {dims}; {draw['regime']} values, seed {draw['seed']}"]
+    which = "example that was running" if record["signal"] else "smallest example"
+    return [f"{which}: {dims}; {draw['regime']} values, seed {draw['seed']}"]
 
 
 def _number(value: Any) -> str:
