@@ -16,6 +16,7 @@ from conformance.compare import Array
 from conformance.errors import Stopped, Unavailable
 from conformance.inputs import Inputs
 from conformance.runtimes import opener
+from conformance.runtimes.onnxreference import misread_operators
 from conformance.verify import Verifier
 
 _OTHERS = {
@@ -57,6 +58,10 @@ def find(verify: Verifier, model: Path, libraries: Sequence[str], inputs: Inputs
             continue
         if verify.compare(got, wanted, exact).verdict == "failed":
             opinion.lines.append(f"{_NAMES[other]}: is wrong too")
+            continue
+        misread = misread_operators(model) if other == "onnx-reference" and opinion.fault == "exporter" else []
+        if misread:
+            opinion.lines.append(f"{_NAMES[other]}: no opinion, it knows only a later {', '.join(misread)}")
             continue
         opinion.lines.append(f"{_NAMES[other]}: agrees with PyTorch")
         opinion.fault = "runtime"

@@ -62,10 +62,8 @@ def prepare_process() -> None:
     """
     import gc
 
-    import numpy as np
     import torch
 
-    np.seterr(all="ignore")  # NaN and infinities are compared on purpose
     gc.collect()
     gc.freeze()
     torch.set_num_threads(1)

@@ -38,3 +38,28 @@ class ReferenceSession:
 @contextlib.contextmanager
 def open_model(model: Path, libraries: Sequence[str]) -> Iterator[ReferenceSession]:
     yield ReferenceSession(model, libraries)
+
+
+def misread_operators(model: Path) -> list[str]:
+    """Operators of the model that the evaluator computes by the rules of a later opset.
+
+    It has implementations for some earlier versions (``Clip_6``), but not where only the default of an
+    attribute has changed, as with Softmax at opset 13. Its word does not count where such a node is used.
+    """
+    import onnx
+    from onnx import defs
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(str(model))
+    opset = {one.domain: one.version for one in onnx.load(str(model)).opset_import}.get("", 0)
+
+    def changed(name: str) -> bool:
+        try:
+            old, new = defs.get_schema(name, opset).attributes, defs.get_schema(name).attributes
+        except defs.SchemaError:
+            return False
+        return any(key not in new or one.default_value != new[key].default_value for key, one in old.items())
+
+    # Implementations are classes named after their operator, with the version where there are several.
+    names = {type(node).__name__ for node in evaluator.rt_nodes_}
+    return sorted(name for name in names if changed(name))
