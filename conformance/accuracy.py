@@ -138,7 +138,8 @@ class Examples:
 
     def _draws_about(self, when: When, dims: Dims, traced: dict[str, int]) -> Iterator[Draw]:
         held = {name: r.values({})[0] for name, r in when.at.items()}
-        regimes = [when.values] if when.values else self._regimes(0)
+        count = self._cell.case.says.examples.values
+        regimes = [when.values] * count if when.values else self._regimes(0)
         for sizes in boundary_sizes(dims.fixing(held), {**traced, **held}):
             for k, regime in enumerate(regimes):
                 draw = self._draw(sizes, regime, seed_of(self._cell.id, "declared", k, *sizes.items()))
