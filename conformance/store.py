@@ -17,6 +17,7 @@ from typing import Any
 
 from conformance.case import Case
 from conformance.graph import Facts
+from conformance.plan import Cell
 from conformance.source import dependencies
 
 FORMAT = 1
@@ -86,7 +87,7 @@ def key(case: Case, exporter: str, opset: int, weights: str, more: Iterable[obje
     digest = hashlib.sha256()
     target = says.export.exporters[exporter]  # type: ignore[index]
     parts: list[Any] = [
-        FORMAT, exporter, opset, weights, sorted(case.arguments.items(), key=str), *more,
+        FORMAT, case.name, exporter, opset, weights, sorted(case.arguments.items(), key=str), *more,
         says.forward, says.module, says.prepare, says.script, says.mode, says.draw,
         says.model_dump_json(include={"inputs", "outputs", "dims", "where", "libraries"}, fallback=str),
         target.model_dump_json(exclude={"opsets"}, fallback=str),
@@ -98,6 +99,12 @@ def key(case: Case, exporter: str, opset: int, weights: str, more: Iterable[obje
     digest.update(repr(versions()).encode())
     digest.update(_own_code())
     return digest.hexdigest()[:32]
+
+
+def fingerprint(cell: Cell, model: str) -> str:
+    """A hash of all that a cell depends on: the key of its model, what the case says, the check."""
+    text = f"{cell.id} {model} {cell.case.says.model_dump_json(fallback=str)}"
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 @cache

@@ -22,15 +22,17 @@ def failure(record: Mapping[str, Any]) -> str:
     fault = f"; at fault: {_WHO.get(str(record['fault']), record['fault'])}" if record["fault"] else ""
     lines.append(f"stage {record['stage']}{fault}")
     lines += [f"  {line}" for line in record["details"]]
-    lines.append(f"{record['source']['file']}:{record['source']['line']}: case {record['case']}")
-    if record["command"]:
-        lines.append(f"reproduce: {record['command']}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_place(record)])
 
 
 def repetition(record: Mapping[str, Any], first: str) -> str:
     """In place of ``failure`` where a cell stopped as the cell ``first`` did before its own work began."""
-    return f"{record['reason']}\nstage {record['stage']}, as in {first}"
+    return "\n".join([f"{record['reason']}", f"stage {record['stage']}, as in {first}", *_place(record)])
+
+
+def _place(record: Mapping[str, Any]) -> list[str]:
+    lines = [f"{record['source']['file']}:{record['source']['line']}: case {record['case']}"]
+    return [*lines, f"reproduce: {record['command']}"] if record["command"] else lines
 
 
 def _what(record: Mapping[str, Any]) -> list[str]:

@@ -20,7 +20,7 @@ from conformance.vacuity import Vacuity
 
 
 class Stages(Protocol):
-    """What is needed of ``cell.Stages``."""
+    """What is needed of ``stages.Stages``."""
 
     def __call__(self, stage: str, fault: str) -> AbstractContextManager[None]: ...
 

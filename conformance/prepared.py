@@ -1,0 +1,46 @@
+"""The case of a cell, built once in each process: its module, what makes its inputs, the exports that failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conformance.case import Case
+from conformance.errors import Stopped
+from conformance.inputs import Draw, Inputs, Maker, seed_of, trace_sizes
+from conformance.runtimes.pytorch import Reference
+from conformance.source import Folder
+
+KEPT_BYTES = 2**30
+"""Weights that a process keeps for later cells; the modules used longest ago go first."""
+
+
+@dataclass
+class Prepared:
+    """A case's module and inputs, and the exports of it that failed, which fail for its other cells too."""
+
+    case: Case
+    reference: Reference
+    maker: Maker
+    failed: dict[str, Stopped] = field(default_factory=dict)
+
+    def trace(self, *, odd: bool = False) -> tuple[dict[str, int], Inputs]:
+        """The sizes and inputs to export at. The values depend on the case alone, so that its models agree."""
+        case = self.case
+        sizes = trace_sizes(case.dims, case.says.trace, odd=odd)
+        return sizes, self.maker(Draw(sizes, "plain", seed_of(case.name, "trace", odd)))
+
+
+_kept: dict[tuple[Path, str], Prepared] = {}
+
+
+def prepare(case: Case, folder: Folder) -> Prepared:
+    """The module is built once in each process, as long as there is room for its weights."""
+    name = (case.file, case.name)
+    found = _kept.pop(name, None)
+    if found is None or found.case != case:
+        found = Prepared(case, Reference(case, folder), Maker(case, folder.resolve))
+    _kept[name] = found
+    while len(_kept) > 1 and sum(one.reference.bytes for one in _kept.values()) > KEPT_BYTES:
+        del _kept[next(iter(_kept))]
+    return found
