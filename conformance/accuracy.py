@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from conformance.case import Fails, When
+from conformance.case import REGIMES, SPECIALS, Fails, When
 from conformance.compare import Comparison
 from conformance.dims import Dims
 from conformance.errors import Stopped
@@ -138,8 +138,9 @@ class Examples:
 
     def _draws_about(self, when: When, dims: Dims, traced: dict[str, int]) -> Iterator[Draw]:
         held = {name: r.values({})[0] for name, r in when.at.items()}
-        count = self._cell.case.says.examples.values
-        regimes = [when.values] * count if when.values else self._regimes(0)
+        own = SPECIALS if self._cell.check == "specials" else REGIMES
+        # Several of each, as where special values fall decides whether they show.
+        regimes = [regime for regime in when.values if regime in own] * 4 or self._regimes(0)
         for sizes in boundary_sizes(dims.fixing(held), {**traced, **held}):
             for k, regime in enumerate(regimes):
                 draw = self._draw(sizes, regime, seed_of(self._cell.id, "declared", k, *sizes.items()))
@@ -177,7 +178,7 @@ class Examples:
 
 def _text(when: When) -> str:
     parts = [f"{name}={r}" for name, r in when.at.items()]
-    return ", ".join([*parts, *([f"{when.values} values"] if when.values else [])])
+    return ", ".join([*parts, *([f"{' and '.join(when.values)} values"] if when.values else [])])
 
 
 class _Failures:

@@ -2,7 +2,7 @@
 
 The model as the exporter gave it is what onnxruntime computes with its optimizer off and what the ONNX
 specification's own evaluator computes. If one of these agrees with PyTorch, the model is right and the
-runtime is not; if none does, the model is wrong. Where PyTorch in float64 agrees with the runtime against
+runtime is not; if both are wrong, the model is. Where PyTorch in float64 agrees with the runtime against
 PyTorch in float32, PyTorch's float32 is what is wrong.
 """
 
@@ -23,6 +23,8 @@ _OTHERS = {
     "onnxruntime": ("onnxruntime-unoptimized", "onnx-reference"),
     "onnx-reference": ("onnxruntime-unoptimized",),
 }
+# With its optimizer off, onnxruntime still has its own kernels: that it is wrong too is no second opinion.
+_KERNELS = {"onnxruntime": "ort", "onnxruntime-unoptimized": "ort", "onnx-reference": "onnx"}
 _NAMES = {
     "onnxruntime-unoptimized": "onnxruntime with its optimizer off",
     "onnx-reference": "the ONNX specification's evaluator",
@@ -33,11 +35,11 @@ _NAMES = {
 class Opinion:
     """Who is at fault, and the lines that say what makes one think so."""
 
-    fault: str
+    fault: str | None
     lines: list[str] = field(default_factory=list)
 
 
-def find(verify: Verifier, model: Path, libraries: Sequence[str], inputs: Inputs) -> Opinion:
+def find(verify: Verifier, stop: Stopped, model: Path, libraries: Sequence[str], inputs: Inputs) -> Opinion:
     """Runs the failing example elsewhere; ``verify`` knows what is right and how it is compared."""
     try:
         wanted, exact = verify.wanted(inputs)
@@ -46,7 +48,8 @@ def find(verify: Verifier, model: Path, libraries: Sequence[str], inputs: Inputs
     runtime = verify.cell.runtime or ""
     if exact is not None and _agrees_with_float64(verify, inputs, wanted, exact):
         return Opinion("reference", ["PyTorch in float64 agrees with the runtime, against PyTorch in float32"])
-    opinion = Opinion("exporter")
+    lines: list[str] = []
+    wrong: list[str] = []
     for other in _OTHERS.get(runtime, ()):
         try:
             with opener(other)(model, libraries) as session:
@@ -54,20 +57,27 @@ def find(verify: Verifier, model: Path, libraries: Sequence[str], inputs: Inputs
         except Unavailable:
             continue
         except Exception as error:
-            opinion.lines.append(f"{_NAMES[other]}: stops with {type(error).__name__}")
+            lines.append(f"{_NAMES[other]}: stops with {type(error).__name__}")
+            # That nobody can run a model speaks against it; that one cannot says nothing about values.
+            wrong += [other] if stop.stage != "compare" else []
             continue
         if verify.compare(got, wanted, exact).verdict == "failed":
-            opinion.lines.append(f"{_NAMES[other]}: is wrong too")
+            lines.append(f"{_NAMES[other]}: is wrong too")
+            wrong.append(other)
             continue
-        misread = misread_operators(model) if other == "onnx-reference" and opinion.fault == "exporter" else []
+        misread = misread_operators(model) if other == "onnx-reference" else []
         if misread:
-            opinion.lines.append(f"{_NAMES[other]}: no opinion, it knows only a later {', '.join(misread)}")
+            lines.append(f"{_NAMES[other]}: no opinion, it knows only a later {', '.join(misread)}")
+            wrong.append(other)
             continue
-        opinion.lines.append(f"{_NAMES[other]}: agrees with PyTorch")
-        opinion.fault = "runtime"
+        lines.append(f"{_NAMES[other]}: agrees with PyTorch")
         if (runtime, other) == ("onnxruntime", "onnxruntime-unoptimized"):
-            opinion.lines.append("so the model is right, and onnxruntime's graph optimizer breaks it")
-    return opinion
+            lines.append("so the model is right, and onnxruntime's graph optimizer breaks it")
+        return Opinion("runtime", lines)
+    if not any(_KERNELS[other] != _KERNELS.get(runtime) for other in wrong):
+        lines.append("nobody else could be asked, so it is open whether the model or the runtime is wrong")
+        return Opinion(None, lines)
+    return Opinion("exporter", lines)
 
 
 def _agrees_with_float64(verify: Verifier, inputs: Inputs, wanted: list[Array], exact: list[Array]) -> bool:

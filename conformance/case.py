@@ -309,12 +309,12 @@ class When(Says):
     """Values of ``vary``, so that an entry can be about one combination."""
     at: dict[str, SizeRange] = {}
     """Only draws whose dims lie here; the rest of the cell must still hold."""
-    values: Regime | Special | None = None
-    """Only draws of this value regime; the rest of the cell must still hold."""
+    values: Listed[Regime | Special] = []
+    """Only draws of these value regimes; the rest of the cell must still hold."""
 
     @property
     def only_some_draws(self) -> bool:
-        return bool(self.at) or self.values is not None
+        return bool(self.at or self.values)
 
 
 class Fails(Says):
@@ -402,6 +402,12 @@ def _spell_out_graph(value: object) -> object:
     return [value] if isinstance(value, Mapping) else value
 
 
+def _spell_out_specials(value: object) -> object:
+    if value is True:
+        return None
+    return [] if value is False else value
+
+
 class Declaration(Says):
     """One case as the file says it."""
 
@@ -446,8 +452,11 @@ class Declaration(Says):
     """Custom-operator libraries: a file, or file.function that returns the path of one."""
     graph: Annotated[list[Graph], BeforeValidator(_spell_out_graph, json_schema_input_type=list[Graph] | Graph)] = []
     tolerance: dict[Precision, PrecisionTolerance] = {}
-    specials: bool = True
-    """Also run NaN, infinities and signed zeros, as a check of their own."""
+    specials: Annotated[
+        list[str] | None, BeforeValidator(_spell_out_specials, json_schema_input_type=bool | list[str])
+    ] = None
+    """Also run NaN, infinities and signed zeros, as a check of their own: in all inputs, unless it is false or
+    a list of inputs."""
     vacuous: str | None = None
     """Why outputs that would pass whatever the inputs are right for this case (``ones_like``)."""
     fails: list[Fails] = []
@@ -463,9 +472,12 @@ class Declaration(Says):
             yield (), "give either forward (an expression) or module (a class), one of them"
         if self.script and self.export.dynamo is not None:
             yield ("script",), "script: true is for the TorchScript exporter only; leave dynamo out of export"
+        for name in self.specials or ():
+            if name not in self.inputs:
+                yield ("specials",), f"there is no input '{name}'{did_you_mean(name, self.inputs)}"
         shapes = frozenset[str]().union(*(one.type.names for one in self.inputs.values()))
         for name, one in self.inputs.items():
-            for dim in sorted(one.type.names - self.dims.keys()):
+            for dim in sorted(one.type.names - self._sizes()):
                 yield (
                     ("inputs", name, "type"),
                     f"the dim '{dim}' is not declared; add it to dims, as in {dim}: 1..8",
@@ -490,10 +502,18 @@ class Declaration(Says):
                         f"vary has no '{word}'{did_you_mean(word, self.vary)}",
                     )
 
+    def takes_specials(self, name: str) -> bool:
+        """Whether NaN and infinities go into this input."""
+        return self.inputs[name].type.is_float and (self.specials is None or name in self.specials)
+
+    def _sizes(self) -> set[str]:
+        """The names that an expression over dims may use."""
+        return {*self.dims, *self.given, *self.vary}
+
     def _unknown_dims(
         self, where: tuple[str | int, ...], names: Iterable[str]
     ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        for name in sorted(set(names) - self.dims.keys()):
+        for name in sorted(set(names) - self._sizes()):
             yield where, f"there is no dim '{name}'{did_you_mean(name, self.dims)}"
 
 
@@ -520,7 +540,20 @@ class Case:
 
     @cached_property
     def dims(self) -> Dims:
-        return Dims.build(self.says.dims, self.says.where)
+        """The dims, with those whole numbers of ``with`` and ``vary`` that a shape, range or condition uses."""
+        says = self.says
+        used = frozenset[str]().union(
+            *(one.type.names for one in says.inputs.values()),
+            *(sizes.names for sizes in says.dims.values()),
+            *(condition.names for condition in says.where),
+        )
+        held = {}
+        for name in sorted(used - says.dims.keys()):
+            value = self.arguments.get(name)
+            if type(value) is not int:
+                raise ValueError(f"'{name}' is used as a size, but is {value!r}")
+            held[name] = Range.parse(value)
+        return Dims.build({**held, **says.dims}, says.where)
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def _check_export(run: CellRun) -> None:
     case, cell = run.cell.case, run.cell
     sizes, _ = run.prepared.trace()
     with run.stages("check", "exporter"):
-        findings = list(graph.signature(case, stored.facts, sizes, run.target.static))
+        findings = list(graph.signature(case, stored.facts, run.reference.graph_order(), sizes, run.target.static))
         for entry in case.says.graph:
             if matches(entry.when, cell):
                 findings += graph.assertions(entry, stored.facts)

@@ -48,7 +48,7 @@ class Explainer:
 
     def blamed(self, stop: Stopped, inputs: Inputs) -> Stopped:
         """The failure with the fault that the other runtimes' answers point at, and the inputs."""
-        opinion = blame.find(self._verify, self._model, self._libraries, inputs)
+        opinion = blame.find(self._verify, stop, self._model, self._libraries, inputs)
         stop.fault = opinion.fault
         stop.details += opinion.lines
         own = self._own_code()

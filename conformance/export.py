@@ -116,7 +116,7 @@ def _torchscript(
             kwargs=keywords,
             dynamo=False,
             opset_version=opset,
-            input_names=list(case.says.inputs),
+            input_names=reference.graph_order(),
             output_names=[one.name for one in case.says.outputs],
             dynamic_axes={name: named for name, named in axes.items() if named},
             **options,
@@ -135,8 +135,6 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
         name: dict.fromkeys(axis_names(one.type, case, target.static), dynamic)
         for name, one in case.says.inputs.items()
     }
-    by_position = tuple(shapes[name] for name, one in case.says.inputs.items() if one.as_ is None)
-    by_keyword = {one.as_: shapes[name] for name, one in case.says.inputs.items() if one.as_ is not None}
     table = {_operator(name): reference.folder.resolve(function) for name, function in target.translations.items()}
     options = target.options.model_dump(exclude_none=True)
     options.pop("training", None)
@@ -146,9 +144,9 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
         kwargs=keywords,
         dynamo=True,
         opset_version=opset,
-        input_names=list(case.says.inputs),
+        input_names=reference.graph_order(),
         output_names=[one.name for one in case.says.outputs],
-        dynamic_shapes=(*by_position, *by_keyword.values()) if any(shapes.values()) else None,
+        dynamic_shapes=tuple(shapes[name] for name in reference.graph_order()) if any(shapes.values()) else None,
         custom_translation_table=table or None,
         verbose=False,
         **options,

@@ -149,9 +149,9 @@ class Finding:
     fault: str
 
 
-def signature(case: Case, facts: Facts, traced: Sizes, static: Sequence[str]) -> Iterator[Finding]:
-    """Names, dtypes and dims of the graph's inputs and outputs against the case's."""
-    wanted = list(case.says.inputs)
+def signature(case: Case, facts: Facts, wanted: list[str], traced: Sizes, static: Sequence[str]) -> Iterator[Finding]:
+    """Names, dtypes and dims of the graph's inputs and outputs against the case's; ``wanted`` are the names of
+    the inputs in the order of forward's parameters."""
     found = list(facts.inputs)
     if found != wanted:
         missing = [name for name in wanted if name not in found]

@@ -39,7 +39,7 @@ class Draw:
 def about(when: When, draw: Draw) -> bool:
     """Whether a condition of a ``fails`` entry is about this draw."""
     return all(draw.dims.get(name, -1) in r.values(draw.dims) for name, r in when.at.items()) and (
-        when.values in (None, draw.regime)
+        not when.values or draw.regime in when.values
     )
 
 
@@ -204,11 +204,15 @@ class Maker:
             if one.values is not None and one.values.python
         }
 
+    def _regime(self, name: str, draw: Draw) -> str:
+        excused = draw.regime in SPECIALS and not self._case.says.takes_specials(name)
+        return REGIMES[0] if excused else draw.regime
+
     def __call__(self, draw: Draw) -> Inputs:
         """Arrays by input name; raises ValueError where the case's own Python gives something else."""
         rng = np.random.Generator(np.random.SFC64(draw.seed))
         arrays = {
-            name: values.make(one, draw.dims, draw.regime, rng, self._hooks.get(name))
+            name: values.make(one, draw.dims, self._regime(name, draw), rng, self._hooks.get(name))
             for name, one in self._case.says.inputs.items()
         }
         if self._joint is not None:

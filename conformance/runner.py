@@ -87,7 +87,8 @@ def died(cell: Cell, death: Death) -> Record:
     record.reason, record.fault = stop.reason, stop.fault
     record.details, in_the_case = _where(cell, death.output)
     if in_the_case:
-        record.fault = "case"
+        # A native operator that crashes in eager PyTorch shows the line of the case that called it.
+        record.fault = "reference" if record.draw is not None and kind != "Timeout" else "case"
     if kind == "Timeout" and stage == "run":
         record.details.append("too slow? say examples: or smaller dims, or leave the runtime out with runtimes:")
     return _settle_draw(cell, record) or settle(cell, record)

@@ -55,6 +55,7 @@ def make(one: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None = No
         array = _integers(int(low), int(high), shape, regime, rng).astype(dtype)
     else:
         array = _floats(values, sizes, shape, regime, rng).astype(dtype)
+    array = np.asarray(array)  # NumPy makes scalars of what is 0-d
     if special is not None and dtype.kind == "f" and array.size:
         array = _inject(array, special, rng)
     return array

@@ -126,6 +126,7 @@ class Verifier:
         """
         with self._stages("declare", "case"):
             inputs = self.inputs(draw)
+            self._stages.note(draw, "declare")
             if before is None:
                 self.reference.restore()
                 before = [array.copy() for array in self.reference(inputs)]

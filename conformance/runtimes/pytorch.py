@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import inspect
 import linecache
 import math
 import random
@@ -107,6 +108,17 @@ class Reference:
             else:
                 keywords[one.as_] = tensor
         return tuple(positional), keywords
+
+    def graph_order(self) -> list[str]:
+        """The names of the inputs in the order of forward's parameters, which exporters keep."""
+        inputs = self.case.says.inputs
+        by_position = [name for name, one in inputs.items() if one.as_ is None]
+        by_keyword = {one.as_: name for name, one in inputs.items() if one.as_ is not None}
+        if not by_keyword:
+            return by_position
+        parameters = list(inspect.signature(self.module.forward).parameters)
+        known = [by_keyword[word] for word in parameters if word in by_keyword]
+        return [*by_position, *known, *(name for name in by_keyword.values() if name not in known)]
 
     def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
         """All outputs, depth first; Stopped at ``declare`` where the module raises or is no proper function."""
