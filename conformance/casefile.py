@@ -229,8 +229,9 @@ def _explain(error: ValidationError, document: _Document, case: Place) -> Iterat
             message = (
                 f"{one['msg'][0].lower()}{one['msg'][1:]}, not {shown if len(shown) <= 60 else shown[:57] + '...'}"
             )
-        if kind != "extra_forbidden" and key and not isinstance(key, int) and kind != "missing":
-            message = f"{key}: {message}"
+        if kind not in ("extra_forbidden", "missing"):
+            named = next((part for part in reversed(where) if isinstance(part, str)), "")
+            message = f"{named}: {message}" if named else message
         yield document.problem((*case, *where), message)
 
 

@@ -9,29 +9,43 @@ Column = tuple[str, str, str, int]
 """exporter, runtime, precision, opset"""
 
 _SIGNS = {"passed": "✓", "xfailed": "x", "skipped": "s", "xpassed": "X", "failed": "F"}
-_WORST_FIRST = ("failed", "xpassed", "skipped", "xfailed", "passed")
 _SHORT = {"torchscript": "ts", "dynamo": "dyn", "onnxruntime": "ort", "onnx-reference": "ref"}
 
-LEGEND = "✓ passed   x failed as declared   F failed   X passed though declared to fail   s skipped"
+_BESIDE = {"failed": "N", "xpassed": "N", "skipped": "s", "xfailed": "n"}
+"""For the check that stands beside a cell's own: specials, or registration."""
+
+SLOW_SECONDS = 20.0
+"""A cell that takes longer is named at the end: it may want fewer examples, smaller dims or another runtime."""
+
+LEGEND = (
+    "✓ passed   x failed as declared   F failed   X passed though declared to fail   s skipped   · not a cell",
+    "n, N: passed, but specials (NaN, infinities) or the registration failed as declared, failed",
+)
 
 
 def lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
     """The matrix in at most ``width`` columns; each exporter × runtime × precision is a block of opsets.
 
-    A cell shows the worst of its checks. Export and registration, which need no runtime, are a block of
-    their own under ``export``.
+    A cell shows its accuracy, or its export under ``export``; where that passed, the specials or the
+    registration if they did not.
     """
-    cells: dict[tuple[str, Column], str] = {}
+    own: dict[tuple[str, Column], str] = {}
+    beside: dict[tuple[str, Column], str] = {}
     for record in records:
         column = (record["exporter"], record["runtime"] or "export", record["precision"], record["opset"])
-        key = (record["case"], column)
-        cells[key] = min((record["status"], cells.get(key, "passed")), key=_WORST_FIRST.index)
+        kind = own if record["check"] in ("accuracy", "export") else beside
+        kind[record["case"], column] = record["status"]
+    cells = {key: _sign(own.get(key, "passed"), beside.get(key, "passed")) for key in own | beside}
     cases = list(dict.fromkeys(record["case"] for record in records))
     label = min(max((len(case) for case in cases), default=0), max(16, width // 2))
     for index, group in enumerate(_fitting(_groups(column for _, column in cells), width - label - 1)):
         if index:
             yield ""
         yield from _table(cases, group, cells, label)
+
+
+def _sign(own: str, beside: str) -> str:
+    return _SIGNS[own] if own != "passed" or beside == "passed" else _BESIDE[beside]
 
 
 def _groups(columns: Iterable[Column]) -> list[list[Column]]:
@@ -82,7 +96,7 @@ def _table(
         name = case if len(case) <= label else f"{case[: label - 1]}…"
         row = ""
         for group in groups:
-            signs = "".join(f" {_SIGNS[cells[case, c]]} " if (case, c) in cells else " · " for c in group)
+            signs = "".join(f" {cells[case, c]} " if (case, c) in cells else " · " for c in group)
             row += f"  {signs:<{_width(group) - 2}}"
         yield f"{name:<{label}}{row}".rstrip()
 
@@ -99,3 +113,13 @@ def counts(records: Sequence[Mapping[str, Any]]) -> str:
     weak = sum(record["ill_conditioned"] for record in records)
     text = f"{len(records)} cells: {', '.join(parts) or 'none'}; {examples} examples verified"
     return f"{text}, {weak} ill-conditioned" if weak else text
+
+
+def slow(records: Sequence[Mapping[str, Any]], most: int = 3) -> Iterator[str]:
+    """The slowest cells, where they are slow enough to be worth a look."""
+    seconds = {record["id"]: sum(record["seconds"].values()) for record in records}
+    worst = sorted(records, key=lambda record: -seconds[record["id"]])[:most]
+    for record in worst:
+        if seconds[record["id"]] > SLOW_SECONDS:
+            stage = max(record["seconds"], key=record["seconds"].get)
+            yield f"slow: {record['id']} took {seconds[record['id']]:.0f} s, most of it in {stage}"

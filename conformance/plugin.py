@@ -347,7 +347,8 @@ class _Results:
         for line in matrix.lines(records, terminalreporter._tw.fullwidth):
             terminalreporter.write_line(line)
         terminalreporter.write_line("")
-        terminalreporter.write_line(matrix.LEGEND)
+        for line in (*matrix.LEGEND, *matrix.slow(records)):
+            terminalreporter.write_line(line)
         terminalreporter.write_line(matrix.counts(records))
         for line in _emptiness(self._state):
             terminalreporter.write_line(line, red=True)
