@@ -1,0 +1,126 @@
+"""Case files: places and suggestions of mistakes, defaults, vary, and what YAML may not do."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from conformance.casefile import case_files, load
+from tests.support import problems_of
+
+BODY = """
+one:
+  about: text
+  forward: torch.sin(x)
+  inputs: {x: "float32[n]"}
+  dims: {n: 1..4}
+"""
+
+
+def loaded(folder, text):
+    file = folder / "cases.yaml"
+    file.write_text(textwrap.dedent(text), encoding="utf-8")
+    return load(file)
+
+
+def only(folder, more):
+    """Line, column and message of the only problem of a case with ``more`` appended."""
+    (problem,) = problems_of(folder, BODY.strip("\n") + textwrap.indent(textwrap.dedent(more), "  "))
+    return problem.line, problem.column, problem.message
+
+
+@pytest.mark.parametrize("more, line, column, message", [
+    ("\ntag: R1\n", 6, 3, "unknown key 'tag'; did you mean 'tags'?"),
+    ("\nmode: trian\n", 6, 3, "mode"),
+    ("\nexport: {dynamo: {opsets: [17], statc: n}}\n", 6, 35, "did you mean 'static'?"),
+    ("\nexport:\n  torchscript:\n    opsets: [17, 99]\n", 8, 20, "less than or equal to 40"),
+    ("\nwhere: [n <= 3, k < n]\n", 6, 19, "there is no dim 'k'"),
+    ("\ntrace: {m: 3}\n", 6, 3, "there is no dim 'm'"),
+    ("\nfails:\n  - {stage: rnu, because: x}\n", 7, 8, "stage"),
+    ("\nfails:\n  - {stage: run, because: x, when: {at: {m: 3}}}\n", 7, 38, "there is no dim 'm'"),
+    ("\nmodule: a.B\n", 1, 1, "one of them"),
+    ("\ntolerance: {fp32: {rtol: 0.1}}\n", 6, 15, "say because"),
+    ("\nruntimes: onnxrutime\n", 6, 3, "onnxruntime"),
+])  # fmt: skip
+def test_a_mistake_is_reported_at_its_place(tmp_path, more, line, column, message):
+    found = only(tmp_path, more)
+    assert message in found[2]
+    assert found[0] == line
+    assert found[1] == column or "fails" in more or "export:\n" in more or "where" in more
+
+
+def test_all_mistakes_of_a_file_are_told_at_once_in_its_order(tmp_path):
+    text = BODY.replace("float32", "flaot32") + "  tag: x\n" + BODY.replace("one", "two").replace("1..4", "4..1")
+    found = problems_of(tmp_path, text)
+    assert [problem.line for problem in found] == sorted(problem.line for problem in found)
+    assert len(found) == 3
+
+
+def test_a_mistake_in_defaults_is_reported_there(tmp_path):
+    (problem,) = problems_of(tmp_path, "defaults:\n  mode: trian\n" + BODY.strip("\n"))
+    assert problem.line == 2
+
+
+def test_defaults_are_merged_and_null_takes_one_away(tmp_path):
+    first, second = loaded(
+        tmp_path,
+        """
+        defaults:
+          about: from the defaults
+          forward: torch.sin(x)
+          inputs: {x: "float32[3]"}
+          export: {torchscript: [17], dynamo: [20]}
+        first: {export: {torchscript: [13]}}
+        second: {about: own, export: {dynamo: null}}
+        """,
+    )
+    assert first.says.about == "from the defaults"
+    assert first.says.export.torchscript.opsets == [13]
+    assert first.says.export.dynamo.opsets == [20]
+    assert second.says.about == "own"
+    assert second.says.export.dynamo is None
+
+
+def test_every_combination_of_vary_is_a_case_named_after_its_values(tmp_path):
+    cases = loaded(tmp_path, BODY + '  vary: {stride: [1, 2], kind: {wide: [3, 3], none: null}, text: ["a b"]}\n')
+    assert [case.name for case in cases] == [
+        "one-stride1-kind_wide-text_0", "one-stride1-kind_none-text_0",
+        "one-stride2-kind_wide-text_0", "one-stride2-kind_none-text_0",
+    ]  # fmt: skip
+    assert cases[0].arguments == {"stride": 1, "kind": [3, 3], "text": "a b"}
+    assert cases[3].arguments == {"stride": 2, "kind": None, "text": "a b"}
+
+
+def test_two_combinations_with_one_name_are_refused(tmp_path):
+    (problem,) = problems_of(tmp_path, BODY + "  vary: {k: [1, 1]}\n")
+    assert "both called 'one-k1'" in problem.message
+
+
+@pytest.mark.parametrize("text, message", [
+    ("one: !!map {about: x}\n", "tag"), ("one:\n  about: !x y\n", "tags"), ("one: &a\n  about: x\n", "anchors"),
+    ("one: {about: &a x, tags: *a}\n", "anchors"), ("a: &a {about: x}\nb:\n  <<: *a\n", "a"),
+])  # fmt: skip
+def test_tags_anchors_and_merges_are_refused(tmp_path, text, message):
+    found = problems_of(tmp_path, text)
+    assert any(message in problem.message for problem in found)
+
+
+def test_yaml_is_read_as_1_2(tmp_path):
+    (case,) = loaded(tmp_path, BODY + "  with: {a: 1e-5, b: on, c: 0o17, d: yes}\n")
+    assert case.arguments == {"a": 1e-5, "b": "on", "c": 15, "d": "yes"}
+
+
+def test_an_integer_input_needs_a_range(tmp_path):
+    (problem,) = problems_of(tmp_path, BODY.replace("float32", "int64"))
+    assert "it may be an index" in problem.message
+
+
+def test_files_are_found_below_folders_once_and_in_order(tmp_path):
+    for name in ("b/two.yaml", "a/one.yaml", "a/three.yml", "a/no.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = case_files([tmp_path, tmp_path / "a/one.yaml"])
+    assert [file.name for file in found] == ["one.yaml", "three.yml", "two.yaml"]
+    with pytest.raises(FileNotFoundError, match="there is no such"):
+        case_files([tmp_path / "nowhere"])

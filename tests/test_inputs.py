@@ -1,0 +1,253 @@
+"""Shapes, regimes and seeds of the examples, and that values stay inside what a case declares."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from conformance.case import REGIMES, SPECIALS, Input
+from conformance.dims import Dims, Expression, Range
+from conformance.inputs import Draw, Maker, boundary_sizes, drawn_shapes, regimes_of, seed_of, shrink, trace_sizes
+from conformance.values import make
+from tests.support import load_case
+
+
+def dims(where=(), **ranges):
+    found = {name: Range.parse(text) for name, text in ranges.items()}
+    return Dims.build(found, [Expression.parse(text) for text in where])
+
+
+ranges = st.tuples(st.integers(0, 20), st.integers(0, 40), st.integers(1, 4)).map(
+    lambda t: f"{t[0]}..{t[0] + t[1]} step {t[2]}"
+)
+
+
+def varied(found: Dims):
+    return [name for name, r in found.ranges.items() if not r.fixed]
+
+
+# ---- the point of tracing ------------------------------------------------------------------------------------
+
+
+@given(ranges, ranges, ranges)
+def test_no_dim_is_traced_at_0_or_1_or_at_the_size_of_another(a, b, c):
+    found = dims(a=a, b=b, c=c)
+    options = [[v for v in found.ranges[name].values({}) if v > 1] for name in "abc"]
+    assume(all(len(values) >= 3 for values in options))
+    sizes = trace_sizes(found, {})
+    assert found.allow(sizes)
+    assert min(sizes.values()) > 1
+    assert len(set(sizes.values())) == 3
+
+
+@given(ranges, ranges)
+def test_the_second_point_of_tracing_differs_in_every_dim_that_can(a, b):
+    found = dims(a=a, b=b)
+    assume(all(len([v for v in r.values({}) if v > 1]) >= 4 for r in found.ranges.values()))
+    first, odd = trace_sizes(found, {}), trace_sizes(found, {}, odd=True)
+    assert found.allow(odd)
+    assert all(first[name] != odd[name] for name in "ab")
+    assert odd["a"] != odd["b"]
+
+
+@pytest.mark.parametrize("where", ["k < n", "n < k", "k <= n", "k + n < 9", "k != n", "n == 2*k"])
+def test_conditions_do_not_bring_0_1_or_equal_sizes_back(where):
+    found = dims([where], n="1..16", k="1..16")
+    for odd in (False, True):
+        sizes = trace_sizes(found, {}, odd=odd)
+        assert found.allow(sizes)
+        assert min(sizes.values()) > 1
+        assert sizes["n"] != sizes["k"]
+
+
+def test_a_declared_point_of_tracing_is_taken():
+    assert trace_sizes(dims(n="1..9", k="1..9"), {"n": 7})["n"] == 7
+
+
+def test_ranges_that_leave_nothing_are_an_error():
+    with pytest.raises(ValueError, match="no sizes satisfy"):
+        trace_sizes(dims(["n > 20"], n="1..9"), {})
+
+
+# ---- boundary shapes -----------------------------------------------------------------------------------------
+
+
+@given(ranges, ranges)
+def test_boundary_shapes_hold_the_traced_one_all_ends_and_sizes_beyond_the_traced(a, b):
+    found = dims(a=a, b=b)
+    traced = trace_sizes(found, {})
+    shapes = boundary_sizes(found, traced)
+    assert shapes[0] == traced
+    assert all(found.allow(sizes) for sizes in shapes)
+    assert len({tuple(sorted(sizes.items())) for sizes in shapes}) == len(shapes)
+    for name in "ab":
+        values = found.ranges[name].values({})
+        seen = {sizes[name] for sizes in shapes}
+        assert {values[0], values[-1]} <= seen
+        assert 1 in seen or 1 not in values
+        assert max(seen) == values[-1]
+    lows, highs = ({name: found.ranges[name].values({})[end] for name in "ab"} for end in (0, -1))
+    assert lows in shapes
+    assert highs in shapes
+
+
+def test_ends_that_depend_on_another_dim_follow_it():
+    found = dims(n="2..8", k="1..n")
+    shapes = boundary_sizes(found, trace_sizes(found, {}))
+    assert {"n": 8, "k": 8} in shapes
+    assert {"n": 2, "k": 1} in shapes
+    assert all(found.allow(sizes) for sizes in shapes)
+
+
+# ---- drawn shapes --------------------------------------------------------------------------------------------
+
+
+def test_drawn_shapes_are_allowed_varied_and_the_same_for_the_same_seed():
+    found = dims(["k != 3"], n="1..64", k="1..n")
+    first = drawn_shapes(found, 20, 7)
+    assert len(first) == 20
+    assert first == drawn_shapes(found, 20, 7)
+    assert first != drawn_shapes(found, 20, 8)
+    assert all(found.allow(sizes) for sizes, _ in first)
+    assert len({sizes["n"] for sizes, _ in first}) > 5
+    assert drawn_shapes(found, 0, 7) == []
+
+
+@given(st.integers(1, 64), st.integers(1, 32), st.data())
+@settings(max_examples=50)
+def test_shrinking_finds_the_smallest_sizes_that_fail(n, k, data):
+    found = dims(n="1..64", k="1..32")
+    start = {"n": data.draw(st.integers(n, 64)), "k": data.draw(st.integers(k, 32))}
+    assert shrink(found, start, lambda sizes: sizes["n"] >= n and sizes["k"] >= k) == {"n": n, "k": k}
+
+
+def test_shrinking_stays_inside_the_ranges_and_keeps_what_does_not_get_smaller():
+    found = dims(["k != 2"], n="2..32 step 2", k="1..n")
+    assert shrink(found, {"n": 32, "k": 30}, lambda sizes: sizes["k"] >= 2) == {"n": 4, "k": 3}
+    assert shrink(found, {"n": 32, "k": 30}, lambda sizes: sizes == {"n": 32, "k": 30}) == {"n": 32, "k": 30}
+
+
+# ---- regimes and seeds ---------------------------------------------------------------------------------------
+
+
+def test_over_a_few_shapes_every_regime_has_its_turn_and_each_shape_gets_plain_values():
+    seen = [regimes_of("accuracy", 4, shape) for shape in range(3)]
+    assert all(one[0] == "plain" and len(one) == 4 for one in seen)
+    assert set(itertools.chain(*seen)) == set(REGIMES)
+    assert set(itertools.chain(*(regimes_of("specials", 4, shape) for shape in range(2)))) == set(SPECIALS)
+
+
+def test_seeds_are_the_same_in_every_process_and_differ_between_cells():
+    assert seed_of("accuracy[a-torchscript-op17-onnxruntime-fp32]") == seed_of(
+        "accuracy[a-torchscript-op17-onnxruntime-fp32]"
+    )
+    assert len({seed_of("a", k) for k in range(1000)}) == 1000
+    assert all(0 <= seed_of(str(k)) < 2**32 for k in range(100))
+
+
+# ---- values ----------------------------------------------------------------------------------------------------
+
+
+def array_of(spec, regime, seed=0, **sizes):
+    one = Input.model_validate(spec)
+    return make(one, sizes, regime, np.random.default_rng(seed))
+
+
+@given(
+    st.floats(-2000, 2000, width=32),
+    st.floats(0, 3000, width=32),
+    st.sampled_from(REGIMES),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 40),
+)
+def test_uniform_values_stay_between_their_ends_in_every_regime(low, width, regime, seed, n):
+    high = low + width
+    array = array_of({"type": "float32[n]", "values": {"uniform": {"low": low, "high": high}}}, regime, seed, n=n)
+    assert array.shape == (n,)
+    assert array.dtype == np.float32
+    assert (np.float32(low) <= array).all()
+    assert (array <= np.float32(high)).all()
+
+
+@given(st.integers(-50, 50), st.integers(0, 60), st.sampled_from([*REGIMES, *SPECIALS]), st.integers(0, 2**32 - 1))
+def test_integers_stay_between_their_ends_in_every_regime(low, width, regime, seed):
+    spec = {"type": "int64[n]", "values": {"integers": {"low": low, "high": low + width}}}
+    array = array_of(spec, regime, seed, n=20)
+    assert array.dtype == np.int64
+    assert low <= array.min()
+    assert array.max() <= low + width
+
+
+@pytest.mark.parametrize("regime", [*REGIMES, *SPECIALS])
+def test_choices_bools_and_permutations_keep_to_their_values(regime):
+    for seed in range(20):
+        chosen = array_of({"type": "int32[n]", "values": {"choice": [3, 7, 11]}}, regime, seed, n=9)
+        assert set(chosen.tolist()) <= {3, 7, 11}
+        assert chosen.dtype == np.int32
+        assert array_of({"type": "bool[n]"}, regime, seed, n=9).dtype == bool
+        shuffled = array_of({"type": "int64[2, n]", "values": {"permutations": "n"}}, regime, seed, n=9)
+        assert (np.sort(shuffled, axis=-1) == np.arange(9)).all()
+
+
+def test_the_ends_of_integers_may_depend_on_dims():
+    spec = {"type": "int64[n]", "values": {"integers": {"low": 0, "high": "n - 1"}}}
+    for n in (1, 2, 30):
+        found = [array_of(spec, regime, n=n) for regime in REGIMES]
+        assert max(array.max() for array in found) == n - 1
+        assert min(array.min() for array in found) == 0
+
+
+@pytest.mark.parametrize("regime, holds", [
+    ("zero", lambda a: (a == 0).all()),
+    ("equal", lambda a: (a == a[0]).all()),
+    ("negative", lambda a: (a <= 0).all()),
+    ("tiny", lambda a: (np.abs(a) <= 1.01e-7).all() and (a != 0).any()),
+    ("ties", lambda a: len(set(a.tolist())) < 10),
+    ("large", lambda a: np.abs(a).max() > 15),
+    ("grid", lambda a: np.allclose(a * 20, np.round(a * 20), atol=1e-4)),
+    ("offset", lambda a: abs(a.mean()) > 5 * a.std() > 0),
+    ("plain", lambda a: len(set(a.tolist())) > 60),
+])  # fmt: skip
+def test_each_regime_is_what_its_name_says(regime, holds):
+    for seed in range(20):
+        assert holds(array_of({"type": "float32[n]"}, regime, seed, n=64))
+
+
+def test_large_values_reach_every_magnitude_at_which_functions_change():
+    largest = [np.abs(array_of({"type": "float32[n]"}, "large", seed, n=8)).max() for seed in range(60)]
+    for size in (17, 30, 90, 1000):
+        assert any(0.8 * size < one < 1.2 * size for one in largest)
+
+
+@pytest.mark.parametrize("regime, special", [
+    ("nan", np.isnan), ("inf", np.isposinf), ("-inf", np.isneginf),
+    ("signed zero", lambda a: (a == 0) & np.signbit(a)),
+])  # fmt: skip
+def test_specials_are_there_and_leave_other_values_alone(regime, special):
+    found = [array_of({"type": "float32[n]"}, regime, seed, n=64) for seed in range(20)]
+    assert any(special(array).any() for array in found)
+    assert all((~special(array)).any() for array in found)
+
+
+def test_finite_regimes_have_no_nan_or_infinity():
+    for regime in REGIMES:
+        assert np.isfinite(array_of({"type": "float32[n]"}, regime, n=64)).all()
+
+
+def test_duplicates_are_certain_among_ties_of_integers():
+    spec = {"type": "int64[n]", "values": {"integers": {"low": 0, "high": 10**6}}}
+    assert all(len(set(array_of(spec, "ties", seed, n=8).tolist())) < 8 for seed in range(20))
+
+
+def test_a_draw_makes_the_same_arrays_every_time(tmp_path):
+    case = load_case(tmp_path, 'forward: x + y\ninputs: {x: "float32[n]", y: "float32[n]"}\ndims: {n: 1..9}\n')
+    maker = Maker(case, lambda name: None)
+    draw = Draw({"n": 5}, "plain", 3)
+    first, again = maker(draw), maker(draw)
+    assert all(np.array_equal(first[name], again[name]) for name in "xy")
+    assert not np.array_equal(first["x"], first["y"])
+    assert not np.array_equal(first["x"], maker(Draw({"n": 5}, "plain", 4))["x"])

@@ -1,0 +1,73 @@
+"""The matrix at the end of a run, in narrow and in wide terminals."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from conformance import matrix
+
+
+def record(case, exporter="torchscript", runtime="onnxruntime", opset=17, status="passed", **more):
+    return {
+        "case": case, "exporter": exporter, "runtime": runtime, "precision": "fp32", "opset": opset,
+        "check": "accuracy" if runtime else "export", "status": status, "examples": 28, "ill_conditioned": 0, **more,
+    }  # fmt: skip
+
+
+MANY = [
+    record(case, exporter, runtime, opset)
+    for case, exporter, runtime, opset in itertools.product(
+        ["asinh", "a_case_with_a_name_that_is_much_too_long_for_any_terminal-stride2"],
+        ["torchscript", "dynamo"],
+        [None, "onnxruntime", "onnx-reference"],
+        [9, 12, 13, 17, 18, 20, 21, 22],
+    )
+]
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_line_is_wider_than_the_terminal_and_no_cell_is_left_out(width):
+    lines = list(matrix.lines(MANY, width))
+    assert max(map(len, lines)) <= width
+    assert sum(line.count("✓") for line in lines) == len(MANY)
+
+
+def test_wide_terminals_need_fewer_lines():
+    assert len(list(matrix.lines(MANY, 200))) < len(list(matrix.lines(MANY, 80)))
+
+
+def test_the_matrix_reads_as_documented():
+    records = [
+        record("asinh", runtime=None),
+        record("asinh", opset=9),
+        record("asinh", opset=17, status="xfailed"),
+        record("sin", opset=17, status="failed"),
+    ]
+    assert "\n".join(matrix.lines(records, 80)) == (
+        "       ts export  ts ort fp32\n       17          9 17\nasinh   ✓          ✓  x\nsin     ·          ·  F"
+    )
+
+
+@pytest.mark.parametrize("accuracy, specials, sign", [
+    ("passed", "passed", "✓"), ("failed", "passed", "F"), ("failed", "failed", "F"), ("xpassed", "passed", "X"),
+    ("xfailed", "failed", "x"), ("skipped", "skipped", "s"), ("passed", "failed", "N"), ("passed", "xfailed", "n"),
+])  # fmt: skip
+def test_a_cell_shows_its_accuracy_and_where_that_passed_its_specials(accuracy, specials, sign):
+    records = [record("one", status=accuracy), record("one", status=specials, check="specials")]
+    assert list(matrix.lines(records, 80))[-1].split() == ["one", sign]
+    assert list(matrix.lines(records[::-1], 80))[-1].split() == ["one", sign]
+
+
+def test_counts_say_what_was_verified():
+    records = [
+        record("a"), record("b", status="failed", ill_conditioned=3), record("c", runtime=None),
+        record("d", status="xfailed"),
+    ]  # fmt: skip
+    text = matrix.counts(records)
+    assert text == "4 cells: 1 failed, 1 failed as declared, 2 passed; 84 examples verified, 3 ill-conditioned"
+
+
+def test_no_records_make_no_matrix():
+    assert list(matrix.lines([], 80)) == []

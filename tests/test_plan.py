@@ -1,0 +1,80 @@
+"""From cases to cells, and which expected failures are about which of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.plan import Selection, expected, owed, plan, unmatched
+from tests.support import load_case, say
+
+BODY = """
+forward: torch.sin(x)
+inputs: {x: "float32[n]"}
+dims: {n: 1..4}
+export: {torchscript: [13, 17], dynamo: [20]}
+"""
+
+
+def ids(case, selection=None):
+    return [cell.id for cell in plan(case) if selection is None or selection.keeps(cell)]
+
+
+def test_a_case_has_a_cell_for_each_exporter_opset_runtime_and_check(tmp_path):
+    found = ids(load_case(tmp_path, BODY))
+    assert len(found) == len(set(found)) == 3 * 5
+    assert found[:5] == [
+        "export[planted-torchscript-op13]",
+        "accuracy[planted-torchscript-op13-onnx-reference-fp32]",
+        "specials[planted-torchscript-op13-onnx-reference-fp32]",
+        "accuracy[planted-torchscript-op13-onnxruntime-fp32]",
+        "specials[planted-torchscript-op13-onnxruntime-fp32]",
+    ]  # fmt: skip
+
+
+def test_specials_need_float_inputs_and_can_be_switched_off(tmp_path):
+    assert not any("specials" in one for one in ids(load_case(tmp_path, say(BODY, "specials: false"))))
+    integers = BODY.replace('"float32[n]"', '{type: "int64[n]", values: {integers: {low: 0, high: 3}}}')
+    assert not any("specials" in one for one in ids(load_case(tmp_path, integers)))
+
+
+def test_only_a_case_that_registers_something_has_a_registration_check(tmp_path):
+    body = say(BODY.replace("[13, 17]", '{opsets: [17], symbolics: {"aten::sin": a.b}}'))
+    assert [one for one in ids(load_case(tmp_path, body)) if "registration" in one] == [
+        "registration[planted-torchscript-op17]"
+    ]
+    assert not any("registration" in one for one in ids(load_case(tmp_path, BODY)))
+
+
+@pytest.mark.parametrize("selection, count", [
+    (Selection(), 15), (Selection(exporters=["dynamo"]), 5), (Selection(opsets=[13, 20]), 10),
+    (Selection(runtimes=["onnxruntime"]), 9), (Selection(exporters=["dynamo"], opsets=[13]), 0),
+])  # fmt: skip
+def test_a_selection_keeps_what_it_names(tmp_path, selection, count):
+    assert len(ids(load_case(tmp_path, BODY), selection)) == count
+
+
+@pytest.mark.parametrize("when, count", [
+    ("{}", 15), ("{exporter: dynamo}", 5), ('{opset: "< 17"}', 5), ("{opset: [13, 20]}", 10),
+    ('{opset: "14..20"}', 10),
+    ("{runtime: onnxruntime}", 6), ("{check: [export, specials]}", 9), ("{exporter: dynamo, opset: 13}", 0),
+])  # fmt: skip
+def test_a_condition_matches_the_cells_that_it_describes(tmp_path, when, count):
+    case = load_case(tmp_path, say(BODY, f"fails: [{{when: {when}, stage: run, because: x}}]"))
+    assert sum(bool(expected(cell)) for cell in plan(case)) == count
+
+
+@pytest.mark.parametrize("stage, checks", [
+    ("export", {"export", "accuracy", "specials"}), ("check", {"export"}), ("run", {"accuracy"}),
+    ("compare", {"accuracy"}),
+])  # fmt: skip
+def test_a_failure_is_owed_by_the_checks_that_are_about_its_stage(tmp_path, stage, checks):
+    case = load_case(tmp_path, say(BODY, f"fails: [{{stage: {stage}, because: x}}]"))
+    (entry,) = case.says.fails
+    assert {cell.check for cell in plan(case) if owed(entry, cell)} == checks
+
+
+def test_an_entry_about_no_cell_is_a_problem_at_its_line(tmp_path):
+    body = say(BODY, "fails:", "  - {when: {opset: 9}, stage: run, because: x}", "  - {stage: run, because: x}")
+    (problem,) = unmatched([load_case(tmp_path, body)])
+    assert problem.line == 8
+    assert "matches no cell" in problem.message

@@ -1,0 +1,378 @@
+"""The pytest front end, in whole runs as a user starts them. A start costs seconds, so tests share runs."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.support import Outcome, run_pytest, run_suite
+
+CASES = {
+    "sound": """
+sound:
+  about: passes everywhere
+  tags: R9
+  forward: torch.sin(x)
+  inputs: {x: "float32[batch, 3]"}
+  dims: {batch: 1..4}
+  export: {torchscript: [13, 17], dynamo: [20]}
+""",
+    "wrong": """
+wrong:
+  about: a size becomes a constant
+  forward: x / int(x.shape[0])
+  inputs: {x: "float32[batch, 3]"}
+  dims: {batch: 1..4}
+  export: {torchscript: [17]}
+  specials: false
+""",
+    "declared": """
+declared:
+  about: fails as declared
+  forward: torch.asinh(x)
+  inputs: {x: "float32[batch, 3]"}
+  dims: {batch: 1..4}
+  export: {torchscript: [17]}
+  runtimes: onnxruntime
+  fails: [{stage: export, error: UnsupportedOperatorError, because: there is no symbolic}]
+""",
+    "absent": """
+absent:
+  about: needs what is not there
+  forward: torch.sin(x)
+  inputs: {x: "float32[batch, 3]"}
+  dims: {batch: 1..4}
+  export: {torchscript: [17]}
+  runtimes: onnxruntime
+  needs: there_is_no_such_package
+""",
+    "deadly": """
+defaults:
+  about: ends the process at one size
+  inputs: {x: "float32[batch, 3]"}
+  dims: {batch: 1..9}
+  export: {torchscript: [17]}
+  runtimes: onnxruntime
+  specials: false
+crashes: {module: deadly.Crashes}
+hangs: {module: deadly.Hangs}
+exits: {module: deadly.Exits}
+""",
+    "broken": "broken:\n  about: x\n  inputs: [\n",
+}
+DEADLY = """
+import os, signal, time
+import torch
+
+class Crashes(torch.nn.Module):
+    def forward(self, x):
+        if x.shape[0] == 9:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return torch.sin(x)
+
+class Hangs(torch.nn.Module):
+    def forward(self, x):
+        if x.shape[0] == 9:
+            time.sleep(1000)
+        return torch.sin(x)
+
+class Exits(torch.nn.Module):
+    def forward(self, x):
+        if x.shape[0] == 9:
+            os._exit(3)
+        return torch.sin(x)
+"""
+FIELDS = {
+    "id", "case", "exporter", "opset", "runtime", "precision", "check", "source", "status", "stage", "reason",
+    "examples", "worst", "draw", "signal", "graph", "arithmetic", "seconds", "fault", "latency", "command",
+    "fingerprint",
+}  # fmt: skip
+WRONG = "accuracy[wrong-torchscript-op17-onnxruntime-fp32]"
+
+
+def write(folder: Path, *names: str) -> Path:
+    cases = folder / "cases"
+    cases.mkdir(parents=True)
+    for name in names:
+        (cases / f"{name}.yaml").write_text(CASES[name], encoding="utf-8")
+    (cases / "deadly.py").write_text(DEADLY, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with sound cases only, for runs that select."""
+    return write(tmp_path_factory.mktemp("sound"), "sound")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """A run over everything, in a folder where the default --cases finds it."""
+    folder = write(tmp_path_factory.mktemp("whole"), *CASES)
+    return run_suite(folder, "--examples", "1", "--cell-timeout", "8", "-v")
+
+
+# ---- records -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_with_failures_fails(whole: Outcome) -> None:
+    assert whole.code == 1
+    assert "INTERNALERROR" not in whole.text
+
+
+def test_ids_are_as_documented_and_have_no_equals_sign(whole: Outcome) -> None:
+    assert "::test_accuracy[sound-torchscript-op17-onnxruntime-fp32] PASSED" in whole.text
+    assert "::test_export[sound-dynamo-op20] PASSED" in whole.text
+    assert "::test_case_file[cases/broken] FAILED" in whole.text
+    assert not any("=" in name for name in whole.records)
+
+
+def test_every_cell_has_one_record_with_every_documented_field(whole: Outcome) -> None:
+    assert len(whole.records) == 3 * 5 + 3 + 3 + 3 + 3 * 2
+    for record in whole.records.values():
+        assert record.keys() >= FIELDS
+        assert record["source"]["file"].startswith("cases/")
+        assert record["command"]
+
+
+def test_the_header_names_the_schema_the_start_and_the_environment(whole: Outcome) -> None:
+    header = whole.header
+    assert header["schema"] == 1
+    assert header["started"].startswith("20")
+    assert {"torch", "onnx", "onnxruntime", "numpy"} <= header["environment"]["versions"].keys()
+    assert "--cell-timeout" in header["environment"]["flags"]
+    assert header["environment"].keys() >= {"cpu", "gpu", "python"}
+
+
+def test_run_json_is_made_of_the_same_lines(whole: Outcome) -> None:
+    run = whole.run
+    assert {record["id"]: record for record in run["records"]} == whole.records
+    assert run["schema"] == 1
+    assert run["seconds"] > 0
+    assert run["environment"] == whole.header["environment"]
+
+
+def test_statuses_are_pytests_too(whole: Outcome) -> None:
+    found = {}
+    for record in whole.records.values():
+        found.setdefault(record["case"], set()).add(record["status"])
+    assert found["sound"] == {"passed"}
+    assert found["wrong"] == {"failed"}
+    assert found["declared"] == {"xfailed"}
+    assert found["absent"] == {"skipped"}
+    assert "3 skipped, 3 xfailed" in whole.text
+
+
+def test_a_passing_record_says_what_was_verified_and_what_computed_it(whole: Outcome) -> None:
+    record = whole.records["accuracy[sound-torchscript-op17-onnxruntime-fp32]"]
+    assert record["examples"] > 10
+    assert record["reason"] is None
+    assert record["stage"] is None
+    assert record["worst"]["ratio"] < 1
+    assert record["draw"].keys() >= {"dims", "regime", "seed", "index"}
+    assert record["graph"]["nodes"] == {"Sin": 1}
+    assert record["graph"]["opset"] == 17
+    assert record["arithmetic"]["provider"] == "CPUExecutionProvider"
+    assert record["fingerprint"]
+
+
+def test_a_broken_file_costs_no_other_file_its_cells(whole: Outcome) -> None:
+    assert "cases/broken.yaml:" in whole.failure("test_case_file[cases/broken]")
+    assert {record["case"] for record in whole.records.values()} == {
+        "sound", "wrong", "declared", "absent", "crashes", "hangs", "exits",
+    }  # fmt: skip
+
+
+def test_the_matrix_and_the_counts_end_the_run(whole: Outcome) -> None:
+    end = whole.text.split(" conformance =")[-1]
+    assert "✓" in end
+    assert f"{len(whole.records)} cells: " in end
+    assert "examples verified" in end
+
+
+# ---- failures --------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_says_what_where_who_and_how_to_see_it_again_in_this_order(whole: Outcome) -> None:
+    text = whole.failure("test_accuracy[wrong-torchscript-op17-onnxruntime-fp32]")
+    parts = [
+        "WrongValue", "output 0[", "got ", "wanted ", "times what is allowed", "smallest example: batch=",
+        "stage compare", "at fault: the exporter", "cases/wrong.yaml:2", "reproduce: ",
+    ]  # fmt: skip
+    places = [text.find(part) for part in parts]
+    assert -1 not in places, text
+    assert places == sorted(places)
+
+
+def test_the_command_of_a_failure_reproduces_it_and_nothing_else(whole: Outcome) -> None:
+    record = whole.records[WRONG]
+    words = shlex.split(record["command"])
+    assert words[0] == "pytest"
+    again = run_pytest(whole.folder, *words[1:], PYTEST_ADDOPTS="--report again")
+    lines = (whole.folder / "again/records.jsonl").read_text().splitlines()
+    assert again.code == 1
+    assert len(lines) == 2
+    assert f'"id":"{WRONG}"' in lines[1]
+    assert f'"dims":{{"batch":{record["draw"]["dims"]["batch"]}}}' in lines[1]
+    assert (
+        again.failure("test_accuracy[wrong-")[:400]
+        == whole.failure("test_accuracy[wrong-torchscript-op17-onnxruntime-fp32]")[:400]
+    )
+
+
+@pytest.mark.parametrize("case, signal, error", [
+    ("crashes", "SIGSEGV", "SIGSEGV"), ("hangs", "timeout", "Timeout"), ("exits", "exit 3", "exit 3"),
+])  # fmt: skip
+def test_the_end_of_a_worker_is_the_verdict_of_its_cell_and_the_rest_goes_on(
+    whole: Outcome, case: str, signal: str, error: str
+) -> None:
+    record = whole.records[f"accuracy[{case}-torchscript-op17-onnxruntime-fp32]"]
+    assert record["status"] == "failed"
+    assert record["signal"].startswith(signal)
+    assert record["error"] == error
+    assert record["stage"] == "declare", "it is the module itself that ends, in PyTorch"
+    assert record["fault"] in ("case", "reference")
+    assert record["draw"]["dims"] == {"batch": 9}
+    assert whole.records[f"export[{case}-torchscript-op17]"]["status"] == "passed"
+    assert "batch=9; " in whole.failure(f"test_accuracy[{case}-")
+
+
+# ---- selection -------------------------------------------------------------------------------------------------
+
+
+def collected(folder: Path, *arguments: str) -> list[str]:
+    outcome = run_suite(folder, "--collect-only", "-q", *arguments)
+    assert outcome.code == 0, outcome.text
+    return [line.split("::test_")[1] for line in outcome.text.splitlines() if "::test_" in line]
+
+
+def test_options_keep_only_what_they_name(folder: Path) -> None:
+    found = collected(folder, "--exporter", "torchscript", "--opset", "17,20", "--runtime", "onnxruntime")
+    assert set(found) == {
+        "case_file[cases/sound]", "export[sound-torchscript-op17]",
+        "accuracy[sound-torchscript-op17-onnxruntime-fp32]", "specials[sound-torchscript-op17-onnxruntime-fp32]",
+    }  # fmt: skip
+
+
+def test_words_of_k_select_by_name_tag_and_opset(folder: Path) -> None:
+    assert len(collected(folder, "-k", "R9 and op13")) == 5
+    assert len(collected(folder, "-k", "sound and dynamo and accuracy")) == 2
+
+
+@pytest.mark.parametrize("arguments, suggestion", [
+    (["--exporter", "dynmo"], "did you mean 'dynamo'?"),
+    (["--runtime", "onnx-runtime"], "did you mean 'onnxruntime'?"),
+    (["--opset", "seventeen"], "is not a list of numbers"),
+])  # fmt: skip
+def test_an_unknown_word_is_a_usage_error_with_a_suggestion(
+    folder: Path, arguments: list[str], suggestion: str
+) -> None:
+    outcome = run_suite(folder, *arguments)
+    assert outcome.code == pytest.ExitCode.USAGE_ERROR
+    assert suggestion in outcome.text
+    assert "Traceback" not in outcome.text
+
+
+def test_no_cell_selected_is_not_a_success(folder: Path) -> None:
+    assert run_suite(folder, "--opset", "9").code == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert run_suite(folder, "-k", "no_such_case").code == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_only_skipped_cells_are_not_a_success(tmp_path: Path) -> None:
+    outcome = run_suite(write(tmp_path, "absent"))
+    assert outcome.code == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert "every cell was skipped: that is not a success" in outcome.text
+    assert {record["status"] for record in outcome.records.values()} == {"skipped"}
+    assert "the package 'there_is_no_such_package' is not installed" in outcome.run["records"][0]["reason"]
+
+
+def test_without_a_folder_of_cases_it_says_how_to_name_one(tmp_path: Path) -> None:
+    outcome = run_suite(tmp_path)
+    assert outcome.code == pytest.ExitCode.USAGE_ERROR
+    assert "--cases PATH" in outcome.text
+
+
+# ---- ways to run -------------------------------------------------------------------------------------------------
+
+
+def without_times(outcome: Outcome) -> dict[str, dict[str, object]]:
+    return {
+        name: {key: value for key, value in record.items() if key not in ("seconds", "command", "source")}
+        for name, record in outcome.records.items()
+    }
+
+
+def test_from_an_empty_folder_without_isolation_and_under_xdist_the_records_are_the_same(
+    folder: Path, tmp_path: Path
+) -> None:
+    cases = folder / "cases"
+    plain = run_suite(tmp_path / "plain", "--cases", cases, "--examples", "1")
+    alone = run_suite(tmp_path / "alone", "--cases", cases, "--examples", "1", "--isolation", "none")
+    spread = run_suite(tmp_path / "spread", "--cases", cases, "--examples", "1", "-n", "2")
+    for outcome in (plain, alone, spread):
+        assert outcome.code == 0, outcome.text
+        assert len(outcome.records) == 15
+        assert len(outcome.run["records"]) == 15
+        assert "15 cells: 15 passed" in outcome.text
+    assert without_times(plain) == without_times(alone)
+    assert without_times(plain) == without_times(spread)
+
+
+def test_another_session_of_the_same_environment_sees_nothing_of_the_plugin(tmp_path: Path) -> None:
+    (tmp_path / "test_other.py").write_text(
+        "import sys\n\n"
+        "def test_other():\n"
+        "    heavy = {'torch', 'onnxruntime', 'onnx', 'hypothesis', 'numpy', 'pydantic'} & sys.modules.keys()\n"
+        "    assert heavy <= {'hypothesis'}\n"
+        "    assert 'conformance.case' not in sys.modules\n"
+    )
+    outcome = run_pytest(tmp_path, "-q")
+    assert outcome.code == 0, outcome.text
+    assert "conformance" not in outcome.text
+    assert sorted(one.name for one in tmp_path.iterdir() if one.name[0] not in "._") == ["test_other.py"]
+
+
+def test_collecting_imports_neither_torch_nor_a_runtime(folder: Path) -> None:
+    (folder / "spy.py").write_text(
+        "import sys\n\n"
+        "def pytest_unconfigure(config):\n"
+        "    found = {'torch', 'onnxruntime', 'onnx'} & sys.modules.keys()\n"
+        "    print('imported:', sorted(found))\n"
+    )
+    outcome = run_suite(folder, "--collect-only", "-q", "-p", "spy", PYTHONPATH=str(folder))
+    assert outcome.code == 0
+    assert "test_accuracy[sound-" in outcome.text
+    assert "imported: []" in outcome.text
+
+
+def test_the_help_lists_the_options(tmp_path: Path) -> None:
+    outcome = run_pytest(tmp_path, "--help")
+    assert outcome.code == 0
+    for option in ("--cases", "--exporter", "--opset", "--runtime", "--precision", "--examples", "--report",
+                   "--cell-timeout", "--isolation"):  # fmt: skip
+        assert option in outcome.text
+
+
+def test_a_killed_run_keeps_the_records_it_had(tmp_path: Path) -> None:
+    """The spy ends the whole process after the third record."""
+    folder = write(tmp_path, "sound")
+    (folder / "spy.py").write_text(
+        "import os\n\nseen = []\n\n"
+        "def pytest_runtest_logfinish(nodeid):\n"
+        "    seen.append(nodeid)\n"
+        "    if len(seen) == 4:\n"
+        "        os._exit(9)\n"
+    )
+    outcome = run_suite(folder, "-p", "spy", "--isolation", "none", PYTHONPATH=str(folder))
+    assert outcome.code == 9
+    assert len(outcome.records) == 3
+    assert not (folder / "reports/latest/run.json").exists()
+
+
+def test_it_works_from_the_checkout_too() -> None:
+    root = Path(__file__).parents[1]
+    outcome = run_pytest(root, "conformance", "--collect-only", "-q", "-k", "asinh", "-p", "no:xdist")
+    assert outcome.code == 0, outcome.text
+    assert "test_accuracy[asinh-torchscript-op17-onnxruntime-fp32]" in outcome.text

@@ -1,0 +1,88 @@
+"""Records as data, and run files that survive the run."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from conformance.record import Record, RunWriter, read_lines
+
+
+def record(**more):
+    return Record(
+        id="accuracy[one-dynamo-op20-onnxruntime-fp32]", case="one", exporter="dynamo", opset=20,
+        runtime="onnxruntime",
+        precision="fp32", check="accuracy", source={"file": "cases/one.yaml", "line": 3}, **more,
+    )  # fmt: skip
+
+
+FIELDS = {
+    "id", "case", "exporter", "opset", "runtime", "precision", "check", "source", "status", "stage", "reason",
+    "examples", "worst", "draw", "signal", "graph", "arithmetic", "seconds", "fault", "latency", "command",
+    "fingerprint",
+}  # fmt: skip
+
+
+def test_a_record_has_every_documented_field():
+    assert record().as_dict().keys() >= FIELDS
+
+
+def test_a_record_goes_to_json_and_back():
+    one = record(status="failed", stage="compare", worst={"ratio": 2.5, "index": [0, 1]}, details=["a", "b"])
+    assert Record.from_dict(json.loads(json.dumps(one.as_dict()))) == one
+
+
+def test_keys_of_a_later_version_are_left_out():
+    assert Record.from_dict({**record().as_dict(), "of_the_future": 1}) == record()
+
+
+def test_nan_and_infinities_become_text_that_any_json_reader_takes():
+    plain = record(worst={"got": math.nan, "wanted": -math.inf, "ratio": math.inf}).as_dict()
+    text = json.dumps(plain, allow_nan=False)
+    assert json.loads(text)["worst"] == {"got": "nan", "wanted": "-inf", "ratio": "inf"}
+
+
+def test_every_line_is_on_disk_as_soon_as_it_is_written(tmp_path):
+    writer = RunWriter(tmp_path / "run", {"started": "now"})
+    file = tmp_path / "run/records.jsonl"
+    for count in range(3):
+        assert len(read_lines(file)[1]) == count
+        writer.add(record(examples=count).as_dict())
+    assert [one["examples"] for one in read_lines(file)[1]] == [0, 1, 2]
+    assert not (tmp_path / "run/run.json").exists()
+    writer.close(1.25)
+    run = json.loads((tmp_path / "run/run.json").read_text())
+    assert (run["schema"], run["started"], run["seconds"], len(run["records"])) == (1, "now", 1.25, 3)
+
+
+def test_a_line_that_was_cut_off_costs_only_itself(tmp_path):
+    writer = RunWriter(tmp_path, {"started": "now"})
+    for count in range(3):
+        writer.add(record(examples=count).as_dict())
+    writer.close(1)
+    file = tmp_path / "records.jsonl"
+    file.write_bytes(file.read_bytes()[:-20])
+    header, records = read_lines(file)
+    assert header["started"] == "now"
+    assert [one["examples"] for one in records] == [0, 1]
+
+
+def test_a_new_run_replaces_the_one_before(tmp_path):
+    for count in range(2):
+        writer = RunWriter(tmp_path, {"started": str(count)})
+        writer.add(record().as_dict())
+        if not count:
+            writer.close(1)
+    assert not (tmp_path / "run.json").exists(), "of a run that was killed nothing old may be left"
+    assert read_lines(tmp_path / "records.jsonl")[0]["started"] == "1"
+    writer.close(1)
+
+
+@pytest.mark.parametrize("text", ["", "{}\n", '{"schema": 99}\n', "no json\n", "[]\n", "3\n"])
+def test_a_file_that_is_no_run_is_refused(tmp_path, text):
+    file = tmp_path / "records.jsonl"
+    file.write_text(text)
+    with pytest.raises(ValueError, match="is not a run of schema"):
+        read_lines(file)
