@@ -23,7 +23,7 @@ def case_files(paths: Sequence[Path]) -> list[Path]:
     found: dict[Path, None] = {}
     for path in paths:
         if not path.exists():
-            raise FileNotFoundError(f"{path}: there is no such case file or folder")
+            raise FileNotFoundError("there is no such case file or folder; --cases PATH says where the cases are")
         inside = [path] if path.is_file() else sorted([*path.rglob("*.yaml"), *path.rglob("*.yml")])
         found.update(dict.fromkeys(inside))
     return list(found)
@@ -96,6 +96,7 @@ class _Document:
 def _read(file: Path) -> _Document:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from ruamel.yaml.tokens import TagToken
 
     def refuse(line: int, column: int, message: str) -> CaseFileError:
         return CaseFileError([Problem(file, line, column, message)])
@@ -107,6 +108,10 @@ def _read(file: Path) -> _Document:
     except UnicodeDecodeError as error:
         raise refuse(1, 1, f"is not UTF-8 text (byte {error.start})") from None
     try:
+        for token in YAML().scan(text) if "!!" in text else ():
+            if isinstance(token, TagToken):  # one that changes nothing, as !!map, leaves no trace in the tree
+                mark = token.start_mark
+                raise refuse(mark.line + 1, mark.column + 1, "tags such as !!map are not allowed in a case file")
         tree = YAML(typ="rt").load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -213,12 +218,16 @@ def _merge(defaults: Any, said: Any) -> Any:
 
 
 def _explain(error: ValidationError, document: _Document, case: Place) -> Iterator[Problem]:
-    for one in error.errors(include_url=False):
+    meant: set[Place] = set()  # keys that unknown ones were most likely meant to be: not missing as well
+    for one in sorted(error.errors(include_url=False), key=lambda one: one["type"] == "missing"):
         where = tuple(part for part in one["loc"] if part != "[key]")
         key, kind = (where[-1] if where else ""), one["type"]
         if kind == "extra_forbidden":
-            known = _keys_at(where[:-1])
-            message = f"unknown key '{key}'{did_you_mean(str(key), known)}"
+            suggestion = did_you_mean(str(key), _keys_at(where[:-1]))
+            message = f"unknown key '{key}'{suggestion}"
+            meant.update((*where[:-1], word) for word in re.findall(r"did you mean '(\w+)'", suggestion))
+        elif kind == "missing" and where in meant:
+            continue
         elif kind == "missing":
             message = f"the key '{key}' is missing"
             where = where[:-1]

@@ -95,8 +95,9 @@ def compare(
     for output, (one, right) in enumerate(zip(got, wanted, strict=True)):
         exact = None if oracle is None else oracle[output]
         if any_order[output] and one.shape == right.shape and right.ndim:
-            one, right = _sorted_rows(one), _sorted_rows(right)
-            exact = None if exact is None else _sorted_rows(exact)
+            with np.errstate(all="ignore"):
+                one = _matched_rows(one, right)
+                exact = exact if exact is None or exact.shape != right.shape else _matched_rows(exact, right)
         with np.errstate(all="ignore"):  # NaN and infinities are compared on purpose
             found = _compare_output(output, one, right, exact, tolerances[output])
         if found.verdict == "failed":
@@ -226,10 +227,20 @@ def _worst(output: int, index: Any, got: Array, wanted: Array, error: float, rat
     return Worst(output, where, got[where].item(), wanted[where].item(), error, ratio)
 
 
-def _sorted_rows(array: Array) -> Array:
-    """The rows in lexicographic order, so that sets of rows can be compared as arrays."""
-    rows = array.reshape(len(array), -1)
-    if not rows.size:
-        return array
-    order: Array = np.lexsort(rows.T[::-1])
-    return array[order]
+def _matched_rows(rows: Array, wanted: Array) -> Array:
+    """``rows`` in the order of the rows of ``wanted`` that they are nearest to, each used once.
+
+    Sorting would not do: two rows whose first values tie up to rounding sort differently on the two sides.
+    """
+    free = np.ones(len(rows), dtype=bool)
+    order = []
+    flat = rows.reshape(len(rows), -1).astype(np.float64)
+    for right in wanted.reshape(len(wanted), -1).astype(np.float64):
+        distance = np.where((flat == right) | (np.isnan(flat) & np.isnan(right)), 0.0, np.abs(flat - right))
+        furthest = np.nan_to_num(distance, nan=np.inf).max(axis=1, initial=0.0)
+        furthest[~free] = np.inf
+        nearest = int(furthest.argmin())
+        order.append(nearest if free[nearest] else int(free.argmax()))
+        free[order[-1]] = False
+    matched: Array = rows[order]
+    return matched

@@ -100,6 +100,8 @@ class Range:
         match = re.fullmatch(r"\s*(.+?)\s*\.\.\s*(.+?)(?:\s+step\s+(\d+))?\s*", str(text))
         if match is None:
             exact = Expression.parse(text)
+            if exact.constant is not None and exact.constant < 0:
+                raise ValueError(f"'{text}': a size cannot be negative")
             return cls(exact, exact)
         found = cls(Expression.parse(match[1]), Expression.parse(match[2]), int(match[3] or 1))
         if found.step < 1:

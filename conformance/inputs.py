@@ -47,24 +47,29 @@ def trace_sizes(dims: Dims, declared: Sizes, *, odd: bool = False) -> dict[str, 
     """Sizes to export at, within the ranges: not 0 or 1, and no two dims that vary are equal.
 
     Where torch.onnx bakes a size in, a 1 would hide as a broadcast, and two equal sizes as each other.
-    ``odd`` gives a second point that differs from the first in every dim that can vary. Raises ValueError
-    where the ranges and conditions leave nothing.
+    ``odd`` gives a second point that differs from the first in every dim that can. Raises ValueError where the
+    ranges and conditions leave nothing.
     """
+    first = trace_sizes(dims, declared) if odd else {}
     wish: dict[str, int] = {}
-    taken: set[int] = {0, 1}
     for name, r in dims.ranges.items():
         if r.fixed:
             continue
-        values_ = r.values(wish) if r.names <= wish.keys() else range(2, 8)
-        candidates = [v for v in values_[:64] if v not in taken] or list(values_[:1])
-        if odd:
-            candidates = [v for v in candidates if v % 2 and v > 3] or candidates[1:] or candidates
+        values_ = r.values(wish) if r.names <= wish.keys() else range(2, 12)
         # A little above the lowest: cheap, and the boundary shapes go beyond it in both directions.
-        wish[name] = candidates[min(1, len(candidates) - 1)]
-        taken.add(wish[name])
+        taken = {0, 1, *wish.values(), *first.values()}
+        candidates = [v for v in values_[:64] if v not in taken] or [v for v in values_ if v != first.get(name)][:1]
+        if candidates:
+            wish[name] = candidates[min(1, len(candidates) - 1)]
     sizes = dims.fit({**wish, **({} if odd else declared)})
-    if sizes is None:
-        sizes = _search(dims, lambda found: True)
+    varying = [name for name, r in dims.ranges.items() if not r.fixed]
+
+    def telling(found: Sizes) -> bool:
+        values_ = [found[name] for name in varying]
+        return min(values_, default=2) > 1 and len(set(values_)) == len(values_)
+
+    if sizes is None or not (declared or telling(sizes)):
+        sizes = _search(dims, telling) or sizes or _search(dims, lambda found: True)
     if sizes is None:
         raise ValueError("no sizes satisfy the ranges and conditions of dims and where")
     return sizes

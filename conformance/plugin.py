@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from conformance.runner import Runner
     from conformance.settings import Settings
 
+_SELECTION = ("exporter", "opset", "runtime", "precision")
+
 SLOW_SECONDS = 2.0
 """A cell that takes longer shows what it is doing, in a terminal."""
 
@@ -66,7 +68,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_SESSION] = _Session(config)
+    state = config.stash[_SESSION] = _Session(config)
+    if any(config.getoption(name) is not None for name in _SELECTION):
+        state.selection()  # a word that is not known is a usage error now, not five collection errors later
 
 
 class _Session:
@@ -90,7 +94,7 @@ class _Session:
             from conformance.suite import read_suite
 
             self.collected = True
-            self._plan = read_suite(self._case_paths(), self._selection())
+            self._plan = read_suite(self._case_paths(), self.selection())
         return self._plan
 
     def _case_paths(self) -> list[Path]:
@@ -100,12 +104,12 @@ class _Session:
         for folder in (self.config.invocation_params.dir, self.config.rootpath):
             if (folder / "cases").is_dir():
                 return [folder / "cases"]
-        raise pytest.UsageError("there is no folder cases/ here; say where the case files are with --cases PATH")
+        return [self.config.invocation_params.dir / "cases"]
 
-    def _selection(self) -> Selection:
+    def selection(self) -> Selection:
         from conformance.suite import selection
 
-        options = {name: self.config.getoption(name) for name in ("exporter", "opset", "runtime", "precision")}
+        options = {name: self.config.getoption(name) for name in _SELECTION}
         try:
             return selection(options)
         except ValueError as error:

@@ -23,11 +23,14 @@ class Prepared:
     reference: Reference
     maker: Maker
     failed: dict[str, Stopped] = field(default_factory=dict)
+    _sizes: dict[bool, dict[str, int]] = field(default_factory=dict)
 
     def trace(self, *, odd: bool = False) -> tuple[dict[str, int], Inputs]:
         """The sizes and inputs to export at. The values depend on the case alone, so that its models agree."""
         case = self.case
-        sizes = trace_sizes(case.dims, case.says.trace, odd=odd)
+        if odd not in self._sizes:
+            self._sizes[odd] = trace_sizes(case.dims, case.says.trace, odd=odd)
+        sizes = self._sizes[odd]
         return sizes, self.maker(Draw(sizes, "plain", seed_of(case.name, "trace", odd)))
 
 

@@ -105,7 +105,7 @@ def read_lines(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     Raises ValueError where the file is not a run of this schema.
     """
     lines = list(_complete_lines(file.read_text(encoding="utf-8").splitlines()))
-    if not lines or lines[0].get("schema") != SCHEMA:
+    if not lines or not all(isinstance(line, dict) for line in lines) or lines[0].get("schema") != SCHEMA:
         raise ValueError(f"{file}: is not a run of schema {SCHEMA}")
     return lines[0], lines[1:]
 

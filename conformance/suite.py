@@ -24,7 +24,7 @@ def read_suite(paths: Sequence[Path], selection: Selection) -> tuple[list[Cell],
         try:
             found = case_files([path])
         except FileNotFoundError as error:
-            files[str(path)] = CaseFileError([Problem(path, 1, 1, str(error).split(": ", 1)[1])])
+            files[display_path(path)] = CaseFileError([Problem(path, 1, 1, str(error))])
             continue
         if not found:
             files[str(path)] = CaseFileError([Problem(path, 1, 1, "there is no case file (.yaml) in this folder")])

@@ -52,7 +52,7 @@ class Vacuity:
         if tolerance is None or right.dtype.kind != "f":
             return not np.array_equal(wrong, right)
         finite = np.isfinite(right)
-        if not np.array_equal(np.isfinite(wrong), finite):
+        if not np.array_equal(wrong[~finite], right[~finite], equal_nan=True) or not np.isfinite(wrong[finite]).all():
             return True
         right = np.where(finite, right, 0).astype(np.float64)
         wrong = np.where(finite, wrong, 0).astype(np.float64)

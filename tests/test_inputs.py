@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from conformance.case import REGIMES, SPECIALS, Input
@@ -76,6 +76,7 @@ def test_ranges_that_leave_nothing_are_an_error():
 # ---- boundary shapes -----------------------------------------------------------------------------------------
 
 
+@settings(suppress_health_check=[HealthCheck.nested_given])  # the search for sizes is Hypothesis' too
 @given(ranges, ranges)
 def test_boundary_shapes_hold_the_traced_one_all_ends_and_sizes_beyond_the_traced(a, b):
     found = dims(a=a, b=b)

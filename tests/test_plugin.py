@@ -290,8 +290,8 @@ def test_only_skipped_cells_are_not_a_success(tmp_path: Path) -> None:
 
 def test_without_a_folder_of_cases_it_says_how_to_name_one(tmp_path: Path) -> None:
     outcome = run_suite(tmp_path)
-    assert outcome.code == pytest.ExitCode.USAGE_ERROR
-    assert "--cases PATH" in outcome.text
+    assert outcome.code == pytest.ExitCode.TESTS_FAILED
+    assert "there is no such case file or folder; --cases PATH says where" in outcome.text
 
 
 # ---- ways to run -------------------------------------------------------------------------------------------------

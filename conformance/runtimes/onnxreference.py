@@ -27,6 +27,9 @@ class ReferenceSession:
         if libraries:
             raise Unavailable("onnx-reference cannot load custom-operator libraries")
         self._evaluator = ReferenceEvaluator(str(model))
+        misread = _misread_operators(self._evaluator)
+        if misread:
+            raise Unavailable(f"ONNX's evaluator knows only a later version of {', '.join(misread)}")
         self._inputs = list(self._evaluator.input_names)
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
@@ -40,18 +43,15 @@ def open_model(model: Path, libraries: Sequence[str]) -> Iterator[ReferenceSessi
     yield ReferenceSession(model, libraries)
 
 
-def misread_operators(model: Path) -> list[str]:
-    """Operators of the model that the evaluator computes by the rules of a later opset.
+def _misread_operators(evaluator: Any) -> list[str]:
+    """Operators of a model that the evaluator computes by the rules of a later opset.
 
     It has implementations for some earlier versions (``Clip_6``), but not where only the default of an
     attribute has changed, as with Softmax at opset 13. Its word does not count where such a node is used.
     """
-    import onnx
     from onnx import defs
-    from onnx.reference import ReferenceEvaluator
 
-    evaluator = ReferenceEvaluator(str(model))
-    opset = {one.domain: one.version for one in onnx.load(str(model)).opset_import}.get("", 0)
+    opset = evaluator.opsets.get("", 0)
 
     def changed(name: str) -> bool:
         try:
