@@ -254,6 +254,10 @@ class Graph(Says):
     """Names of the graph's outputs, in order."""
     initializers: int | None = Field(None, ge=0)
     """How many initializers there are in all."""
+    overridable: int | None = Field(None, ge=0)
+    """How many initializers are graph inputs too, so that a caller can replace them."""
+    domains: dict[str, int] = {}
+    """Operator sets that the model imports, with their versions."""
     dims: dict[str, list[int | str | None]] = {}
     """The dims of a graph input or output: a size, ``symbolic``, or null where anything will do."""
 

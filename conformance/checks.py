@@ -125,12 +125,17 @@ def _check_second_trace(run: CellRun, stored: Stored) -> None:
     odd, _ = run.prepared.trace(odd=True)
     held = all(sizes[name] == odd[name] for name in sizes if name not in run.target.static)
     affordable = stored.seconds["export"] <= SECOND_TRACE_SECONDS
-    if run.cell.exporter != "torchscript" or held or not affordable:
+    # In training mode the statistics of the example are part of the model.
+    trained = run.cell.case.says.mode == "train" or run.target.options.training not in (None, "eval")
+    if run.cell.exporter != "torchscript" or held or trained or not affordable:
         return
     with run.stages("export", "exporter"):
         again = graph.structure(run.export(odd=True).model)
     if again != stored.facts.structure:
-        text = f"the graph traced at {_sizes(odd)} differs from the one traced at {_sizes(sizes)}: a size is baked in"
+        text = (
+            f"the graph traced at {_sizes(odd)} differs from the one traced at {_sizes(sizes)}: "
+            "a size, or what follows from the values, is baked in"
+        )
         raise Stopped("check", "ShapeBakedIn", text, "exporter")
 
 

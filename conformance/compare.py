@@ -83,10 +83,12 @@ def compare(
     oracle: Sequence[Array] | None,
     tolerances: Sequence[Tolerance | None],
     any_order: Sequence[bool],
+    nearby: Sequence[float] | None = None,
 ) -> Comparison:
     """Compares all outputs of one draw.
 
     ``oracle`` holds the same outputs computed in float64, or None where the module has no float64 form.
+    ``nearby`` is, for each output, the largest ``own_error`` known for inputs next to these.
     ``tolerances`` and ``any_order`` have one entry for each wanted output; a tolerance of None is exact.
     """
     if len(got) != len(wanted):
@@ -99,7 +101,7 @@ def compare(
                 one = _matched_rows(one, right)
                 exact = exact if exact is None or exact.shape != right.shape else _matched_rows(exact, right)
         with np.errstate(all="ignore"):  # NaN and infinities are compared on purpose
-            found = _compare_output(output, one, right, exact, tolerances[output])
+            found = _compare_output(output, one, right, exact, tolerances[output], nearby[output] if nearby else 0.0)
         if found.verdict == "failed":
             return found
         verdicts.append(found)
@@ -120,7 +122,7 @@ def _failed(error: str, text: str, worst: Worst | None = None) -> Comparison:
 
 
 def _compare_output(
-    output: int, got: Array, wanted: Array, oracle: Array | None, tolerance: Tolerance | None
+    output: int, got: Array, wanted: Array, oracle: Array | None, tolerance: Tolerance | None, nearby: float
 ) -> Comparison:
     if got.dtype != wanted.dtype:
         return _failed("WrongDtype", f"output {output} is {got.dtype} instead of {wanted.dtype}")
@@ -148,7 +150,7 @@ def _compare_output(
     ratio = float(ratios[index])
     slack = 0.0
     if ratio > 1 and oracle is not None:
-        slack = SLACK * own_error(wanted, oracle)
+        slack = SLACK * max(own_error(wanted, oracle), nearby)
     worst = _worst(output, index, got, wanted, float(error[index]), ratio)
     if ratio <= 1:
         return Comparison("verified", worst)

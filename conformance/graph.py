@@ -31,6 +31,7 @@ class Facts:
     dtypes: dict[str, str]
     """NumPy dtype of each input and output."""
     initializers: int
+    overridable: int
     sha: str
     structure: str
     """A hash of operators, attributes, wiring and small constants, without names and doc strings."""
@@ -62,6 +63,7 @@ def read(model: ModelProto, data: bytes) -> Facts:
             if one.type.tensor_type.elem_type not in (0, onnx.TensorProto.STRING)
         },
         initializers=len(model.graph.initializer),
+        overridable=len(parameters & {one.name for one in model.graph.input}),
         sha=hashlib.sha256(data).hexdigest()[:16],
         structure=structure(model),
         invalid=_validate(model),
@@ -219,8 +221,15 @@ def assertions(graph: Graph, facts: Facts) -> Iterator[Finding]:
     ):
         if names is not None and names != found_names:
             yield finding(f"the {what} are {found_names}, declared {names}")
-    if graph.initializers is not None and graph.initializers != facts.initializers:
-        yield finding(f"{facts.initializers} initializers, declared {graph.initializers}")
+    for what, wanted, has in (
+        ("initializers", graph.initializers, facts.initializers),
+        ("initializers that are inputs too", graph.overridable, facts.overridable),
+    ):
+        if wanted is not None and wanted != has:
+            yield finding(f"{has} {what}, declared {wanted}")
+    for domain, version in graph.domains.items():
+        if facts.domains.get(domain) != version:
+            yield finding(f"the model imports {domain} {facts.domains.get(domain)}, declared {version}")
     yield from (finding(text) for text in _dims_differ(graph, facts))
 
 

@@ -226,7 +226,6 @@ class Maker:
                 raise ValueError(f"{self._case.says.draw} has to return a mapping from input names to arrays")
             for name, array in given.items():
                 one = self._case.says.inputs[name].type
-                arrays[name] = values.check(
-                    array, one.at(draw.dims), np.dtype(one.dtype), f"{self._case.says.draw}: {name}"
-                )
+                found = values.check(array, one.at(draw.dims), np.dtype(one.dtype), f"{self._case.says.draw}: {name}")
+                arrays[name] = values.with_specials(found, self._regime(name, draw), rng)
         return arrays

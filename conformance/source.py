@@ -12,6 +12,7 @@ import contextlib
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from typing import Any
 
 from conformance.case import Case
 from conformance.errors import Stopped, Unavailable, did_you_mean, display_path
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Folder:
@@ -95,8 +98,11 @@ class Folder:
 
 def describe(error: BaseException, folder: Path) -> str:
     """``ValueError: text (modules.py:12)``: one line, with the place in the user's own code if there is one."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in _COLOURS.sub("", str(error)).splitlines() if line.strip()]
     text = f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
+    cause = error.__cause__
+    if cause is not None and type(error).__module__.startswith("torch.onnx"):  # which only says that it failed
+        text = f"{text}; caused by {type(cause).__name__}: {_COLOURS.sub('', str(cause)).strip().split(chr(10))[0]}"
     text = text if len(text) <= 400 else f"{text[:397]}..."
     if isinstance(error, SyntaxError) and error.filename:
         return f"{text} ({Path(error.filename).name}:{error.lineno})"

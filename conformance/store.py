@@ -20,7 +20,7 @@ from conformance.graph import Facts
 from conformance.plan import Cell
 from conformance.source import dependencies
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)

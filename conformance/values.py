@@ -40,7 +40,6 @@ def make(one: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None = No
     range is empty at these sizes.
     """
     shape, dtype = one.type.at(sizes), np.dtype(one.type.dtype)
-    special = _SPECIAL_VALUES.get(regime)
     values = one.values or _STANDARD_NORMAL
     if hook is not None:
         array = check(hook(shape, dict(sizes), rng), shape, dtype, f"{values.python}")
@@ -56,9 +55,15 @@ def make(one: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None = No
     else:
         array = _floats(values, sizes, shape, regime, rng).astype(dtype)
     array = np.asarray(array)  # NumPy makes scalars of what is 0-d
-    if special is not None and dtype.kind == "f" and array.size:
-        array = _inject(array, special, rng)
-    return array
+    return with_specials(array, regime, rng)
+
+
+def with_specials(array: Array, regime: str, rng: Rng) -> Array:
+    """The array with the special values of the regime at a few places; as it is for other regimes."""
+    special = _SPECIAL_VALUES.get(regime)
+    if special is None or array.dtype.kind != "f" or not array.size:
+        return array
+    return _inject(array, special, rng)
 
 
 def check(array: object, shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> Array:
