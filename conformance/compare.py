@@ -20,11 +20,13 @@ Array = NDArray[Any]
 class Tolerance:
     """``abs(got - wanted) <= atol + rtol * abs(wanted)``.
 
-    ``atol`` is meant for outputs around 1 and shrinks with outputs that are smaller (see ``allowed``).
+    A default ``atol`` is meant for outputs around 1 and shrinks with outputs that are smaller (see
+    ``allowed``); one that a case declares is ``absolute``.
     """
 
     rtol: float
     atol: float
+    absolute: bool = False
 
 
 DEFAULTS = {
@@ -83,12 +85,12 @@ def compare(
     oracle: Sequence[Array] | None,
     tolerances: Sequence[Tolerance | None],
     any_order: Sequence[bool],
-    nearby: Sequence[float] | None = None,
+    conditioning: Sequence[float] | None = None,
 ) -> Comparison:
     """Compares all outputs of one draw.
 
     ``oracle`` holds the same outputs computed in float64, or None where the module has no float64 form.
-    ``nearby`` is, for each output, the largest ``own_error`` known for inputs next to these.
+    ``conditioning`` says, for each output, how far rounding the inputs alone can move the exact outputs.
     ``tolerances`` and ``any_order`` have one entry for each wanted output; a tolerance of None is exact.
     """
     if len(got) != len(wanted):
@@ -101,7 +103,9 @@ def compare(
                 one = _matched_rows(one, right)
                 exact = exact if exact is None or exact.shape != right.shape else _matched_rows(exact, right)
         with np.errstate(all="ignore"):  # NaN and infinities are compared on purpose
-            found = _compare_output(output, one, right, exact, tolerances[output], nearby[output] if nearby else 0.0)
+            found = _compare_output(
+                output, one, right, exact, tolerances[output], conditioning[output] if conditioning else 0.0
+            )
         if found.verdict == "failed":
             return found
         verdicts.append(found)
@@ -122,7 +126,7 @@ def _failed(error: str, text: str, worst: Worst | None = None) -> Comparison:
 
 
 def _compare_output(
-    output: int, got: Array, wanted: Array, oracle: Array | None, tolerance: Tolerance | None, nearby: float
+    output: int, got: Array, wanted: Array, oracle: Array | None, tolerance: Tolerance | None, moved: float
 ) -> Comparison:
     if got.dtype != wanted.dtype:
         return _failed("WrongDtype", f"output {output} is {got.dtype} instead of {wanted.dtype}")
@@ -150,7 +154,7 @@ def _compare_output(
     ratio = float(ratios[index])
     slack = 0.0
     if ratio > 1 and oracle is not None:
-        slack = SLACK * max(own_error(wanted, oracle), nearby)
+        slack = SLACK * max(own_error(wanted, oracle), moved)
     worst = _worst(output, index, got, wanted, float(error[index]), ratio)
     if ratio <= 1:
         return Comparison("verified", worst)
@@ -180,7 +184,7 @@ def allowed(wanted: Array, tolerance: Tolerance) -> Array:
     """
     size = np.abs(wanted)
     largest = float(size.max(initial=0.0))
-    scale = min(1.0, largest) if largest > 0 else 1.0
+    scale = min(1.0, largest) if largest > 0 and not tolerance.absolute else 1.0
     limit: Array = tolerance.atol * scale + tolerance.rtol * size
     return limit
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance import dynamo_cache, symbolics
@@ -152,8 +154,20 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
         **options,
     )
     assert program is not None
-    model: ModelProto = program.model_proto
-    return model
+    if target.options.keep_initializers_as_inputs is None and target.options.export_params is None:
+        model: ModelProto = program.model_proto
+        return model
+    # These two take effect where the model is saved.
+    import onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        program.save(
+            file,
+            include_initializers=target.options.export_params is not False,
+            keep_initializers_as_inputs=bool(target.options.keep_initializers_as_inputs),
+        )
+        return onnx.load(str(file))
 
 
 def _operator(name: str) -> Any:
