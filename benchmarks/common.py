@@ -35,4 +35,4 @@ def interleaved(sides: Mapping[str, Callable[[], object]], repeats: int) -> dict
             start = time.perf_counter()
             run()
             seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values) for name, values in seconds.items()}
+    return {name: statistics.median(values) if values else 0.0 for name, values in seconds.items()}

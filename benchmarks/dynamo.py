@@ -8,12 +8,13 @@ from typing import Any
 
 from benchmarks.common import Row, interleaved
 from conformance import dynamo_cache
+from conformance.runner import prepare_process
 
 
 def rows(quick: bool) -> Iterator[Row]:
     import torch
 
-    torch.set_num_threads(1)
+    prepare_process()  # as in a worker
     warnings.simplefilter("ignore")
     module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU())
     models: dict[str, bytes] = {}

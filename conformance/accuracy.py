@@ -13,8 +13,9 @@ from conformance.dims import Dims
 from conformance.errors import Stopped
 from conformance.expect import agrees
 from conformance.explain import Explainer, worst_dict
-from conformance.inputs import Draw, about, boundary_sizes, drawn_shapes, regimes_of, seed_of
+from conformance.inputs import Draw, about, boundary_sizes, regimes_of, seed_of
 from conformance.plan import Cell, expected, owed
+from conformance.prepared import Prepared
 from conformance.record import Record
 from conformance.settings import DRAWN_SHAPES, Settings
 from conformance.verify import Verifier
@@ -24,8 +25,15 @@ class Examples:
     """Runs all examples of one cell and notes in its record what they showed."""
 
     def __init__(
-        self, cell: Cell, settings: Settings, record: Record, verify: Verifier, explainer: Explainer
+        self,
+        cell: Cell,
+        settings: Settings,
+        record: Record,
+        prepared: Prepared,
+        verify: Verifier,
+        explainer: Explainer,
     ) -> None:
+        self._prepared = prepared
         self._cell, self._settings, self._record = cell, settings, record
         self._verify, self._explainer = verify, explainer
         self._scoped = [entry for entry in expected(cell) if entry.when.only_some_draws]
@@ -93,11 +101,11 @@ class Examples:
             (sizes, seed_of(self._cell.id, *sizes.items())) for sizes in boundary_sizes(dims, traced)[: says.boundary]
         ]
         count = says.shapes if self._settings.examples is None else self._settings.examples
-        seed = None if self._settings.random else seed_of(self._cell.id)
-        shapes += drawn_shapes(dims, DRAWN_SHAPES if count is None else count, seed)
+        count = DRAWN_SHAPES if count is None else count
+        shapes += self._prepared.drawn_shapes(dims, count, anew=self._settings.random)
         for index, (sizes, seed) in enumerate(shapes):
             for k, regime in enumerate(self._regimes(index)):
-                yield self._draw(sizes, regime, seed_of(str(seed), k))
+                yield self._draw(sizes, regime, seed_of(self._cell.id, seed, k))
 
     def _regimes(self, shape: int) -> list[str]:
         """The value regimes of the how-many-th shape."""

@@ -68,6 +68,8 @@ class Between(Says):
 
 
 class Normal(Says):
+    """A normal distribution."""
+
     mean: float = 0.0
     std: float = Field(1.0, gt=0)
 
@@ -80,9 +82,13 @@ class Values(Says):
     """Where the values of an input come from; exactly one of these."""
 
     uniform: Between | None = None
+    """Floats of this range; every regime stays within it."""
     integers: Between | None = None
+    """Whole numbers of this range."""
     normal: Normal | None = None
+    """A normal distribution; regimes may go beyond it."""
     choice: Annotated[list[float], Field(min_length=1)] | None = None
+    """One of these for each element."""
     permutations: Size | None = None
     """Along the last axis, permutations of 0..n-1; that axis has n entries."""
     python: DottedName | None = None
@@ -102,6 +108,7 @@ def _spell_out_input(value: object) -> object:
 class Input(Says):
     type: Type
     values: Annotated[Values, BeforeValidator(_spell_out_values, json_schema_input_type=Values | str)] | None = None
+    """Required for integers, as they may be an index; floats are standard normal and bools random without."""
     as_: str | None = Field(None, alias="as", pattern=r"^[A-Za-z_]\w*$")
     """Pass the input by this keyword instead of by position."""
 
@@ -122,6 +129,7 @@ class Symbolic(Says):
     """A TorchScript symbolic function and what its registration check is to find."""
 
     function: DottedName
+    """``f(g, *inputs)``, or under registers a function of no arguments."""
     without: str = "UnsupportedOperatorError"
     """What export does without it: the name of an exception, or ``another graph`` for an override."""
     ignores: dict[str, str] = {}
@@ -145,9 +153,11 @@ class ExportOptions(Says):
 
 class ExportTo(Says):
     opsets: Annotated[Listed[Annotated[int, Field(ge=1, le=40)]], Field(min_length=1)]
+    """Each is exported by itself."""
     static: Listed[str] = []
     """Dims that are fixed at the traced size instead of exported as symbolic."""
     options: ExportOptions = ExportOptions()
+    """Arguments of torch.onnx.export."""
     functions: Listed[DottedName] = []
     """onnxscript functions that go into the model as ONNX local functions, for a custom domain."""
     simplify: bool = False
@@ -159,10 +169,13 @@ class ExportTo(Says):
 
 
 class TorchScript(ExportTo):
+    """``torch.onnx.export(dynamo=False)``."""
+
     symbolics: dict[
         OperatorName,
         Annotated[Symbolic, BeforeValidator(_spell_out_symbolic, json_schema_input_type=Symbolic | str)],
     ] = {}
+    """Symbolic functions by operator, registered for this export only."""
     registers: dict[
         OperatorName,
         Annotated[Symbolic, BeforeValidator(_spell_out_symbolic, json_schema_input_type=Symbolic | str)],
@@ -175,6 +188,8 @@ class TorchScript(ExportTo):
 
 
 class Dynamo(ExportTo):
+    """``torch.onnx.export(dynamo=True)``."""
+
     translations: dict[OperatorName, DottedName] = {}
     """``custom_translation_table``: an onnxscript function for a torch operator."""
 
@@ -232,22 +247,28 @@ class Fails(Says):
     """An expected failure. Strict: it has to happen, at this stage, with this error."""
 
     when: When = When()
+    """Which cells, or which of their draws."""
     stage: Stage
+    """The stage that stops."""
     error: str | None = None
     """The name of the error (an exception, a signal, or one of ours such as WrongValue) or a part of its text."""
     fault: Fault | None = None
+    """Who is at fault, where that is known better than the suite can tell."""
     because: str = Field(min_length=1)
+    """The fact behind it, in a sentence."""
 
 
 class Graph(Says):
     """What the exported graph must look like."""
 
     when: When = When()
+    """Which cells this entry is about."""
     nodes: dict[str, Annotated[int, Field(ge=0)]] = {}
     """How many nodes of each of these operators; ``domain::Operator`` outside of ONNX's own domain."""
     only: bool = False
     """There are no nodes but those."""
     absent: Listed[str] = []
+    """Operators that have no node."""
     inputs: list[str] | None = None
     """Names of the graph's inputs, in order."""
     outputs: list[str] | None = None
@@ -263,14 +284,19 @@ class Graph(Says):
 
 
 class OutputTolerance(Says):
+    """What is left out keeps the default of the output's dtype."""
+
     rtol: float | None = Field(None, ge=0, allow_inf_nan=False)
+    """Relative to the value that PyTorch gives."""
     atol: float | None = Field(None, ge=0, allow_inf_nan=False)
+    """Absolute, as it stands; the default one shrinks with outputs below 1."""
 
 
 class PrecisionTolerance(OutputTolerance):
     outputs: dict[int | str, OutputTolerance] = {}
     """By index or name of the output."""
     because: str | None = None
+    """Required where it is looser than the default."""
 
     @model_validator(mode="after")
     def _loosened_with_reason(self) -> PrecisionTolerance:
@@ -302,7 +328,10 @@ class Examples(Says):
 
 
 class Output(Says):
+    """One output of the module; its name may stand alone."""
+
     name: TensorName
+    """Its name in the graph."""
     rows: Literal["in order", "in any order"] = "in order"
     """``in any order``: compare as a set of rows along the first axis (NMS, top-k with ties)."""
     vacuous: str | None = None
@@ -341,6 +370,7 @@ class Declaration(Says):
     script: bool = False
     """torch.jit.script the module, so that its control flow is kept (TorchScript exporter only)."""
     mode: Literal["eval", "train"] = "eval"
+    """The mode that the module is exported and run in."""
     seed: int = Field(0, ge=0, lt=2**32)
     """Seeds the weights."""
     prepare: DottedName | None = None
@@ -352,9 +382,11 @@ class Declaration(Says):
         ],
         Field(min_length=1),
     ]
+    """By ONNX name, in the order of forward's parameters."""
     outputs: list[Annotated[Output, BeforeValidator(_spell_out_output, json_schema_input_type=Output | str)]] = []
     """Names of all outputs, depth first."""
     dims: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], SizeRange] = {}
+    """The range of each dim; both ends always run."""
     where: Listed[Size] = []
     """Conditions between dims, such as ``k <= n``."""
     draw: DottedName | None = None
@@ -362,11 +394,15 @@ class Declaration(Says):
     trace: dict[str, Annotated[int, Field(ge=0)]] = {}
     """Dims to trace at; those left out are chosen."""
     export: Export = Export(torchscript=TorchScript(opsets=[17]), dynamo=Dynamo(opsets=[20]))
+    """Exporters with their opsets; those left out are not run. The default is TorchScript 17 and dynamo 20."""
     runtimes: Annotated[Listed[Runtime], Field(min_length=1)] = ["onnx-reference", "onnxruntime"]
+    """What runs the model."""
     libraries: Listed[str] = []
     """Custom-operator libraries: a file, or file.function that returns the path of one."""
     graph: Annotated[list[Graph], BeforeValidator(_spell_out_graph, json_schema_input_type=list[Graph] | Graph)] = []
+    """What the exported graph must look like, one entry or several with conditions."""
     tolerance: dict[Precision, PrecisionTolerance] = {}
+    """By precision; one that is looser than the default says because."""
     specials: Annotated[
         list[str] | None, BeforeValidator(_spell_out_specials, json_schema_input_type=bool | list[str])
     ] = None
@@ -375,7 +411,9 @@ class Declaration(Says):
     vacuous: str | None = None
     """Why outputs that would pass whatever the inputs are right for this case (``ones_like``)."""
     fails: list[Fails] = []
+    """Expected failures."""
     examples: Examples = Examples()
+    """How much is drawn."""
     needs: Listed[str] = []
     """Packages (import names), or ``command:g++``, without which the case is skipped with a reason."""
     depends: Listed[str] = []

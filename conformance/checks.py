@@ -214,7 +214,7 @@ def _check_accuracy(run: CellRun) -> None:
         except Stopped as stop:
             raise explainer.blamed(stop, inputs) from stop
         run.record.arithmetic = dict(verify.session.arithmetic)
-        Examples(cell, run.settings, run.record, verify, explainer).run(dims, traced)
+        Examples(cell, run.settings, run.record, prepared, verify, explainer).run(dims, traced)
 
 
 def _library(run: CellRun, name: str) -> str:

@@ -67,6 +67,8 @@ class Expression:
 
     def __call__(self, sizes: Sizes) -> int:
         """The value at ``sizes``; raises ValueError where it cannot be computed, as in a division by 0."""
+        if self.text in sizes:  # nearly all are a name alone
+            return sizes[self.text]
         try:
             return int(eval(_compiled(self.text), {"__builtins__": {}}, {**_FUNCTIONS, **sizes}))
         except (ZeroDivisionError, OverflowError) as error:

@@ -94,6 +94,8 @@ class _Session:
             from conformance.suite import read_suite
 
             self.collected = True
+            if not self.config.option.collectonly:
+                self._start()  # the worker imports torch while the cases are read
             self._plan = read_suite(self._case_paths(), self.selection())
         return self._plan
 
@@ -138,17 +140,20 @@ class _Session:
 
     def run(self, cell: Cell) -> dict[str, Any]:
         """The record of one cell, as plain data."""
+        waiting = _Waiting(self.config)
+        record = self._start()(cell, waiting)
+        waiting.done()
+        record.command = self._command(cell)
+        return record.as_dict()
+
+    def _start(self) -> Runner:
         if self._runner is None:
             from conformance.runner import Runner
 
             isolated = self.config.getoption("isolation") == "process"
             timeout = self.config.getoption("cell_timeout")
             self._runner = Runner(self.settings(), timeout, isolated=isolated).__enter__()
-        waiting = _Waiting(self.config)
-        record = self._runner(cell, waiting)
-        waiting.done()
-        record.command = self._command(cell)
-        return record.as_dict()
+        return self._runner
 
     def _command(self, cell: Cell) -> str:
         """What runs this cell alone, from the folder in which this run was started."""
@@ -159,6 +164,8 @@ class _Session:
             words.insert(1, "--pyargs")
         for path in self.config.getoption("cases") or []:
             words += ["--cases", path]
+        if self.config.getoption("examples") is not None:
+            words += ["--examples", str(self.config.getoption("examples"))]
         return shlex.join([*words, "-k", cell.id])
 
     def first_of_its_kind(self, record: dict[str, Any]) -> str | None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from conformance.case import Case
+from conformance.dims import Dims
 from conformance.errors import Stopped
-from conformance.inputs import Draw, Inputs, Maker, seed_of, trace_sizes
+from conformance.inputs import Draw, Inputs, Maker, drawn_shapes, seed_of, trace_sizes
 from conformance.runtimes.pytorch import Reference
 from conformance.source import Folder
 
@@ -24,6 +25,17 @@ class Prepared:
     maker: Maker
     failed: dict[str, Stopped] = field(default_factory=dict)
     _sizes: dict[bool, dict[str, int]] = field(default_factory=dict)
+    _shapes: dict[str, list[tuple[dict[str, int], int]]] = field(default_factory=dict)
+
+    def drawn_shapes(self, dims: Dims, count: int, *, anew: bool) -> list[tuple[dict[str, int], int]]:
+        """Shapes that Hypothesis draws: the same for all cells of the case that have these dims, since drawing
+        takes as long as running them, unless they are to be drawn anew."""
+        if anew:
+            return drawn_shapes(dims, count, None)
+        name = f"{count} {dims}"
+        if name not in self._shapes:
+            self._shapes[name] = drawn_shapes(dims, count, seed_of(self.case.name))
+        return self._shapes[name]
 
     def trace(self, *, odd: bool = False) -> tuple[dict[str, int], Inputs]:
         """The sizes and inputs to export at. The values depend on the case alone, so that its models agree."""

@@ -47,6 +47,7 @@ class Folder:
         for name in outside:
             del sys.modules[name]
         sys.modules.update(self._modules)
+        before = set(sys.modules)
         sys.path.insert(0, str(self.path))
         importlib.invalidate_caches()
         try:
@@ -54,16 +55,17 @@ class Folder:
         finally:
             with contextlib.suppress(ValueError):
                 sys.path.remove(str(self.path))
-            self._modules = {name: module for name, module in sys.modules.items() if self._owns(module)}
+            new = {name: module for name, module in sys.modules.items() if name not in before}
+            self._modules |= {name: module for name, module in new.items() if self._owns(module)}
             for name in self._modules:
-                del sys.modules[name]
+                sys.modules.pop(name, None)
             sys.modules.update(outside)
 
     def _names(self) -> list[str]:
         return [file.stem for file in self.path.glob("*.py")]
 
     def _owns(self, module: ModuleType) -> bool:
-        # As text, since resolving the paths of some 1,500 modules would take longer than most cells.
+        # As text, since resolving paths takes longer than many a cell does in all.
         file = getattr(module, "__file__", None) or ""
         return file.startswith(f"{self.path}{os.sep}")
 

@@ -108,9 +108,7 @@ def test_what_cannot_be_pickled_is_said(worker: Worker) -> None:
     assert worker.call(planted.pid, timeout=PLENTY) == before
 
 
-def test_output_is_kept_from_the_terminal_and_bounded(
-    worker: Worker, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_output_is_kept_from_the_terminal_and_bounded(worker: Worker, capfd: pytest.CaptureFixture[str]) -> None:
     output = worker.call(planted.write, "x", 20_000_000, timeout=PLENTY)
     assert isinstance(output, str)
     assert len(output) < 10_000
