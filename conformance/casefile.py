@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -283,13 +283,18 @@ def _vary(name: str, says: Declaration, document: _Document) -> Iterator[Case]:
 
 
 def _choices(key: str, options: list[Any] | dict[str, Any]) -> list[tuple[str, str, Any]]:
-    """(key, what names the choice, value); lists and texts with odd characters are named by their position."""
+    """(key, what names the choice, value): ``stride2``, ``shift-1``, ``masked_true``, ``name_vgg11``; values that
+    make no name, such as lists, are named by their position."""
     if isinstance(options, dict):
         return [(key, f"{key}_{word}", value) for word, value in options.items()]
-    plain: Callable[[Any], bool] = lambda value: re.fullmatch(r"[\w.]+", str(value)) is not None  # noqa: E731
-    return [
-        (key, f"{key}{value}" if plain(value) else f"{key}_{index}", value) for index, value in enumerate(options)
-    ]
+    return [(key, f"{key}{_label(value, index)}", value) for index, value in enumerate(options)]
+
+
+def _label(value: Any, index: int) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if re.fullmatch(r"-?\d[\w.]*", text):
+        return text
+    return f"_{text}" if re.fullmatch(r"[\w.]+", text) else f"_{index}"
 
 
 def _repeated_names(cases: list[Case]) -> Iterator[Problem]:
