@@ -140,14 +140,20 @@ def _spell_out_symbolic(value: object) -> object:
     return {"function": value} if isinstance(value, str) else value
 
 
-class ExportOptions(Says):
-    """Arguments of ``torch.onnx.export`` that change the model; those left out keep torch's defaults."""
+class SavingOptions(Says):
+    """Arguments of ``torch.onnx.export`` that both exporters have; those left out keep torch's defaults."""
 
-    do_constant_folding: bool | None = None
     keep_initializers_as_inputs: bool | None = None
     export_params: bool | None = None
+
+
+class TorchScriptOptions(SavingOptions):
+    do_constant_folding: bool | None = None
     training: Literal["eval", "preserve", "train"] | None = None
     custom_opsets: dict[str, int] | None = None
+
+
+class DynamoOptions(SavingOptions):
     optimize: bool | None = None
 
 
@@ -156,8 +162,6 @@ class ExportTo(Says):
     """Each is exported by itself."""
     static: Listed[str] = []
     """Dims that are fixed at the traced size instead of exported as symbolic."""
-    options: ExportOptions = ExportOptions()
-    """Arguments of torch.onnx.export."""
     functions: Listed[DottedName] = []
     """onnxscript functions that go into the model as ONNX local functions, for a custom domain."""
     simplify: bool = False
@@ -171,6 +175,8 @@ class ExportTo(Says):
 class TorchScript(ExportTo):
     """``torch.onnx.export(dynamo=False)``."""
 
+    options: TorchScriptOptions = TorchScriptOptions()
+    """Arguments of torch.onnx.export."""
     symbolics: dict[
         OperatorName,
         Annotated[Symbolic, BeforeValidator(_spell_out_symbolic, json_schema_input_type=Symbolic | str)],
@@ -190,6 +196,8 @@ class TorchScript(ExportTo):
 class Dynamo(ExportTo):
     """``torch.onnx.export(dynamo=True)``."""
 
+    options: DynamoOptions = DynamoOptions()
+    """Arguments of torch.onnx.export."""
     translations: dict[OperatorName, DottedName] = {}
     """``custom_translation_table``: an onnxscript function for a torch operator."""
 

@@ -125,9 +125,11 @@ def _check_second_trace(run: CellRun, stored: Stored) -> None:
     odd, _ = run.prepared.trace(odd=True)
     held = all(sizes[name] == odd[name] for name in sizes if name not in run.target.static)
     affordable = stored.seconds["export"] <= SECOND_TRACE_SECONDS
+    target = run.target
+    if not isinstance(target, TorchScript) or held or not affordable:
+        return
     # In training mode the statistics of the example are part of the model.
-    trained = run.cell.case.says.mode == "train" or run.target.options.training not in (None, "eval")
-    if run.cell.exporter != "torchscript" or held or trained or not affordable:
+    if run.cell.case.says.mode == "train" or target.options.training not in (None, "eval"):
         return
     with run.stages("export", "exporter"):
         again = graph.structure(run.export(odd=True).model)

@@ -101,11 +101,10 @@ def _torchscript(
     positional, keywords = reference.arguments(inputs)
     options = target.options.model_dump(exclude_none=True)
     if "training" in options:
-        options["training"] = getattr(
-            torch.onnx.TrainingMode,
-            {"train": "TRAINING"}.get(options["training"], options["training"].upper()),
-        )
-    options.pop("optimize", None)
+        modes = torch.onnx.TrainingMode
+        options["training"] = {"eval": modes.EVAL, "preserve": modes.PRESERVE, "train": modes.TRAINING}[
+            options["training"]
+        ]
     axes = {name: axis_names(one.type, case, target.static) for name, one in case.says.inputs.items()}
     if case.says.mode == "train":
         options.setdefault("training", torch.onnx.TrainingMode.PRESERVE)
@@ -148,7 +147,6 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
     }
     table = {_operator(name): reference.folder.resolve(function) for name, function in target.translations.items()}
     options = target.options.model_dump(exclude_none=True)
-    options.pop("training", None)
     program = torch.onnx.export(
         reference.module,
         positional,
