@@ -11,7 +11,7 @@ from conformance.environment import environment
 
 TEXT = """# Benchmarks
 
-Made by `tox run -e benchmarks` (which runs `python -m benchmarks`). Both sides of a ratio are measured in one run and
+Made by `tox run -e dev -- python -m benchmarks`. Both sides of a ratio are measured in one run and
 in turn, medians of three or more repeats; the host is shared and noisy, so look at the ratios, not at the times.
 
 {table}
