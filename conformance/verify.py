@@ -184,7 +184,7 @@ class Verifier:
 def _nudged(inputs: Inputs, signs: Inputs, units: float) -> Inputs:
     """The float inputs in float64, moved by so many units in the last place of their own dtype."""
     return {
-        name: array.astype(np.float64) + signs[name] * units * np.spacing(np.abs(array)).astype(np.float64)
+        name: np.asarray(array + signs[name] * units * np.spacing(np.abs(array)), dtype=np.float64)
         if array.dtype.kind == "f"
         else array
         for name, array in inputs.items()
