@@ -33,8 +33,8 @@ class Stopped(Exception):
     """A cell stopped at ``stage``; ``error`` is the name that a ``fails`` entry matches.
 
     Cause: what the user's module, the exporter, a runtime or the comparison did. Remedy: ``reason``
-    says what happened and ``fault`` who is to look at it (DESIGN: exporter, runtime, precision,
-    reference, case, harness).
+    says what happened and ``fault`` who is to look at it: exporter, runtime, precision, reference, case
+    or harness.
     """
 
     def __init__(self, stage: str, error: str, reason: str, fault: str | None = None) -> None:

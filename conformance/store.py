@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.metadata
 import json
@@ -65,10 +64,6 @@ class Store:
         except OSError:  # another process was first; its model is as good
             shutil.rmtree(temporary, ignore_errors=True)
         return Stored(place / "model.onnx", facts, seconds)
-
-    def remove(self) -> None:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(self._folder)
 
 
 def _sha(file: Path) -> str:

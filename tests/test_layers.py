@@ -1,0 +1,28 @@
+"""Who may import whom: what reads, plans and compares needs neither torch nor a runtime, and nothing but the front
+end needs pytest."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+LIGHT = ("case", "casefile", "plan", "expect", "suite", "inputs", "values", "compare", "vacuity", "record", "text", "matrix")
+RUNTIMES = ("runtimes", "runtimes.onnxruntime", "runtimes.onnxreference", "graph", "store")
+
+
+@pytest.mark.parametrize(
+    "modules, never",
+    [
+        (LIGHT, ("torch", "onnx", "onnxruntime", "pytest", "_pytest")),
+        (RUNTIMES, ("torch", "pytest", "_pytest")),
+        (("cell", "runner", "cli", "isolation"), ("pytest", "_pytest")),
+    ],
+    ids=["reading and comparing", "runtimes", "running"],
+)
+def test_modules_do_not_import_what_is_not_theirs(modules: tuple[str, ...], never: tuple[str, ...]) -> None:
+    names = ", ".join(f"conformance.{module}" for module in modules)
+    code = f"import sys, {names}; print([name for name in {never!r} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
