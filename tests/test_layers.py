@@ -8,7 +8,22 @@ import sys
 
 import pytest
 
-LIGHT = ("case", "casefile", "plan", "expect", "suite", "inputs", "values", "compare", "vacuity", "record", "text", "matrix")
+LIGHT = tuple(
+    [
+        "case",
+        "casefile",
+        "plan",
+        "expect",
+        "suite",
+        "inputs",
+        "values",
+        "compare",
+        "vacuity",
+        "record",
+        "text",
+        "matrix",
+    ]
+)
 RUNTIMES = ("runtimes", "runtimes.onnxruntime", "runtimes.onnxreference", "graph", "store")
 
 
