@@ -1,4 +1,4 @@
-"""Measures everything and writes ``docs/benchmarks.md``; ``--quick`` prints a small version and writes nothing."""
+"""Measures everything and writes ``docs/benchmarks.md``; with a group or ``--quick`` it prints and writes nothing."""
 
 from __future__ import annotations
 
@@ -6,37 +6,60 @@ import argparse
 from pathlib import Path
 
 from benchmarks import dynamo, examples, isolation, whole_run
-from benchmarks.common import HEAD
+from benchmarks.common import HEAD, Row, table
 from conformance.environment import environment
+
+GROUPS = {"whole_run": whole_run, "examples": examples, "dynamo": dynamo, "isolation": isolation}
 
 TEXT = """# Benchmarks
 
-Made by `tox run -e dev -- python -m benchmarks`. Both sides of a ratio are measured in one run and
-in turn, medians of three or more repeats; the host is shared and noisy, so look at the ratios, not at the times.
+Made by `tox run -e dev -- python -m benchmarks`. Both sides of a ratio are measured in one run and in turn; the
+times are medians of the repeats, the ratio is the median of the repeats' own ratios with the least and the largest
+behind it. The host is shared and noisy: look at the ratios, not at the times. A row without a name is about the
+one above it.
 
 {table}
 
 {where}
 
-What each side does is said at the functions in `benchmarks/`.
+In whole runs every side exports a TorchScript model at two sizes, as the harness does to find one that is baked in,
+and a dynamo model at one.
+
+The opsets of one module do not share a capture: it is a small part of an export, so there is little to gain where
+exports are cheap, and it takes an API that torch keeps to itself. A shared program is not left as it was either:
+each export of it may add a symbol to its range constraints, which are written into the model (the LSTM's nodes
+stay the same, its bytes do not).
+
+What each side does is said at the functions in `benchmarks/`. Some comparisons do not exist: Polygraphy does not
+export, and `torch.onnx.testing.assert_onnx_program` takes models of the dynamo exporter only.
 """
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few repeats, small sizes, nothing is written")
-    quick = parser.parse_args().quick
-    lines = [HEAD]
-    for group in (whole_run, examples, dynamo, isolation):
-        for row in group.rows(quick):
+    parser.add_argument("--quick", action="store_true", help="few repeats and small sizes, to see that it works")
+    parser.add_argument("group", nargs="*", choices=[[], *GROUPS], help=f"only these: {', '.join(GROUPS)}")
+    options = parser.parse_args()
+    rows: list[Row] = []
+    print(HEAD, flush=True)
+    for name in options.group or GROUPS:
+        for row in GROUPS[name].rows(options.quick):
             print(row.line(), flush=True)
-            lines.append(row.line())
-    if not quick:
-        found = environment([])
-        versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items() if version)
-        where = f"Python {found['python']}, {found['cpu']['name']}, {found['cores']} cores. {versions}."
+            rows.append(row)
+    if not options.quick and not options.group:
         target = Path(__file__).parent.parent / "docs" / "benchmarks.md"
-        target.write_text(TEXT.format(table="\n".join(lines), where=where), encoding="utf-8")
+        target.write_text(TEXT.format(table=table(rows), where=_where()), encoding="utf-8")
+
+
+def _where() -> str:
+    found = environment([])
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items() if version)
+    import polygraphy
+
+    return (
+        f"Python {found['python']}, {found['cpu']['name']}, {found['cores']} cores. {versions}, "
+        f"polygraphy {polygraphy.__version__}."
+    )
 
 
 if __name__ == "__main__":

@@ -2,37 +2,109 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of ``docs/benchmarks.md``. ``met`` is None where there is no target."""
+    """One line of the table. ``met`` is None where there is no target; ``repeats`` is of each side."""
 
     what: str
     measured: str
-    compared_with: str
-    ratio: str
+    compared_with: str = ""
+    ratio: str = ""
     target: str = ""
     met: bool | None = None
+    repeats: int = 1
 
     def line(self) -> str:
         verdict = {True: "met", False: "not met", None: ""}[self.met]
-        return f"| {self.what} | {self.measured} | {self.compared_with} | {self.ratio} | {self.target} | {verdict} |"
+        cells = (self.what, self.measured, self.compared_with, self.ratio, str(self.repeats), self.target, verdict)
+        return f"| {' | '.join(cells)} |"
 
 
-HEAD = "| what | measured | compared with | ratio | target | |\n|---|---|---|---|---|---|"
+HEAD = "| what | measured | compared with | ratio | repeats | target | |\n|---|---|---|---|---|---|---|"
 
 
-def interleaved(sides: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each side. The sides take turns, so that a slow minute of the host hits all of them."""
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
+@dataclass(frozen=True)
+class Spread:
+    """A ratio of every repeat: the median decides, and the range says how far to trust it."""
+
+    values: Sequence[float]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    def __format__(self, spec: str) -> str:
+        if len(self.values) == 1:
+            return f"{self.median:{spec}} ×"
+        return f"{self.median:{spec}} × ({min(self.values):{spec}} to {max(self.values):{spec}})"
+
+
+@dataclass(frozen=True)
+class Timings:
+    """What each side took in each repeat, in seconds or, where a benchmark says so, in examples a second."""
+
+    values: Mapping[str, Sequence[float]]
+
+    @property
+    def repeats(self) -> int:
+        return min(len(values) for values in self.values.values())
+
+    def __getitem__(self, side: str) -> float:
+        """The median of a side."""
+        return statistics.median(self.values[side])
+
+    def ratio(self, side: str, other: str) -> Spread:
+        """How many times the other it is: the two of one repeat, which ran right after one another."""
+        return Spread([a / b for a, b in zip(self.values[side], self.values[other], strict=True)])
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def in_turn(sides: Mapping[str, Callable[[], float]], repeats: int) -> Timings:
+    """What each side says it measured. The sides take turns, so that a slow minute of the host hits all."""
+    values: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repeats):
-        for name, run in sides.items():
-            start = time.perf_counter()
-            run()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values) if values else 0.0 for name, values in seconds.items()}
+        for name, measure in sides.items():
+            values[name].append(measure())
+    return Timings(values)
+
+
+def interleaved(sides: Mapping[str, Callable[[], object]], repeats: int) -> Timings:
+    """Seconds that each side took, in turn."""
+
+    def timed(run: Callable[[], object]) -> Callable[[], float]:
+        return lambda: seconds_of(run)
+
+    return in_turn({name: timed(run) for name, run in sides.items()}, repeats)
+
+
+def table(rows: Iterable[Row]) -> str:
+    return "\n".join([HEAD, *(row.line() for row in rows)])
+
+
+def run_python(folder: Path, *arguments: str, allowed: Sequence[int] = (0,)) -> str:
+    """Runs this Python in ``folder``, and gives what it printed; an exit code that is not allowed is an error.
+
+    As users have it: with bytecode files. One OpenMP thread for every side.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["OMP_NUM_THREADS"] = "1"
+    command = [sys.executable, *arguments]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
+    if result.returncode not in allowed:
+        raise RuntimeError(f"{command} gave {result.returncode}:\n{result.stdout[-2000:]}{result.stderr[-2000:]}")
+    return result.stdout

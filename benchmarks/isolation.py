@@ -1,51 +1,99 @@
-"""What isolation costs: a cell in a worker against the same cell in this process, and a worker that dies."""
+"""What isolation costs: a cell in a worker against the same cell in this process, its start, a worker that dies."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Row, interleaved
-from benchmarks.examples import CASE
-from conformance.casefile import load
-from conformance.isolation import Worker
-from conformance.plan import plan
+from benchmarks.common import Row, in_turn, interleaved, run_python
+from benchmarks.examples import small_cell
+from conformance.isolation import PRELOAD, Worker
 from conformance.runner import Runner
 from conformance.settings import Settings
 
+START = """
+import time
+start = time.perf_counter()
+from benchmarks.isolation import nothing
+from conformance.isolation import Worker
+from conformance.runner import prepare_process
+with Worker(initializer=prepare_process) as worker:
+    worker.call(nothing, timeout=60)
+    print(time.perf_counter() - start)
+"""
+FRESH = """
+import time
+start = time.perf_counter()
+import {modules}
+print(time.perf_counter() - start)
+"""
+
 
 def rows(quick: bool) -> Iterator[Row]:
+    yield _cell(3 if quick else 25)
+    yield from _death(2 if quick else 15, quick)
+
+
+def _cell(repeats: int) -> Row:
+    """One accuracy cell from its stored model, 52 examples, in a worker and in this process: the same call of
+    ``Runner``, after two to warm up, with the case's shapes drawn and its module built in both."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "case.yaml"
-        file.write_text(CASE)
-        cell = next(one for one in plan(load(file)[0]) if one.check == "accuracy")
+        cell = small_cell(Path(folder), "{torchscript: [17]}")
         settings = Settings(store=Path(folder) / "store")
         with Runner(settings, timeout=600) as worker, Runner(settings, timeout=600, isolated=False) as here:
             sides = {"worker": lambda: worker(cell), "here": lambda: here(cell)}
             interleaved(sides, 2)
-            seconds = interleaved(sides, 3 if quick else 25)
-    ratio = seconds["worker"] / seconds["here"]
-    yield Row(
-        "a cell in a worker process", f"{seconds['worker'] * 1000:.1f} ms",
-        f"in the same process, {seconds['here'] * 1000:.1f} ms", f"{ratio:.2f} ×",
+            found = interleaved(sides, repeats)
+    return Row(
+        "a cell in a worker process", f"{found['worker'] * 1000:.1f} ms",
+        f"in the same process, {found['here'] * 1000:.1f} ms", f"{found.ratio('worker', 'here'):.2f}",
+        repeats=repeats,
     )  # fmt: skip
-    with Worker() as dying:
-        dying.call(_nothing, timeout=60)
-        start = time.perf_counter()
-        for _ in range(5):
-            dying.call(_die, timeout=60)
-            dying.call(_nothing, timeout=60)
-        spent = (time.perf_counter() - start) / 5
-    yield Row("a worker dies and is replaced", f"{spent * 1000:.0f} ms", "", "")
 
 
-def _nothing(progress: Any) -> None:
+def _death(repeats: int, quick: bool) -> Iterator[Row]:
+    """A call that does nothing; a call that ends its process, then one that does nothing in the next worker;
+    and the first worker, from an empty process. Against a new Python process that imports what a worker has
+    imported, which is what isolation with a process for each cell would pay."""
+    with Worker() as worker:
+        worker.call(nothing, timeout=60)
+        idle = interleaved({"call": lambda: worker.call(nothing, timeout=60)}, 20 * repeats)
+
+        def replace() -> None:
+            worker.call(die, timeout=60)
+            worker.call(nothing, timeout=60)
+
+        death = interleaved({"death": replace}, repeats)
+    yield Row("an empty call of a worker", f"{idle['call'] * 1000:.2f} ms", repeats=idle.repeats)
+    if quick:
+        yield Row("a worker dies and is replaced", f"{death['death'] * 1000:.0f} ms", repeats=death.repeats)
+        return
+    root = Path(__file__).parent.parent
+    fresh = FRESH.format(modules=", ".join(PRELOAD))
+    start = in_turn(
+        {
+            "worker": lambda: float(run_python(root, "-c", START)),
+            "fresh": lambda: float(run_python(root, "-c", fresh)),
+        },
+        3,
+    )
+    yield Row(
+        "a worker dies and is replaced", f"{death['death'] * 1000:.0f} ms",
+        f"a new process that imports the same, {start['fresh']:.1f} s",
+        f"{start['fresh'] / death['death']:.0f} × faster", repeats=death.repeats,
+    )  # fmt: skip
+    yield Row(
+        "the first worker, from an empty process", f"{start['worker']:.1f} s",
+        f"importing the same, {start['fresh']:.1f} s", f"{start.ratio('worker', 'fresh'):.2f}", repeats=start.repeats,
+    )  # fmt: skip
+
+
+def nothing(progress: Any) -> None:
     """A call that does nothing."""
 
 
-def _die(progress: Any) -> None:
+def die(progress: Any) -> None:
     os._exit(3)
