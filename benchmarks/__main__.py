@@ -15,8 +15,8 @@ TEXT = """# Benchmarks
 
 Made by `tox run -e dev -- python -m benchmarks`. Both sides of a ratio are measured in one run and in turn; the
 times are medians of the repeats, the ratio is the median of the repeats' own ratios with the least and the largest
-behind it. The host is shared and noisy: look at the ratios, not at the times. A row without a name is about the
-one above it.
+behind it. The host is shared and noisy: look at the ratios, not at the times. A target that some
+repeats meet and others do not is "unclear". A row without a name is about the one above it.
 
 {table}
 

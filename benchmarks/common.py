@@ -10,22 +10,24 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. ``met`` is None where there is no target; ``repeats`` is of each side."""
+    """One line of the table. ``repeats`` is of each side; ``met`` is None where there is no target, and "unclear"
+    where some repeats meet it and others do not: then neither verdict would stand in the next run."""
 
     what: str
     measured: str
     compared_with: str = ""
     ratio: str = ""
     target: str = ""
-    met: bool | None = None
+    met: bool | Literal["unclear"] | None = None
     repeats: int = 1
 
     def line(self) -> str:
-        verdict = {True: "met", False: "not met", None: ""}[self.met]
+        verdict = {True: "met", False: "not met", "unclear": "unclear", None: ""}[self.met]
         cells = (self.what, self.measured, self.compared_with, self.ratio, str(self.repeats), self.target, verdict)
         return f"| {' | '.join(cells)} |"
 
@@ -42,6 +44,11 @@ class Spread:
     @property
     def median(self) -> float:
         return statistics.median(self.values)
+
+    def meets(self, limit: float, *, at_least: bool = False) -> bool | Literal["unclear"]:
+        """Whether every repeat meets a target, or none does."""
+        each = {value >= limit if at_least else value <= limit for value in self.values}
+        return each.pop() if len(each) == 1 else "unclear"
 
     def __format__(self, spec: str) -> str:
         if len(self.values) == 1:

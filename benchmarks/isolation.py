@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.common import Row, in_turn, interleaved, run_python
 from benchmarks.examples import small_cell
 from conformance.isolation import PRELOAD, Worker
-from conformance.runner import Runner
+from conformance.runner import Runner, prepare_process
 from conformance.settings import Settings
 
 START = """
@@ -58,7 +58,7 @@ def _death(repeats: int, quick: bool) -> Iterator[Row]:
     """A call that does nothing; a call that ends its process, then one that does nothing in the next worker;
     and the first worker, from an empty process. Against a new Python process that imports what a worker has
     imported, which is what isolation with a process for each cell would pay."""
-    with Worker() as worker:
+    with Worker(initializer=prepare_process) as worker:  # as the suite has it
         worker.call(nothing, timeout=60)
         idle = interleaved({"call": lambda: worker.call(nothing, timeout=60)}, 20 * repeats)
 

@@ -49,13 +49,22 @@ def test_written_table_has_the_form_of_this_code() -> None:
     assert len(rows) >= 15
     for row in rows:
         assert len(row) == 7
-        assert row[6] in ("met", "not met", "")
+        assert row[6] in ("met", "not met", "unclear", "")
         assert row[6] or not row[5].startswith("at "), row
 
 
 def test_a_target_that_is_missed_shows_as_not_met() -> None:
     lines = table([Row("a", "1 s", target="at most 0 s", met=False), Row("b", "1 s", target="2 s", met=True)])
     assert [cells(line)[-1] for line in lines.splitlines()[2:]] == ["not met", "met"]
+
+
+def test_a_target_that_only_some_repeats_meet_is_unclear() -> None:
+    assert Spread([1.3, 1.4]).meets(1.5) is True
+    assert Spread([1.6, 1.7]).meets(1.5) is False
+    assert Spread([1.4, 1.6]).meets(1.5) == "unclear"
+    assert Spread([3.1, 3.5]).meets(3, at_least=True) is True
+    assert Spread([2.9, 3.5]).meets(3, at_least=True) == "unclear"
+    assert cells(Row("a", "1 s", target="x", met="unclear").line())[-1] == "unclear"
 
 
 def test_sides_take_turns_and_medians_decide() -> None:
