@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.common import Row, in_turn, interleaved, seconds_of
 from conformance import dynamo_cache
-from conformance.runner import prepare_process
+from conformance.warm import prepare_process
 
 OPSETS = (18, 20, 23)
 EXPORTS = 3  # in a row, in one measurement of the cache

@@ -16,6 +16,7 @@ from conformance.casefile import load
 from conformance.plan import Cell, plan
 from conformance.runner import Runner
 from conformance.settings import Settings
+from conformance.warm import new_worker
 
 CASE = """
 softsign:
@@ -89,8 +90,9 @@ class _Harness:
 
     def _measure(self, shapes: int) -> tuple[int, float, float]:
         """Verified examples, and the seconds of a fresh worker's first and second time at this cell."""
-        with Runner(Settings(store=self._store, examples=1), timeout=600) as runner:
-            runner(self._cell)  # the model is in the store after this
+        with new_worker() as worker:
+            # the model is in the store after this
+            Runner(Settings(store=self._store, examples=1), 600, worker)(self._cell)
         examples: list[int] = []
 
         def one() -> None:
@@ -99,7 +101,8 @@ class _Harness:
                 raise RuntimeError(f"{record.id}: {record.reason}")
             examples.append(record.examples)
 
-        with Runner(Settings(store=self._store, examples=shapes), timeout=600) as runner:
+        with new_worker() as worker:
+            runner = Runner(Settings(store=self._store, examples=shapes), 600, worker)
             first = seconds_of(one)
             return examples[0], first, seconds_of(one)
 

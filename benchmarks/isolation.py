@@ -10,17 +10,16 @@ from typing import Any
 
 from benchmarks.common import Row, in_turn, interleaved, run_python
 from benchmarks.examples import small_cell
-from conformance.isolation import PRELOAD, Worker
-from conformance.runner import Runner, prepare_process
+from conformance.runner import Runner
 from conformance.settings import Settings
+from conformance.warm import MODULES, new_worker
 
 START = """
 import time
 start = time.perf_counter()
 from benchmarks.isolation import nothing
-from conformance.isolation import Worker
-from conformance.runner import prepare_process
-with Worker(initializer=prepare_process) as worker:
+from conformance.warm import new_worker
+with new_worker() as worker:
     worker.call(nothing, timeout=60)
     print(time.perf_counter() - start)
 """
@@ -43,7 +42,8 @@ def _cell(repeats: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         cell = small_cell(Path(folder), "{torchscript: [17]}")
         settings = Settings(store=Path(folder) / "store")
-        with Runner(settings, timeout=600) as worker, Runner(settings, timeout=600, isolated=False) as here:
+        with new_worker() as process:
+            worker, here = Runner(settings, 600, process), Runner(settings, 600, None)
             sides = {"worker": lambda: worker(cell), "here": lambda: here(cell)}
             interleaved(sides, 2)
             found = interleaved(sides, repeats)
@@ -58,7 +58,7 @@ def _death(repeats: int, quick: bool) -> Iterator[Row]:
     """A call that does nothing; a call that ends its process, then one that does nothing in the next worker;
     and the first worker, from an empty process. Against a new Python process that imports what a worker has
     imported, which is what isolation with a process for each cell would pay."""
-    with Worker(initializer=prepare_process) as worker:  # as the suite has it
+    with new_worker() as worker:
         worker.call(nothing, timeout=60)
         idle = interleaved({"call": lambda: worker.call(nothing, timeout=60)}, 20 * repeats)
 
@@ -72,7 +72,7 @@ def _death(repeats: int, quick: bool) -> Iterator[Row]:
         yield Row("a worker dies and is replaced", f"{death['death'] * 1000:.0f} ms", repeats=death.repeats)
         return
     root = Path(__file__).parent.parent
-    fresh = FRESH.format(modules=", ".join(PRELOAD))
+    fresh = FRESH.format(modules=", ".join(MODULES))
     start = in_turn(
         {
             "worker": lambda: float(run_python(root, "-c", START)),

@@ -207,6 +207,7 @@ def _store(folder: Path) -> Iterator[Row]:
     everything = _dynamo_share(suite(folder, "--collect-only", cases=str(shipped)))
     graph = str(shipped / "graph")
     share = _dynamo_share(suite(folder, "--collect-only", cases=graph))
+    yield _reuse(folder, graph)
     for what, repeats, arguments in (
         (f"`cases/graph`, {share:.0%} of its exports dynamo (all cases: {everything:.0%})", 2, ()),
         ("`cases/graph`, dynamo cells", 2, ("--exporter", "dynamo")),
@@ -227,6 +228,27 @@ def _store(folder: Path) -> Iterator[Row]:
             f"second run from the store: {what}, {len(_records(folder))} cells", f"{found['second']:.1f} s",
             f"the first, {found['first']:.1f} s", f"{ratio:.2f}", "at most 0.25 ×", ratio.meets(0.25), repeats,
         )  # fmt: skip
+
+
+def _reuse(folder: Path, cases: str) -> Row:
+    """The second run on an unchanged tree with ``--reuse``: cells that passed are not run again."""
+
+    def first() -> None:
+        shutil.rmtree(folder / "again", ignore_errors=True)
+        suite(folder, "--store", "again", cases=cases)
+
+    def second() -> None:
+        suite(folder, "--store", "again", "--reuse", "report", cases=cases)
+
+    found = interleaved({"first": first, "second": second}, 2)
+    records = _records(folder)
+    if not all(record["reused"] for record in records):
+        raise RuntimeError("a cell was run again")
+    ratio = found.ratio("second", "first")
+    return Row(
+        f"second run on an unchanged tree, `--reuse`: `cases/graph`, {len(records)} cells",
+        f"{found['second']:.1f} s", f"the first, {found['first']:.1f} s", f"{ratio:.2f}", "at most 0.25 ×", ratio.meets(0.25), found.repeats,
+    )  # fmt: skip
 
 
 def _dynamo_share(collected: str) -> float:

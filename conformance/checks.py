@@ -21,7 +21,7 @@ from conformance.runtimes import opener
 from conformance.settings import Settings
 from conformance.source import Folder
 from conformance.stages import Stages
-from conformance.store import Store, Stored, fingerprint, key
+from conformance.store import Store, Stored
 from conformance.verify import Verifier
 
 SECOND_TRACE_SECONDS = 2.0
@@ -54,9 +54,8 @@ class CellRun:
         """The exported model, from the store or new; Stopped where it is not a valid model of what was asked."""
         cell, store = self.cell, Store(self.settings.store)
         with self.stages("declare", "case"):
-            sizes, inputs = self.prepared.trace()
-            name = key(cell.case, cell.exporter, cell.opset, self.reference.weights, [sorted(sizes.items())])
-        self.record.fingerprint = fingerprint(cell, name)
+            _, inputs = self.prepared.trace()
+            name = self.prepared.key(cell.exporter, cell.opset)
         stored = store.get(name)
         if stored is None:
             if name in self.prepared.failed:

@@ -17,7 +17,7 @@ def environment(flags: list[str]) -> dict[str, Any]:
         "conformance": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cpu": _cpu(),
+        "cpu": cpu(),
         "cores": os.cpu_count(),
         "gpu": None,
         "versions": versions(),
@@ -25,7 +25,7 @@ def environment(flags: list[str]) -> dict[str, Any]:
     }
 
 
-def _cpu() -> dict[str, Any]:
+def cpu() -> dict[str, Any]:
     """The processor's name and the instruction sets that decide how int8 and fp16 are computed."""
     telling = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "f16c", "asimddp")
     info = Path("/proc/cpuinfo")

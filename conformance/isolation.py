@@ -30,8 +30,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from conformance.progress import Progress
 
-PRELOAD = ("torch", "onnxruntime", "hypothesis", "conformance.cell")
-
 _T = TypeVar("_T")
 _OnWait = Callable[[dict[str, Any]], object] | None
 _TICK = 0.1  # seconds between looks at the progress; and for a hung worker to print its stacks
@@ -74,7 +72,7 @@ class Worker:
 
     def __init__(
         self,
-        preload: Sequence[str] = PRELOAD,
+        preload: Sequence[str] = (),
         memory_gib: float | None = 16,
         initializer: Callable[[], object] | None = None,
     ) -> None:

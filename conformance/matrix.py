@@ -112,7 +112,9 @@ def counts(records: Sequence[Mapping[str, Any]]) -> str:
     examples = sum(record["examples"] for record in records if record["runtime"])
     weak = sum(record["ill_conditioned"] for record in records)
     text = f"{len(records)} cells: {', '.join(parts) or 'none'}; {examples} examples verified"
-    return f"{text}, {weak} ill-conditioned" if weak else text
+    text = f"{text}, {weak} ill-conditioned" if weak else text
+    reused = sum(record.get("reused", False) for record in records)
+    return f"{text}; {reused} cells taken over from an earlier run" if reused else text
 
 
 def slow(records: Sequence[Mapping[str, Any]], most: int = 3) -> Iterator[str]:

@@ -16,6 +16,8 @@ import pytest
 
 if TYPE_CHECKING:
     from conformance.errors import CaseFileError
+    from conformance.fingerprint import Fingerprints
+    from conformance.isolation import Worker
     from conformance.plan import Cell, Selection
     from conformance.runner import Runner
     from conformance.settings import Settings
@@ -46,6 +48,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--report", default="reports/latest", metavar="DIR", help="write the run there (default: %(default)s)"
     )
     group.addoption(
+        "--reuse",
+        metavar="RUN",
+        help="take over what passed or failed as declared in that run, where nothing it depends on has changed",
+    )
+    group.addoption(
         "--store",
         default=".conformance",
         metavar="DIR",
@@ -71,6 +78,8 @@ def pytest_configure(config: pytest.Config) -> None:
     state = config.stash[_SESSION] = _Session(config)
     if any(config.getoption(name) is not None for name in _SELECTION):
         state.selection()  # a word that is not known is a usage error now, not five collection errors later
+    if config.getoption("reuse") is not None:
+        state.read_earlier()
 
 
 class _Session:
@@ -82,20 +91,23 @@ class _Session:
         self.collected = False
         self._failed: dict[tuple[object, ...], str] = {}
         self._plan: tuple[list[Cell], dict[str, CaseFileError | None]] | None = None
+        self._worker: Worker | None = None
+        self._fingerprints: Fingerprints | None = None
         self._runner: Runner | None = None
         self._writer: Any = None
         self._started = time.time()
+        self._earlier: dict[str, dict[str, Any]] = {}
 
     # ---- cases -------------------------------------------------------------------------------------
 
     def plan(self) -> tuple[list[Cell], dict[str, CaseFileError | None]]:
         """All selected cells, and every case file with what is wrong with it."""
         if self._plan is None:
+            self.collected = True
+            if not self.config.option.collectonly and not self._earlier:
+                self._start()  # a worker imports torch while the cases are read
             from conformance.suite import read_suite
 
-            self.collected = True
-            if not self.config.option.collectonly:
-                self._start()  # the worker imports torch while the cases are read
             self._plan = read_suite(self._case_paths(), self.selection())
         return self._plan
 
@@ -140,19 +152,48 @@ class _Session:
 
     def run(self, cell: Cell) -> dict[str, Any]:
         """The record of one cell, as plain data."""
+        fingerprint = self._fingerprint(cell)
+        if fingerprint in self._earlier:
+            return {**self._earlier[fingerprint], "reused": True}
         waiting = _Waiting(self.config)
-        record = self._start()(cell, waiting)
+        record = self._run()(cell, waiting)
         waiting.done()
         record.command = self._command(cell)
+        record.fingerprint = fingerprint
         return record.as_dict()
 
-    def _start(self) -> Runner:
+    def read_earlier(self) -> None:
+        """Reads, by fingerprint, the records of the earlier run that need not be made again."""
+        from conformance.record import read_run
+
+        if self.config.getoption("random"):
+            raise pytest.UsageError("--random draws anew, --reuse does not run what has run: give one of them")
+        try:
+            _, records = read_run(self.config.invocation_params.dir / self.config.getoption("reuse"))
+        except ValueError as error:
+            raise pytest.UsageError(f"--reuse {error}") from None
+        sound = [record for record in records if record["status"] in ("passed", "xfailed")]
+        self._earlier = {record["fingerprint"]: record for record in sound if record["fingerprint"]}
+
+    def _fingerprint(self, cell: Cell) -> str | None:
+        if self._fingerprints is None:
+            from conformance.fingerprint import Fingerprints
+
+            self._fingerprints = Fingerprints({"examples": self.config.getoption("examples")})
+        return self._fingerprints(cell)
+
+    def _start(self) -> None:
+        if self._worker is None and self.config.getoption("isolation") == "process":
+            from conformance.warm import new_worker
+
+            self._worker = new_worker().__enter__()
+
+    def _run(self) -> Runner:
         if self._runner is None:
+            self._start()
             from conformance.runner import Runner
 
-            isolated = self.config.getoption("isolation") == "process"
-            timeout = self.config.getoption("cell_timeout")
-            self._runner = Runner(self.settings(), timeout, isolated=isolated).__enter__()
+            self._runner = Runner(self.settings(), self.config.getoption("cell_timeout"), self._worker)
         return self._runner
 
     def _command(self, cell: Cell) -> str:
@@ -193,9 +234,9 @@ class _Session:
         self._writer.add(record)
 
     def close(self) -> None:
-        if self._runner is not None:
-            self._runner.__exit__()
-            self._runner = None
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = self._runner = None
         if self._writer is not None:
             self._writer.close(time.time() - self._started)
             self._writer = None

@@ -11,6 +11,7 @@ from conformance.errors import Stopped
 from conformance.inputs import Draw, Inputs, Maker, drawn_shapes, seed_of, trace_sizes
 from conformance.runtimes.pytorch import Reference
 from conformance.source import Folder
+from conformance.store import key
 
 KEPT_BYTES = 2**30
 """Weights that a process keeps for later cells; the modules used longest ago go first."""
@@ -24,6 +25,7 @@ class Prepared:
     reference: Reference
     maker: Maker
     failed: dict[str, Stopped] = field(default_factory=dict)
+    _keys: dict[tuple[str, int], str] = field(default_factory=dict)
     _sizes: dict[bool, dict[str, int]] = field(default_factory=dict)
     _shapes: dict[str, list[tuple[dict[str, int], int]]] = field(default_factory=dict)
 
@@ -44,6 +46,14 @@ class Prepared:
             self._sizes[odd] = trace_sizes(case.dims, case.says.trace, odd=odd)
         sizes = self._sizes[odd]
         return sizes, self.maker(Draw(sizes, "plain", seed_of(case.name, "trace", odd)))
+
+    def key(self, exporter: str, opset: int) -> str:
+        """The key of the exported model in the store."""
+        if (exporter, opset) not in self._keys:
+            sizes, _ = self.trace()
+            weights = self.reference.weights
+            self._keys[exporter, opset] = key(self.case, exporter, opset, weights, [sorted(sizes.items())])
+        return self._keys[exporter, opset]
 
 
 _kept: dict[tuple[Path, str], Prepared] = {}

@@ -48,6 +48,7 @@ class Record:
     latency: dict[str, Any] | None = None
     command: str | None = None
     fingerprint: str | None = None
+    reused: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values only, as they go into a run file; NaN and infinities as text, which JSON lacks."""
@@ -97,6 +98,29 @@ class RunWriter:
         header, records = read_lines(self._folder / "records.jsonl")
         run = {**header, "seconds": round(seconds, 3), "records": records}
         (self._folder / "run.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+
+
+def read_run(place: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Header and records of a run: its folder, its ``run.json`` or its ``records.jsonl``.
+
+    A folder's ``records.jsonl`` is taken where the run was killed before ``run.json`` was made. Raises ValueError
+    where there is no run, or one of another schema.
+    """
+    file = place
+    if place.is_dir():
+        file = next((place / name for name in ("run.json", "records.jsonl") if (place / name).is_file()), place)
+    if not file.is_file():
+        raise ValueError(f"{place}: there is no run (run.json or records.jsonl)")
+    if file.suffix != ".json":
+        return read_lines(file)
+    try:
+        run = json.loads(file.read_text(encoding="utf-8"))
+        if run["schema"] == SCHEMA:
+            records = run.pop("records")
+            return run, list(records)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise ValueError(f"{file}: is not a run of schema {SCHEMA}")
 
 
 def read_lines(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,29 +11,21 @@ from conformance.isolation import Death, Worker
 from conformance.plan import Cell, expected
 from conformance.record import Record
 from conformance.settings import Settings
+from conformance.warm import prepare_process
 
 OnWait = Callable[[dict[str, Any]], object]
 
 
 class Runner:
-    """A context manager that turns cells into records, in a worker process or (for a debugger) in this one."""
+    """Turns cells into records, in a worker process or (for a debugger) in this one."""
 
-    def __init__(self, settings: Settings, timeout: float, *, isolated: bool = True) -> None:
-        """``timeout`` is in seconds a cell; it cannot be kept without isolation."""
+    def __init__(self, settings: Settings, timeout: float, worker: Worker | None) -> None:
+        """``worker`` has been entered; without one, ``timeout`` (seconds a cell) cannot be kept."""
         self._settings = settings
         self._timeout = timeout
-        self._worker = Worker(initializer=prepare_process) if isolated else None
-        self._stack = contextlib.ExitStack()
-
-    def __enter__(self) -> Runner:
-        if self._worker is not None:
-            self._stack.enter_context(self._worker)
-        else:
+        self._worker = worker
+        if worker is None:
             prepare_process()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def __call__(self, cell: Cell, on_wait: OnWait | None = None) -> Record:
         """The record of one cell; raises nothing for what the cell did."""
@@ -52,23 +43,6 @@ def _run(progress: Any, cell: Cell, settings: Settings) -> Record:
     from conformance.cell import run_cell
 
     return run_cell(progress, cell, settings)
-
-
-def prepare_process() -> None:
-    """One thread for torch: results and timings then do not depend on how many cells run beside this one.
-
-    What has been imported stays for good, so the garbage collector need not look through it: a full pass
-    takes a quarter of a second, and hits an export every now and then.
-    """
-    import gc
-
-    import torch
-
-    gc.collect()
-    gc.freeze()
-    torch.set_num_threads(1)
-    with contextlib.suppress(RuntimeError):  # can be set only once, and only before any work
-        torch.set_num_interop_threads(1)
 
 
 _FAULTS = {"declare": "case", "export": "exporter", "check": "exporter", "load": "runtime", "run": "runtime"}

@@ -55,7 +55,7 @@ class Folder:
         finally:
             with contextlib.suppress(ValueError):
                 sys.path.remove(str(self.path))
-            new = {name: module for name, module in sys.modules.items() if name not in before}
+            new = {name: sys.modules[name] for name in sys.modules.keys() - before}
             self._modules |= {name: module for name, module in new.items() if self._owns(module)}
             for name in self._modules:
                 sys.modules.pop(name, None)

@@ -16,7 +16,6 @@ from typing import Any
 
 from conformance.case import Case
 from conformance.graph import Facts
-from conformance.plan import Cell
 from conformance.source import dependencies
 
 FORMAT = 2
@@ -94,12 +93,6 @@ def key(case: Case, exporter: str, opset: int, weights: str, more: Iterable[obje
     digest.update(repr(versions()).encode())
     digest.update(_own_code())
     return digest.hexdigest()[:32]
-
-
-def fingerprint(cell: Cell, model: str) -> str:
-    """A hash of all that a cell depends on: the key of its model, what the case says, the check."""
-    text = f"{cell.id} {model} {cell.case.says.model_dump_json(fallback=str)}"
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 
 import numpy as np
@@ -105,6 +106,21 @@ def test_ends_that_depend_on_another_dim_follow_it():
 
 
 # ---- drawn shapes --------------------------------------------------------------------------------------------
+
+
+def test_drawn_shapes_do_not_depend_on_what_else_the_process_has_imported(tmp_path, monkeypatch):
+    found = dims(a="1..4096", b="1..4096")
+    before = drawn_shapes(found, 100, seed=3)
+    (tmp_path / "numbers_that_a_case_might_have.py").write_text(f"SIZES = {list(range(1000, 1400))}")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("numbers_that_a_case_might_have")
+    assert drawn_shapes(found, 100, seed=3) == before
+
+
+def test_there_are_as_many_examples_where_there_are_few_shapes():
+    found = drawn_shapes(dims(a="1..2"), 8, seed=0)
+    assert {sizes["a"] for sizes, _ in found} == {1, 2}
+    assert len({seed for _, seed in found}) == 8
 
 
 def test_drawn_shapes_are_allowed_varied_and_the_same_for_the_same_seed():
