@@ -247,7 +247,8 @@ def _reuse(folder: Path, cases: str) -> Row:
     ratio = found.ratio("second", "first")
     return Row(
         f"second run on an unchanged tree, `--reuse`: `cases/graph`, {len(records)} cells",
-        f"{found['second']:.1f} s", f"the first, {found['first']:.1f} s", f"{ratio:.2f}", "at most 0.25 ×", ratio.meets(0.25), found.repeats,
+        f"{found['second']:.1f} s", f"the first, {found['first']:.1f} s", f"{ratio:.2f}",
+        "at most 0.25 ×", ratio.meets(0.25), found.repeats,
     )  # fmt: skip
 
 
