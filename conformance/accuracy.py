@@ -1,23 +1,16 @@
-"""All examples of a cell: boundary shapes, drawn shapes, draws that are declared to fail, and what they prove."""
+"""All examples of a cell, those that are declared to fail, and what they prove together."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Iterator
-from typing import Any
-
-from conformance.case import REGIMES, SPECIALS, Fails, When
+from conformance.case import Fails, When
 from conformance.compare import Comparison
-from conformance.dims import Dims
+from conformance.draws import Draws
 from conformance.errors import Stopped
 from conformance.expect import agrees
 from conformance.explain import Explainer, worst_dict
-from conformance.inputs import Draw, about, boundary_sizes, regimes_of, seed_of
-from conformance.plan import Cell, expected, owed
-from conformance.prepared import Prepared
+from conformance.inputs import Draw, about
+from conformance.plan import Cell, expected, left_out, owed
 from conformance.record import Record
-from conformance.settings import DRAWN_SHAPES, Settings
 from conformance.verify import Verifier
 
 
@@ -27,45 +20,43 @@ class Examples:
     def __init__(
         self,
         cell: Cell,
-        settings: Settings,
         record: Record,
-        prepared: Prepared,
+        draws: Draws,
         verify: Verifier,
         explainer: Explainer,
     ) -> None:
-        self._prepared = prepared
-        self._cell, self._settings, self._record = cell, settings, record
+        self._cell, self._record, self._draws = cell, record, draws
         self._verify, self._explainer = verify, explainer
         self._scoped = [entry for entry in expected(cell) if entry.when.only_some_draws]
-        self._declares_values = all(
+        # At other precisions the noise of the precision decides, which has a check of its own.
+        self._conditioned = not cell.converted and all(
             one.values is not None for one in cell.case.says.inputs.values() if one.type.is_float
         )
-        self._failures = _Failures(settings, cell)
-        self._count = 0
 
-    def run(self, dims: Dims, traced: dict[str, int]) -> None:
-        """``dims`` are those that the model was exported for. Raises Stopped for the first example that fails
-        without being declared to, and where the examples together prove nothing."""
-        first = self._draw(traced, self._regimes(0)[0], seed_of(self._cell.id, "first"))
+    def run(self) -> None:
+        """Raises Stopped for the first example that fails without being declared to, and where the examples
+        together prove nothing."""
+        first = self._draws.first()
         outputs = self._verify.check_deterministic(first)
-        for draw in self._draws(dims, traced):
-            if not any(about(entry.when, draw) for entry in self._scoped):
+        apart = [*self._scoped, *left_out(self._cell)]
+        for draw in self._draws:
+            if not any(about(entry.when, draw) for entry in apart):
                 self._run_one(draw)
         self._verify.check_deterministic(first, outputs)
         self._judge()
         # Last, since some of these may end the process, which then has proved all the rest.
         for entry in self._scoped:
             if owed(entry, self._cell):
-                self._confirm(entry, dims, traced)
+                self._confirm(entry)
 
     def _run_one(self, draw: Draw) -> None:
         try:
             found = self._verify(draw)
         except Stopped as stop:
-            self._failures.keep(draw)
+            self._draws.keep(draw)
             raise self._explainer(draw, stop) from stop
         self._note(draw, found)
-        if found.verdict == "ill-conditioned" and draw.regime == "plain" and self._declares_values:
+        if found.verdict == "ill-conditioned" and draw.regime == "plain" and self._conditioned:
             raise self._ill_conditioned(found, draw)
 
     def _ill_conditioned(self, found: Comparison, draw: Draw) -> Stopped:
@@ -91,43 +82,19 @@ class Examples:
             record.worst = worst_dict(worst, draw)
             record.draw = draw.as_dict()
 
-    # ---- which examples --------------------------------------------------------------------------------
-
-    def _draws(self, dims: Dims, traced: dict[str, int]) -> Iterator[Draw]:
-        """Earlier failures, then every boundary shape, then drawn ones; several value draws for each."""
-        yield from self._failures.replayed()
-        says = self._cell.case.says.examples
-        shapes = [
-            (sizes, seed_of(self._cell.id, *sizes.items())) for sizes in boundary_sizes(dims, traced)[: says.boundary]
-        ]
-        count = says.shapes if self._settings.examples is None else self._settings.examples
-        count = DRAWN_SHAPES if count is None else count
-        shapes += self._prepared.drawn_shapes(dims, count, anew=self._settings.random)
-        for index, (sizes, seed) in enumerate(shapes):
-            for k, regime in enumerate(self._regimes(index)):
-                yield self._draw(sizes, regime, seed_of(self._cell.id, seed, k))
-
-    def _regimes(self, shape: int) -> list[str]:
-        """The value regimes of the how-many-th shape."""
-        return regimes_of(self._cell.check, self._cell.case.says.examples.values, shape)
-
-    def _draw(self, sizes: dict[str, int], regime: str, seed: int) -> Draw:
-        self._count += 1
-        return Draw(sizes, regime, seed, self._count - 1)
-
     # ---- draws that are declared to fail -----------------------------------------------------------------
 
-    def _confirm(self, entry: Fails, dims: Dims, traced: dict[str, int]) -> None:
+    def _confirm(self, entry: Fails) -> None:
         """At least one of the draws that the entry is about fails as declared, and none in another way."""
         where = f"line {self._cell.case.line_of(entry)}"
         condition = _text(entry.when)
-        draws = list(self._draws_about(entry.when, dims, traced))
+        draws = list(self._draws.about(entry.when))
         if not draws:
             raise Stopped("declare", "NoSuchDraw", f"{where}: the cell has no draw at {condition}", "case")
         hits = 0
         for draw in draws:
             try:
-                self._note(draw, self._verify(draw))
+                self._note(draw, self._verify.alone(draw))
             except Stopped as stop:
                 if not agrees(entry, stop.stage, stop.error, stop.reason):
                     failed = self._explainer(draw, stop)
@@ -144,17 +111,6 @@ class Examples:
         record.status, record.stage = "xfailed", entry.stage
         record.reason, record.fault = entry.because, entry.fault
 
-    def _draws_about(self, when: When, dims: Dims, traced: dict[str, int]) -> Iterator[Draw]:
-        held = {name: r.values({})[0] for name, r in when.at.items()}
-        own = SPECIALS if self._cell.check == "specials" else REGIMES
-        # Several of each, as where special values fall decides whether they show.
-        regimes = [regime for regime in when.values if regime in own] * 4 or self._regimes(0)
-        for sizes in boundary_sizes(dims.fixing(held), {**traced, **held}):
-            for k, regime in enumerate(regimes):
-                draw = self._draw(sizes, regime, seed_of(self._cell.id, "declared", k, *sizes.items()))
-                if dims.allow(sizes) and about(when, draw):
-                    yield draw
-
     # ---- what all examples together mean -----------------------------------------------------------------
 
     def _judge(self) -> None:
@@ -166,6 +122,7 @@ class Examples:
             stop = Stopped("compare", "NothingVerified", f"no example verified anything: {weak}", "case")
             stop.details = [self._hint()]
             raise stop
+        self._verify.conclude()
         assert self._verify.vacuity is not None
         excused = {index for index, one in enumerate(says.outputs) if one.vacuous}
         for output, wrong in self._verify.vacuity.findings().items():
@@ -187,32 +144,3 @@ class Examples:
 def _text(when: When) -> str:
     parts = [f"{name}={r}" for name, r in when.at.items()]
     return ", ".join([*parts, *([f"{' and '.join(when.values)} values"] if when.values else [])])
-
-
-class _Failures:
-    """Draws that failed in earlier runs, kept in a Hypothesis example database."""
-
-    def __init__(self, settings: Settings, cell: Cell) -> None:
-        self._key = cell.id.encode()
-        self._cell = cell
-        self._database: Any = None
-        if settings.failures is not None:
-            from hypothesis.database import DirectoryBasedExampleDatabase
-
-            self._database = DirectoryBasedExampleDatabase(str(settings.failures))
-
-    def replayed(self) -> Iterator[Draw]:
-        """The kept draws that the case still allows; one that fails again is kept anew."""
-        for data in list(self._database.fetch(self._key)) if self._database else ():
-            self._database.delete(self._key, data)
-            try:
-                draw = Draw(**json.loads(data))
-                allowed = self._cell.case.dims.allow(draw.dims)
-            except (ValueError, TypeError, KeyError):
-                continue
-            if allowed:
-                yield dataclasses.replace(draw, index=-1)
-
-    def keep(self, draw: Draw) -> None:
-        if self._database is not None:
-            self._database.save(self._key, json.dumps(draw.as_dict(), sort_keys=True).encode())

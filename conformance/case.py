@@ -18,12 +18,24 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from conformance.compare import DEFAULTS
 from conformance.dims import Dims, Expression, Range
 from conformance.errors import did_you_mean
-from conformance.fields import DottedName, Listed, OperatorName, OpsetCondition, Size, SizeRange, TensorName, Type
+from conformance.fields import (
+    Decibels,
+    DottedName,
+    Listed,
+    OperatorName,
+    OpsetCondition,
+    PrecisionName,
+    Size,
+    SizeRange,
+    TensorName,
+    Type,
+)
+from conformance.noise import BUDGETS
 
 Exporter: TypeAlias = Literal["torchscript", "dynamo"]
 Runtime: TypeAlias = Literal["onnx-reference", "onnxruntime"]
-Precision: TypeAlias = Literal["fp32"]
-Check: TypeAlias = Literal["export", "registration", "accuracy", "specials"]
+Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
+Check: TypeAlias = Literal["export", "registration", "accuracy", "specials", "fidelity"]
 Stage: TypeAlias = Literal["declare", "export", "check", "convert", "load", "run", "compare", "latency"]
 Fault: TypeAlias = Literal["exporter", "runtime", "precision", "reference", "case", "harness"]
 
@@ -34,6 +46,9 @@ Regime: TypeAlias = Literal[
 """Kinds of finite values (``values`` makes them); plain is what the case declares, or standard normal."""
 Special: TypeAlias = Literal["nan", "inf", "-inf", "signed zero", "mixed"]
 """Kinds of values that have a check of their own."""
+
+INT8_OPSET = 13
+"""Where QuantizeLinear and DequantizeLinear got an axis."""
 
 REGIMES: tuple[str, ...] = get_args(Regime)
 SPECIALS: tuple[str, ...] = get_args(Special)
@@ -237,7 +252,8 @@ class When(Says):
     exporter: Exporter | None = None
     opset: OpsetCondition | None = None
     runtime: Listed[Runtime] | None = None
-    precision: Precision | None = None
+    precision: Listed[PrecisionName] | None = None
+    """``int8`` means ``int8-entropy`` and the like too. Without it, what follows the conversion is about fp32."""
     check: Listed[Check] | None = None
     given: dict[str, Any] = Field({}, alias="with")
     """Values of ``vary``, so that an entry can be about one combination."""
@@ -292,12 +308,24 @@ class Graph(Says):
 
 
 class OutputTolerance(Says):
-    """What is left out keeps the default of the output's dtype."""
+    """What is left out keeps the default: of the output's dtype for fp32, of the precision for the others."""
 
     rtol: float | None = Field(None, ge=0, allow_inf_nan=False)
-    """Relative to the value that PyTorch gives."""
+    """fp32: relative to the value that PyTorch gives."""
     atol: float | None = Field(None, ge=0, allow_inf_nan=False)
-    """Absolute, as it stands; the default one shrinks with outputs below 1."""
+    """fp32: absolute, as it stands; the default one shrinks with outputs below 1."""
+    sqnr: Decibels | None = None
+    """fp16, int8: signal to quantization noise against PyTorch in float32, at least; ``20 dB``."""
+    cosine: float | None = Field(None, gt=0, le=1)
+    """fp16, int8: in place of ``sqnr``, the cosine similarity, at least. It is blind to scale, which is why
+    ``magnitude`` goes with it."""
+    magnitude: float | None = Field(None, gt=0, lt=1)
+    """With ``cosine``: how far the output's size may be off, relative to PyTorch's."""
+    runtime: Decibels | None = None
+    """fp16, int8: signal to noise of a runtime against the converted graph's own semantics, at least."""
+
+    def gives(self, *names: str) -> bool:
+        return any(getattr(self, name) is not None for name in names)
 
 
 class PrecisionTolerance(OutputTolerance):
@@ -306,22 +334,96 @@ class PrecisionTolerance(OutputTolerance):
     because: str | None = None
     """Required where it is looser than the default."""
 
-    @model_validator(mode="after")
-    def _loosened_with_reason(self) -> PrecisionTolerance:
-        default = DEFAULTS["float32"]
-        for given in (self, *self.outputs.values()):
-            if self.because is None and ((given.rtol or 0) > default.rtol or (given.atol or 0) > default.atol):
-                raise ValueError(
-                    f"looser than the default (rtol {default.rtol:g}, atol {default.atol:g}): say because"
-                )
-        return self
-
     def for_output(self, index: int, name: str) -> OutputTolerance:
-        """What is said of one output, or of all where nothing is said of this one."""
+        """What is said of one output, and of all where nothing is said of this one."""
         own = self.outputs.get(index) or self.outputs.get(name) or OutputTolerance()
-        return OutputTolerance(
-            rtol=self.rtol if own.rtol is None else own.rtol, atol=self.atol if own.atol is None else own.atol
-        )
+        general = {key: getattr(self, key) for key in OutputTolerance.model_fields}
+        if own.gives("sqnr", "cosine"):
+            general |= {"sqnr": None, "cosine": None, "magnitude": None}
+        return OutputTolerance(**{**general, **own.model_dump(exclude_none=True)})
+
+    def inconsistencies(self, precision: str) -> Iterator[str]:
+        """What does not fit the precision that this is said of, or is looser than the default for no reason."""
+        for given in (self, *self.outputs.values()):
+            if precision == "fp32" and given.gives("sqnr", "cosine", "magnitude", "runtime"):
+                yield "sqnr, cosine, magnitude and runtime are for fp16 and int8; for fp32 give rtol and atol"
+            if precision != "fp32" and given.gives("rtol", "atol"):
+                yield "rtol and atol are for fp32; for other precisions give sqnr, or cosine and magnitude"
+            if given.sqnr is not None and given.cosine is not None:
+                yield "give sqnr or cosine, not both"
+            if (given.cosine is None) != (given.magnitude is None):
+                yield "cosine and magnitude go together: cosine alone is blind to scale"
+            if self.because is None and (text := _looser(given, precision)):
+                yield f"looser than the default ({text}): say because"
+
+
+def _looser(given: OutputTolerance, precision: str) -> str | None:
+    """The default that ``given`` is looser than, as text; a cosine can be compared with no default."""
+    if precision == "fp32":
+        default = DEFAULTS["float32"]
+        loose = (given.rtol or 0) > default.rtol or (given.atol or 0) > default.atol
+        return f"rtol {default.rtol:g}, atol {default.atol:g}" if loose else None
+    budget = BUDGETS[base_of(precision)]
+    loose = given.cosine is not None or (given.sqnr is not None and given.sqnr < budget.sqnr)
+    loose = loose or (given.runtime is not None and given.runtime < budget.runtime)
+    return f"sqnr {budget.sqnr:g} dB, runtime {budget.runtime:g} dB" if loose else None
+
+
+def base_of(precision: str) -> str:
+    """``int8`` of ``int8-entropy``."""
+    return precision.partition("-")[0]
+
+
+# ---- precisions ----------------------------------------------------------------------------------------
+
+
+class Calibration(Says):
+    """The inputs that ranges are measured on."""
+
+    method: Literal["minmax", "entropy", "percentile"] = "minmax"
+    """int8: how a range is made of what was measured."""
+    percentile: float = Field(99.99, gt=50, le=100)
+    """With ``method: percentile``, the share of values inside the range, in percent."""
+    samples: int = Field(32, ge=8)
+    """How many there are in all; with data of your own, how many of them are taken."""
+    batch: int = Field(8, ge=1)
+    """How many the model sees at once, where the case has a dim that is the first of all inputs."""
+    at: dict[str, Annotated[int, Field(ge=1)]] = {}
+    """The other dims; those left out are as in the export."""
+    data: str | None = None
+    """Instead of plain draws of the case: a ``.npy`` or ``.npz`` file beside the case file (samples along the first
+    axis, by input name), or ``file.function``, a Python function ``f(rng)`` that yields ``{input: array}``, one batch
+    each."""
+
+
+def _spell_out_exclude(value: object) -> object:
+    return {"torchscript": value, "dynamo": value} if isinstance(value, (str, list)) else value
+
+
+class Exclude(Says):
+    """By exporter, since they name nodes differently."""
+
+    torchscript: Listed[str] = []
+    """Names of nodes, patterns such as ``/head/*``, or operators such as ``LayerNormalization``."""
+    dynamo: Listed[str] = []
+    """Names of nodes, patterns such as ``node_conv2d*``, or operators such as ``LayerNormalization``."""
+
+
+class PrecisionSettings(Says):
+    """How the model is converted to a precision. fp16 has no ``operators``."""
+
+    left_out: str | None = Field(None, min_length=1)
+    """Why this case has no such precision."""
+    opsets: Annotated[Listed[int], Field(min_length=1)] | None = None
+    """Which of the exported models are converted; the default is the highest opset of each exporter."""
+    exclude: Annotated[
+        Exclude, BeforeValidator(_spell_out_exclude, json_schema_input_type=Exclude | list[str] | str)
+    ] = Exclude()
+    """What stays in fp32. An entry that matches nothing is an error."""
+    operators: Listed[str] | None = None
+    """int8: the operators that are quantized; the default is Conv, ConvTranspose, MatMul and Gemm."""
+    calibration: Calibration = Calibration()
+    """int8: where ranges come from. fp16: what overflow is looked for with."""
 
 
 class Examples(Says):
@@ -409,7 +511,9 @@ class Declaration(Says):
     """Custom-operator libraries: a file, or file.function that returns the path of one."""
     graph: Annotated[list[Graph], BeforeValidator(_spell_out_graph, json_schema_input_type=list[Graph] | Graph)] = []
     """What the exported graph must look like, one entry or several with conditions."""
-    tolerance: dict[Precision, PrecisionTolerance] = {}
+    precisions: dict[PrecisionName, PrecisionSettings] = {}
+    """Besides fp32: ``fp16`` and ``int8``, or variants of them with a name of their own, as in ``int8-entropy``."""
+    tolerance: dict[PrecisionName, PrecisionTolerance] = {}
     """By precision; one that is looser than the default says because."""
     specials: Annotated[
         list[str] | None, BeforeValidator(_spell_out_specials, json_schema_input_type=bool | list[str])
@@ -453,6 +557,7 @@ class Declaration(Says):
         yield from self._unknown_dims(("trace",), self.trace)
         for exporter, target in self.export.exporters.items():
             yield from self._unknown_dims(("export", exporter, "static"), target.static)
+        yield from self._precision_inconsistencies()
         for index, entry in enumerate(self.fails):
             for dim, sizes in entry.when.at.items():
                 yield from self._unknown_dims(("fails", index, "when", "at"), {dim, *sizes.names})
@@ -462,6 +567,42 @@ class Declaration(Says):
                         ("fails", index, "when", "with"),
                         f"vary has no '{word}'{did_you_mean(word, self.vary)}",
                     )
+
+    def _precision_inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        for precision, tolerance in self.tolerance.items():
+            for text in tolerance.inconsistencies(precision):
+                yield ("tolerance", precision), text
+        exported = {opset for target in self.export.exporters.values() for opset in target.opsets}
+        for precision, settings in self.precisions.items():
+            where = ("precisions", precision)
+            if precision == "fp32":
+                yield where, "fp32 is what is exported, and needs no conversion"
+            if settings.operators is not None and base_of(precision) != "int8":
+                yield (*where, "operators"), "operators is for int8; exclude keeps operators in fp32"
+            yield from self._unknown_dims((*where, "calibration", "at"), settings.calibration.at)
+            for opset in settings.opsets or ():
+                if opset not in exported:
+                    yield (*where, "opsets"), f"opset {opset} is not exported"
+            converted = [
+                opset for target in self.export.exporters for opset in self.converted_opsets(precision, target)
+            ]
+            for opset in sorted(set(converted)):
+                if base_of(precision) == "int8" and opset < INT8_OPSET and settings.left_out is None:
+                    yield where, f"int8 needs opset {INT8_OPSET} or higher (scales for each channel), not {opset}"
+        known = {"fp32", *self.precisions, *map(base_of, self.precisions)}
+        for precision in self.tolerance.keys() - known:
+            yield ("tolerance", precision), f"the case has no precision '{precision}'{did_you_mean(precision, known)}"
+
+    def converted_opsets(self, precision: str, exporter: Exporter) -> list[int]:
+        """The opsets of an exporter whose models are converted to a precision."""
+        settings, opsets = self.precisions[precision], self.export.exporters[exporter].opsets
+        if settings.left_out is not None:
+            return []
+        return [max(opsets)] if settings.opsets is None else [opset for opset in opsets if opset in settings.opsets]
+
+    def tolerance_for(self, precision: str) -> PrecisionTolerance:
+        """What is declared for a precision, or for what it is a variant of."""
+        return self.tolerance.get(precision) or self.tolerance.get(base_of(precision)) or PrecisionTolerance()
 
     def takes_specials(self, name: str) -> bool:
         """Whether NaN and infinities go into this input."""

@@ -7,7 +7,8 @@ for what a cell did.
 
 from __future__ import annotations
 
-from conformance.checks import CHECKS, CellRun
+from conformance.cellrun import CellRun
+from conformance.checks import CHECKS
 from conformance.errors import Stopped, Unavailable
 from conformance.expect import settle
 from conformance.plan import Cell

@@ -3,96 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-from conformance import graph, symbolics
+from conformance import blame, graph, symbolics
 from conformance.accuracy import Examples
+from conformance.blame import Opinion
 from conformance.case import Symbolic, TorchScript
-from conformance.errors import Stopped, display_path
-from conformance.explain import Explainer
-from conformance.export import Exported, export
-from conformance.plan import Cell, matches
-from conformance.prepared import prepare
-from conformance.record import Record
+from conformance.cellrun import CellRun
+from conformance.draws import Draws
+from conformance.errors import Stopped
+from conformance.explain import Ask, Explainer
+from conformance.inputs import Inputs
+from conformance.plan import matches
+from conformance.precision import loss
+from conformance.precision.judge import FidelityVerifier, RuntimeVerifier
+from conformance.precision.loss import LITERAL
 from conformance.runtimes import opener
-from conformance.settings import Settings
-from conformance.source import Folder
-from conformance.stages import Stages
-from conformance.store import Store, Stored
+from conformance.store import Stored
 from conformance.verify import Verifier
 
 SECOND_TRACE_SECONDS = 2.0
 """An export that takes longer than this is not traced at a second point."""
-
-
-class CellRun:
-    """What the checks share: the prepared case and its exported model."""
-
-    def __init__(self, cell: Cell, settings: Settings, record: Record, stages: Stages, folder: Folder) -> None:
-        self.cell, self.settings, self.record, self.stages = cell, settings, record, stages
-        with stages("declare", "case"):
-            self.prepared = prepare(cell.case, folder)
-        self.reference = self.prepared.reference
-        self.target = cell.case.says.export.exporters[cell.exporter]  # type: ignore[index]
-
-    def export(self, *, odd: bool = False, with_symbolics: bool = True) -> Exported:
-        """Exports now, without the store; afterwards the module has to be what it was."""
-        sizes, inputs = self.prepared.trace(odd=odd)
-        reference = self.reference
-        reference.restore()
-        exported = export(
-            reference, self.cell.exporter, self.cell.opset, inputs, sizes, with_symbolics=with_symbolics
-        )
-        if not reference.restore() and reference.fingerprint() != reference.weights:
-            raise Stopped("export", "ChangedModule", "exporting changed the module's weights or buffers", "exporter")
-        return exported
-
-    def model(self) -> Stored:
-        """The exported model, from the store or new; Stopped where it is not a valid model of what was asked."""
-        cell, store = self.cell, Store(self.settings.store)
-        with self.stages("declare", "case"):
-            _, inputs = self.prepared.trace()
-            name = self.prepared.key(cell.exporter, cell.opset)
-        stored = store.get(name)
-        if stored is None:
-            if name in self.prepared.failed:
-                raise self.prepared.failed[name]
-            with self.stages("declare", "case"):
-                self.reference(inputs)  # a module that PyTorch itself cannot run is not the exporter's fault
-            try:
-                with self.stages("export", "exporter"):
-                    start = time.perf_counter()
-                    exported = self.export()
-                    seconds = time.perf_counter() - start
-            except Stopped as stop:
-                self.prepared.failed[name] = stop
-                raise
-            with self.stages("check", "exporter"):
-                facts = graph.read(exported.model, exported.data)
-                stored = store.put(name, exported.data, facts, {"export": round(seconds, 6)})
-        self.record.graph = {
-            "opset": stored.facts.opset,
-            "nodes": stored.facts.nodes,
-            "sha": stored.facts.sha,
-        }
-        with self.stages("check", "exporter"):
-            self._check_valid(stored)
-        return stored
-
-    def _check_valid(self, stored: Stored) -> None:
-        facts = stored.facts
-        if facts.opset != self.cell.opset:
-            text = f"the model is at opset {facts.opset}, asked for was {self.cell.opset}"
-            raise Stopped("check", "WrongOpset", text, "exporter")
-        if facts.invalid:
-            error, text = facts.invalid
-            raise Stopped("check", error, f"onnx.checker refuses the model: {text}", "exporter")
-
-
-# ---- the checks ------------------------------------------------------------------------------------------
 
 
 def _check_export(run: CellRun) -> None:
@@ -198,41 +130,72 @@ def _check_ignored(declared: Mapping[str, Symbolic], usage: symbolics.Usage) -> 
 
 
 def _check_accuracy(run: CellRun) -> None:
-    """The runtime's outputs are PyTorch's, for every example; ``specials`` is the same with other values."""
+    """The runtime's outputs are PyTorch's, for every example; ``specials`` is the same with other values.
+
+    At another precision they are what the converted model means (``onnxruntime`` with its optimizer off).
+    """
     cell, prepared = run.cell, run.prepared
     assert cell.runtime is not None
     stored = run.model()
-    traced, inputs = prepared.trace()
-    dims = cell.case.dims.fixing({name: traced[name] for name in run.target.static})
-    with run.stages("load", "case"):
-        libraries = [_library(run, name) for name in cell.case.says.libraries]
-    verify = Verifier(cell, run.record, run.stages, run.reference, prepared.maker, list(stored.facts.outputs))
-    explainer = Explainer(run.record, verify, dims, stored.file, libraries)
+    converted = run.converted(stored) if cell.converted else None
+    model = converted or stored
+    dims, traced, libraries = run.dims(), prepared.trace()[0], run.libraries()
+    parts = (cell, run.record, run.stages, run.reference, prepared.maker, list(stored.facts.outputs))
     with contextlib.ExitStack() as stack:
+        verify: Verifier
+        if converted is None:
+            verify = Verifier(*parts)
+        else:
+            verify = RuntimeVerifier(*parts)
+            with run.stages("load", "precision"):
+                verify.meaning = stack.enter_context(opener(LITERAL)(model.file, libraries))
+        explainer = Explainer(run.record, verify, dims, _whom_to_ask(run, verify, stored, converted))
         try:
             with run.stages("load", "exporter"):
-                verify.session = stack.enter_context(opener(cell.runtime)(stored.file, libraries))
+                verify.session = stack.enter_context(opener(cell.runtime)(model.file, libraries))
         except Stopped as stop:
-            raise explainer.blamed(stop, inputs) from stop
+            raise explainer.blamed(stop, prepared.trace()[1]) from stop
         run.record.arithmetic = dict(verify.session.arithmetic)
-        Examples(cell, run.settings, run.record, prepared, verify, explainer).run(dims, traced)
+        Examples(cell, run.record, Draws(cell, run.settings, prepared, dims, traced), verify, explainer).run()
 
 
-def _library(run: CellRun, name: str) -> str:
-    """The path of a custom-operator library: a file beside the case file, or what a function returns."""
-    file = run.cell.case.folder / name
-    if file.is_file() and file.suffix != ".py":
-        return str(file)
-    found = run.reference.folder.resolve(name)
-    path = str(found() if callable(found) else found)
-    if not Path(path).is_file():
-        raise Stopped(
-            "declare",
-            "MissingFile",
-            f"libraries: {name} gave {display_path(Path(path))}, which is not there",
-            "case",
-        )
-    return path
+def _whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> Ask:
+    """Finds out who is at fault: by other runtimes, or for a converted model by where the loss comes from."""
+
+    def find(stop: Stopped, inputs: Inputs) -> Opinion:
+        libraries = run.libraries()
+        if converted is None:
+            opinion = blame.find(verify, stop, stored.file, libraries, inputs)
+        else:
+            opinion = Opinion(stop.fault or ("precision" if run.cell.check == "fidelity" else "runtime"))
+        if stop.stage == "compare":
+            run.reference.restore()
+            file = converted.file if converted is not None else None
+            found = loss.by_stage(run.reference(inputs), stored.file, file, run.cell.runtime, libraries, inputs)
+            run.record.loss = dict(found)
+            opinion.lines += loss.lines(found)
+            if run.cell.check == "fidelity" and loss.greatest(found) == "export":
+                opinion.fault = "exporter"
+        return opinion
+
+    return find
+
+
+def _check_fidelity(run: CellRun) -> None:
+    """The converted model, by its own semantics, is as close to PyTorch in float32 as its precision is due to be."""
+    cell, prepared = run.cell, run.prepared
+    stored = run.model()
+    converted = run.converted(stored)
+    dims, traced, libraries = run.dims(), prepared.trace()[0], run.libraries()
+    parts = (cell, run.record, run.stages, run.reference, prepared.maker, list(stored.facts.outputs))
+    verify = FidelityVerifier(*parts)
+    explainer = Explainer(run.record, verify, dims, _whom_to_ask(run, verify, stored, converted))
+    verify.explain = explainer.blamed
+    with contextlib.ExitStack() as stack:
+        with run.stages("load", "precision"):
+            verify.session = stack.enter_context(opener(LITERAL)(converted.file, libraries))
+        run.record.arithmetic = dict(verify.session.arithmetic)
+        Examples(cell, run.record, Draws(cell, run.settings, prepared, dims, traced), verify, explainer).run()
 
 
 CHECKS: dict[str, Callable[[CellRun], None]] = {
@@ -240,4 +203,5 @@ CHECKS: dict[str, Callable[[CellRun], None]] = {
     "registration": _check_registration,
     "accuracy": _check_accuracy,
     "specials": _check_accuracy,
+    "fidelity": _check_fidelity,
 }

@@ -24,10 +24,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     new.add_argument("name", help="name of the case: letters, digits and _")
     new.add_argument("--folder", type=Path, default=Path("cases"), help="where to (default: %(default)s)")
     commands.add_parser("schema", help="print the JSON Schema of case files, for editors")
+    _sensitivity_arguments(
+        commands.add_parser("sensitivity", help="rank nodes by what keeping them in fp32 wins back")
+    )
     given = parser.parse_args(arguments)
     try:
         if given.command == "new":
             _new(given.name, given.folder)
+        elif given.command == "sensitivity":
+            _sensitivity(given)
         else:
             print(json.dumps(schema(), indent=2))
     except (ValueError, OSError) as error:
@@ -49,6 +54,29 @@ def _new(name: str, folder: Path) -> None:
     case.write_text(text.format(name=name, command=command), encoding="utf-8")
     module.write_text((_STARTER / "module.py").read_text(encoding="utf-8"), encoding="utf-8")
     print(f"wrote {display_path(case)} and {display_path(module)}; run it with\n  {command}")
+
+
+def _sensitivity_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("case", help="name of the case, with the values of vary where it has them")
+    parser.add_argument("--precision", default="int8", help="fp16, int8 or a variant (default: %(default)s)")
+    parser.add_argument("--exporter", choices=("torchscript", "dynamo"), help="default: the first that the case has")
+    parser.add_argument("--opset", type=int, help="default: the first that is converted")
+    parser.add_argument("--cases", action="append", type=Path, metavar="PATH", help="default: cases/; repeatable")
+    parser.add_argument("--samples", type=int, default=8, help="inputs to measure with (default: %(default)s)")
+    parser.add_argument("--top", type=int, default=15, help="nodes to show (default: %(default)s)")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="also write it as an SVG file")
+    parser.add_argument(
+        "--store", type=Path, default=Path(".conformance"), help="exported models (default: %(default)s)"
+    )
+
+
+def _sensitivity(given: argparse.Namespace) -> None:
+    from conformance.precision.command import sensitivity
+
+    sensitivity(
+        given.case, given.precision, given.cases or [Path("cases")], given.store / "models", exporter=given.exporter,
+        opset=given.opset, samples=given.samples, top=given.top, picture=given.picture,
+    )  # fmt: skip
 
 
 def schema() -> dict[str, object]:

@@ -28,6 +28,17 @@ class Tolerance:
     atol: float
     absolute: bool = False
 
+    def refuses(self, wrong: Array, right: Array) -> bool:
+        """Whether ``wrong``, of the same shape, would have been found out as an output."""
+        if right.dtype.kind != "f":
+            return not np.array_equal(wrong, right)
+        finite = np.isfinite(right)
+        if not np.array_equal(wrong[~finite], right[~finite], equal_nan=True) or not np.isfinite(wrong[finite]).all():
+            return True
+        right = np.where(finite, right, 0).astype(np.float64)
+        wrong = np.where(finite, wrong, 0).astype(np.float64)
+        return bool((np.abs(wrong - right) > allowed(right, self)).any())
+
 
 DEFAULTS = {
     "float64": Tolerance(rtol=1e-9, atol=1e-12),
@@ -94,14 +105,14 @@ def compare(
     ``tolerances`` and ``any_order`` have one entry for each wanted output; a tolerance of None is exact.
     """
     if len(got) != len(wanted):
-        return _failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
+        return failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
     verdicts: list[Comparison] = []
     for output, (one, right) in enumerate(zip(got, wanted, strict=True)):
         exact = None if oracle is None else oracle[output]
         if any_order[output] and one.shape == right.shape and right.ndim:
             with np.errstate(all="ignore"):
-                one = _matched_rows(one, right)
-                exact = exact if exact is None or exact.shape != right.shape else _matched_rows(exact, right)
+                one = matched_rows(one, right)
+                exact = exact if exact is None or exact.shape != right.shape else matched_rows(exact, right)
         with np.errstate(all="ignore"):  # NaN and infinities are compared on purpose
             found = _compare_output(
                 output, one, right, exact, tolerances[output], conditioning[output] if conditioning else 0.0
@@ -109,10 +120,10 @@ def compare(
         if found.verdict == "failed":
             return found
         verdicts.append(found)
-    return _summary(verdicts)
+    return summary(verdicts)
 
 
-def _summary(found: list[Comparison]) -> Comparison:
+def summary(found: list[Comparison]) -> Comparison:
     """The draw's verdict from its outputs': any weakness counts; nothing was verified only if no output was."""
     for verdict in ("ill-conditioned", "verified"):
         these = [one for one in found if one.verdict == verdict]
@@ -121,17 +132,26 @@ def _summary(found: list[Comparison]) -> Comparison:
     return found[0] if found else Comparison("nothing")
 
 
-def _failed(error: str, text: str, worst: Worst | None = None) -> Comparison:
+def failed(error: str, text: str, worst: Worst | None = None) -> Comparison:
+    """A comparison that found something wrong."""
     return Comparison("failed", worst, error, text)
+
+
+def odd_shape(output: int, got: Array, wanted: Array) -> Comparison | None:
+    """Another dtype or shape than is wanted, which are exact."""
+    if got.dtype != wanted.dtype:
+        return failed("WrongDtype", f"output {output} is {got.dtype} instead of {wanted.dtype}")
+    if got.shape != wanted.shape:
+        return failed("WrongShape", f"output {output} has shape {got.shape} instead of {wanted.shape}")
+    return None
 
 
 def _compare_output(
     output: int, got: Array, wanted: Array, oracle: Array | None, tolerance: Tolerance | None, moved: float
 ) -> Comparison:
-    if got.dtype != wanted.dtype:
-        return _failed("WrongDtype", f"output {output} is {got.dtype} instead of {wanted.dtype}")
-    if got.shape != wanted.shape:
-        return _failed("WrongShape", f"output {output} has shape {got.shape} instead of {wanted.shape}")
+    odd = odd_shape(output, got, wanted)
+    if odd is not None:
+        return odd
     if tolerance is None or wanted.dtype.kind not in "f":
         return _compare_exactly(output, got, wanted, oracle)
     if not wanted.size:
@@ -155,7 +175,7 @@ def _compare_output(
     slack = 0.0
     if ratio > 1 and oracle is not None:
         slack = SLACK * max(own_error(wanted, oracle), moved)
-    worst = _worst(output, index, got, wanted, float(error[index]), ratio)
+    worst = worst_at(output, index, got, wanted, float(error[index]), ratio)
     if ratio <= 1:
         return Comparison("verified", worst)
     over = error > np.maximum(limit, slack)
@@ -165,10 +185,10 @@ def _compare_output(
     if slack:  # the worst element is judged by what is allowed there in the end
         ratios = np.where(over, error / np.maximum(limit, slack), 0.0)
         index = np.unravel_index(int(ratios.argmax()), ratios.shape)
-        worst = _worst(output, index, got, wanted, float(error[index]), float(ratios[index]))
+        worst = worst_at(output, index, got, wanted, float(error[index]), float(ratios[index]))
     count = int(over.sum())
     text = f"output {output}: {count} of {wanted.size} values differ by more than allowed"
-    return _failed("WrongValue", text, worst)
+    return failed("WrongValue", text, worst)
 
 
 def _within(worst: Worst, slack: float) -> Worst:
@@ -209,11 +229,11 @@ def _compare_nonfinite(output: int, got: Array, wanted: Array, oracle: Array | N
         if own.any() and (own == odd).all():
             # Eager float32 over- or underflows on the way where float64 does not: its own limit.
             first = tuple(int(i) for i in np.argwhere(odd)[0])
-            return Comparison("ill-conditioned", _worst(output, first, got, wanted, np.inf, np.inf))
+            return Comparison("ill-conditioned", worst_at(output, first, got, wanted, np.inf, np.inf))
     first = tuple(int(i) for i in np.argwhere(odd)[0])
     name = "WrongNaN" if np.isnan(got[first]) or np.isnan(wanted[first]) else "WrongInf"
     text = f"output {output}: {int(odd.sum())} of {wanted.size} values are NaN or infinite on one side only"
-    return _failed(name, text, _worst(output, first, got, wanted, np.inf, np.inf))
+    return failed(name, text, worst_at(output, first, got, wanted, np.inf, np.inf))
 
 
 def _compare_exactly(output: int, got: Array, wanted: Array, oracle: Array | None) -> Comparison:
@@ -225,15 +245,16 @@ def _compare_exactly(output: int, got: Array, wanted: Array, oracle: Array | Non
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
     error = abs(float(got[first]) - float(wanted[first]))
     text = f"output {output}: {int(wrong.sum())} of {wanted.size} values differ ({wanted.dtype} is exact)"
-    return _failed("WrongValue", text, _worst(output, first, got, wanted, error, np.inf))
+    return failed("WrongValue", text, worst_at(output, first, got, wanted, error, np.inf))
 
 
-def _worst(output: int, index: Any, got: Array, wanted: Array, error: float, ratio: float) -> Worst:
+def worst_at(output: int, index: Any, got: Array, wanted: Array, error: float, ratio: float) -> Worst:
+    """The element at ``index`` as the worst one."""
     where = tuple(int(i) for i in index)
     return Worst(output, where, got[where].item(), wanted[where].item(), error, ratio)
 
 
-def _matched_rows(rows: Array, wanted: Array) -> Array:
+def matched_rows(rows: Array, wanted: Array) -> Array:
     """``rows`` in the order of the rows of ``wanted`` that they are nearest to, each used once.
 
     Sorting would not do: two rows whose first values tie up to rounding sort differently on the two sides.

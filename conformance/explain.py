@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from conformance import blame
@@ -23,12 +22,15 @@ SHRINK_SECONDS = 20.0
 """How long to look for a smaller example; a slow model is shown with the one that was found."""
 
 
+Ask = Callable[[Stopped, Inputs], blame.Opinion]
+
+
 class Explainer:
     """Explains failures of one cell and notes the example in its record."""
 
-    def __init__(self, record: Record, verify: Verifier, dims: Dims, model: Path, libraries: Sequence[str]) -> None:
-        self._record, self._verify, self._dims = record, verify, dims
-        self._model, self._libraries = model, libraries
+    def __init__(self, record: Record, verify: Verifier, dims: Dims, ask: Ask) -> None:
+        """``ask`` finds out who is at fault for a failure with given inputs."""
+        self._record, self._verify, self._dims, self._ask = record, verify, dims, ask
 
     def __call__(self, draw: Draw, stop: Stopped) -> Stopped:
         """The failure of ``draw`` at its smallest example, with its fault and what to look at."""
@@ -48,7 +50,7 @@ class Explainer:
 
     def blamed(self, stop: Stopped, inputs: Inputs) -> Stopped:
         """The failure with the fault that the other runtimes' answers point at, and the inputs."""
-        opinion = blame.find(self._verify, stop, self._model, self._libraries, inputs)
+        opinion = self._ask(stop, inputs)
         stop.fault = opinion.fault
         stop.details += opinion.lines
         own = self._own_code()

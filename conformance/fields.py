@@ -32,7 +32,7 @@ class _Parsed:
         return {"type": types, **({"pattern": self.pattern} if self.pattern else {})}
 
     def _validate(self, value: object) -> Any:
-        if isinstance(value, bool) or not isinstance(value, (str, int, list)):
+        if isinstance(value, bool) or not isinstance(value, (str, int, float, list)):
             raise ValueError(f"expected text, not {type(value).__name__}")
         return self.parse(value)
 
@@ -55,9 +55,24 @@ def _tensor_name(value: object) -> str:
     return str(value)
 
 
+def _precision(value: object) -> str:
+    if not re.fullmatch(r"fp32|(fp16|int8)(-[a-z0-9_]+)?", str(value)):
+        raise ValueError(f"'{value}' is not a precision: fp32, fp16, int8, or a variant such as int8-entropy")
+    return str(value)
+
+
+def _decibels(value: object) -> float:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:dB)?\s*", str(value))
+    if isinstance(value, bool) or match is None:
+        raise ValueError(f"'{value}' is not a number of decibels, such as 20 dB")
+    return float(match[1])
+
+
 DottedName: TypeAlias = Annotated[str, _Parsed(_dotted, pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
 OperatorName: TypeAlias = Annotated[str, _Parsed(_operator_name, pattern=r"^\w+::\w+(\.\w+)?$")]
 TensorName: TypeAlias = Annotated[str, _Parsed(_tensor_name, pattern=r"^[A-Za-z_][\w.]*$")]
+PrecisionName: TypeAlias = Annotated[str, _Parsed(_precision, pattern=r"^(fp32|(fp16|int8)(-[a-z0-9_]+)?)$")]
+Decibels: TypeAlias = Annotated[float, _Parsed(_decibels, ("string", "number"))]
 Size: TypeAlias = Annotated[Expression, _Parsed(Expression.parse, ("string", "integer"))]
 SizeRange: TypeAlias = Annotated[Range, _Parsed(Range.parse, ("string", "integer"))]
 Type: TypeAlias = Annotated[TensorType, _Parsed(TensorType.parse, pattern=r"^\s*\w+\s*\[.*\]\s*$")]

@@ -200,7 +200,12 @@ def seed_of(text: str, *more: object) -> int:
 
 
 def regimes_of(check: str, count: int, shape: int) -> list[str]:
-    """``count`` regimes for the how-many-th shape of a cell: plain values first, then the others in turn."""
+    """``count`` regimes for the how-many-th shape of a cell: plain values first, then the others in turn.
+
+    What a precision costs (``fidelity``) is a question of the values that the case declares.
+    """
+    if check == "fidelity":
+        return [REGIMES[0]] * count
     if check == "specials":
         return [SPECIALS[(shape * count + k) % len(SPECIALS)] for k in range(count)]
     others = REGIMES[1:]

@@ -117,6 +117,24 @@ def counts(records: Sequence[Mapping[str, Any]]) -> str:
     return f"{text}; {reused} cells taken over from an earlier run" if reused else text
 
 
+def fidelity(records: Sequence[Mapping[str, Any]], most: int = 12) -> Iterator[str]:
+    """What each precision costs, those nearest to what is due first."""
+    measured = [record for record in records if record.get("fidelity") and record["worst"]]
+    measured.sort(key=lambda record: -float(record["worst"]["ratio"]))
+    if measured:
+        yield "what a precision costs, against PyTorch in float32 (error / allowed):"
+    for record in measured[:most]:
+        found = record["fidelity"]
+        cost = f"{found['changed']:.1%} changed" if "changed" in found else f"{_decibels(found['sqnr'])} SQNR"
+        yield f"  {cost:>15} ({float(record['worst']['ratio']):.2f})  {record['id'].partition('[')[2][:-1]}"
+    if len(measured) > most:
+        yield f"  and {len(measured) - most} more, further from their limits"
+
+
+def _decibels(value: float | str) -> str:
+    return "no loss" if float(value) == float("inf") else f"{float(value):.1f} dB"
+
+
 def slow(records: Sequence[Mapping[str, Any]], most: int = 3) -> Iterator[str]:
     """The slowest cells, where they are slow enough to be worth a look."""
     seconds = {record["id"]: sum(record["seconds"].values()) for record in records}

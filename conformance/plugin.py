@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("exporter", "torchscript, dynamo"),
         ("opset", "numbers"),
         ("runtime", "onnx-reference, onnxruntime"),
-        ("precision", "fp32"),
+        ("precision", "fp32, fp16, int8"),
     ):
         group.addoption(f"--{name}", metavar="A,B", help=f"keep only these: {what}")
     group.addoption("--examples", type=int, metavar="N", help="drawn shapes for each cell, besides the boundary ones")
@@ -301,10 +301,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """From what everything rests on to what rests on it: case files, exports, registrations, values."""
+    """From what everything rests on to what rests on it: case files, exports, conversions, values."""
     if not session.config.stash[_SESSION].collected:
         return
-    order = ["conformance.test_cases", "conformance.test_export", "conformance.test_registration"]
+    order = [f"conformance.test_{name}" for name in ("cases", "export", "registration", "fidelity")]
 
     def place(item: pytest.Item) -> int:
         name = getattr(getattr(item, "module", None), "__name__", "")
@@ -399,7 +399,7 @@ class _Results:
         for line in matrix.lines(records, terminalreporter._tw.fullwidth):
             terminalreporter.write_line(line)
         terminalreporter.write_line("")
-        for line in (*matrix.LEGEND, *matrix.slow(records)):
+        for line in (*matrix.LEGEND, *matrix.fidelity(records), *matrix.slow(records)):
             terminalreporter.write_line(line)
         terminalreporter.write_line(matrix.counts(records))
         for line in _emptiness(self._state):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from conformance.case import Case
+from conformance.case import Calibration, Case
 from conformance.dims import Dims
 from conformance.errors import Stopped
 from conformance.inputs import Draw, Inputs, Maker, drawn_shapes, seed_of, trace_sizes
+from conformance.precision.calibration import Feeds, gather
 from conformance.runtimes.pytorch import Reference
 from conformance.source import Folder
-from conformance.store import key
+from conformance.store import derived_key, key
 
 KEPT_BYTES = 2**30
 """Weights that a process keeps for later cells; the modules used longest ago go first."""
@@ -26,6 +28,7 @@ class Prepared:
     maker: Maker
     failed: dict[str, Stopped] = field(default_factory=dict)
     _keys: dict[tuple[str, int], str] = field(default_factory=dict)
+    _feeds: dict[str, Feeds] = field(default_factory=dict)
     _sizes: dict[bool, dict[str, int]] = field(default_factory=dict)
     _shapes: dict[str, list[tuple[dict[str, int], int]]] = field(default_factory=dict)
 
@@ -54,6 +57,22 @@ class Prepared:
             weights = self.reference.weights
             self._keys[exporter, opset] = key(self.case, exporter, opset, weights, [sorted(sizes.items())])
         return self._keys[exporter, opset]
+
+    def feeds(self, says: Calibration, static: Sequence[str], purpose: str = "calibration") -> Feeds:
+        """The calibration inputs; the dims in ``static`` are fixed in the model. Another ``purpose`` has others."""
+        name = f"{says.model_dump_json()} {sorted(static)} {purpose}"
+        if name not in self._feeds:
+            sizes, _ = self.trace()
+            dims = self.case.dims.fixing({dim: sizes[dim] for dim in static})
+            self._feeds[name] = gather(
+                self.case, says, dims, sizes, self.maker, self.reference.folder.resolve, purpose
+            )
+        return self._feeds[name]
+
+    def converted_key(self, exporter: str, opset: int, precision: str, feeds: Feeds) -> str:
+        """The key of a converted model in the store."""
+        settings = self.case.says.precisions[precision].model_dump_json()
+        return derived_key(self.key(exporter, opset), [precision, settings, feeds.as_dict()])
 
 
 _kept: dict[tuple[Path, str], Prepared] = {}

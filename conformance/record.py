@@ -45,6 +45,9 @@ class Record:
     arithmetic: dict[str, Any] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     fault: str | None = None
+    fidelity: dict[str, Any] | None = None
+    conversion: dict[str, Any] | None = None
+    loss: dict[str, Any] | None = None
     latency: dict[str, Any] | None = None
     command: str | None = None
     fingerprint: str | None = None

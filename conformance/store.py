@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,17 @@ from conformance.case import Case
 from conformance.graph import Facts
 from conformance.source import dependencies
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True)
 class Stored:
-    """An exported model on disk, its facts, and the seconds that exporting and checking it took."""
+    """A model on disk, its facts, the seconds that making it took, and what is told of how it was made."""
 
     file: Path
     facts: Facts
     seconds: dict[str, float]
+    told: dict[str, Any] = field(default_factory=dict)
 
 
 class Store:
@@ -41,20 +42,22 @@ class Store:
         place = self._folder / key
         try:
             meta = json.loads((place / "meta.json").read_text(encoding="utf-8"))
-            stored = Stored(place / "model.onnx", Facts(**meta["facts"]), meta["seconds"])
+            stored = Stored(place / "model.onnx", Facts(**meta["facts"]), meta["seconds"], meta["told"])
             if _sha(stored.file) == stored.facts.sha:
                 return stored
         except (OSError, ValueError, KeyError, TypeError):
             pass
         return None
 
-    def put(self, key: str, data: bytes, facts: Facts, seconds: dict[str, float]) -> Stored:
+    def put(
+        self, key: str, data: bytes, facts: Facts, seconds: dict[str, float], told: dict[str, Any] | None = None
+    ) -> Stored:
         """Writes to a folder of its own first, so that a killed run leaves nothing half-written."""
         self._folder.mkdir(parents=True, exist_ok=True)
         place = self._folder / key
         temporary = Path(tempfile.mkdtemp(dir=self._folder, prefix=".new-"))
         (temporary / "model.onnx").write_bytes(data)
-        meta = {"facts": facts.as_dict(), "seconds": seconds}
+        meta = {"facts": facts.as_dict(), "seconds": seconds, "told": told or {}}
         (temporary / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
         if place.exists() and self.get(key) is None:
             shutil.rmtree(place, ignore_errors=True)
@@ -62,7 +65,7 @@ class Store:
             temporary.replace(place)
         except OSError:  # another process was first; its model is as good
             shutil.rmtree(temporary, ignore_errors=True)
-        return Stored(place / "model.onnx", facts, seconds)
+        return Stored(place / "model.onnx", facts, seconds, told or {})
 
 
 def _sha(file: Path) -> str:
@@ -92,6 +95,15 @@ def key(case: Case, exporter: str, opset: int, weights: str, more: Iterable[obje
         digest.update(file.read_bytes())
     digest.update(repr(versions()).encode())
     digest.update(_own_code())
+    return digest.hexdigest()[:32]
+
+
+def derived_key(key: str, parts: Iterable[object]) -> str:
+    """The key of a model that is made of another one, whose key is given."""
+    digest = hashlib.sha256(repr([FORMAT, key, *parts]).encode())
+    digest.update(repr(versions()).encode())
+    for file in sorted((Path(__file__).parent / "precision").glob("*.py")):
+        digest.update(file.read_bytes())
     return digest.hexdigest()[:32]
 
 

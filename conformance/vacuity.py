@@ -8,22 +8,30 @@ once in a cell has been shown able to fail; an output for which one of them alwa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
-from conformance.compare import Array, Tolerance, allowed
+from conformance.compare import Array
 
 ZEROS, SHUFFLED, ANOTHER = "zeros", "shuffled rows", "the outputs of another draw"
+
+
+class Judge(Protocol):
+    """What decides on an output: a tolerance, or a budget for noise."""
+
+    def refuses(self, wrong: Array, right: Array) -> bool: ...
 
 
 class Vacuity:
     """Collects, over all draws of a cell, which wrong outputs were refused."""
 
-    def __init__(self, tolerances: Sequence[Tolerance | None]) -> None:
-        self._tolerances = tolerances
+    def __init__(self, judges: Sequence[Judge | None]) -> None:
+        """One judge for each output; None is exact."""
+        self._judges = judges
         # A wrong output is possible until it has been refused; shuffling may never be applicable.
-        self._possible: list[set[str]] = [{ZEROS, ANOTHER} for _ in tolerances]
-        self._refused: list[set[str]] = [set() for _ in tolerances]
+        self._possible: list[set[str]] = [{ZEROS, ANOTHER} for _ in judges]
+        self._refused: list[set[str]] = [set() for _ in judges]
         self._before: list[Array] | None = None
 
     def see(self, wanted: Sequence[Array]) -> None:
@@ -34,7 +42,7 @@ class Vacuity:
                 possible.add(SHUFFLED)
             for wrong in possible - refused:
                 candidate = self._wrong(wrong, output, right)
-                if candidate is not None and self._refuses(candidate, right, self._tolerances[output]):
+                if candidate is not None and self._refuses(candidate, right, self._judges[output]):
                     refused.add(wrong)
         self._before = list(wanted)
 
@@ -46,17 +54,10 @@ class Vacuity:
         return None if self._before is None else self._before[output]
 
     @staticmethod
-    def _refuses(wrong: Array, right: Array, tolerance: Tolerance | None) -> bool:
+    def _refuses(wrong: Array, right: Array, judge: Judge | None) -> bool:
         if wrong.shape != right.shape:
             return True
-        if tolerance is None or right.dtype.kind != "f":
-            return not np.array_equal(wrong, right)
-        finite = np.isfinite(right)
-        if not np.array_equal(wrong[~finite], right[~finite], equal_nan=True) or not np.isfinite(wrong[finite]).all():
-            return True
-        right = np.where(finite, right, 0).astype(np.float64)
-        wrong = np.where(finite, wrong, 0).astype(np.float64)
-        return bool((np.abs(wrong - right) > allowed(right, tolerance)).any())
+        return not np.array_equal(wrong, right) if judge is None else judge.refuses(wrong, right)
 
     def findings(self) -> dict[int, list[str]]:
         """For each vacuous output the wrong outputs that would always have passed."""

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from conformance.case import OutputTolerance
 from conformance.compare import DEFAULTS, Array, Comparison, Tolerance, compare
 from conformance.errors import Stopped
 from conformance.inputs import Draw, Inputs, Maker
@@ -84,9 +85,7 @@ class Verifier:
         except Exception as error:
             raise Stopped("run", type(error).__name__, describe(error, Path("/"))) from error
         after_run = time.perf_counter()
-        found = self.compare(got, wanted, exact)
-        if found.error == "WrongValue" and exact is not None:
-            found = self.compare(got, wanted, exact, self._conditioning(inputs, exact))
+        found = self.judged(draw, inputs, got, wanted, exact)
         if self.vacuity is not None and found.verdict in ("verified", "ill-conditioned"):
             self.vacuity.see(wanted)
         self._add_seconds("reference", after_reference - start)
@@ -101,6 +100,22 @@ class Verifier:
         self.reference.restore()
         return self.reference(inputs), self.reference.oracle(inputs)
 
+    def judged(
+        self, draw: Draw, inputs: Inputs, got: list[Array], wanted: list[Array], exact: list[Array] | None
+    ) -> Comparison:
+        """What this example shows, how its inputs are conditioned taken into account."""
+        found = self.compare(got, wanted, exact)
+        if found.error == "WrongValue" and exact is not None:
+            found = self.compare(got, wanted, exact, self._conditioning(inputs, exact))
+        return found
+
+    def alone(self, draw: Draw) -> Comparison:
+        """One example by itself, where a case declares that it fails."""
+        return self(draw)
+
+    def conclude(self) -> None:
+        """Raises Stopped where all examples together are wrong, though none of them is by itself."""
+
     def compare(
         self,
         got: list[Array],
@@ -110,7 +125,7 @@ class Verifier:
     ) -> Comparison:
         """Compares with this cell's tolerances, whichever runtime ``got`` is from."""
         if self.vacuity is None:
-            self._know_outputs(wanted)
+            self.know_outputs(wanted)
         return compare(got, wanted, exact, self._tolerances, self._any_order, conditioning)
 
     def _conditioning(self, inputs: Inputs, exact: list[Array]) -> list[float]:
@@ -134,25 +149,34 @@ class Verifier:
                     moved[output] = max(moved[output], float(smooth.max(initial=0.0, where=np.isfinite(smooth))))
         return moved
 
-    def _know_outputs(self, wanted: list[Array]) -> None:
+    def know_outputs(self, wanted: list[Array]) -> None:
         """What depends on the outputs, which are known once PyTorch has run."""
         says = self.cell.case.says
-        given = says.tolerance.get("fp32")
         for index, array in enumerate(wanted):
             tolerance = DEFAULTS.get(str(array.dtype))
-            if tolerance is not None and given is not None:
-                own = given.for_output(index, self._names[index] if index < len(self._names) else "")
+            if tolerance is not None:
+                own = self.declared(index)
                 tolerance = Tolerance(
                     rtol=tolerance.rtol if own.rtol is None else own.rtol,
                     atol=tolerance.atol if own.atol is None else own.atol,
                     absolute=own.atol is not None,
                 )
             self._tolerances.append(tolerance)
+        self.check_outputs(wanted)
         self._any_order = [one.rows == "in any order" for one in says.outputs] or [False] * len(wanted)
-        if len(self._any_order) != len(wanted):
-            text = f"outputs declares {len(self._any_order)} names, forward returns {len(wanted)} tensors"
-            raise Stopped("declare", "WrongOutputs", text, "case")
         self.vacuity = Vacuity(self._tolerances)
+
+    def check_outputs(self, wanted: list[Array]) -> None:
+        """Stopped at ``declare`` where forward returns more or fewer outputs than the case names."""
+        declared = self.cell.case.says.outputs
+        if declared and len(declared) != len(wanted):
+            text = f"outputs declares {len(declared)} names, forward returns {len(wanted)} tensors"
+            raise Stopped("declare", "WrongOutputs", text, "case")
+
+    def declared(self, output: int) -> OutputTolerance:
+        """What the case declares for an output at this cell's precision."""
+        name = self._names[output] if output < len(self._names) else ""
+        return self.cell.case.says.tolerance_for(self.cell.precision).for_output(output, name)
 
     def check_deterministic(self, draw: Draw, before: list[Array] | None = None) -> list[Array]:
         """PyTorch's outputs, which have to be those of ``before``, or of another call right now.

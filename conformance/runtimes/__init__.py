@@ -30,13 +30,22 @@ Open = Callable[[Path, Sequence[str]], AbstractContextManager[Session]]
 
 
 def opener(name: str) -> Open:
-    """The runtime of that name; ``onnxruntime-unoptimized`` is only used to find who is at fault."""
+    """The runtime of that name.
+
+    ``onnxruntime-unoptimized`` is only used to find who is at fault, ``onnxruntime-literal`` for what a converted
+    model means.
+    """
     if name == "onnx-reference":
         from conformance.runtimes.onnxreference import open_model
 
         return open_model
-    if name in ("onnxruntime", "onnxruntime-unoptimized"):
-        from conformance.runtimes.onnxruntime import open_optimized, open_unoptimized
+    if name.startswith("onnxruntime"):
+        from conformance.runtimes import onnxruntime
 
-        return open_optimized if name == "onnxruntime" else open_unoptimized
+        ways = {
+            "onnxruntime": onnxruntime.open_optimized,
+            "onnxruntime-unoptimized": onnxruntime.open_unoptimized,
+            "onnxruntime-literal": onnxruntime.open_literal,
+        }
+        return ways[name]
     raise KeyError(name)

@@ -1,0 +1,158 @@
+"""What the checks of a cell share: its prepared case, and its models, exported and converted."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from conformance import graph
+from conformance.dims import Dims
+from conformance.errors import Stopped, display_path
+from conformance.export import Exported, export
+from conformance.plan import Cell
+from conformance.precision import convert as conversion
+from conformance.prepared import prepare
+from conformance.record import Record
+from conformance.settings import Settings
+from conformance.source import Folder
+from conformance.stages import Stages
+from conformance.store import Store, Stored
+
+
+class CellRun:
+    """One cell on its way: the prepared case and its models, made or found in the store."""
+
+    def __init__(self, cell: Cell, settings: Settings, record: Record, stages: Stages, folder: Folder) -> None:
+        self.cell, self.settings, self.record, self.stages = cell, settings, record, stages
+        with stages("declare", "case"):
+            self.prepared = prepare(cell.case, folder)
+        self.reference = self.prepared.reference
+        self.target = cell.case.says.export.exporters[cell.exporter]  # type: ignore[index]
+
+    def export(self, *, odd: bool = False, with_symbolics: bool = True) -> Exported:
+        """Exports now, without the store; afterwards the module has to be what it was."""
+        sizes, inputs = self.prepared.trace(odd=odd)
+        reference = self.reference
+        reference.restore()
+        exported = export(
+            reference, self.cell.exporter, self.cell.opset, inputs, sizes, with_symbolics=with_symbolics
+        )
+        if not reference.restore() and reference.fingerprint() != reference.weights:
+            raise Stopped("export", "ChangedModule", "exporting changed the module's weights or buffers", "exporter")
+        return exported
+
+    def model(self) -> Stored:
+        """The exported model, from the store or new; Stopped where it is not a valid model of what was asked."""
+        cell, store = self.cell, Store(self.settings.store)
+        with self.stages("declare", "case"):
+            _, inputs = self.prepared.trace()
+            name = self.prepared.key(cell.exporter, cell.opset)
+        stored = store.get(name)
+        if stored is None:
+            if name in self.prepared.failed:
+                raise self.prepared.failed[name]
+            with self.stages("declare", "case"):
+                self.reference(inputs)  # a module that PyTorch itself cannot run is not the exporter's fault
+            try:
+                with self.stages("export", "exporter"):
+                    start = time.perf_counter()
+                    exported = self.export()
+                    seconds = time.perf_counter() - start
+            except Stopped as stop:
+                self.prepared.failed[name] = stop
+                raise
+            with self.stages("check", "exporter"):
+                facts = graph.read(exported.model, exported.data)
+                stored = store.put(name, exported.data, facts, {"export": round(seconds, 6)})
+        self.record.graph = {
+            "opset": stored.facts.opset,
+            "nodes": stored.facts.nodes,
+            "sha": stored.facts.sha,
+        }
+        with self.stages("check", "exporter"):
+            self._check_valid(stored)
+        return stored
+
+    def converted(self, stored: Stored, *, refuse: bool = True) -> Stored:
+        """The exported model in the cell's precision, from the store or new.
+
+        Stopped where something is wrong with it, unless ``refuse`` is off.
+        """
+        cell, store = self.cell, Store(self.settings.store)
+        settings = cell.case.says.precisions[cell.precision]
+        with self.stages("declare", "case"):
+            feeds = self.prepared.feeds(settings.calibration, self.target.static)
+        name = self.prepared.converted_key(cell.exporter, cell.opset, cell.precision, feeds)
+        found = store.get(name)
+        if found is None:
+            if name in self.prepared.failed:
+                raise self.prepared.failed[name]
+            try:
+                with self.stages("convert", "precision"):
+                    start = time.perf_counter()
+                    given = conversion.source(stored.file, cell.precision, settings, cell.exporter)
+                    model, told = conversion.convert(given, feeds)
+                    data = model.SerializeToString(deterministic=True)
+                    seconds = {"convert": round(time.perf_counter() - start, 6)}
+                    found = store.put(name, data, graph.read(model, data), seconds, told)
+            except Stopped as stop:
+                self.prepared.failed[name] = stop
+                raise
+        self.record.conversion = dict(found.told)
+        self.record.graph = {"opset": found.facts.opset, "nodes": found.facts.nodes, "sha": found.facts.sha}
+        with self.stages("convert", "precision"):
+            finding = conversion.findings(found.told) or self._misconverted(stored, found)
+            if finding is not None and refuse:
+                raise finding
+        return found
+
+    @staticmethod
+    def _misconverted(stored: Stored, found: Stored) -> Stopped | None:
+        if found.facts.invalid:
+            error, text = found.facts.invalid
+            return Stopped("convert", error, f"onnx.checker refuses the converted model: {text}", "precision")
+        for name in ("inputs", "outputs"):
+            if getattr(stored.facts, name).keys() != getattr(found.facts, name).keys():
+                text = f"the converted model has other {name}: {', '.join(getattr(found.facts, name))}"
+                return Stopped("convert", "WrongSignature", text, "precision")
+        if stored.facts.dtypes != found.facts.dtypes:
+            changed = [name for name, dtype in stored.facts.dtypes.items() if found.facts.dtypes.get(name) != dtype]
+            text = f"the converted model has {', '.join(changed)} in another dtype"
+            return Stopped("convert", "WrongSignature", text, "precision")
+        return None
+
+    def dims(self) -> Dims:
+        """The dims that the model was exported for."""
+        traced, _ = self.prepared.trace()
+        return self.cell.case.dims.fixing({name: traced[name] for name in self.target.static})
+
+    def libraries(self) -> list[str]:
+        """The paths of the case's custom-operator libraries."""
+        with self.stages("load", "case"):
+            return [_library(self, name) for name in self.cell.case.says.libraries]
+
+    def _check_valid(self, stored: Stored) -> None:
+        facts = stored.facts
+        if facts.opset != self.cell.opset:
+            text = f"the model is at opset {facts.opset}, asked for was {self.cell.opset}"
+            raise Stopped("check", "WrongOpset", text, "exporter")
+        if facts.invalid:
+            error, text = facts.invalid
+            raise Stopped("check", error, f"onnx.checker refuses the model: {text}", "exporter")
+
+
+def _library(run: CellRun, name: str) -> str:
+    """The path of a custom-operator library: a file beside the case file, or what a function returns."""
+    file = run.cell.case.folder / name
+    if file.is_file() and file.suffix != ".py":
+        return str(file)
+    found = run.reference.folder.resolve(name)
+    path = str(found() if callable(found) else found)
+    if not Path(path).is_file():
+        raise Stopped(
+            "declare",
+            "MissingFile",
+            f"libraries: {name} gave {display_path(Path(path))}, which is not there",
+            "case",
+        )
+    return path

@@ -1,0 +1,180 @@
+"""The inputs that ranges are measured on: drawn from the case, or the user's own."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance.case import Calibration, Case
+from conformance.compare import Array
+from conformance.dims import Dims, Sizes
+from conformance.errors import Stopped, display_path
+from conformance.inputs import Draw, Inputs, Maker, seed_of
+
+FEWEST = 8
+"""Fewer samples than this make no range worth the name."""
+
+
+@dataclass(frozen=True)
+class Feeds:
+    """Calibration inputs in their order, each a batch, and what is told of them in the record."""
+
+    batches: list[Inputs]
+    source: str
+    """``drawn from the case``, or the file or function that it was read from."""
+    samples: int
+    batch: int
+    """Samples in each batch; the last may have fewer."""
+    sha: str
+    """Of the arrays, in their order."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {key: value for key, value in asdict(self).items() if key != "batches"}
+
+
+def gather(
+    case: Case,
+    says: Calibration,
+    dims: Dims,
+    traced: Sizes,
+    maker: Maker,
+    resolve: Callable[[str], Any],
+    purpose: str = "calibration",
+) -> Feeds:
+    """The calibration inputs of a case; ``dims`` are the model's, ``traced`` the sizes it is exported at, ``purpose``
+    seeds the draws.
+
+    Raises Stopped at ``declare`` (BadCalibration) where there are too few, where they are constant, have a NaN or do
+    not fit the inputs.
+    """
+    if says.data is None:
+        batches, source = list(_drawn(case, says, dims, traced, maker, purpose)), "drawn from the case"
+    else:
+        batches, source = list(_given(case, says, resolve)), says.data
+    dim = batch_dim(case, dims)
+    counts = [_length(batch) if dim is not None or says.data is not None else 1 for batch in batches]
+    samples = sum(counts)
+    if samples < FEWEST:
+        raise _bad(f"{source}: {samples} samples are too few to calibrate with; at least {FEWEST}")
+    for name, one in case.says.inputs.items():
+        if one.type.is_float:
+            _check_values(f"{source}: {name}", [batch[name] for batch in batches])
+    return Feeds(batches, source, samples, max(counts), _sha(batches))
+
+
+def batch_dim(case: Case, dims: Dims) -> str | None:
+    """The dim that is the first of every input and of nothing else there: what samples lie along."""
+    first = {one.type.shape[0].text if one.type.shape else "" for one in case.says.inputs.values()}
+    (name, *others) = first
+    if others or name not in dims.ranges:
+        return None
+    elsewhere = any(name in size.names for one in case.says.inputs.values() for size in one.type.shape[1:])
+    return None if elsewhere or dims.ranges[name].fixed else name
+
+
+def _drawn(case: Case, says: Calibration, dims: Dims, traced: Sizes, maker: Maker, purpose: str) -> Iterator[Inputs]:
+    dim = batch_dim(case, dims)
+    wish = {**traced, **says.at, **({dim: says.batch} if dim is not None and dim not in says.at else {})}
+    sizes = dims.fit(wish)
+    if sizes is None:
+        raise _bad(f"at: the case allows no sizes like {', '.join(f'{n}={s}' for n, s in wish.items())}")
+    each = max(1, sizes[dim]) if dim is not None else 1
+    for index in range(math.ceil(says.samples / each)):
+        yield maker(Draw(sizes, "plain", seed_of(case.name, purpose, index)))
+
+
+def _given(case: Case, says: Calibration, resolve: Callable[[str], Any]) -> Iterator[Inputs]:
+    assert says.data is not None
+    file = case.folder / says.data
+    if file.suffix in (".npy", ".npz"):
+        arrays = _read(case, file)
+        count = min(says.samples, min(len(array) for array in arrays.values()))
+        for start in range(0, count, says.batch):
+            batch = {name: array[start : min(start + says.batch, count)] for name, array in arrays.items()}
+            yield _checked(case, batch, says.data)
+        return
+    found: Iterable[Any] = resolve(says.data)(np.random.default_rng(seed_of(case.name, "calibration")))
+    left = says.samples
+    for batch in found:
+        if not isinstance(batch, Mapping):
+            raise _bad(f"{says.data}: has to yield mappings from input names to arrays, not {type(batch).__name__}")
+        checked = _checked(case, batch, says.data)
+        yield checked
+        left -= _length(checked)
+        if left <= 0:
+            return
+
+
+def _read(case: Case, file: Path) -> dict[str, Array]:
+    """The arrays of a file by input name."""
+    where = display_path(file)
+    try:
+        found: Any = np.load(file, allow_pickle=False)
+    except FileNotFoundError:
+        raise _bad(f"there is no {where}") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise _bad(f"{where} cannot be read: {error}") from None
+    names = list(case.says.inputs)
+    if isinstance(found, np.ndarray):
+        if len(names) != 1:
+            raise _bad(f"{where}: a .npy holds one array, the case has the inputs {', '.join(names)}; give a .npz")
+        found = {names[0]: found}
+    arrays = {name: found[name] for name in names if name in found}
+    if len(arrays) != len(names):
+        missing = [name for name in names if name not in arrays]
+        raise _bad(f"{where}: has no array {', '.join(missing)}; it has {', '.join(found)}")
+    lengths = {len(array) if array.ndim else 0 for array in arrays.values()}
+    if len(lengths) != 1:
+        raise _bad(f"{where}: the arrays have {' and '.join(map(str, sorted(lengths)))} samples along the first axis")
+    return arrays
+
+
+def _checked(case: Case, batch: Mapping[str, Any], source: str) -> Inputs:
+    """The batch, if its arrays are what the case's inputs are."""
+    arrays: Inputs = {}
+    for name, one in case.says.inputs.items():
+        if name not in batch:
+            raise _bad(f"{source}: has no array {name}")
+        array = np.asarray(batch[name])
+        if array.dtype != np.dtype(one.type.dtype):
+            raise _bad(f"{source}: {name} is {array.dtype}, declared is {one.type}")
+        if array.ndim != len(one.type.shape):
+            raise _bad(f"{source}: {name} has shape {array.shape}, declared is {one.type}")
+        for axis, size in enumerate(one.type.shape):
+            if size.constant is not None and array.shape[axis] != size.constant:
+                raise _bad(f"{source}: {name} has shape {array.shape}, declared is {one.type}")
+        arrays[name] = array
+    return arrays
+
+
+def _check_values(what: str, arrays: list[Array]) -> None:
+    for index, array in enumerate(arrays):
+        if not np.isfinite(array).all():
+            raise _bad(f"{what}: batch {index} has a NaN or an infinity, which leaves no range")
+    low = min((float(array.min()) for array in arrays if array.size), default=0.0)
+    high = max((float(array.max()) for array in arrays if array.size), default=0.0)
+    if low == high:
+        raise _bad(f"{what}: every value is {low:g}; constant data measures no range")
+
+
+def _length(batch: Inputs) -> int:
+    return min((len(array) if array.ndim else 1 for array in batch.values()), default=1)
+
+
+def _sha(batches: list[Inputs]) -> str:
+    digest = hashlib.sha256()
+    for batch in batches:
+        for name, array in batch.items():
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _bad(text: str) -> Stopped:
+    return Stopped("declare", "BadCalibration", f"calibration: {text}", "case")

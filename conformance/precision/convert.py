@@ -1,0 +1,193 @@
+"""From the exported fp32 model to one of another precision, with what is wrong with it."""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib.metadata
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from conformance.case import Calibration, PrecisionSettings, base_of
+from conformance.errors import Stopped, did_you_mean
+from conformance.precision import fp16, int8, rules
+from conformance.precision.calibration import Feeds
+from conformance.precision.ranges import check_finite, measure
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+SHOWN = 5
+"""Nodes named in a message; more are counted."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """An exported model, ready to be converted: all nodes named, local functions inlined."""
+
+    model: ModelProto
+    precision: str
+    settings: PrecisionSettings
+    kept: frozenset[str]
+    """Names of the nodes that stay fp32."""
+
+    @property
+    def operators(self) -> list[str]:
+        return list(self.settings.operators or int8.OPERATORS)
+
+
+def source(file: Path, precision: str, settings: PrecisionSettings, exporter: str) -> Source:
+    """Reads an exported model. Raises Stopped at ``convert`` (UnknownNode) for an entry of ``exclude`` that means no
+    node."""
+    import onnx
+    from onnx import inliner
+
+    model = onnx.load(file)
+    if model.functions:
+        model = inliner.inline_local_functions(model)
+    _name_nodes(model)
+    _plain_constants(model)
+    entries = getattr(settings.exclude, exporter)
+    return Source(model, precision, settings, frozenset(_matching(model, entries)))
+
+
+def _name_nodes(model: ModelProto) -> None:
+    taken = Counter(node.name for node in fp16.nodes(model.graph))
+    for index, node in enumerate(fp16.nodes(model.graph)):
+        if not node.name or taken[node.name] > 1:
+            taken[node.name] -= 1
+            node.name = f"{node.name or node.op_type}_{index}"
+
+
+def _plain_constants(model: ModelProto) -> None:
+    """Constants with ``value_float`` as tensors, which is the only form that the fp16 converter knows."""
+    from onnx import TensorProto, helper
+
+    for node in fp16.nodes(model.graph):
+        for attribute in node.attribute if node.op_type == "Constant" else ():
+            if attribute.name in ("value_float", "value_floats"):
+                one = attribute.name == "value_float"
+                values = [attribute.f] if one else list(attribute.floats)
+                tensor = helper.make_tensor("value", TensorProto.FLOAT, [] if one else [len(values)], values)
+                attribute.CopyFrom(helper.make_attribute("value", tensor))
+
+
+def _matching(model: ModelProto, entries: Sequence[str]) -> Iterator[str]:
+    known = {node.name: node.op_type for node in fp16.nodes(model.graph)}
+    for entry in entries:
+        found = [name for name, kind in known.items() if entry == kind or fnmatch.fnmatchcase(name, entry)]
+        if not found:
+            near = (
+                did_you_mean(entry, known) if len(known) <= 20 else did_you_mean(entry, known).partition("; known")[0]
+            )
+            text = f"exclude: the model has no node or operator '{entry}'{near}"
+            raise Stopped("convert", "UnknownNode", text, "case")
+        yield from found
+
+
+def ranges(given: Source, feeds: Feeds, folder: Path) -> Any:
+    """What the values inside the model range over on the calibration data: what int8 quantizes, or all for fp16."""
+    import onnx
+
+    file = folder / "model.onnx"
+    onnx.save(given.model, file)
+    if base_of(given.precision) == "int8":
+        return measure(file, feeds.batches, given.operators, given.settings.calibration, folder)
+    return measure(file, feeds.batches, None, Calibration(), folder)
+
+
+def convert(given: Source, feeds: Feeds) -> tuple[ModelProto, dict[str, Any]]:
+    """The converted model, and what a record tells of it (``findings`` reads it too).
+
+    Raises Stopped at ``convert``, and whatever the converters raise.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        measured = ranges(given, feeds, folder)
+        if base_of(given.precision) == "int8":
+            check_finite(measured)
+            model = int8.quantize(given.model, measured, given.operators, given.kept, folder)
+            told = {
+                "method": given.settings.calibration.method,
+                "quantized": len(int8.quantized_nodes(model)),
+                "broken": rules.broken(model),
+            }
+        else:
+            import onnx
+
+            copy = onnx.ModelProto()
+            copy.CopyFrom(given.model)  # the converter changes what it is given
+            model = fp16.convert(copy, given.kept)
+            overflow, underflow = _beyond(given, measured)
+            told = {"overflow": overflow, "underflow": underflow}
+    tool = f"onnxruntime {importlib.metadata.version('onnxruntime')}"
+    return model, {"tool": tool, "calibration": feeds.as_dict(), "kept": sorted(given.kept), **told}
+
+
+def findings(told: Mapping[str, Any]) -> Stopped | None:
+    """What is wrong with a converted model, from what ``convert`` told of it."""
+    if told.get("broken"):
+        text = f"the int8 model breaks the rules for explicit quantization: {_few(told['broken'])}"
+        return Stopped("convert", "BrokenRule", text, "precision")
+    if told.get("overflow"):
+        text = f"beyond what fp16 holds ({fp16.LARGEST:g}) on the calibration data: {_few(told['overflow'])}"
+        stop = Stopped("convert", "Overflow", text, "precision")
+        stop.details = ["keep these nodes in fp32 with exclude:, or say why this case has no fp16 with left_out:"]
+        return stop
+    return None
+
+
+def _few(texts: Sequence[str]) -> str:
+    more = f", and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
+    return f"{'; '.join(texts[:SHOWN])}{more}"
+
+
+def _beyond(given: Source, measured: Any) -> tuple[list[str], list[str]]:
+    """What does not fit fp16, by node: finite values and weights that are too large; values that all vanish."""
+    makers = {name: node for node in given.model.graph.node for name in node.output}
+    users: dict[str, list[str]] = {}
+    for node in given.model.graph.node:
+        for name in node.input:
+            users.setdefault(name, []).append(node.name)
+    overflow, underflow = [], []
+    for name, data in (measured or {}).items():
+        low, high = (float(np.min(end)) for end in data.range_value)
+        largest = max(abs(low), abs(high))
+        maker = makers.get(name)
+        if {*users.get(name, ()), *([maker.name] if maker else [])} <= given.kept:
+            continue
+        where = f"{maker.op_type} {maker.name}" if maker is not None else f"the input {name}"
+        if math.isfinite(largest) and fp16.LARGEST < largest < _MASK:
+            overflow.append(f"{where} reaches {largest:g}")
+        elif 0 < largest < fp16.SMALLEST_NORMAL:
+            what = "all become 0" if largest < fp16.SMALLEST / 2 else "lose digits"
+            underflow.append(f"the values of {where} are at most {largest:.2g} and {what} in fp16")
+    weights = dict(_weights_beyond(given, users))
+    return overflow + [text for text, high in weights.items() if high], underflow + [
+        text for text, high in weights.items() if not high
+    ]
+
+
+_MASK = 1e30
+"""Constants of this size stand for minus infinity in masks, and may become that."""
+
+
+def _weights_beyond(given: Source, users: Mapping[str, list[str]]) -> Iterator[tuple[str, bool]]:
+    from onnx import TensorProto, numpy_helper
+
+    for tensor in given.model.graph.initializer:
+        if tensor.data_type != TensorProto.FLOAT or {*users.get(tensor.name, ())} <= given.kept:
+            continue
+        size = np.abs(numpy_helper.to_array(tensor))
+        reader = users.get(tensor.name, ["nobody"])[0]
+        largest = float(size.max(initial=0.0, where=size < _MASK))
+        if largest > fp16.LARGEST:
+            yield f"the constant {tensor.name} of {reader} reaches {largest:g}", True
+        elif 0 < largest < fp16.SMALLEST / 2:
+            yield f"the constant {tensor.name} of {reader} is {largest:.2g} and becomes 0 in fp16", False

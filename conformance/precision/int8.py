@@ -1,0 +1,101 @@
+"""int8 by ONNX Runtime's quantizer, set up for explicit Q/DQ as TensorRT takes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conformance.errors import Stopped
+from conformance.precision.ranges import quietly
+from conformance.precision.rules import WEIGHTED, channel_axis
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+OPERATORS = WEIGHTED
+"""What is quantized where a case does not say: the operators that int8 makes faster."""
+
+
+def quantize(
+    model: ModelProto, ranges: Any, operators: Sequence[str], kept: Collection[str], folder: Path
+) -> ModelProto:
+    """The model with Q/DQ around the nodes of these operators, but those named in ``kept``.
+
+    ``ranges`` are ``ranges.measure``'s. Raises Stopped at ``convert`` (NothingToQuantize) where there is no such node
+    with float operands. The quantizer wants files, and changes what it is given; ``folder`` is for copies.
+    """
+    import onnx
+    from onnxruntime.quantization import QuantFormat, QuantType, quantize_static, save_tensors_data
+
+    before, source, result = _counts(model), folder / "float.onnx", folder / "quantized.onnx"
+    onnx.save(model, source)
+    save_tensors_data(ranges, folder / "ranges.json")
+    with quietly():
+        quantize_static(
+            source,
+            result,
+            None,
+            quant_format=QuantFormat.QDQ,
+            activation_type=QuantType.QInt8,
+            weight_type=QuantType.QInt8,
+            calibrate_method=ranges.calibration_method,
+            calibration_cache_path=folder / "ranges.json",
+            per_channel=True,
+            op_types_to_quantize=list(operators),
+            nodes_to_exclude=sorted({*kept, *_not_for_the_quantizer(model)}),
+            extra_options={
+                "ActivationSymmetric": True,
+                "WeightSymmetric": True,
+                "QuantizeBias": False,
+                "QDQDisableWeightAdjustForInt32Bias": True,
+                "DedicatedQDQPair": True,  # TensorRT fuses a pair with one operator, and does not share it
+                "OpTypesToExcludeOutputQuantization": list(operators),
+                "TensorQuantOverrides": {name: [{"symmetric": True}] for name in _one_scale(model)},
+            },
+        )
+    quantized = onnx.load(result)
+    if _counts(quantized)["QuantizeLinear"] == before["QuantizeLinear"]:
+        left = [name for name in operators if before[name]]
+        what = f"only {', '.join(left)} without float operands, or excluded" if left else "none"
+        text = f"there is nothing to quantize: of {', '.join(operators)} the model has {what}"
+        raise Stopped("convert", "NothingToQuantize", text, "case")
+    return quantized
+
+
+def _counts(model: ModelProto) -> Counter[str]:
+    return Counter(node.op_type for node in model.graph.node)
+
+
+def _not_for_the_quantizer(model: ModelProto) -> Iterator[str]:
+    """Nodes that it would change: it sets the ``beta`` of a Gemm to 1, though the bias stays float."""
+    for node in model.graph.node:
+        if node.op_type == "Gemm" and any(one.name == "beta" and one.f != 1 for one in node.attribute):
+            yield node.name
+
+
+def _one_scale(model: ModelProto) -> Iterator[str]:
+    """Weights that can have one scale only, which the quantizer would give one for each channel.
+
+    Those of a grouped ConvTranspose, those that are no matrix but multiplied as a stack of them, first operands, and
+    weights that several nodes read along different axes.
+    """
+    weights = {one.name: len(one.dims) for one in model.graph.initializer}
+    axes: dict[str, set[int | None]] = {}
+    for node in model.graph.node:
+        for operand, name in enumerate(node.input[:2]):
+            if name in weights and node.op_type in WEIGHTED:
+                stacked = node.op_type == "MatMul" and weights[name] != 2
+                axes.setdefault(name, set()).add(None if stacked else channel_axis(node, operand))
+    return (name for name, found in axes.items() if None in found or len(found) > 1)
+
+
+def quantized_nodes(model: ModelProto) -> list[str]:
+    """The names of the nodes whose operands are quantized."""
+    made = {name for node in model.graph.node if node.op_type == "DequantizeLinear" for name in node.output}
+    return [
+        node.name
+        for node in model.graph.node
+        if node.op_type not in ("QuantizeLinear", "DequantizeLinear") and made & {*node.input}
+    ]

@@ -1,0 +1,203 @@
+"""The two judgements on a converted model: what its precision costs, and whether a runtime computes what it means.
+
+What a converted graph means is what ONNX Runtime computes node by node with its optimizer off: an int8 model in
+float32 between DequantizeLinear and QuantizeLinear, an fp16 model in float32 within a node and rounded after it
+(``runtimes.onnxruntime.open_literal``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from conformance.case import base_of
+from conformance.compare import Array, Comparison, Worst, failed, matched_rows, odd_shape, worst_at
+from conformance.errors import Stopped
+from conformance.explain import worst_dict
+from conformance.inputs import Draw, Inputs, Maker
+from conformance.noise import BUDGETS, Budget, Noise, compare_outputs
+from conformance.plan import Cell
+from conformance.record import Record
+from conformance.runtimes import Session
+from conformance.runtimes.pytorch import Reference
+from conformance.source import describe
+from conformance.vacuity import Vacuity
+from conformance.verify import Stages, Verifier, WrongAnswer
+
+
+class _Budgeted(Verifier):
+    """A verifier whose outputs are judged by their noise."""
+
+    def __init__(
+        self, cell: Cell, record: Record, stages: Stages, reference: Reference, maker: Maker, names: Sequence[str]
+    ) -> None:
+        super().__init__(cell, record, stages, reference, maker, names)
+        self.budgets: list[Budget] = []
+
+    def know_outputs(self, wanted: list[Array]) -> None:
+        self.check_outputs(wanted)
+        self.budgets = [self._budget(output) for output in range(len(wanted))]
+        self.vacuity = Vacuity(self.budgets)
+
+    def in_order(self, got: list[Array], wanted: list[Array]) -> list[Array]:
+        """The outputs, with rows that may come in any order in that of ``wanted``."""
+        any_order = {index for index, one in enumerate(self.cell.case.says.outputs) if one.rows == "in any order"}
+        return [
+            matched_rows(one, wanted[index])
+            if index in any_order and index < len(wanted) and one.shape == wanted[index].shape and one.ndim
+            else one
+            for index, one in enumerate(got)
+        ]
+
+    def _budget(self, output: int) -> Budget:
+        given = self.declared(output).model_dump(
+            include={"sqnr", "cosine", "magnitude", "runtime"}, exclude_none=True
+        )
+        return dataclasses.replace(BUDGETS[base_of(self.cell.precision)], **given)
+
+
+class RuntimeVerifier(_Budgeted):
+    """Whether a runtime, opened as ``session``, computes what the converted graph means."""
+
+    meaning: Session
+
+    def wanted(self, inputs: Inputs) -> tuple[list[Array], list[Array] | None]:
+        """What the converted graph means, and PyTorch's outputs in float32."""
+        self.reference.restore()
+        exact = self.reference(inputs)
+        return mean(self.meaning, inputs), exact
+
+    def judged(
+        self, draw: Draw, inputs: Inputs, got: list[Array], wanted: list[Array], exact: list[Array] | None
+    ) -> Comparison:
+        return self.compare(got, wanted, exact)
+
+    def compare(
+        self,
+        got: list[Array],
+        wanted: list[Array],
+        exact: list[Array] | None,
+        conditioning: list[float] | None = None,
+    ) -> Comparison:
+        assert exact is not None
+        if self.vacuity is None:
+            self.know_outputs(wanted)
+        return compare_outputs(self.in_order(got, wanted), wanted, self.in_order(exact, wanted), self.budgets)
+
+
+class FidelityVerifier(_Budgeted):
+    """What the precision costs: the converted graph's meaning, opened as ``session``, against PyTorch in float32.
+
+    An example by itself is wrong only where its shapes, dtypes or finiteness are; its noise counts with that of all
+    others in ``conclude``.
+    """
+
+    explain: Callable[[Stopped, Inputs], Stopped]
+    """Adds to a failure where the loss comes from."""
+
+    def __init__(
+        self, cell: Cell, record: Record, stages: Stages, reference: Reference, maker: Maker, names: Sequence[str]
+    ) -> None:
+        super().__init__(cell, record, stages, reference, maker, names)
+        self._record = record
+        self._noise: list[Noise] = []
+        self._worst: list[tuple[float, Worst, Draw]] = []
+
+    def wanted(self, inputs: Inputs) -> tuple[list[Array], list[Array] | None]:
+        self.reference.restore()
+        return self.reference(inputs), None
+
+    def judged(
+        self, draw: Draw, inputs: Inputs, got: list[Array], wanted: list[Array], exact: list[Array] | None
+    ) -> Comparison:
+        found = self.compare(got, wanted, exact)
+        if found.verdict == "verified":
+            self._measure(draw, self.in_order(got, wanted), wanted)
+        return found
+
+    def compare(
+        self,
+        got: list[Array],
+        wanted: list[Array],
+        exact: list[Array] | None,
+        conditioning: list[float] | None = None,
+    ) -> Comparison:
+        if self.vacuity is None:
+            self.know_outputs(wanted)
+        if len(got) != len(wanted):
+            return failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
+        for output, (one, right) in enumerate(zip(got, wanted, strict=True)):
+            odd = odd_shape(output, one, right) or _not_finite(output, one, right)
+            if odd is not None:
+                return odd
+        return Comparison("verified")
+
+    def _measure(self, draw: Draw, got: list[Array], wanted: list[Array]) -> None:
+        for output, (one, right) in enumerate(zip(got, wanted, strict=True)):
+            if output == len(self._noise):
+                self._noise.append(Noise(self.budgets[output]))
+                self._worst.append((-1.0, Worst(output, (), None, None, 0.0, 0.0), draw))
+            noise = self._noise[output].see(one, right)
+            if noise > self._worst[output][0] and right.size:
+                self._worst[output] = (noise, _furthest(output, one, right), draw)
+
+    def alone(self, draw: Draw) -> Comparison:
+        kept = self._noise, self._worst
+        self._noise, self._worst = [], []
+        try:
+            found = self(draw)
+            for output, noise in enumerate(self._noise):
+                if not noise.within():
+                    raise WrongAnswer(failed("LowFidelity", f"output {output}: {noise.text()}"))
+            return found
+        finally:
+            self._noise, self._worst = kept
+
+    def conclude(self) -> None:
+        if not self._noise:
+            return
+        output = max(range(len(self._noise)), key=lambda one: self._noise[one].ratio())
+        noise, (_, worst, draw) = self._noise[output], self._worst[output]
+        worst = dataclasses.replace(worst, ratio=noise.ratio())
+        self._record.worst, self._record.draw = worst_dict(worst, draw), draw.as_dict()
+        self._record.fidelity = {
+            "output": output,
+            **({"changed": noise.changed / noise.draws} if noise.counted else {}),
+            **({} if noise.counted else {"sqnr": noise.sqnr, "cosine": noise.cosine, "magnitude": noise.magnitude}),
+        }
+        for output, one in enumerate(self._noise):
+            if not one.within():
+                stop = Stopped("compare", "LowFidelity", f"output {output}: {one.text()}", "precision")
+                raise self.explain(stop, self.inputs(self._worst[output][2]))
+
+
+def mean(session: Session, inputs: Inputs) -> list[Array]:
+    """What a converted graph means for some inputs; Stopped at ``run`` where it cannot be computed."""
+    try:
+        return session.run(inputs)
+    except Exception as error:
+        text = f"the converted model does not run: {describe(error, Path('/'))}"
+        raise Stopped("run", type(error).__name__, text, "precision") from error
+
+
+def _not_finite(output: int, got: Array, wanted: Array) -> Comparison | None:
+    """NaN or infinite where PyTorch is finite: the values do not fit the precision."""
+    if wanted.dtype.kind != "f":
+        return None
+    odd = ~np.isfinite(got) & np.isfinite(wanted)
+    if not odd.any():
+        return None
+    first = tuple(int(i) for i in np.argwhere(odd)[0])
+    name = "WrongNaN" if np.isnan(got[first]) else "WrongInf"
+    text = f"output {output}: {int(odd.sum())} of {got.size} values are NaN or infinite where PyTorch's are not"
+    return failed(name, text, worst_at(output, first, got, wanted, np.inf, np.inf))
+
+
+def _furthest(output: int, got: Array, wanted: Array) -> Worst:
+    error = np.abs(np.asarray(got, dtype=np.float64) - np.asarray(wanted, dtype=np.float64))
+    error = np.nan_to_num(error, nan=0.0, posinf=0.0)
+    index = np.unravel_index(int(error.argmax()), error.shape)
+    return worst_at(output, index, got, wanted, float(error[index]), 0.0)

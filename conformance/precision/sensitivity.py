@@ -1,0 +1,160 @@
+"""Which nodes cost the accuracy: for each, what keeping it alone in fp32 wins back."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conformance.case import base_of
+from conformance.compare import Array
+from conformance.inputs import Inputs
+from conformance.noise import Budget, Noise
+from conformance.precision import fp16, int8
+from conformance.precision.convert import Source
+from conformance.precision.loss import LITERAL
+from conformance.runtimes import opener
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+_NO_ARITHMETIC = {
+    "Cast", "Concat", "Constant", "ConstantOfShape", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape",
+    "Shape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where",
+}  # fmt: skip
+"""Operators that move values and round none."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What one node in fp32 makes of the model's SQNR, in decibels."""
+
+    node: str
+    operator: str
+    sqnr: float
+    gain: float
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The SQNR of the converted model, and its nodes, those that win most back first."""
+
+    sqnr: float
+    nodes: list[Kept]
+
+    def exclude(self, decibels: float = 0.1, most: int = 10) -> list[str]:
+        """The nodes worth keeping in fp32: those that win back at least ``decibels``."""
+        return [one.node for one in self.nodes if one.gain >= decibels][:most]
+
+
+def candidates(given: Source, converted: ModelProto) -> list[str]:
+    """The nodes that a conversion touches and that compute something."""
+    if base_of(given.precision) == "int8":
+        return int8.quantized_nodes(converted)
+    return [
+        node.name
+        for node in given.model.graph.node
+        if node.op_type not in _NO_ARITHMETIC and node.name not in given.kept
+    ]
+
+
+def rank(
+    given: Source,
+    converted: ModelProto,
+    batches: Sequence[Inputs],
+    libraries: Sequence[str],
+    on_node: Callable[[int, int, str], object],
+) -> Ranking:
+    """Ranks by the outputs of the exported fp32 model on ``batches``, computed by the graphs' own semantics.
+
+    ``on_node`` gets how many nodes are done, of how many, and the name of the next.
+    """
+    operators = {node.name: node.op_type for node in given.model.graph.node}
+    with tempfile.TemporaryDirectory() as name:
+        file = Path(name) / "model.onnx"
+
+        def outputs(data: bytes) -> list[list[Array]]:
+            file.write_bytes(data)
+            with opener(LITERAL)(file, libraries) as session:
+                return [session.run(batch) for batch in batches]
+
+        wanted = outputs(given.model.SerializeToString())
+
+        def sqnr(data: bytes) -> float:
+            return _sqnr(outputs(data), wanted)
+
+        whole = sqnr(converted.SerializeToString())
+        names = candidates(given, converted)
+        found = []
+        for done, node in enumerate(names):
+            on_node(done, len(names), node)
+            with _keeping(given, converted, node) as data:
+                one = sqnr(data)
+            found.append(Kept(node, operators[node], one, one - whole))
+    return Ranking(whole, sorted(found, key=lambda one: -one.gain))
+
+
+def _sqnr(got: Sequence[Sequence[Array]], wanted: Sequence[Sequence[Array]]) -> float:
+    """Of the output with most noise."""
+    found = []
+    for output in range(len(wanted[0])):
+        noise = Noise(Budget(0, 0, 0))
+        for one, right in zip(got, wanted, strict=True):
+            noise.see(one[output], right[output])
+        if not noise.counted:
+            found.append(noise.sqnr)
+    return min(found, default=float("inf"))
+
+
+@contextlib.contextmanager
+def _keeping(given: Source, converted: ModelProto, node: str) -> Iterator[bytes]:
+    """The converted model with one node in fp32."""
+    import onnx
+
+    if base_of(given.precision) == "int8":
+        with _bypassed(given, converted, node):
+            data = converted.SerializeToString()
+        yield data
+        return
+    copy = onnx.ModelProto()
+    copy.CopyFrom(given.model)
+    yield fp16.convert(copy, {*given.kept, node}).SerializeToString()
+
+
+@contextlib.contextmanager
+def _bypassed(given: Source, converted: ModelProto, name: str) -> Iterator[None]:
+    """``converted`` with this node's operands taken from before their quantization, as long as this lasts.
+
+    A second quantization would take as long as all else together.
+    """
+    weights: dict[str, Any] = {one.name: one for one in given.model.graph.initializer}
+    (before,) = (node for node in given.model.graph.node if node.name == name)
+    (after,) = (node for node in converted.graph.node if node.name == name)
+    graph, old = converted.graph, list(after.input)
+    have = {one.name for one in graph.initializer}
+    added = [weights[one] for one in before.input if one in weights and one not in have]
+    graph.initializer.extend(added)
+    for index, one in enumerate(before.input):
+        after.input[index] = one
+    try:
+        yield
+    finally:
+        for index, one in enumerate(old):
+            after.input[index] = one
+        for _ in added:
+            graph.initializer.pop()
+
+
+def evaluation(says_batches: Sequence[Inputs], most: int) -> list[Inputs]:
+    """The first ``most`` samples' worth of batches."""
+    found: list[Inputs] = []
+    count = 0
+    for batch in says_batches:
+        if count >= most:
+            break
+        found.append(batch)
+        count += max(len(array) if array.ndim else 1 for array in batch.values())
+    return found
