@@ -101,25 +101,10 @@ class CellRun:
         self.record.conversion = dict(found.told)
         self.record.graph = {"opset": found.facts.opset, "nodes": found.facts.nodes, "sha": found.facts.sha}
         with self.stages("convert", "precision"):
-            finding = conversion.findings(found.told) or self._misconverted(stored, found)
+            finding = conversion.findings(found.told, stored.facts, found.facts)
             if finding is not None and refuse:
                 raise finding
         return found
-
-    @staticmethod
-    def _misconverted(stored: Stored, found: Stored) -> Stopped | None:
-        if found.facts.invalid:
-            error, text = found.facts.invalid
-            return Stopped("convert", error, f"onnx.checker refuses the converted model: {text}", "precision")
-        for name in ("inputs", "outputs"):
-            if getattr(stored.facts, name).keys() != getattr(found.facts, name).keys():
-                text = f"the converted model has other {name}: {', '.join(getattr(found.facts, name))}"
-                return Stopped("convert", "WrongSignature", text, "precision")
-        if stored.facts.dtypes != found.facts.dtypes:
-            changed = [name for name, dtype in stored.facts.dtypes.items() if found.facts.dtypes.get(name) != dtype]
-            text = f"the converted model has {', '.join(changed)} in another dtype"
-            return Stopped("convert", "WrongSignature", text, "precision")
-        return None
 
     def dims(self) -> Dims:
         """The dims that the model was exported for."""

@@ -9,7 +9,7 @@ from typing import Any
 from conformance import blame, graph, symbolics
 from conformance.accuracy import Examples
 from conformance.blame import Opinion
-from conformance.case import Symbolic, TorchScript
+from conformance.case import Symbolic, TorchScript, base_of
 from conformance.cellrun import CellRun
 from conformance.draws import Draws
 from conformance.errors import Stopped
@@ -20,6 +20,7 @@ from conformance.precision import loss
 from conformance.precision.judge import FidelityVerifier, RuntimeVerifier
 from conformance.precision.loss import LITERAL
 from conformance.runtimes import opener
+from conformance.runtimes.onnxruntime import kernels
 from conformance.store import Stored
 from conformance.verify import Verifier
 
@@ -151,11 +152,18 @@ def _check_accuracy(run: CellRun) -> None:
                 verify.meaning = stack.enter_context(opener(LITERAL)(model.file, libraries))
         explainer = Explainer(run.record, verify, dims, _whom_to_ask(run, verify, stored, converted))
         try:
-            with run.stages("load", "exporter"):
+            with run.stages("load", "exporter" if converted is None else "runtime"):
                 verify.session = stack.enter_context(opener(cell.runtime)(model.file, libraries))
         except Stopped as stop:
             raise explainer.blamed(stop, prepared.trace()[1]) from stop
         run.record.arithmetic = dict(verify.session.arithmetic)
+        if converted is not None and cell.runtime == "onnxruntime":
+            run.record.arithmetic["storage"] = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
+            with (
+                contextlib.suppress(Stopped),
+                run.stages("run", "runtime"),
+            ):  # a model that does not run is found below
+                run.record.arithmetic |= kernels(model.file, libraries, prepared.trace()[1])
         Examples(cell, run.record, Draws(cell, run.settings, prepared, dims, traced), verify, explainer).run()
 
 

@@ -103,9 +103,9 @@ class Selection:
             (self.exporters, cell.exporter),
             (self.opsets, cell.opset),
             (self.runtimes, cell.runtime),
-            (self.precisions, base_of(cell.precision)),
         )
-        return all(some is None or value is None or value in some for some, value in wanted)
+        precise = self.precisions is None or bool({cell.precision, base_of(cell.precision)} & {*self.precisions})
+        return precise and all(some is None or value is None or value in some for some, value in wanted)
 
 
 def matches(when: When, cell: Cell) -> bool:

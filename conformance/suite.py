@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from conformance.case import Case, Exporter, Precision, Runtime
+from conformance.case import Case, Exporter, Precision, Runtime, base_of
 from conformance.casefile import case_files, load
 from conformance.errors import CaseFileError, Problem, did_you_mean, display_path
 from conformance.plan import Cell, Selection, plan, unmatched
@@ -64,13 +64,13 @@ def _refuse_known(cases: Sequence[Case], first: dict[str, Case]) -> None:
 def selection(options: Mapping[str, str | None]) -> Selection:
     """From comma-separated options; raises ValueError for a word that is not known."""
 
-    def words(name: str, known: Sequence[str]) -> list[str] | None:
+    def words(name: str, known: Sequence[str], meant: Callable[[str], str] = str) -> list[str] | None:
         given = options.get(name)
         if given is None:
             return None
         found = [word.strip() for word in given.split(",") if word.strip()]
         for word in found:
-            if word not in known:
+            if meant(word) not in known:
                 raise ValueError(f"--{name}: there is no '{word}'{did_you_mean(word, known)}")
         if not found:
             raise ValueError(f"--{name} is empty")
@@ -85,5 +85,5 @@ def selection(options: Mapping[str, str | None]) -> Selection:
         exporters=words("exporter", get_args(Exporter)),
         opsets=numbers,
         runtimes=words("runtime", get_args(Runtime)),
-        precisions=words("precision", get_args(Precision)),
+        precisions=words("precision", get_args(Precision), base_of),
     )

@@ -75,6 +75,8 @@ def test_links_lead_to_files(page: Path) -> None:
 def test_options_in_the_docs_exist() -> None:
     command = [sys.executable, "-m", "pytest", "--help", "-p", "conformance.plugin"]
     known = subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout
+    command = [sys.executable, "-m", "conformance.cli", "sensitivity", "--help"]
+    known += subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - {"--quick"}
     assert named

@@ -16,6 +16,7 @@ import numpy as np
 
 from conformance.case import Calibration, PrecisionSettings, base_of
 from conformance.errors import Stopped, did_you_mean
+from conformance.graph import Facts
 from conformance.precision import fp16, int8, rules
 from conformance.precision.calibration import Feeds
 from conformance.precision.ranges import check_finite, measure
@@ -130,16 +131,31 @@ def convert(given: Source, feeds: Feeds) -> tuple[ModelProto, dict[str, Any]]:
     return model, {"tool": tool, "calibration": feeds.as_dict(), "kept": sorted(given.kept), **told}
 
 
-def findings(told: Mapping[str, Any]) -> Stopped | None:
-    """What is wrong with a converted model, from what ``convert`` told of it."""
+def findings(told: Mapping[str, Any], exported: Facts, converted: Facts) -> Stopped | None:
+    """What is wrong with a converted model, by what ``convert`` told of it and what is in the two models."""
+
+    def stop(error: str, text: str) -> Stopped:
+        return Stopped("convert", error, text, "precision")
+
     if told.get("broken"):
-        text = f"the int8 model breaks the rules for explicit quantization: {_few(told['broken'])}"
-        return Stopped("convert", "BrokenRule", text, "precision")
+        return stop(
+            "BrokenRule", f"the int8 model breaks the rules for explicit quantization: {_few(told['broken'])}"
+        )
     if told.get("overflow"):
-        text = f"beyond what fp16 holds ({fp16.LARGEST:g}) on the calibration data: {_few(told['overflow'])}"
-        stop = Stopped("convert", "Overflow", text, "precision")
-        stop.details = ["keep these nodes in fp32 with exclude:, or say why this case has no fp16 with left_out:"]
-        return stop
+        where = f"beyond what fp16 holds ({fp16.LARGEST:g}) on the calibration data"
+        found = stop("Overflow", f"{where}: {_few(told['overflow'])}")
+        found.details = ["keep these nodes in fp32 with exclude:, or say why this case has no fp16 with left_out:"]
+        return found
+    if converted.invalid:
+        error, text = converted.invalid
+        return stop(error, f"onnx.checker refuses the converted model: {text}")
+    for what in ("inputs", "outputs"):
+        before, after = list(getattr(exported, what)), list(getattr(converted, what))
+        if before != after:
+            return stop("WrongSignature", f"the converted model has the {what} {after} instead of {before}")
+    changed = [name for name, dtype in exported.dtypes.items() if converted.dtypes.get(name) != dtype]
+    if changed:
+        return stop("WrongSignature", f"the converted model has another dtype for {', '.join(changed)}")
     return None
 
 

@@ -90,6 +90,6 @@ def lines(loss: Mapping[str, float | str]) -> list[str]:
         return []
     found = ["loss by stage, as SQNR (higher is better):"]
     for stage, one in loss.items():
-        value = one if isinstance(one, str) else ("none" if one == math.inf else f"{one:.1f} dB")
+        value = one if isinstance(one, str) else ("no loss" if one == math.inf else f"{one:.1f} dB")
         found.append(f"  {stage:<10} {value:>9}   {STAGES[stage]}")
     return found

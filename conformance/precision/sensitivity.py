@@ -53,7 +53,9 @@ class Ranking:
 def candidates(given: Source, converted: ModelProto) -> list[str]:
     """The nodes that a conversion touches and that compute something."""
     if base_of(given.precision) == "int8":
-        return int8.quantized_nodes(converted)
+        # Others read a quantized value where they share it, but are not quantized themselves.
+        kinds = {node.name: node.op_type for node in given.model.graph.node}
+        return [name for name in int8.quantized_nodes(converted) if kinds.get(name) in given.operators]
     return [
         node.name
         for node in given.model.graph.node

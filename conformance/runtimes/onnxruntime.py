@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,3 +95,49 @@ def _keep_roundings(graph: GraphProto) -> bool:
     graph.node.extend(nodes)
     del graph.value_info[:]
     return found
+
+
+def kernels(model: Path, libraries: Sequence[str], inputs: Mapping[str, Array]) -> dict[str, Any]:
+    """What really computes a model: ``kernels`` counts them by operator and dtype of the first input, and
+    ``arithmetic`` names the dtypes of those that compute, from one profiled run.
+
+    The CPU has few fp16 kernels and computes most fp16 models in float32; of an int8 model it computes in int8 what
+    it can fuse.
+    """
+    import json
+    import tempfile
+
+    import onnxruntime
+
+    with tempfile.TemporaryDirectory() as folder:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        options.enable_profiling = True
+        options.profile_file_prefix = str(Path(folder) / "profile")
+        for library in libraries:
+            options.register_custom_ops_library(library)
+        session = onnxruntime.InferenceSession(str(model), options, providers=[PROVIDER])
+        names = {one.name for one in session.get_inputs()}
+        session.run(None, {name: array for name, array in inputs.items() if name in names})
+        events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
+    found: Counter[tuple[str, str]] = Counter()
+    for event in events:
+        arguments = event.get("args", {})
+        if event.get("cat") == "Node" and "op_name" in arguments:
+            types = arguments.get("input_type_shape") or [{}]
+            found[arguments["op_name"], next(iter(types[0]), "none")] += 1
+    computing = {dtype for (operator, dtype) in found if operator not in MOVES}
+    names_of = {"float": "float32", "double": "float64"}
+    return {
+        "arithmetic": ", ".join(sorted(names_of.get(dtype, dtype) for dtype in computing)) or "none",
+        "kernels": {f"{operator} {dtype}": count for (operator, dtype), count in sorted(found.items())},
+    }
+
+
+MOVES = {
+    "Cast", "Concat", "Constant", "ConstantOfShape", "DequantizeLinear", "Expand", "Flatten", "Gather", "Identity",
+    "Pad", "QuantizeLinear", "ReorderInput", "ReorderOutput", "Reshape", "Shape", "Size", "Slice", "Split", "Squeeze",
+    "Tile", "Transpose", "Unsqueeze", "Where",
+}  # fmt: skip
+"""Operators that move or convert values."""
