@@ -1,0 +1,28 @@
+"""The shipped cases as a whole: every row of the collection that they come from, every precision or the reason why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.case import base_of
+from conformance.casefile import case_files, load
+
+CASES = [case for file in case_files([Path(__file__).parent.parent / "cases"]) for case in load(file)]
+ROWS = [*(f"R{n}" for n in range(1, 17) if n != 4), *(f"G{n}" for n in range(1, 10)), *(f"P{n}" for n in range(1, 6))]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_has_a_case(row: str) -> None:
+    assert [case.name for case in CASES if row in case.says.tags]
+
+
+def test_every_case_has_fp16_or_says_why_not() -> None:
+    without = [case.name for case in CASES if "fp16" not in {base_of(name) for name in case.says.precisions}]
+    assert without == []
+
+
+def test_int8_is_not_only_for_the_cases_about_precision() -> None:
+    topics = {case.folder.name for case in CASES if "int8" in case.says.precisions}
+    assert topics >= {"vision", "swin", "deform_conv", "numerics", "graph"}
