@@ -52,7 +52,8 @@ OWN = 2.0
 """How many times the conversion's own error (root mean square, against float32) a runtime may be off.
 
 A runtime rounds at other places, or not at all where it fuses nodes. One that is no further from PyTorch than the
-graph's own meaning is within twice that of the meaning, and is not to be accused.
+graph's own meaning is within twice that of the meaning, and is not to be accused. The meaning may be close to PyTorch
+by luck; what it would be with the inputs rounded otherwise (``moved``) counts as much.
 """
 
 FLOOR = 6.0
@@ -70,7 +71,7 @@ def decibels(signal: float, noise: float) -> float:
     return 10 * math.log10(signal / noise) if signal > 0 else -math.inf
 
 
-def _power(values: Array) -> float:
+def power(values: Array) -> float:
     return float(np.mean(np.square(values))) if values.size else 0.0
 
 
@@ -104,11 +105,11 @@ class Noise:
             return share
         finite = np.isfinite(wanted) & np.isfinite(got)
         right, one = wanted[finite].astype(np.float64), got[finite].astype(np.float64)
-        noise = _power(one - right)
-        self.signal += _power(right)
+        noise = power(one - right)
+        self.signal += power(right)
         self.noise += noise
         self.product += float(np.mean(one * right)) if right.size else 0.0
-        self.size += _power(one)
+        self.size += power(one)
         return noise
 
     @property
@@ -157,25 +158,31 @@ class Noise:
 
 
 def compare_outputs(
-    got: Sequence[Array], meant: Sequence[Array], exact: Sequence[Array], budgets: Sequence[Budget]
+    got: Sequence[Array],
+    meant: Sequence[Array],
+    exact: Sequence[Array],
+    budgets: Sequence[Budget],
+    moved: Sequence[float] | None = None,
 ) -> Comparison:
     """Compares a runtime's outputs with those that the converted graph means, for one draw.
 
-    ``exact`` are PyTorch's, in float32. See ``OWN`` for how far a runtime may be off; within ``Budget.runtime`` it
-    always may.
+    ``exact`` are PyTorch's, in float32. ``moved`` says, for each output, what noise (mean square) other roundings of
+    the inputs make in what is meant. See ``OWN`` for how far a runtime may be off.
     """
     if len(got) != len(meant):
         return failed("WrongCount", f"{len(got)} outputs instead of {len(meant)}")
     verdicts = []
     for output, (one, right, true) in enumerate(zip(got, meant, exact, strict=True)):
-        found = odd_shape(output, one, right) or _compare_output(output, one, right, true, budgets[output])
+        found = odd_shape(output, one, right) or _compare_output(
+            output, one, right, true, budgets[output], moved[output] if moved else 0.0
+        )
         if found.verdict == "failed":
             return found
         verdicts.append(found)
     return summary(verdicts)
 
 
-def _compare_output(output: int, got: Array, meant: Array, exact: Array, budget: Budget) -> Comparison:
+def _compare_output(output: int, got: Array, meant: Array, exact: Array, budget: Budget, moved: float) -> Comparison:
     same_shape = exact.shape == meant.shape
     if not meant.size:
         return Comparison("verified")
@@ -196,16 +203,16 @@ def _compare_output(output: int, got: Array, meant: Array, exact: Array, budget:
         return Comparison("nothing")
     right = np.where(finite, meant, 0).astype(np.float64)
     error = np.abs(np.where(finite, got, 0).astype(np.float64) - right)
-    signal = _power(right)
+    signal = power(right)
     due = signal * 10 ** (-budget.runtime / 10)
-    own = 0.0
+    own = moved
     if same_shape:
-        own = _power(np.where(finite & np.isfinite(exact), exact.astype(np.float64) - right, 0))
+        own = max(own, power(np.where(finite & np.isfinite(exact), exact.astype(np.float64) - right, 0)))
     allowed = max(due, OWN**2 * own)
     limit = PEAK * math.sqrt(allowed) + 4 * budget.epsilon * np.abs(right)
     peaks = error / np.maximum(limit, np.finfo(np.float64).tiny)
     index = np.unravel_index(int(peaks.argmax()), peaks.shape)
-    noise = _power(error)
+    noise = power(error)
     together = math.sqrt(noise / allowed) if allowed > 0 else (0.0 if noise == 0 else math.inf)
     worst = worst_at(output, index, got, meant, float(error[index]), max(float(peaks[index]), together))
     if worst.ratio <= 1:

@@ -45,7 +45,10 @@ def _run(progress: Any, cell: Cell, settings: Settings) -> Record:
     return run_cell(progress, cell, settings)
 
 
-_FAULTS = {"declare": "case", "export": "exporter", "check": "exporter", "load": "runtime", "run": "runtime"}
+_FAULTS = {
+    "declare": "case", "export": "exporter", "check": "exporter", "convert": "precision", "load": "runtime",
+    "run": "runtime",
+}  # fmt: skip
 
 
 def died(cell: Cell, death: Death) -> Record:

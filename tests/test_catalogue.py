@@ -1,4 +1,4 @@
-"""The shipped cases as a whole: every row of the collection that they come from, every precision or the reason why not."""
+"""The shipped cases as a whole: every row of the collection they come from, every precision or the reason why not."""
 
 from __future__ import annotations
 
