@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import platform
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from conformance import __version__
-from conformance.store import versions
 
 
 def environment(flags: list[str]) -> dict[str, Any]:
@@ -38,3 +39,17 @@ def cpu() -> dict[str, Any]:
         "name": fields.get("model name", platform.machine()),
         "instructions": [f for f in telling if f in flags],
     }
+
+
+@cache
+def versions() -> dict[str, str | None]:
+    """Versions of the packages that decide what a run measures; None for one that is not installed."""
+    names = ("torch", "torchvision", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "onnxsim", "numpy",
+             "onnxruntime-extensions", "hypothesis", "tensorrt")  # fmt: skip
+    found: dict[str, str | None] = {}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
+    return found

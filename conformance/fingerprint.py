@@ -10,11 +10,10 @@ from functools import cache
 from pathlib import Path
 
 from conformance.case import Case
-from conformance.environment import cpu
+from conformance.environment import cpu, versions
 from conformance.errors import Stopped
 from conformance.plan import Cell
 from conformance.source import dependencies
-from conformance.store import versions
 
 
 class Fingerprints:

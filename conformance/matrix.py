@@ -12,29 +12,37 @@ _SIGNS = {"passed": "✓", "xfailed": "x", "skipped": "s", "xpassed": "X", "fail
 _SHORT = {"torchscript": "ts", "dynamo": "dyn", "onnxruntime": "ort", "onnx-reference": "ref"}
 
 _BESIDE = {"failed": "N", "xpassed": "N", "skipped": "s", "xfailed": "n"}
-"""For the check that stands beside a cell's own: specials, or registration."""
+"""For the check that stands beside a cell's own: specials, registration or fidelity."""
 
 SLOW_SECONDS = 20.0
 """A cell that takes longer is named at the end: it may want fewer examples, smaller dims or another runtime."""
 
 LEGEND = (
     "✓ passed   x failed as declared   F failed   X passed though declared to fail   s skipped   · not a cell",
-    "n, N: passed, but specials (NaN, infinities) or the registration failed as declared, failed",
+    "n, N: passed, but specials (NaN, infinities), registration or cost of the precision failed as declared, failed",
 )
 
 
 def lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
     """The matrix in at most ``width`` columns; each exporter × runtime × precision is a block of opsets.
 
-    A cell shows its accuracy, or its export under ``export``; where that passed, the specials or the
-    registration if they did not.
+    A cell shows its accuracy, or its export under ``export``; where that passed, the specials, the registration or
+    what the precision costs if they did not.
     """
     own: dict[tuple[str, Column], str] = {}
     beside: dict[tuple[str, Column], str] = {}
     for record in records:
-        column = (record["exporter"], record["runtime"] or "export", record["precision"], record["opset"])
-        kind = own if record["check"] in ("accuracy", "export") else beside
-        kind[record["case"], column] = record["status"]
+        if record["check"] != "fidelity":
+            kind = own if record["check"] in ("accuracy", "export") else beside
+            kind[record["case"], _column(record)] = record["status"]
+    for record in records:
+        if record["check"] == "fidelity":  # of all runtimes of its precision, or of none
+            (exporter, _, *rest), case = _column(record), record["case"]
+            runtimes = [key for key in own if key[0] == case and key[1][0] == exporter and [*key[1][2:]] == rest]
+            for key in runtimes:
+                beside[key] = record["status"]
+            if not runtimes:
+                own[case, _column(record)] = record["status"]
     cells = {key: _sign(own.get(key, "passed"), beside.get(key, "passed")) for key in own | beside}
     cases = list(dict.fromkeys(record["case"] for record in records))
     label = min(max((len(case) for case in cases), default=0), max(16, width // 2))
@@ -44,13 +52,18 @@ def lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
         yield from _table(cases, group, cells, label)
 
 
+def _column(record: Mapping[str, Any]) -> Column:
+    part = record["runtime"] or ("cost" if record["check"] == "fidelity" else "export")
+    return record["exporter"], part, record["precision"], record["opset"]
+
+
 def _sign(own: str, beside: str) -> str:
     return _SIGNS[own] if own != "passed" or beside == "passed" else _BESIDE[beside]
 
 
 def _groups(columns: Iterable[Column]) -> list[list[Column]]:
     """Columns in order, those with equal exporter, runtime and precision together."""
-    order = {"torchscript": 0, "dynamo": 1, "export": 0, "onnx-reference": 1, "onnxruntime": 2}
+    order = {"torchscript": 0, "dynamo": 1, "export": 0, "cost": 1, "onnx-reference": 2, "onnxruntime": 3}
     ordered = sorted(set(columns), key=lambda c: (order.get(c[0], 9), order.get(c[1], 9), c[2], c[3]))
     groups: dict[tuple[str, str, str], list[Column]] = {}
     for column in ordered:

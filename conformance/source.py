@@ -34,6 +34,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._modules: dict[str, ModuleType] = {}
+        self._seen = False
 
     @classmethod
     def of(cls, path: Path) -> Folder:
@@ -49,7 +50,9 @@ class Folder:
         sys.modules.update(self._modules)
         before = set(sys.modules)
         sys.path.insert(0, str(self.path))
-        importlib.invalidate_caches()
+        if not self._seen:  # modules are loaded once in a process, so later files do not count
+            importlib.invalidate_caches()
+            self._seen = True
         try:
             yield self
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.case import Case
+from conformance.environment import versions
 from conformance.graph import Facts
 from conformance.source import dependencies
 
@@ -105,20 +105,6 @@ def derived_key(key: str, parts: Iterable[object]) -> str:
     for file in sorted((Path(__file__).parent / "precision").glob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:32]
-
-
-@cache
-def versions() -> dict[str, str | None]:
-    """Versions of the packages that decide what a run measures; None for one that is not installed."""
-    names = ("torch", "torchvision", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "onnxsim", "numpy",
-             "onnxruntime-extensions", "hypothesis", "tensorrt")  # fmt: skip
-    found: dict[str, str | None] = {}
-    for name in names:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = None
-    return found
 
 
 @cache

@@ -71,3 +71,37 @@ def test_counts_say_what_was_verified():
 
 def test_no_records_make_no_matrix():
     assert list(matrix.lines([], 80)) == []
+
+
+def cost(runtime, precision, status):
+    return {**record("conv", "dynamo", runtime, 20, status), "precision": precision}
+
+
+def test_what_a_precision_costs_stands_beside_the_runtimes_of_that_precision():
+    costs = {**cost(None, "int8", "failed"), "check": "fidelity"}
+    found = "\n".join(
+        matrix.lines([costs, cost("onnxruntime", "int8", "passed"), cost("onnxruntime", "fp16", "passed")], 80)
+    )
+    assert found.splitlines()[-1].split() == ["conv", "✓", "N"]
+    assert "cost" not in found
+
+
+def test_what_a_precision_costs_has_a_column_where_no_runtime_was_selected():
+    costs = {**cost(None, "int8", "xfailed"), "check": "fidelity"}
+    found = list(matrix.lines([costs], 80))
+    assert found[0].split() == ["dyn", "cost", "int8"]
+    assert found[-1].split() == ["conv", "x"]
+
+
+def test_costs_are_listed_from_the_one_nearest_to_its_limit():
+    def one(case, ratio, measured):
+        found = {**cost(None, "int8", "passed"), "id": f"fidelity[{case}]"}
+        return {**found, "fidelity": measured, "worst": {"ratio": ratio}}
+
+    records = [one("a", 0.1, {"sqnr": 40.0}), one("b", 0.9, {"sqnr": 21.0}), one("c", 0.5, {"changed": 0.025})]
+    found = list(matrix.fidelity(records, most=2))
+    assert [line.split()[-1] for line in found[1:3]] == ["b", "c"]
+    assert "21.0 dB SQNR (0.90)" in found[1]
+    assert "2.5% changed" in found[2]
+    assert found[3].split()[1] == "1"
+    assert list(matrix.fidelity([])) == []
