@@ -101,18 +101,29 @@ class Worker:
         ``on_wait`` gets the latest note ten times a second. Raises what the function raises, or
         WorkerError. The time that a new worker takes to start does not count.
         """
+        self.begin(function, *args)
+        result: _T | Death = self.finish(timeout=timeout, on_wait=on_wait)
+        return result
+
+    def begin(self, function: Callable[..., object], *args: object) -> None:
+        """Hands a call to the worker without waiting for it; the next thing to ask of it is ``finish``."""
         if self._process is not None and wait([self._connection, self._process.sentinel], 0):
             self._discard()  # it died between two calls, and neither is to blame
         if self._process is None:
             self._start()
-        return self._ask(function, args, timeout, on_wait)
+        self._send(function, args)
+
+    def finish(self, *, timeout: float, on_wait: _OnWait = None) -> Any:
+        """What ``call`` returns or raises, of the call that was begun; ``timeout`` is from now on."""
+        return self._receive(timeout, on_wait)
 
     def _start(self) -> None:
         self._connection, theirs = self._context.Pipe()
         with theirs:
             self._process = self._launch(theirs)
         try:
-            death = self._ask(_prepare, self._preparation, _STARTUP, None)
+            self._send(_prepare, self._preparation)
+            death = self._receive(_STARTUP, None)
         except BaseException:
             self._discard()
             raise
@@ -137,18 +148,21 @@ class Worker:
                 time.sleep(_SOON / 20)  # until its end can be seen, and another be started
         return process
 
-    def _ask(
-        self,
-        function: Callable[..., _T],
-        args: tuple[object, ...],
-        timeout: float,
-        on_wait: _OnWait,
-    ) -> _T | Death:
+    def _send(self, function: Callable[..., object], args: tuple[object, ...]) -> None:
         request = pickle.dumps((function, args))
         self.progress.note()
         self._output.clear()
         try:
-            answer = self._exchange(request, timeout, on_wait)
+            self._connection.send_bytes(request)
+        except ConnectionError:  # then its exit status says more
+            pass
+        except BaseException:  # Ctrl-C, perhaps with half of it sent
+            self._discard()
+            raise
+
+    def _receive(self, timeout: float, on_wait: _OnWait) -> Any:
+        try:
+            answer = self._wait(timeout, on_wait)
         except BaseException:  # Ctrl-C, or on_wait raised: the answer would meet the next call
             self._discard()
             raise
@@ -159,15 +173,12 @@ class Worker:
             return Death(answer.text, self.progress.read(), self._output.tail())
         if answer.kind == "raised":
             raise _revived(answer) from WorkerError(answer.trace)
-        result: _T = pickle.loads(answer.data)
-        return result
+        return pickle.loads(answer.data)
 
-    def _exchange(self, request: bytes, timeout: float, on_wait: _OnWait) -> _Answer | str:
+    def _wait(self, timeout: float, on_wait: _OnWait) -> _Answer | str:
         """The answer, or how the worker ended."""
         assert self._process is not None and self._process.pid is not None
         deadline = time.monotonic() + timeout
-        with contextlib.suppress(ConnectionError):  # then its exit status says more
-            self._connection.send_bytes(request)
         while (left := deadline - time.monotonic()) > 0:
             ready = wait([self._connection, self._process.sentinel], min(left, _TICK))
             if self._connection in ready:

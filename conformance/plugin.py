@@ -97,6 +97,8 @@ class _Session:
         self._writer: Any = None
         self._started = time.time()
         self._earlier: dict[str, dict[str, Any]] = {}
+        self.following: Cell | None = None
+        """The cell after the one that runs."""
 
     # ---- cases -------------------------------------------------------------------------------------
 
@@ -156,11 +158,18 @@ class _Session:
         if fingerprint in self._earlier:
             return {**self._earlier[fingerprint], "reused": True}
         waiting = _Waiting(self.config)
-        record = self._run()(cell, waiting)
+        record = self._run()(cell, waiting, self._runs_next())
         waiting.done()
         record.command = self._command(cell)
         record.fingerprint = fingerprint
         return record.as_dict()
+
+    def _runs_next(self) -> Cell | None:
+        """The cell after this one, where it has to be run."""
+        following = self.following
+        if following is None or (self._earlier and self._fingerprint(following) in self._earlier):
+            return None
+        return following
 
     def read_earlier(self) -> None:
         """Reads, by fingerprint, the records of the earlier run that need not be made again."""
@@ -328,6 +337,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         if cell is not None:
             item.extra_keyword_matches.update(cell.case.says.tags)
             item.extra_keyword_matches.add(cell.id)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    state = item.config.stash[_SESSION]
+    if state.collected:
+        state.following = None if nextitem is None else _cell_of(nextitem)
 
 
 @pytest.fixture

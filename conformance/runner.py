@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from conformance.errors import Stopped
 from conformance.expect import agrees, settle
-from conformance.isolation import Death, Worker
+from conformance.isolation import Death, Worker, WorkerError
 from conformance.plan import Cell, expected
 from conformance.record import Record
 from conformance.settings import Settings
@@ -24,18 +25,35 @@ class Runner:
         self._settings = settings
         self._timeout = timeout
         self._worker = worker
+        self._begun: Cell | None = None
         if worker is None:
             prepare_process()
 
-    def __call__(self, cell: Cell, on_wait: OnWait | None = None) -> Record:
-        """The record of one cell; raises nothing for what the cell did."""
+    def __call__(self, cell: Cell, on_wait: OnWait | None = None, then: Cell | None = None) -> Record:
+        """The record of one cell; raises nothing for what the cell did.
+
+        The worker goes on with the cell ``then`` at once, while the caller deals with this one's record.
+        """
         if self._worker is None:
             from conformance.cell import run_cell
             from conformance.progress import Progress
 
             return run_cell(Progress(), cell, self._settings)
-        answer = self._worker.call(_run, cell, self._settings, timeout=self._timeout, on_wait=on_wait)
+        if self._begun is not cell:
+            if self._begun is not None:
+                self._finish(None)  # what was begun is not asked for after all
+            self._worker.begin(_run, cell, self._settings)
+        answer = self._finish(on_wait)
+        if then is not None:
+            with contextlib.suppress(WorkerError):  # told when that cell is asked for
+                self._worker.begin(_run, then, self._settings)
+                self._begun = then
         return died(cell, answer) if isinstance(answer, Death) else answer
+
+    def _finish(self, on_wait: OnWait | None) -> Any:
+        assert self._worker is not None
+        self._begun = None
+        return self._worker.finish(timeout=self._timeout, on_wait=on_wait)
 
 
 def _run(progress: Any, cell: Cell, settings: Settings) -> Record:

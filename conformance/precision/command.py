@@ -121,8 +121,8 @@ def _print(console: Console, cell: Cell, ranking: Ranking, top: int) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    text = f"{cell.case.name}, {cell.exporter} opset {cell.opset}: {ranking.sqnr:.1f} dB at {cell.precision}"
-    console.print(f"{escape(text)}; kept in fp32, each of these nodes alone makes it", highlight=False)
+    text = f"{cell.case.name}, {cell.exporter} opset {cell.opset}, {cell.precision}: {ranking.sqnr:.1f} dB"
+    console.print(f"{escape(text)}. With one node kept in fp32:", highlight=False)
     table = Table(box=None, pad_edge=False)
     table.add_column("node", overflow="fold")
     table.add_column("operator")

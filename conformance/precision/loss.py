@@ -62,13 +62,17 @@ def by_stage(
 
 
 def sqnr(got: Sequence[Array], wanted: Sequence[Array]) -> float:
-    """Of the output that is furthest off, where both sides are finite; integers count by their values."""
+    """Of the output that is furthest off; integers count by their values. NaN and infinities that are not wanted are
+    all noise (-inf)."""
     worst = math.inf
     for one, right in zip(got, wanted, strict=False):
         if one.shape != right.shape:
             return -math.inf
         left, true = one.astype(np.float64), right.astype(np.float64)
-        finite = np.isfinite(left) & np.isfinite(true)
+        finite = np.isfinite(true)
+        if not np.isfinite(left[finite]).all():
+            return -math.inf
+        finite &= np.isfinite(left)
         if not finite.any():
             continue
         error = float(np.mean(np.square(left[finite] - true[finite])))
@@ -90,6 +94,7 @@ def lines(loss: Mapping[str, float | str]) -> list[str]:
         return []
     found = ["loss by stage, as SQNR (higher is better):"]
     for stage, one in loss.items():
-        value = one if isinstance(one, str) else ("no loss" if one == math.inf else f"{one:.1f} dB")
+        known = {math.inf: "no loss", -math.inf: "all lost"}
+        value = one if isinstance(one, str) else known.get(one, f"{one:.1f} dB")
         found.append(f"  {stage:<10} {value:>9}   {STAGES[stage]}")
     return found

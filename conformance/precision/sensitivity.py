@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from conformance.case import base_of
 from conformance.compare import Array
 from conformance.inputs import Inputs
@@ -100,12 +102,16 @@ def rank(
 
 
 def _sqnr(got: Sequence[Sequence[Array]], wanted: Sequence[Sequence[Array]]) -> float:
-    """Of the output with most noise."""
+    """Of the output with most noise over all batches; values that are not finite but should be are noise of the size
+    of the signal, so that losing fewer of them is better."""
     found = []
     for output in range(len(wanted[0])):
         noise = Noise(Budget(0, 0, 0))
         for one, right in zip(got, wanted, strict=True):
-            noise.see(one[output], right[output])
+            here = one[output]
+            if right[output].dtype.kind == "f":
+                here = np.where(np.isfinite(here), here, 0.0)
+            noise.see(here, right[output])
         if not noise.counted:
             found.append(noise.sqnr)
     return min(found, default=float("inf"))

@@ -61,7 +61,8 @@ def open_literal(model: Path, libraries: Sequence[str]) -> Iterator[OnnxRuntimeS
     """Computes what the graph says and nothing else, which for fp16 takes more than the optimizer off.
 
     The CPU has few fp16 kernels. ONNX Runtime computes the other operators in fp32, and where two of them follow one
-    another, or a cast, it leaves out the rounding between them. An Identity in between, which has a kernel, keeps it.
+    another, or a cast, it leaves out the rounding between them, also across one operator that has a kernel. Two
+    Identities in a row keep it.
     """
     import onnx
 
@@ -73,7 +74,7 @@ def open_literal(model: Path, libraries: Sequence[str]) -> Iterator[OnnxRuntimeS
 
 
 def _keep_roundings(graph: GraphProto) -> bool:
-    """Puts an Identity behind each node that makes an fp16 tensor; whether there was one."""
+    """Puts two Identities behind each node that makes an fp16 tensor; whether there was one."""
     from onnx import NodeProto, TensorProto, helper
 
     values = (*graph.value_info, *graph.output)
@@ -90,7 +91,8 @@ def _keep_roundings(graph: GraphProto) -> bool:
             if name in fp16:
                 found = True
                 made.output[index] = f"{name}/made"
-                nodes.append(helper.make_node("Identity", [f"{name}/made"], [name], name=f"{name}/made"))
+                for source, target in ((f"{name}/made", f"{name}/kept"), (f"{name}/kept", name)):
+                    nodes.append(helper.make_node("Identity", [source], [target], name=source))
     del graph.node[:]
     graph.node.extend(nodes)
     del graph.value_info[:]

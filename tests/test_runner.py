@@ -1,0 +1,50 @@
+"""Cells one after another in a worker that begins the next one while the caller deals with the last."""
+
+from __future__ import annotations
+
+from conformance.isolation import Worker
+from conformance.runner import Runner
+from conformance.settings import Settings
+from conformance.warm import prepare_process
+
+BODY = """
+forward: torch.sin(x)
+inputs: {x: "float32[batch, 3]"}
+dims: {batch: 1..4}
+runtimes: onnxruntime
+specials: false
+export: {torchscript: [13, 17]}
+"""
+ENDS = """
+module: beside.Ends
+inputs: {x: "float32[batch, 3]"}
+dims: {batch: 1..4}
+runtimes: onnxruntime
+specials: false
+export: {torchscript: [17]}
+"""
+PYTHON = """
+import os
+import torch
+
+class Ends(torch.nn.Module):
+    def forward(self, x):
+        os._exit(3)
+"""
+
+
+def test_each_cell_gets_its_own_record_whatever_was_begun_before(bench):
+    sound, deadly = bench.cells(BODY), bench.cells(ENDS, PYTHON)
+    # Nothing is preloaded: the fork server is that of all tests, and some of them have no room for torch.
+    with Worker(initializer=prepare_process) as worker:
+        run = Runner(Settings(store=bench.store), 60, worker)
+        first = run(sound[0], then=sound[1])
+        assert (first.id, first.status) == (sound[0].id, "passed")
+        assert run(sound[1], then=deadly[0]).id == sound[1].id
+        # what was begun and is not asked for after all does no harm, also where it has ended the worker
+        assert (run(sound[2], then=sound[3]).id, run(sound[0]).id) == (sound[2].id, sound[0].id)
+        assert run(sound[3], then=deadly[1]).status == "passed"
+        ended = run(deadly[1], then=sound[2])
+        assert (ended.id, ended.status, ended.signal) == (deadly[1].id, "failed", "exit 3")
+        after = run(sound[2])
+        assert (after.id, after.status, after.signal) == (sound[2].id, "passed", None)
