@@ -13,6 +13,7 @@ from conformance.plan import Cell
 from conformance.precision import convert as conversion
 from conformance.prepared import prepare
 from conformance.record import Record
+from conformance.runtimes import opener
 from conformance.settings import Settings
 from conformance.source import Folder
 from conformance.stages import Stages
@@ -88,6 +89,7 @@ class CellRun:
             if name in self.prepared.failed:
                 raise self.prepared.failed[name]
             try:
+                self._check_convertible(stored)
                 with self.stages("convert", "precision"):
                     start = time.perf_counter()
                     given = conversion.source(stored.file, cell.precision, settings, cell.exporter)
@@ -105,6 +107,14 @@ class CellRun:
             if finding is not None and refuse:
                 raise finding
         return found
+
+    def _check_convertible(self, stored: Stored) -> None:
+        """Stopped where there is no model to measure ranges in: one that does not load, or not without a library."""
+        with self.stages("load", "exporter"), opener("onnxruntime-unoptimized")(stored.file, self.libraries()):
+            pass
+        if self.cell.case.says.libraries:
+            text = "ONNX Runtime's calibrators load no custom-operator libraries; say why with left_out:"
+            raise Stopped("convert", "CustomLibraries", text, "case")
 
     def dims(self) -> Dims:
         """The dims that the model was exported for."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -56,7 +58,7 @@ def gather(
     if says.data is None:
         batches, source = list(_drawn(case, says, dims, traced, maker, purpose)), "drawn from the case"
     else:
-        batches, source = list(_given(case, says, resolve)), says.data
+        batches, source = list(_given(case, says, dims, resolve)), says.data
     dim = batch_dim(case, dims)
     counts = [_length(batch) if dim is not None or says.data is not None else 1 for batch in batches]
     samples = sum(counts)
@@ -89,7 +91,7 @@ def _drawn(case: Case, says: Calibration, dims: Dims, traced: Sizes, maker: Make
         yield maker(Draw(sizes, "plain", seed_of(case.name, purpose, index)))
 
 
-def _given(case: Case, says: Calibration, resolve: Callable[[str], Any]) -> Iterator[Inputs]:
+def _given(case: Case, says: Calibration, dims: Dims, resolve: Callable[[str], Any]) -> Iterator[Inputs]:
     assert says.data is not None
     file = case.folder / says.data
     if file.suffix in (".npy", ".npz"):
@@ -97,58 +99,85 @@ def _given(case: Case, says: Calibration, resolve: Callable[[str], Any]) -> Iter
         count = min(says.samples, min(len(array) for array in arrays.values()))
         for start in range(0, count, says.batch):
             batch = {name: array[start : min(start + says.batch, count)] for name, array in arrays.items()}
-            yield _checked(case, batch, says.data)
+            yield _checked(case, dims, batch, says.data)
         return
-    found: Iterable[Any] = resolve(says.data)(np.random.default_rng(seed_of(case.name, "calibration")))
+    if file.exists():
+        raise _bad(f"{says.data}: give a .npy or .npz file, or file.function for a Python function")
     left = says.samples
-    for batch in found:
+    for batch in _yielded(says.data, resolve(says.data), seed_of(case.name, "calibration")):
         if not isinstance(batch, Mapping):
             raise _bad(f"{says.data}: has to yield mappings from input names to arrays, not {type(batch).__name__}")
-        checked = _checked(case, batch, says.data)
+        checked = _checked(case, dims, batch, says.data)
+        if not _length(checked):
+            raise _bad(f"{says.data}: yields an empty batch")
         yield checked
         left -= _length(checked)
         if left <= 0:
             return
 
 
+def _yielded(name: str, function: Any, seed: int) -> Iterator[Any]:
+    """What the user's function yields."""
+    try:
+        batches = iter(function(np.random.default_rng(seed)))
+    except TypeError as error:  # no function, of no argument, or one that returns nothing to go through
+        raise _bad(f"{name}(rng) has to yield batches: {error}") from error
+    yield from batches
+
+
 def _read(case: Case, file: Path) -> dict[str, Array]:
     """The arrays of a file by input name."""
     where = display_path(file)
+    names = list(case.says.inputs)
     try:
         found: Any = np.load(file, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            found = {names[0]: found} if len(names) == 1 else None
+        else:
+            found = {name: found[name] for name in found}  # members are read now, so that a damaged one shows
     except FileNotFoundError:
         raise _bad(f"there is no {where}") from None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise _bad(f"{where} cannot be read: {error}") from None
-    names = list(case.says.inputs)
-    if isinstance(found, np.ndarray):
-        if len(names) != 1:
-            raise _bad(f"{where}: a .npy holds one array, the case has the inputs {', '.join(names)}; give a .npz")
-        found = {names[0]: found}
-    arrays = {name: found[name] for name in names if name in found}
-    if len(arrays) != len(names):
-        missing = [name for name in names if name not in arrays]
+    if found is None:
+        raise _bad(f"{where}: a .npy holds one array, the case has the inputs {', '.join(names)}; give a .npz")
+    missing = [name for name in names if name not in found]
+    if missing:
         raise _bad(f"{where}: has no array {', '.join(missing)}; it has {', '.join(found)}")
-    lengths = {len(array) if array.ndim else 0 for array in arrays.values()}
+    arrays = {name: found[name] for name in names}
+    if not all(array.ndim for array in arrays.values()):
+        raise _bad(f"{where}: samples lie along the first axis, and there is none")
+    lengths = {len(array) for array in arrays.values()}
     if len(lengths) != 1:
         raise _bad(f"{where}: the arrays have {' and '.join(map(str, sorted(lengths)))} samples along the first axis")
     return arrays
 
 
-def _checked(case: Case, batch: Mapping[str, Any], source: str) -> Inputs:
-    """The batch, if its arrays are what the case's inputs are."""
+def _checked(case: Case, dims: Dims, batch: Mapping[str, Any], source: str) -> Inputs:
+    """A copy of the batch, if its arrays are what the case's inputs are."""
     arrays: Inputs = {}
+    sizes: dict[str, int] = {}
     for name, one in case.says.inputs.items():
         if name not in batch:
             raise _bad(f"{source}: has no array {name}")
-        array = np.asarray(batch[name])
+        try:
+            array = np.asarray(batch[name]).copy()
+        except ValueError as error:
+            raise _bad(f"{source}: {name} is no array: {error}") from None
         if array.dtype != np.dtype(one.type.dtype):
             raise _bad(f"{source}: {name} is {array.dtype}, declared is {one.type}")
-        if array.ndim != len(one.type.shape):
-            raise _bad(f"{source}: {name} has shape {array.shape}, declared is {one.type}")
-        for axis, size in enumerate(one.type.shape):
-            if size.constant is not None and array.shape[axis] != size.constant:
-                raise _bad(f"{source}: {name} has shape {array.shape}, declared is {one.type}")
+        fits = array.ndim == len(one.type.shape)
+        for axis, size in enumerate(one.type.shape if fits else ()):
+            if size.constant is not None:
+                fits &= array.shape[axis] == size.constant
+            elif size.text in dims.ranges:
+                fits &= sizes.setdefault(size.text, array.shape[axis]) == array.shape[axis]
+                held = dims.ranges[size.text]
+                fits &= not held.fixed or array.shape[axis] in held.values(sizes)
+        if not fits:
+            known = ", ".join(f"{dim}={r}" for dim, r in dims.ranges.items() if r.fixed)
+            held_at = f" with {known}" if known else ""
+            raise _bad(f"{source}: {name} has shape {array.shape}, declared is {one.type}{held_at}")
         arrays[name] = array
     return arrays
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +37,10 @@ def sensitivity(
 
     Raises ValueError with what the user has to correct.
     """
+    if samples < 1 or top < 1:
+        raise ValueError("--samples and --top are at least 1")
+    if picture is not None and (picture.suffix != ".svg" or not picture.absolute().parent.is_dir()):
+        raise ValueError(f"--picture {picture}: has to be an .svg file in a folder that is there")
     cell = _cell(_case(name, paths), precision, exporter, opset)
     ranking = _ranked(cell, store, samples)
     _show(cell, ranking, top, picture)
@@ -102,7 +107,9 @@ def _ranked(cell: Cell, store: Path, samples: int) -> Ranking:
 
                 import onnx
 
-                return rank(given, onnx.load(converted.file), evaluation(batches, samples), run.libraries(), on_node)
+                model = onnx.load(converted.file)
+                ranking = rank(given, model, evaluation(batches, samples), run.libraries(), on_node)
+                return dataclasses.replace(ranking, overflow=tuple(converted.told.get("overflow_at", ())))
     except (Stopped, Unavailable) as stop:
         raise ValueError(f"{cell.case.name} at {cell.precision}: {stop}") from None
 

@@ -19,7 +19,8 @@ from conformance.errors import Stopped, did_you_mean
 from conformance.graph import Facts
 from conformance.precision import fp16, int8, rules
 from conformance.precision.calibration import Feeds
-from conformance.precision.ranges import check_finite, measure
+from conformance.precision.ranges import check_finite, measure, not_finite
+from conformance.runtimes import opener
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -111,11 +112,13 @@ def convert(given: Source, feeds: Feeds) -> tuple[ModelProto, dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         measured = ranges(given, feeds, folder)
+        _check_outputs(folder / "model.onnx", feeds)
         if base_of(given.precision) == "int8":
             check_finite(measured)
             model = int8.quantize(given.model, measured, given.operators, given.kept, folder)
             told = {
                 "method": given.settings.calibration.method,
+                **({"percentile": given.settings.calibration.percentile} if _is_percentile(given) else {}),
                 "quantized": len(int8.quantized_nodes(model)),
                 "broken": rules.broken(model),
             }
@@ -126,9 +129,18 @@ def convert(given: Source, feeds: Feeds) -> tuple[ModelProto, dict[str, Any]]:
             copy.CopyFrom(given.model)  # the converter changes what it is given
             model = fp16.convert(copy, given.kept)
             overflow, underflow = _beyond(given, measured)
-            told = {"overflow": overflow, "underflow": underflow}
+            told = {"overflow": list(overflow.values()), "overflow_at": list(overflow), "underflow": underflow}
     tool = f"onnxruntime {importlib.metadata.version('onnxruntime')}"
     return model, {"tool": tool, "calibration": feeds.as_dict(), "kept": sorted(given.kept), **told}
+
+
+def _check_outputs(model: Path, feeds: Feeds) -> None:
+    """A NaN inside the model is missed by the calibrators, which leave NaN out; it shows in the outputs."""
+    with opener("onnxruntime-unoptimized")(model, []) as session:
+        for index, batch in enumerate(feeds.batches):
+            for output, array in enumerate(session.run(batch)):
+                if array.dtype.kind == "f" and np.isnan(array).any():
+                    raise not_finite(f"output {output} is NaN on batch {index}")
 
 
 def findings(told: Mapping[str, Any], exported: Facts, converted: Facts) -> Stopped | None:
@@ -164,37 +176,45 @@ def _few(texts: Sequence[str]) -> str:
     return f"{'; '.join(texts[:SHOWN])}{more}"
 
 
-def _beyond(given: Source, measured: Any) -> tuple[list[str], list[str]]:
-    """What does not fit fp16, by node: finite values and weights that are too large; values that all vanish."""
+def _is_percentile(given: Source) -> bool:
+    return given.settings.calibration.method == "percentile"
+
+
+def _beyond(given: Source, measured: Any) -> tuple[dict[str, str], list[str]]:
+    """What does not fit fp16: by node, finite values and constants that are too large; and values that all vanish."""
     makers = {name: node for node in given.model.graph.node for name in node.output}
     users: dict[str, list[str]] = {}
     for node in given.model.graph.node:
         for name in node.input:
             users.setdefault(name, []).append(node.name)
-    overflow, underflow = [], []
+    overflow: dict[str, str] = {}
+    underflow: list[str] = []
     for name, data in (measured or {}).items():
-        low, high = (float(np.min(end)) for end in data.range_value)
-        largest = max(abs(low), abs(high))
+        largest = max(abs(float(np.min(end))) for end in data.range_value)
         maker = makers.get(name)
         if {*users.get(name, ()), *([maker.name] if maker else [])} <= given.kept:
             continue
         where = f"{maker.op_type} {maker.name}" if maker is not None else f"the input {name}"
         if math.isfinite(largest) and fp16.LARGEST < largest < _MASK:
-            overflow.append(f"{where} reaches {largest:g}")
+            at = maker.name if maker is not None else users.get(name, [name])[0]
+            overflow[at] = f"{where} reaches {largest:g}"
         elif 0 < largest < fp16.SMALLEST_NORMAL:
             what = "all become 0" if largest < fp16.SMALLEST / 2 else "lose digits"
             underflow.append(f"the values of {where} are at most {largest:.2g} and {what} in fp16")
-    weights = dict(_weights_beyond(given, users))
-    return overflow + [text for text, high in weights.items() if high], underflow + [
-        text for text, high in weights.items() if not high
-    ]
+    for reader, text, high in _weights_beyond(given, users):
+        if high:
+            overflow.setdefault(reader, text)
+        else:
+            underflow.append(text)
+    return overflow, underflow
 
 
 _MASK = 1e30
 """Constants of this size stand for minus infinity in masks, and may become that."""
 
 
-def _weights_beyond(given: Source, users: Mapping[str, list[str]]) -> Iterator[tuple[str, bool]]:
+def _weights_beyond(given: Source, users: Mapping[str, list[str]]) -> Iterator[tuple[str, str, bool]]:
+    """The node that reads a constant, what is wrong with it, and whether it is too large."""
     from onnx import TensorProto, numpy_helper
 
     for tensor in given.model.graph.initializer:
@@ -204,6 +224,6 @@ def _weights_beyond(given: Source, users: Mapping[str, list[str]]) -> Iterator[t
         reader = users.get(tensor.name, ["nobody"])[0]
         largest = float(size.max(initial=0.0, where=size < _MASK))
         if largest > fp16.LARGEST:
-            yield f"the constant {tensor.name} of {reader} reaches {largest:g}", True
+            yield reader, f"the constant {tensor.name} of {reader} reaches {largest:g}", True
         elif 0 < largest < fp16.SMALLEST / 2:
-            yield f"the constant {tensor.name} of {reader} is {largest:.2g} and becomes 0 in fp16", False
+            yield reader, f"the constant {tensor.name} of {reader} is {largest:.2g} and becomes 0 in fp16", False

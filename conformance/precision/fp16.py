@@ -27,6 +27,7 @@ def convert(model: ModelProto, kept: Collection[str]) -> ModelProto:
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
     blocked = {*kept, *(node.name for node in nodes(model.graph) if not _takes_fp16(node, model))}
+    blocked |= set(_constants_of(model, blocked))
     with quietly():  # it warns of each constant that it clamps; ``convert.findings`` names them
         converted = convert_float_to_float16(
             model,
@@ -78,6 +79,17 @@ def _takes_fp16(node: NodeProto, model: ModelProto) -> bool:
     return not fixed and "tensor(float)" not in used
 
 
+def _constants_of(model: ModelProto, blocked: Collection[str]) -> Iterator[str]:
+    """Constant nodes that only blocked nodes read."""
+    users: dict[str, set[str]] = {}
+    for node in nodes(model.graph):
+        for name in node.input:
+            users.setdefault(name, set()).add(node.name)
+    for node in nodes(model.graph):
+        if node.op_type == "Constant" and users.get(node.output[0], {""}) <= {*blocked}:
+            yield node.name
+
+
 def _tidied(model: ModelProto) -> ModelProto:
     """Nodes in order, no rounding between two nodes that stay fp32, no types that are out of date."""
     import onnx_ir as ir
@@ -115,7 +127,8 @@ def _source_of_round_trip(node: Any) -> Any:
 
     before = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
     # Those of the converter; a cast that the module itself makes is meant to round.
-    ours = before is not None and before.name is not None and before.name.endswith("_cast_to_fp16_node")
+    name = "" if before is None else before.name or ""
+    ours = name.endswith("_cast_to_fp16_node") or name.startswith("graph_input_cast")
     if before is None or not ours:
         return None
     both = cast_to(node, ir.DataType.FLOAT) and cast_to(before, ir.DataType.FLOAT16)

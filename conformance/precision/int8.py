@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.errors import Stopped
+from conformance.precision.fp16 import nodes
 from conformance.precision.ranges import quietly
 from conformance.precision.rules import WEIGHTED, channel_axis
 
@@ -57,8 +58,11 @@ def quantize(
         )
     quantized = onnx.load(result)
     if _counts(quantized)["QuantizeLinear"] == before["QuantizeLinear"]:
-        left = [name for name in operators if before[name]]
-        what = f"only {', '.join(left)} without float operands, or excluded" if left else "none"
+        kinds = {node.op_type for node in nodes(model.graph)}
+        left = [name for name in operators if name in kinds]
+        what = "none"
+        if left:
+            what = f"only {', '.join(left)} without float operands, or excluded, or inside an If or a Loop"
         text = f"there is nothing to quantize: of {', '.join(operators)} the model has {what}"
         raise Stopped("convert", "NothingToQuantize", text, "case")
     return quantized

@@ -46,10 +46,13 @@ class Ranking:
 
     sqnr: float
     nodes: list[Kept]
+    overflow: tuple[str, ...] = ()
+    """Nodes known to overflow, which only together win anything back."""
 
     def exclude(self, decibels: float = 0.1, most: int = 10) -> list[str]:
-        """The nodes worth keeping in fp32: those that win back at least ``decibels``."""
-        return [one.node for one in self.nodes if one.gain >= decibels][:most]
+        """The nodes worth keeping in fp32: those that overflow, and those that win back at least ``decibels``."""
+        worth = [one.node for one in self.nodes if one.gain >= decibels][:most]
+        return list(dict.fromkeys([*self.overflow, *worth]))
 
 
 def candidates(given: Source, converted: ModelProto) -> list[str]:
