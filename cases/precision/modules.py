@@ -61,3 +61,16 @@ def photos_of_a_day(rng):
     """Calibration data as a generator gives it: batches of a size of its own."""
     while True:
         yield {"x": photos((4, 3, 24, 24), {}, rng)}
+
+
+class TwoOutputs(nn.Module):
+    """Features, and what a linear layer over their channels makes of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Conv2d(3, 8, 3, padding=1)
+        self.last = nn.Linear(8, 4)
+
+    def forward(self, x):
+        x = self.features(x)
+        return self.last(x.permute(0, 2, 3, 1)), x
