@@ -5,11 +5,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import dynamo, examples, isolation, whole_run
+from benchmarks import dynamo, examples, isolation, precision, whole_run
 from benchmarks.common import HEAD, Row, table
 from conformance.environment import environment
 
-GROUPS = {"whole_run": whole_run, "examples": examples, "dynamo": dynamo, "isolation": isolation}
+GROUPS = {
+    "whole_run": whole_run,
+    "examples": examples,
+    "dynamo": dynamo,
+    "isolation": isolation,
+    "precision": precision,
+}
 
 TEXT = """# Benchmarks
 

@@ -186,6 +186,8 @@ def test_initializer_runs_in_each_worker_and_its_failure_is_raised() -> None:
 
 
 HANGS = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored in a background job
 import sys
 from conformance.isolation import Worker
 from tests import planted
