@@ -1,0 +1,168 @@
+"""Noise against signal: what a precision may cost, and how far a runtime may be off."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.noise import BUDGETS, Budget, Noise, compare_outputs, decibels
+
+INT8, FP16 = BUDGETS["int8"], BUDGETS["fp16"]
+RNG = np.random.default_rng(0)
+EXACT = RNG.standard_normal((16, 10)).astype(np.float32)
+
+
+def rounded(values, step):
+    return (np.round(values / step) * step).astype(np.float32)
+
+
+MEANT = rounded(EXACT, 0.05)
+
+
+def verdict(got, meant=MEANT, exact=EXACT, budget=INT8, moved=None):
+    found = compare_outputs([got], [meant], [exact], [budget], moved)
+    return found.verdict, found.error
+
+
+def measured(budget, *draws):
+    noise = Noise(budget)
+    for got, wanted in draws:
+        noise.see(np.asarray(got), np.asarray(wanted))
+    return noise
+
+
+# ---- what a precision costs ----------------------------------------------------------------------------------
+
+
+def test_decibels_are_ten_times_the_logarithm_of_the_powers():
+    assert decibels(100.0, 1.0) == pytest.approx(20)
+    assert decibels(1.0, 0.0) == math.inf
+    assert decibels(0.0, 1.0) == -math.inf
+    assert measured(INT8, ([1.1, -0.9], [1.0, -1.0])).sqnr == pytest.approx(20)
+
+
+def test_draws_count_alike_whatever_their_size():
+    large, small = np.ones(10_000), np.ones(1)
+    noise = measured(INT8, *[(large, large)] * 9, (0 * small, small))
+    assert noise.sqnr == pytest.approx(10)
+    assert not noise.within()
+
+
+def test_a_cosine_is_blind_to_scale_and_the_magnitude_is_not():
+    budget = dataclasses.replace(INT8, cosine=0.99, magnitude=0.05)
+    assert measured(budget, (1.01 * EXACT, EXACT)).within()
+    doubled = measured(budget, (2 * EXACT, EXACT))
+    assert doubled.cosine == pytest.approx(1)
+    assert not doubled.within()
+    assert doubled.ratio() == pytest.approx(20)
+
+
+@pytest.mark.parametrize(("changed", "within"), [(0, True), (5, True), (6, False)])
+def test_integers_may_change_in_five_places_of_a_hundred(changed, within):
+    wanted = np.arange(100)
+    got = wanted.copy()
+    got[:changed] += 1
+    assert measured(INT8, (got, wanted)).within() is within
+
+
+@pytest.mark.parametrize("wrong", [np.zeros_like(EXACT), np.roll(EXACT, 1, axis=0), 2 * EXACT])
+def test_a_budget_refuses_what_is_no_answer(wrong):
+    assert INT8.refuses(wrong, EXACT)
+    assert not INT8.refuses(MEANT, EXACT)
+
+
+def test_a_ratio_of_1_is_the_limit():
+    noise = measured(Budget(sqnr=20, runtime=40, epsilon=0.01), ([1.1], [1.0]))
+    assert noise.ratio() == pytest.approx(1)
+
+
+# ---- whether a runtime is right ------------------------------------------------------------------------------
+
+
+def test_a_runtime_that_computes_what_is_meant_or_more_exactly_is_right():
+    assert verdict(MEANT) == ("verified", None)
+    assert verdict(EXACT) == ("verified", None)
+
+
+def test_a_runtime_that_rounds_a_few_values_to_the_other_side_is_right():
+    got = MEANT.copy()
+    got[::4, 3] += np.float32(0.05)
+    assert verdict(got) == ("verified", None)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [1.1 * MEANT, np.roll(MEANT, 1, axis=0), -MEANT, MEANT + np.float32(0.3), np.zeros_like(MEANT)],
+    ids=["scaled", "other rows", "negated", "shifted", "nothing"],
+)
+def test_a_runtime_that_computes_something_else_is_wrong(wrong):
+    assert verdict(wrong.astype(np.float32)) == ("failed", "WrongValue")
+
+
+def test_one_value_that_is_far_off_is_wrong_however_many_are_right():
+    meant = np.tile(MEANT, (100, 1))
+    got = meant.copy()
+    got[700, 2] += 5
+    assert verdict(got, meant, np.tile(EXACT, (100, 1))) == ("failed", "WrongValue")
+
+
+@pytest.mark.parametrize(("value", "error"), [(np.nan, "WrongNaN"), (np.inf, "WrongInf")])
+def test_what_is_not_finite_where_the_graph_is_is_wrong(value, error):
+    got = MEANT.copy()
+    got[2, 1] = value
+    assert verdict(got) == ("failed", error)
+
+
+def test_where_the_graph_overflows_and_pytorch_does_not_a_runtime_may_do_either():
+    meant = MEANT.copy()
+    meant[2, 1] = np.inf
+    assert verdict(MEANT, meant) == ("verified", None)
+    assert verdict(meant, meant) == ("verified", None)
+
+
+@pytest.mark.parametrize(
+    ("got", "error"),
+    [(MEANT.astype(np.float64), "WrongDtype"), (MEANT[:, :5], "WrongShape"), (MEANT[None], "WrongShape")],
+)
+def test_dtype_and_shape_are_exact(got, error):
+    assert verdict(got) == ("failed", error)
+    assert compare_outputs([], [MEANT], [EXACT], [INT8]).error == "WrongCount"
+
+
+def test_where_the_conversion_leaves_more_noise_than_signal_nothing_is_told_of_the_runtime():
+    coarse = rounded(EXACT, 4.0)
+    assert verdict(EXACT, coarse)[0] == "ill-conditioned"
+
+
+def test_what_other_roundings_of_the_inputs_move_is_not_held_against_a_runtime():
+    got = (EXACT + 0.1 * RNG.standard_normal(EXACT.shape)).astype(np.float32)
+    lucky = EXACT.copy()
+    assert verdict(got, lucky)[0] == "failed"
+    assert verdict(got, lucky, moved=[0.01])[0] == "verified"
+
+
+def test_integers_may_differ_as_much_as_the_conversion_changed_them():
+    exact = np.arange(200)
+    meant = exact.copy()
+    meant[:10] += 1
+    got = meant.copy()
+    got[100:110] += 1
+    assert verdict(got, meant, exact) == ("verified", None)
+    got[110:140] += 1
+    assert verdict(got, meant, exact) == ("failed", "WrongValue")
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([INT8, FP16]))
+def test_noise_below_what_is_due_is_never_accused_and_noise_well_above_always(seed, budget):
+    rng = np.random.default_rng(seed)
+    exact = rng.standard_normal((8, 32))
+    due = 10 ** (-budget.runtime / 20)
+    noise = rng.standard_normal(exact.shape)
+    noise /= np.sqrt(np.mean(noise**2) / np.mean(exact**2))
+    assert verdict(exact + 0.9 * due * noise, exact, exact, budget)[0] == "verified"
+    assert verdict(exact + 1.2 * due * noise, exact, exact, budget)[0] == "failed"
