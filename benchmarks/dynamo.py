@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,7 +17,8 @@ EXPORTS = 3  # in a row, in one measurement of the cache
 
 
 def rows(quick: bool) -> Iterator[Row]:
-    prepare_process()  # as in a worker
+    importlib.import_module("conformance.preload")  # this and the next line: as in a worker
+    prepare_process()
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
