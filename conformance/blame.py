@@ -21,9 +21,10 @@ from conformance.verify import Verifier
 _OTHERS = {
     "onnxruntime": ("onnxruntime-unoptimized", "onnx-reference"),
     "onnx-reference": ("onnxruntime-unoptimized",),
+    "tensorrt": ("onnxruntime-unoptimized", "onnx-reference"),
 }
 # With its optimizer off, onnxruntime still has its own kernels: that it is wrong too is no second opinion.
-_KERNELS = {"onnxruntime": "ort", "onnxruntime-unoptimized": "ort", "onnx-reference": "onnx"}
+_KERNELS = {"tensorrt": "trt", "onnxruntime": "ort", "onnxruntime-unoptimized": "ort", "onnx-reference": "onnx"}
 _NAMES = {
     "onnxruntime-unoptimized": "onnxruntime with its optimizer off",
     "onnx-reference": "the ONNX specification's evaluator",

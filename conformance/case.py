@@ -13,9 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from conformance.compare import DEFAULTS
+from conformance.deploy import TensorRT
 from conformance.dims import Dims, Expression, Range
 from conformance.errors import did_you_mean
 from conformance.fields import (
@@ -25,6 +26,7 @@ from conformance.fields import (
     OperatorName,
     OpsetCondition,
     PrecisionName,
+    Says,
     Size,
     SizeRange,
     TensorName,
@@ -33,9 +35,9 @@ from conformance.fields import (
 from conformance.noise import BUDGETS
 
 Exporter: TypeAlias = Literal["torchscript", "dynamo"]
-Runtime: TypeAlias = Literal["onnx-reference", "onnxruntime"]
+Runtime: TypeAlias = Literal["onnx-reference", "onnxruntime", "tensorrt"]
 Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
-Check: TypeAlias = Literal["export", "registration", "accuracy", "specials", "fidelity"]
+Check: TypeAlias = Literal["export", "registration", "accuracy", "specials", "fidelity", "engine"]
 Stage: TypeAlias = Literal["declare", "export", "check", "convert", "load", "run", "compare", "latency"]
 Fault: TypeAlias = Literal["exporter", "runtime", "precision", "reference", "case", "harness"]
 
@@ -52,12 +54,6 @@ INT8_OPSET = 13
 
 REGIMES: tuple[str, ...] = get_args(Regime)
 SPECIALS: tuple[str, ...] = get_args(Special)
-
-
-class Says(BaseModel):
-    """A mapping of a case file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 # ---- inputs ------------------------------------------------------------------------------------------
@@ -506,7 +502,9 @@ class Declaration(Says):
     export: Export = Export(torchscript=TorchScript(opsets=[17]), dynamo=Dynamo(opsets=[20]))
     """Exporters with their opsets; those left out are not run. The default is TorchScript 17 and dynamo 20."""
     runtimes: Annotated[Listed[Runtime], Field(min_length=1)] = ["onnx-reference", "onnxruntime"]
-    """What runs the model."""
+    """What runs the model: onnx-reference, onnxruntime, tensorrt."""
+    tensorrt: TensorRT = TensorRT()
+    """How TensorRT's engines are built, where it is one of the runtimes."""
     libraries: Listed[str] = []
     """Custom-operator libraries: a file, or file.function that returns the path of one."""
     graph: Annotated[list[Graph], BeforeValidator(_spell_out_graph, json_schema_input_type=list[Graph] | Graph)] = []
@@ -558,6 +556,7 @@ class Declaration(Says):
         for exporter, target in self.export.exporters.items():
             yield from self._unknown_dims(("export", exporter, "static"), target.static)
         yield from self._precision_inconsistencies()
+        yield from self._tensorrt_inconsistencies()
         for index, entry in enumerate(self.fails):
             for dim, sizes in entry.when.at.items():
                 yield from self._unknown_dims(("fails", index, "when", "at"), {dim, *sizes.names})
@@ -592,6 +591,22 @@ class Declaration(Says):
         known = {"fp32", *self.precisions, *map(base_of, self.precisions)}
         for precision in self.tolerance.keys() - known:
             yield ("tolerance", precision), f"the case has no precision '{precision}'{did_you_mean(precision, known)}"
+
+    def _tensorrt_inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        if "tensorrt" not in self.model_fields_set:
+            return
+        if "tensorrt" not in self.runtimes:
+            yield ("tensorrt",), "tensorrt is not one of the runtimes; add it to runtimes, or take this out"
+        exported = {opset for target in self.export.exporters.values() for opset in target.opsets}
+        for opset in self.tensorrt.opsets or ():
+            if opset not in exported:
+                yield ("tensorrt", "opsets"), f"opset {opset} is not exported"
+        yield from self._unknown_dims(("tensorrt", "typical"), self.tensorrt.typical)
+
+    def tensorrt_opsets(self, exporter: Exporter) -> list[int]:
+        """The opsets of an exporter whose models TensorRT runs."""
+        opsets, wanted = self.export.exporters[exporter].opsets, self.tensorrt.opsets
+        return [max(opsets)] if wanted is None else [opset for opset in opsets if opset in wanted]
 
     def converted_opsets(self, precision: str, exporter: Exporter) -> list[int]:
         """The opsets of an exporter whose models are converted to a precision."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from conformance import graph
+from conformance.case import base_of
 from conformance.dims import Dims
 from conformance.errors import Stopped, display_path
 from conformance.export import Exported, export
@@ -14,6 +16,7 @@ from conformance.precision import convert as conversion
 from conformance.prepared import prepare
 from conformance.record import Record
 from conformance.runtimes import opener
+from conformance.runtimes.tensorrt.options import Build, Options, Shape, covering
 from conformance.settings import Settings
 from conformance.source import Folder
 from conformance.stages import Stages
@@ -120,6 +123,26 @@ class CellRun:
         """The dims that the model was exported for."""
         traced, _ = self.prepared.trace()
         return self.cell.case.dims.fixing({name: traced[name] for name in self.target.static})
+
+    def build(self, model: Stored, sizes: Iterable[Mapping[str, int]]) -> Build:
+        """What TensorRT builds the engine of this cell with: one for all ``sizes`` that it will run."""
+        says, (traced, _) = self.cell.case.says, self.prepared.trace()
+        with self.stages("declare", "case"):
+            inputs = [one for name, one in says.inputs.items() if name in model.facts.inputs]
+            names = [name for name in says.inputs if name in model.facts.inputs]
+
+            def shapes(at: Mapping[str, int]) -> dict[str, Shape]:
+                return {name: tuple(one.type.at(at)) for name, one in zip(names, inputs, strict=True)}
+
+            typical = self.dims().fit({**traced, **says.tensorrt.typical}) or traced
+            options = says.tensorrt.model_dump(exclude={"opsets", "typical", "plugins"})
+            plugins = tuple(_library(self, name) for name in says.tensorrt.plugins)
+            return Build(
+                covering(shapes(typical), map(shapes, [traced, *sizes])),
+                base_of(self.cell.precision),
+                Options(**{**options, **self.settings.tensorrt}, plugins=plugins),
+                self.settings.store.parent / "engines",
+            )
 
     def libraries(self) -> list[str]:
         """The paths of the case's custom-operator libraries."""

@@ -12,6 +12,7 @@ from conformance.blame import Opinion
 from conformance.case import Symbolic, TorchScript, base_of
 from conformance.cellrun import CellRun
 from conformance.draws import Draws
+from conformance.engine import check_engine
 from conformance.errors import Stopped
 from conformance.explain import Ask, Explainer
 from conformance.inputs import Inputs
@@ -142,6 +143,7 @@ def _check_accuracy(run: CellRun) -> None:
     model = converted or stored
     dims, traced, libraries = run.dims(), prepared.trace()[0], run.libraries()
     parts = (cell, run.record, run.stages, run.reference, prepared.maker, list(stored.facts.outputs))
+    draws = Draws(cell, run.settings, prepared, dims, traced)
     with contextlib.ExitStack() as stack:
         verify: Verifier
         if converted is None:
@@ -153,7 +155,8 @@ def _check_accuracy(run: CellRun) -> None:
         explainer = Explainer(run.record, verify, dims, _whom_to_ask(run, verify, stored, converted))
         try:
             with run.stages("load", "exporter" if converted is None else "runtime"):
-                verify.session = stack.enter_context(opener(cell.runtime)(model.file, libraries))
+                build = run.build(model, draws.sizes()) if cell.runtime == "tensorrt" else None
+                verify.session = stack.enter_context(opener(cell.runtime, build)(model.file, libraries))
         except Stopped as stop:
             raise explainer.blamed(stop, prepared.trace()[1]) from stop
         run.record.arithmetic = dict(verify.session.arithmetic)
@@ -164,7 +167,7 @@ def _check_accuracy(run: CellRun) -> None:
                 run.stages("run", "runtime"),
             ):  # a model that does not run is found below
                 run.record.arithmetic |= kernels(model.file, libraries, prepared.trace()[1])
-        Examples(cell, run.record, Draws(cell, run.settings, prepared, dims, traced), verify, explainer).run()
+        Examples(cell, run.record, draws, verify, explainer).run()
 
 
 def _whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> Ask:
@@ -212,4 +215,5 @@ CHECKS: dict[str, Callable[[CellRun], None]] = {
     "accuracy": _check_accuracy,
     "specials": _check_accuracy,
     "fidelity": _check_fidelity,
+    "engine": check_engine,
 }

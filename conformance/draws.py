@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from conformance.case import REGIMES, SPECIALS, When
@@ -34,15 +35,23 @@ class Draws:
     def __iter__(self) -> Iterator[Draw]:
         """Earlier failures, then every boundary shape, then drawn ones; several value draws for each."""
         yield from self._failures.replayed()
+        for index, (sizes, seed) in enumerate(self._shapes):
+            for k, regime in enumerate(self._regimes(index)):
+                yield self._draw(sizes, regime, seed_of(self._cell.id, seed, k))
+
+    @cached_property
+    def _shapes(self) -> list[tuple[dict[str, int], int]]:
+        """Sizes, each with a seed: the boundary ones, then those that Hypothesis draws."""
         says = self._cell.case.says.examples
         boundary = boundary_sizes(self._dims, self._traced)[: says.boundary]
         shapes = [(sizes, seed_of(self._cell.id, *sizes.items())) for sizes in boundary]
         count = says.shapes if self._settings.examples is None else self._settings.examples
         count = DRAWN_SHAPES if count is None else count
-        shapes += self._prepared.drawn_shapes(self._dims, count, anew=self._settings.random)
-        for index, (sizes, seed) in enumerate(shapes):
-            for k, regime in enumerate(self._regimes(index)):
-                yield self._draw(sizes, regime, seed_of(self._cell.id, seed, k))
+        return shapes + self._prepared.drawn_shapes(self._dims, count, anew=self._settings.random)
+
+    def sizes(self) -> list[dict[str, int]]:
+        """The sizes of all examples, and the ends of all ranges, between which those of earlier failures are."""
+        return [*boundary_sizes(self._dims, self._traced), *(sizes for sizes, _ in self._shapes)]
 
     def about(self, when: When) -> Iterator[Draw]:
         """Draws that a declared failure is about."""

@@ -1,4 +1,4 @@
-"""The small texts of a case file (names, types, ranges, conditions), parsed when the file is read.
+"""What the schema of case files is built of: the closed mapping, and the small texts, parsed when the file is read.
 
 Each is a type for pydantic's fields, with the JSON Schema of what the author writes.
 """
@@ -11,9 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias, TypeVar
 
+from pydantic import BaseModel, ConfigDict
 from pydantic_core import core_schema
 
 from conformance.dims import Expression, Range, TensorType
+
+
+class Says(BaseModel):
+    """A mapping of a case file: closed, frozen, its fields described by the text below each."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 @dataclass(frozen=True)
@@ -68,11 +75,22 @@ def _decibels(value: object) -> float:
     return float(match[1])
 
 
+_UNITS = {"": 1, "MiB": 1, "GiB": 1024}
+
+
+def _memory(value: object) -> int:
+    match = re.fullmatch(r"\s*(\d+)\s*(MiB|GiB|)\s*", str(value))
+    if isinstance(value, bool) or match is None or not int(match[1]):
+        raise ValueError(f"'{value}' is not a size of memory, such as 512 MiB or 1 GiB")
+    return int(match[1]) * _UNITS[match[2]]
+
+
 DottedName: TypeAlias = Annotated[str, _Parsed(_dotted, pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
 OperatorName: TypeAlias = Annotated[str, _Parsed(_operator_name, pattern=r"^\w+::\w+(\.\w+)?$")]
 TensorName: TypeAlias = Annotated[str, _Parsed(_tensor_name, pattern=r"^[A-Za-z_][\w.]*$")]
 PrecisionName: TypeAlias = Annotated[str, _Parsed(_precision, pattern=r"^(fp32|(fp16|int8)(-[a-z0-9_]+)?)$")]
 Decibels: TypeAlias = Annotated[float, _Parsed(_decibels, ("string", "number"))]
+Mebibytes: TypeAlias = Annotated[int, _Parsed(_memory, ("string", "integer"))]
 Size: TypeAlias = Annotated[Expression, _Parsed(Expression.parse, ("string", "integer"))]
 SizeRange: TypeAlias = Annotated[Range, _Parsed(Range.parse, ("string", "integer"))]
 Type: TypeAlias = Annotated[TensorType, _Parsed(TensorType.parse, pattern=r"^\s*\w+\s*\[.*\]\s*$")]

@@ -63,18 +63,29 @@ def plan(case: Case) -> Iterator[Cell]:
             yield Cell(case, "export", exporter, opset)
             if registers:
                 yield Cell(case, "registration", exporter, opset)
-            for runtime in case.says.runtimes:
+            for runtime in _runtimes(case, exporter, opset):
                 yield Cell(case, "accuracy", exporter, opset, runtime)
-                if specials:
+                if runtime == "tensorrt":
+                    yield Cell(case, "engine", exporter, opset, runtime)
+                elif specials:
                     yield Cell(case, "specials", exporter, opset, runtime)
             for precision in case.says.precisions:
                 if opset in case.says.converted_opsets(precision, exporter) and not _known_wrong(
                     case, exporter, opset
                 ):
                     yield Cell(case, "fidelity", exporter, opset, None, precision)
-                    for runtime in case.says.runtimes:
+                    for runtime in _runtimes(case, exporter, opset):
                         if runtime not in NOT_FOR_CONVERTED:
                             yield Cell(case, "accuracy", exporter, opset, runtime, precision)
+                        if runtime == "tensorrt":
+                            yield Cell(case, "engine", exporter, opset, runtime, precision)
+
+
+def _runtimes(case: Case, exporter: str, opset: int) -> Iterator[str]:
+    """TensorRT takes long to build an engine, so that it runs one opset of each exporter unless told otherwise."""
+    for runtime in case.says.runtimes:
+        if runtime != "tensorrt" or opset in case.says.tensorrt_opsets(exporter):  # type: ignore[arg-type]
+            yield runtime
 
 
 def _known_wrong(case: Case, exporter: str, opset: int) -> bool:

@@ -36,10 +36,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for name, what in (
         ("exporter", "torchscript, dynamo"),
         ("opset", "numbers"),
-        ("runtime", "onnx-reference, onnxruntime"),
+        ("runtime", "onnx-reference, onnxruntime, tensorrt"),
         ("precision", "fp32, fp16, int8"),
     ):
         group.addoption(f"--{name}", metavar="A,B", help=f"keep only these: {what}")
+    group.addoption(
+        "--require",
+        metavar="A,B",
+        help="a cell of this runtime that this host cannot run has failed, instead of being skipped: tensorrt",
+    )
+    group.addoption(
+        "--tensorrt",
+        metavar="KEY=VALUE,...",
+        help="builder options that go before those of the cases, as in optimization_level=5,workspace=1GiB",
+    )
     group.addoption("--examples", type=int, metavar="N", help="drawn shapes for each cell, besides the boundary ones")
     group.addoption(
         "--random", action="store_true", help="draw anew in this run; failing draws are kept and replayed"
@@ -78,6 +88,8 @@ def pytest_configure(config: pytest.Config) -> None:
     state = config.stash[_SESSION] = _Session(config)
     if any(config.getoption(name) is not None for name in _SELECTION):
         state.selection()  # a word that is not known is a usage error now, not five collection errors later
+    state.required()
+    state.builder_options()
     if config.getoption("reuse") is not None:
         state.read_earlier()
 
@@ -97,6 +109,7 @@ class _Session:
         self._writer: Any = None
         self._started = time.time()
         self._earlier: dict[str, dict[str, Any]] = {}
+        self._absences: dict[str | None, str | None] = {}
         self.following: Cell | None = None
         """The cell after the one that runs."""
 
@@ -131,6 +144,34 @@ class _Session:
         except ValueError as error:
             raise pytest.UsageError(str(error)) from None
 
+    def required(self) -> frozenset[str]:
+        """The runtimes that a run must not do without."""
+        given = self.config.getoption("require")
+        if given is None:
+            return frozenset()
+        from conformance.runtimes import ABSENT
+
+        found = frozenset(word.strip() for word in given.split(",") if word.strip())
+        for word in sorted(found - ABSENT.keys()):
+            raise pytest.UsageError(
+                f"--require: '{word}' is nothing that can be required; known: {', '.join(ABSENT)}"
+            )
+        if given is not None and not found:
+            raise pytest.UsageError("--require is empty")
+        return found
+
+    def builder_options(self) -> dict[str, Any]:
+        """What --tensorrt says, checked like the ``tensorrt`` of a case."""
+        given = self.config.getoption("tensorrt")
+        if given is None:
+            return {}
+        from conformance.deploy import builder_options
+
+        try:
+            return builder_options(given)
+        except ValueError as error:
+            raise pytest.UsageError(f"--tensorrt: {error}") from None
+
     # ---- running -----------------------------------------------------------------------------------
 
     def settings(self) -> Settings:
@@ -142,6 +183,7 @@ class _Session:
             examples=self.config.getoption("examples"),
             random=self.config.getoption("random"),
             failures=home / "failures",
+            tensorrt=self.builder_options(),
         )
 
     def _home(self, option: str) -> Path:
@@ -157,6 +199,9 @@ class _Session:
         fingerprint = self._fingerprint(cell)
         if fingerprint in self._earlier:
             return {**self._earlier[fingerprint], "reused": True}
+        absent = self._absence(cell.runtime)
+        if absent is not None:
+            return self._not_run(cell, absent)
         waiting = _Waiting(self.config)
         record = self._run()(cell, waiting, self._runs_next())
         waiting.done()
@@ -169,7 +214,25 @@ class _Session:
         following = self.following
         if following is None or (self._earlier and self._fingerprint(following) in self._earlier):
             return None
-        return following
+        return following if self._absence(following.runtime) is None else None
+
+    def _absence(self, runtime: str | None) -> str | None:
+        """Why this host cannot run a runtime; asked once for each."""
+        if runtime not in self._absences:
+            from conformance.runtimes import ABSENT
+
+            self._absences[runtime] = ABSENT.get(runtime or "", lambda: None)()
+        return self._absences[runtime]
+
+    def _not_run(self, cell: Cell, reason: str) -> dict[str, Any]:
+        """The record of a cell that this host cannot run: skipped, or failed where its runtime is required."""
+        record = cell.record()
+        record.status, record.stage, record.reason = "skipped", "load", reason
+        record.command, record.fingerprint = self._command(cell), self._fingerprint(cell)
+        if cell.runtime in self.required():
+            record.status, record.error = "failed", "NotRun"
+            record.reason = f"--require {cell.runtime}, and this host cannot run it: {reason}"
+        return record.as_dict()
 
     def read_earlier(self) -> None:
         """Reads, by fingerprint, the records of the earlier run that need not be made again."""
@@ -188,7 +251,9 @@ class _Session:
         if self._fingerprints is None:
             from conformance.fingerprint import Fingerprints
 
-            self._fingerprints = Fingerprints({"examples": self.config.getoption("examples")})
+            self._fingerprints = Fingerprints(
+                {name: self.config.getoption(name) for name in ("examples", "tensorrt")}
+            )
         return self._fingerprints(cell)
 
     def _start(self) -> None:
@@ -214,8 +279,9 @@ class _Session:
             words.insert(1, "--pyargs")
         for path in self.config.getoption("cases") or []:
             words += ["--cases", path]
-        if self.config.getoption("examples") is not None:
-            words += ["--examples", str(self.config.getoption("examples"))]
+        for option in ("examples", "tensorrt"):
+            if self.config.getoption(option) is not None:
+                words += [f"--{option}", str(self.config.getoption(option))]
         return shlex.join([*words, "-k", cell.id])
 
     def first_of_its_kind(self, record: dict[str, Any]) -> str | None:
@@ -225,6 +291,10 @@ class _Session:
         kind = (record["case"], record["exporter"], record["opset"], record["stage"], record["reason"])
         first = self._failed.setdefault(kind, record["id"])
         return None if first == record["id"] else first
+
+    def unmet(self) -> frozenset[str]:
+        """The required runtimes of which no cell has been run."""
+        return self.required() - {record["runtime"] for record in self.records if record["status"] != "skipped"}
 
     # ---- records -----------------------------------------------------------------------------------
 
@@ -423,6 +493,8 @@ class _Results:
 
 
 def _emptiness(state: _Session) -> Iterator[str]:
+    for runtime in sorted(state.unmet()):
+        yield f"--require {runtime}: not one cell of {runtime} was run"
     if state.records and all(record["status"] == "skipped" for record in state.records):
         yield "every cell was skipped: that is not a success"
 
@@ -442,6 +514,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         proved = any(record["status"] != "skipped" for record in state.records)
         if not proved and not hasattr(session.config, "workerinput"):
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+        elif state.unmet() and not hasattr(session.config, "workerinput"):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -48,6 +48,7 @@ class Record:
     fidelity: dict[str, Any] | None = None
     conversion: dict[str, Any] | None = None
     loss: dict[str, Any] | None = None
+    engine: dict[str, Any] | None = None
     latency: dict[str, Any] | None = None
     command: str | None = None
     fingerprint: str | None = None

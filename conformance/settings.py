@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 DRAWN_SHAPES = 8
 """Drawn shapes for each cell, besides the boundary ones, unless the case or --examples says otherwise."""
@@ -19,3 +21,5 @@ class Settings:
     """Draw anew in every run instead of from seeds made of the cells' ids."""
     failures: Path | None = None
     """Folder in which failing draws are kept, to be replayed first next time; None keeps none."""
+    tensorrt: Mapping[str, Any] = field(default_factory=dict)
+    """Builder options of this run, which go before those of the cases."""

@@ -11,9 +11,10 @@ from typing import Protocol
 import numpy as np
 
 from conformance.case import OutputTolerance
-from conformance.compare import DEFAULTS, Array, Comparison, Tolerance, compare
+from conformance.compare import DEFAULTS, Array, Comparison, Tolerance
 from conformance.errors import Stopped
 from conformance.inputs import Draw, Inputs, Maker
+from conformance.judges import Judge, Tolerances, defaults_for
 from conformance.plan import Cell
 from conformance.record import Record
 from conformance.runtimes import Session
@@ -50,12 +51,11 @@ class Verifier:
         """``names`` are the names of the model's outputs, which tolerances may be given by."""
         self.cell, self.reference, self.maker = cell, reference, maker
         self.session: Session | None = None
+        self.judge: Judge | None = None
         self.vacuity: Vacuity | None = None
         self._names = names
         self._stages = stages
         self._seconds = record.seconds
-        self._tolerances: list[Tolerance | None] = []
-        self._any_order: list[bool] = []
 
     def __call__(self, draw: Draw) -> Comparison:
         """What comparing found: verified, ill-conditioned or nothing. Raises Stopped where the example fails,
@@ -124,9 +124,11 @@ class Verifier:
         conditioning: list[float] | None = None,
     ) -> Comparison:
         """Compares with this cell's tolerances, whichever runtime ``got`` is from."""
-        if self.vacuity is None:
-            self.know_outputs(wanted)
-        return compare(got, wanted, exact, self._tolerances, self._any_order, conditioning)
+        return self.judge_of(wanted).compare(got, wanted, exact, conditioning)
+
+    def conditioning(self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None) -> list[float] | None:
+        """What ``judge.compare`` is to know of these inputs; None where there is no float64 to tell it by."""
+        return None if exact is None else self._conditioning(inputs, exact)
 
     def _conditioning(self, inputs: Inputs, exact: list[Array]) -> list[float]:
         """How far each exact output moves when every float input moves by one unit in its last place.
@@ -149,22 +151,30 @@ class Verifier:
                     moved[output] = max(moved[output], float(smooth.max(initial=0.0, where=np.isfinite(smooth))))
         return moved
 
-    def know_outputs(self, wanted: list[Array]) -> None:
-        """What depends on the outputs, which are known once PyTorch has run."""
-        says = self.cell.case.says
-        for index, array in enumerate(wanted):
-            tolerance = DEFAULTS.get(str(array.dtype))
-            if tolerance is not None:
-                own = self.declared(index)
-                tolerance = Tolerance(
-                    rtol=tolerance.rtol if own.rtol is None else own.rtol,
-                    atol=tolerance.atol if own.atol is None else own.atol,
-                    absolute=own.atol is not None,
-                )
-            self._tolerances.append(tolerance)
-        self.check_outputs(wanted)
-        self._any_order = [one.rows == "in any order" for one in says.outputs] or [False] * len(wanted)
-        self.vacuity = Vacuity(self._tolerances)
+    def judge_of(self, wanted: list[Array]) -> Judge:
+        """What decides, which depends on the outputs: they are known once PyTorch has run."""
+        if self.judge is None:
+            self.check_outputs(wanted)
+            rows = [one.rows == "in any order" for one in self.cell.case.says.outputs] or [False] * len(wanted)
+            self.judge = self.make_judge(wanted, tuple(rows))
+            self.vacuity = self.judge.vacuity()
+        return self.judge
+
+    def make_judge(self, wanted: list[Array], any_order: tuple[bool, ...]) -> Judge:
+        """The defaults by dtype, and what the case declares instead."""
+
+        def tolerance(output: int, array: Array) -> Tolerance | None:
+            default = DEFAULTS.get(str(array.dtype))
+            if default is None:
+                return None
+            own = self.declared(output)
+            return Tolerance(
+                rtol=default.rtol if own.rtol is None else own.rtol,
+                atol=default.atol if own.atol is None else own.atol,
+                absolute=own.atol is not None,
+            )
+
+        return Tolerances(tuple(tolerance(output, array) for output, array in enumerate(wanted)), any_order)
 
     def check_outputs(self, wanted: list[Array]) -> None:
         """Stopped at ``declare`` where forward returns more or fewer outputs than the case names."""
@@ -191,8 +201,7 @@ class Verifier:
                 before = [array.copy() for array in self.reference(inputs)]
             self.reference.restore()
             now = self.reference(inputs)
-            tolerances = [DEFAULTS.get(str(array.dtype)) for array in before]
-            found = compare(now, before, None, tolerances, [False] * len(before))
+            found = defaults_for(before).compare(now, before, None)
             if found.verdict == "failed":
                 text = (
                     "PyTorch gives different outputs for the same input: the module is random, keeps state "

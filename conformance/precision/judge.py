@@ -14,43 +14,31 @@ from pathlib import Path
 import numpy as np
 
 from conformance.case import base_of
-from conformance.compare import Array, Comparison, Worst, failed, matched_rows, odd_shape, worst_at
+from conformance.compare import Array, Comparison, Worst, failed, odd_shape, worst_at
 from conformance.errors import Stopped
 from conformance.explain import worst_dict
 from conformance.inputs import Draw, Inputs, Maker
-from conformance.noise import BUDGETS, Budget, Noise, compare_outputs, power
+from conformance.judges import Budgets
+from conformance.noise import BUDGETS, Budget, Noise, power
 from conformance.plan import Cell
 from conformance.record import Record
 from conformance.runtimes import Session
 from conformance.runtimes.pytorch import Reference
 from conformance.source import describe
-from conformance.vacuity import Vacuity
 from conformance.verify import NUDGES, Stages, Verifier, WrongAnswer
 
 
 class _Budgeted(Verifier):
     """A verifier whose outputs are judged by their noise."""
 
-    def __init__(
-        self, cell: Cell, record: Record, stages: Stages, reference: Reference, maker: Maker, names: Sequence[str]
-    ) -> None:
-        super().__init__(cell, record, stages, reference, maker, names)
-        self.budgets: list[Budget] = []
+    def make_judge(self, wanted: list[Array], any_order: tuple[bool, ...]) -> Budgets:
+        return Budgets(tuple(self._budget(output) for output in range(len(wanted))), any_order)
 
-    def know_outputs(self, wanted: list[Array]) -> None:
-        self.check_outputs(wanted)
-        self.budgets = [self._budget(output) for output in range(len(wanted))]
-        self.vacuity = Vacuity(self.budgets)
-
-    def in_order(self, got: list[Array], wanted: list[Array]) -> list[Array]:
-        """The outputs, with rows that may come in any order in that of ``wanted``."""
-        any_order = {index for index, one in enumerate(self.cell.case.says.outputs) if one.rows == "in any order"}
-        return [
-            matched_rows(one, wanted[index])
-            if index in any_order and index < len(wanted) and one.shape == wanted[index].shape and one.ndim
-            else one
-            for index, one in enumerate(got)
-        ]
+    def budgets(self, wanted: list[Array]) -> Budgets:
+        """The judge of these outputs."""
+        judge = self.judge_of(wanted)
+        assert isinstance(judge, Budgets)
+        return judge
 
     def _budget(self, output: int) -> Budget:
         given = self.declared(output).model_dump(
@@ -78,18 +66,8 @@ class RuntimeVerifier(_Budgeted):
             found = self.compare(got, wanted, exact, self._moved(inputs, wanted))
         return found
 
-    def compare(
-        self,
-        got: list[Array],
-        wanted: list[Array],
-        exact: list[Array] | None,
-        conditioning: list[float] | None = None,
-    ) -> Comparison:
-        assert exact is not None
-        if self.vacuity is None:
-            self.know_outputs(wanted)
-        got, exact = self.in_order(got, wanted), self.in_order(exact, wanted)
-        return compare_outputs(got, wanted, exact, self.budgets, conditioning)
+    def conditioning(self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None) -> list[float] | None:
+        return self._moved(inputs, wanted)
 
     def _moved(self, inputs: Inputs, wanted: list[Array]) -> list[float]:
         """What noise in each output comes of moving every float input by half a step of the precision.
@@ -141,7 +119,7 @@ class FidelityVerifier(_Budgeted):
     ) -> Comparison:
         found = self.compare(got, wanted, exact)
         if found.verdict == "verified":
-            self._measure(draw, self.in_order(got, wanted), wanted)
+            self._measure(draw, self.budgets(wanted).in_order(got, wanted), wanted)
         return found
 
     def compare(
@@ -151,8 +129,7 @@ class FidelityVerifier(_Budgeted):
         exact: list[Array] | None,
         conditioning: list[float] | None = None,
     ) -> Comparison:
-        if self.vacuity is None:
-            self.know_outputs(wanted)
+        self.judge_of(wanted)
         if len(got) != len(wanted):
             return failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
         for output, (one, right) in enumerate(zip(got, wanted, strict=True)):
@@ -164,7 +141,7 @@ class FidelityVerifier(_Budgeted):
     def _measure(self, draw: Draw, got: list[Array], wanted: list[Array]) -> None:
         for output, (one, right) in enumerate(zip(got, wanted, strict=True)):
             if output == len(self._noise):
-                self._noise.append(Noise(self.budgets[output]))
+                self._noise.append(Noise(self.budgets(wanted).budgets[output]))
                 self._worst.append((-1.0, Worst(output, (), None, None, 0.0, 0.0), draw))
             noise = self._noise[output].see(one, right)
             if noise > self._worst[output][0] and right.size:

@@ -6,12 +6,16 @@ so that a model with its inputs can be run on a host without it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from conformance.compare import Array
+
+if TYPE_CHECKING:
+    from conformance.runtimes.tensorrt import Build
 
 
 class Session(Protocol):
@@ -29,8 +33,8 @@ Open = Callable[[Path, Sequence[str]], AbstractContextManager[Session]]
 """Opens the model at a path with custom-operator libraries; raises what the runtime raises."""
 
 
-def opener(name: str) -> Open:
-    """The runtime of that name.
+def opener(name: str, build: Build | None = None) -> Open:
+    """The runtime of that name; ``build`` is what ``tensorrt`` builds an engine with.
 
     ``onnxruntime-unoptimized`` is only used to find who is at fault, ``onnxruntime-literal`` for what a converted
     model means.
@@ -48,4 +52,18 @@ def opener(name: str) -> Open:
             "onnxruntime-literal": onnxruntime.open_literal,
         }
         return ways[name]
+    if name == "tensorrt" and build is not None:
+        from conformance.runtimes import tensorrt
+
+        return functools.partial(tensorrt.open_model, build=build)
     raise KeyError(name)
+
+
+def _tensorrt_absence() -> str | None:
+    from conformance.runtimes.tensorrt import absence
+
+    return absence()
+
+
+ABSENT: Mapping[str, Callable[[], str | None]] = {"tensorrt": _tensorrt_absence}
+"""By runtime that a host may lack: why it cannot run here, or None."""

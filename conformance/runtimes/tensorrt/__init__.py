@@ -1,0 +1,10 @@
+"""TensorRT: engines built from the same ONNX models, run on this host's GPU. Needs tensorrt and pycuda, never torch.
+
+Only names that TensorRT 8.6, 10 and 11 share are used; what a version lacks is asked for by name with ``getattr``.
+"""
+
+from conformance.runtimes.tensorrt.absence import absence
+from conformance.runtimes.tensorrt.options import Build, Options, Shapes
+from conformance.runtimes.tensorrt.session import TensorRTSession, open_model
+
+__all__ = ["Build", "Options", "Shapes", "TensorRTSession", "absence", "open_model"]

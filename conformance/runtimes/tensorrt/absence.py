@@ -1,0 +1,67 @@
+"""Why TensorRT cannot run here: each lack is its own reason, told in records and never taken for a pass."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+from typing import Any
+
+OLDEST = (8, 6)
+"""The first version with all of: named tensors, output allocators, explicit Q/DQ, builder optimization levels."""
+
+
+def absence() -> str | None:
+    """One line that says what is missing and what to do, or None where an engine can be built and run.
+
+    Looks in the order in which things have to be there, and imports tensorrt only when it has been found.
+    """
+    if importlib.util.find_spec("tensorrt") is None:
+        return "tensorrt is not installed (pip install tensorrt, for the CUDA version of this host's driver)"
+    if importlib.util.find_spec("pycuda") is None:
+        return "pycuda is not installed (pip install pycuda; it needs nvcc's headers)"
+    try:
+        import tensorrt
+    except Exception as error:  # a missing CUDA library is an ImportError, a broken one may be anything
+        return f"tensorrt cannot be imported: {_line(error)}"
+    found = version_of(tensorrt)
+    if found < OLDEST:
+        return f"TensorRT {tensorrt.__version__} is too old: {'.'.join(map(str, OLDEST))} or later is needed"
+    return _no_gpu()
+
+
+def _no_gpu() -> str | None:
+    try:
+        import pycuda.driver as cuda
+    except ImportError as error:
+        if "libcuda" in str(error):
+            return f"no NVIDIA driver: {_line(error)}"
+        return f"pycuda cannot be imported: {_line(error)}"
+    except Exception as error:
+        return f"pycuda cannot be imported: {_line(error)}"
+    try:
+        cuda.init()
+        if cuda.Device.count() < 1:
+            return "no GPU: the driver knows none"
+    except Exception as error:
+        return f"no GPU: {_line(error)}"
+    return None
+
+
+def version_of(tensorrt: Any) -> tuple[int, ...]:
+    """``(8, 6, 0)`` of the module."""
+    return tuple(int(number) for number in re.findall(r"\d+", str(tensorrt.__version__))[:3])
+
+
+def installed_version() -> str | None:
+    """The installed version by its package's metadata, without importing it."""
+    for name in ("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu11"):
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,151 @@
+"""From an ONNX model to the bytes of an engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from conformance.runtimes.tensorrt.absence import version_of
+from conformance.runtimes.tensorrt.engines import Engines
+from conformance.runtimes.tensorrt.options import MIB, Build
+
+
+class UnsupportedModel(RuntimeError):
+    """TensorRT's parser refuses the model. Cause: an operator, dtype or attribute that it does not know; the text has
+    the node and the parser's own words. Remedy: another opset or symbolic, or a plugin library."""
+
+
+class BuildFailed(RuntimeError):
+    """No engine came out. Cause: no kernel for a node in these shapes and this precision, or too little workspace."""
+
+
+class ShapeInput(RuntimeError):
+    """An input's value decides a shape, which profiles of shapes cannot say. Remedy: make it a dim of the case."""
+
+
+def make_log(trt: Any) -> Any:
+    """A logger that keeps errors and warnings instead of printing them; ``said(error=True)`` gives the last."""
+
+    class Log(trt.ILogger):  # type: ignore[misc]
+        def __init__(self) -> None:
+            trt.ILogger.__init__(self)
+            self.lines: list[tuple[bool, str]] = []
+
+        def log(self, severity: Any, msg: str) -> None:
+            serious = severity in (trt.ILogger.Severity.ERROR, trt.ILogger.Severity.INTERNAL_ERROR)
+            if serious or severity == trt.ILogger.Severity.WARNING:
+                self.lines.append((serious, msg.strip()))
+
+        def errors(self) -> str:
+            """What went wrong, the last words first in importance."""
+            return (
+                "; ".join(dict.fromkeys(text for serious, text in self.lines[-20:] if serious)) or "no reason given"
+            )
+
+    return Log()
+
+
+def strongly_typed(trt: Any) -> bool:
+    """Whether the dtypes of the model bind the builder; before TensorRT 10 they were only a wish."""
+    return version_of(trt) >= (10,)
+
+
+def load_plugins(trt: Any, log: Any, build: Build) -> None:
+    """TensorRT's own plugins, and the libraries that the case names."""
+    import ctypes
+
+    trt.init_libnvinfer_plugins(log, "")
+    for library in build.options.plugins:
+        ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)  # registers its creators as it is loaded
+
+
+def build_engine(
+    trt: Any, log: Any, model: Path, build: Build, cache: Engines | None, host: Mapping[str, Any]
+) -> tuple[bytes, float]:
+    """The serialized engine and the seconds that building took.
+
+    ``host`` is what the timing cache depends on. Raises UnsupportedModel, ShapeInput or BuildFailed.
+    """
+    start = time.perf_counter()
+    builder = trt.Builder(log)
+    network = builder.create_network(_network_flags(trt))
+    _parse(trt, log, network, model)
+    config = builder.create_builder_config()
+    _configure(trt, config, build)
+    _add_profile(builder, config, network, build)
+    timings = None
+    if build.options.timing_cache and cache is not None:
+        timings = _timings(config, cache.timings(host))
+    engine = builder.build_serialized_network(network, config)
+    if engine is None:
+        raise BuildFailed(log.errors())
+    if timings is not None and cache is not None:
+        cache.put_timings(host, bytes(timings.serialize()))
+    return bytes(engine), time.perf_counter() - start
+
+
+def _network_flags(trt: Any) -> int:
+    flags = trt.NetworkDefinitionCreationFlag
+    wanted = "STRONGLY_TYPED" if strongly_typed(trt) else "EXPLICIT_BATCH"
+    flag = getattr(flags, wanted, None)  # in 11 both are what it does anyway
+    return 0 if flag is None else 1 << int(flag)
+
+
+def _parse(trt: Any, log: Any, network: Any, model: Path) -> None:
+    import onnx
+
+    parser = trt.OnnxParser(network, log)
+    # The path is for weights that are stored beside the model.
+    if parser.parse(model.read_bytes(), str(model)):
+        return
+    nodes = onnx.load(model, load_external_data=False).graph.node
+    texts = []
+    for index in range(parser.num_errors):
+        error = parser.get_error(index)
+        number = error.node()
+        known = 0 <= number < len(nodes)
+        where = f"node {number} ({nodes[number].op_type} {nodes[number].name}): " if known else ""
+        texts.append(f"{where}{error.desc().strip()}")
+    raise UnsupportedModel("; ".join(texts) or log.errors())
+
+
+def _configure(trt: Any, config: Any, build: Build) -> None:
+    options = build.options
+    if options.workspace is not None:
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, options.workspace * MIB)
+    if options.optimization_level is not None:
+        config.builder_optimization_level = options.optimization_level
+    if options.hardware_compatibility == "ampere_plus":
+        config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
+    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
+    if not options.tf32:
+        config.clear_flag(trt.BuilderFlag.TF32)
+    if not strongly_typed(trt):
+        for name in {"fp16": ["FP16"], "int8": ["INT8"]}.get(build.precision, []):
+            config.set_flag(getattr(trt.BuilderFlag, name))
+
+
+def _add_profile(builder: Any, config: Any, network: Any, build: Build) -> None:
+    """One profile for all shapes; a network whose shapes are fixed has none."""
+    profile = builder.create_optimization_profile()
+    dynamic = False
+    for index in range(network.num_inputs):
+        tensor = network.get_input(index)
+        if tensor.is_shape_tensor:
+            raise ShapeInput(f"the value of input {tensor.name} decides a shape; make it a dim of the case")
+        if any(size < 0 for size in tensor.shape):
+            dynamic = True
+            profile.set_shape(tensor.name, *build.shapes[tensor.name])
+    if dynamic:
+        config.add_optimization_profile(profile)
+
+
+def _timings(config: Any, kept: bytes) -> Any:
+    """The timing cache that the builder uses: what was kept, or an empty one where TensorRT refuses that."""
+    timings = config.create_timing_cache(kept)
+    if timings is None or not config.set_timing_cache(timings, False):  # another GPU's, or damaged
+        timings = config.create_timing_cache(b"")
+        config.set_timing_cache(timings, False)
+    return timings

@@ -1,0 +1,81 @@
+"""The store of engines: an engine is only good for the model, shapes, options, GPU, driver and version it is made of.
+
+Each file says what it is for and carries a hash of its bytes. A file that is damaged, half-written or of something
+else is built again, never loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+MAGIC = b"conformance engine 1\n"
+
+
+class Engines:
+    """Engines by key, in a folder that several processes may use at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, depends: Mapping[str, Any]) -> bytes | None:
+        """The engine built for exactly this; None where there is none, or none that can be trusted."""
+        try:
+            data = self._file(depends).read_bytes()
+        except OSError:
+            return None
+        head, _, engine = data.removeprefix(MAGIC).partition(b"\n")
+        try:
+            said = json.loads(head)
+        except ValueError:
+            return None
+        whole = data.startswith(MAGIC) and said == {"depends": _plain(depends), "sha256": _sha(engine)}
+        return engine if whole else None
+
+    def put(self, depends: Mapping[str, Any], engine: bytes) -> None:
+        """Writes beside the place and moves there, so that nobody sees half of it."""
+        head = json.dumps({"depends": _plain(depends), "sha256": _sha(engine)}, sort_keys=True).encode()
+        _replace(self._file(depends), MAGIC + head + b"\n" + engine)
+
+    def _file(self, depends: Mapping[str, Any]) -> Path:
+        return self._folder / f"{key(depends)}.engine"
+
+    def timings(self, depends: Mapping[str, Any]) -> bytes:
+        """The timing cache of this GPU and version; empty where there is none. TensorRT itself refuses a bad one."""
+        try:
+            return self._timings_file(depends).read_bytes()
+        except OSError:
+            return b""
+
+    def put_timings(self, depends: Mapping[str, Any], data: bytes) -> None:
+        _replace(self._timings_file(depends), data)
+
+    def _timings_file(self, depends: Mapping[str, Any]) -> Path:
+        host = {name: depends[name] for name in ("gpu", "tensorrt")}
+        return self._folder / f"{key(host)}.timings"
+
+
+def key(depends: Mapping[str, Any]) -> str:
+    """A hash of all that an engine depends on."""
+    return _sha(json.dumps(_plain(depends), sort_keys=True).encode())[:32]
+
+
+def _plain(depends: Mapping[str, Any]) -> Any:
+    return json.loads(json.dumps(depends, default=str))
+
+
+def _sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _replace(file: Path, data: bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=".new-")
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(data)
+    Path(temporary).replace(file)

@@ -1,0 +1,314 @@
+"""A loaded engine: its memory on the device, its stream, and what it says of itself."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance.compare import Array
+from conformance.errors import Unavailable
+from conformance.runtimes.tensorrt.absence import absence, version_of
+from conformance.runtimes.tensorrt.build import build_engine, load_plugins, make_log, strongly_typed
+from conformance.runtimes.tensorrt.cudagraph import captured
+from conformance.runtimes.tensorrt.device import Memory, current_device, download, facts, upload
+from conformance.runtimes.tensorrt.engines import Engines
+from conformance.runtimes.tensorrt.options import Build
+
+DTYPES = {
+    "FLOAT": "float32", "HALF": "float16", "INT8": "int8", "INT32": "int32", "INT64": "int64", "BOOL": "bool",
+    "UINT8": "uint8",
+}  # fmt: skip
+"""NumPy dtype by the name of TensorRT's."""
+
+
+@contextlib.contextmanager
+def open_model(model: Path, libraries: Sequence[str], build: Build) -> Iterator[TensorRTSession]:
+    """Builds an engine, or takes it from the store, and loads it.
+
+    Raises Unavailable where this host has no TensorRT, UnsupportedModel, ShapeInput, BuildFailed or what TensorRT
+    raises where it has. ``libraries`` are ONNX Runtime's; TensorRT's plugins are in ``build``.
+    """
+    missing = absence()
+    if missing is not None:
+        raise Unavailable(missing)
+    import tensorrt
+
+    _lift_address_limit()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(current_device())
+        session = TensorRTSession(tensorrt, model, build)
+        stack.callback(session.close)
+        yield session
+
+
+class TensorRTSession:
+    """One engine with one execution context, one stream, and buffers that grow as they are needed."""
+
+    def __init__(self, trt: Any, model: Path, build: Build) -> None:
+        import onnx
+        import pycuda.driver as cuda
+
+        self._trt, self._model, self._build = trt, model, build
+        self._log = make_log(trt)
+        load_plugins(trt, self._log, build)
+        graph = onnx.load(model, load_external_data=False).graph
+        self.built_seconds: float | None = None
+        """Seconds that building took, or None where the engine came from the store."""
+        data = self._engine_bytes()
+        # The runtime has to live as long as its engine.
+        self._runtime = trt.Runtime(self._log)
+        self._engine = self._runtime.deserialize_cuda_engine(data)
+        if self._engine is None:
+            raise RuntimeError(f"the engine cannot be loaded: {self._log.errors()}")
+        self._context = self._engine.create_execution_context()
+        if self._context is None:
+            raise RuntimeError(f"no execution context: {self._log.errors()}")
+        self._stream = cuda.Stream()
+        self._memory = Memory()
+        self._outputs = [one.name for one in graph.output]
+        self._inputs = [name for name in self._names() if self._mode(name) == trt.TensorIOMode.INPUT]
+        declared = {one.name: _numpy_dtype(one) for one in (*graph.input, *graph.output)}
+        self._declared = {name: declared[name] for name in (*self._inputs, *self._outputs)}
+        self._dtypes = {name: self._dtype(name) for name in self._declared}
+        self._allocators: dict[str, Any] = {}
+        cast = {name: dtype for name, dtype in self._dtypes.items() if dtype != declared[name]}
+        self.arithmetic: Mapping[str, Any] = {
+            "provider": f"TensorRT {trt.__version__}",
+            "gpu": (facts() or {}).get("name"),
+            "optimizer": True,
+            "storage": {"fp16": "float16", "int8": "int8"}.get(build.precision, "float32"),
+            # Before TensorRT 10 the builder may choose float32 where the model says float16.
+            "arithmetic": "as the model says" if strongly_typed(trt) else "chosen by the builder",
+            "tf32": build.options.tf32,
+            "casts": [f"{name}: {declared[name]} as {dtype}" for name, dtype in cast.items()],
+            "options": build.options.as_dict(),
+            "engine": {"bytes": len(data), "built": self.built_seconds},
+        }
+
+    # ---- the engine ----------------------------------------------------------------------------------
+
+    def _engine_bytes(self) -> bytes:
+        depends = depends_on(self._trt, self._model, self._build)
+        cache = Engines(self._build.store) if self._build.store is not None else None
+        found = cache.get(depends) if cache is not None else None
+        if found is not None:
+            return found
+        data, self.built_seconds = build_engine(self._trt, self._log, self._model, self._build, cache, depends)
+        if cache is not None:
+            cache.put(depends, data)
+        return data
+
+    def _names(self) -> list[str]:
+        return [self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)]
+
+    def _mode(self, name: str) -> Any:
+        return self._engine.get_tensor_mode(name)
+
+    def _dtype(self, name: str) -> str:
+        said = self._engine.get_tensor_dtype(name)
+        if said.name not in DTYPES:
+            raise RuntimeError(f"{name} is {said.name}, which NumPy has no dtype for")
+        return DTYPES[said.name]
+
+    # ---- running -------------------------------------------------------------------------------------
+
+    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """All outputs in graph order; arrays of the graph's input dtypes, keyed by graph input name."""
+        arrays = self._set_inputs(inputs)
+        for name, array in arrays.items():
+            upload(self._memory.at_least(name, array.nbytes), array, self._stream)
+        self._set_outputs()
+        self._execute(self._context)
+        outputs = []
+        for name in self._outputs:
+            array = np.empty(self._output_shape(name), dtype=self._dtypes[name])
+            download(array, self._output_buffer(name), self._stream)
+            outputs.append(array)
+        self._stream.synchronize()
+        return [
+            array if str(array.dtype) == self._declared[name] else array.astype(self._declared[name])
+            for name, array in zip(self._outputs, outputs, strict=True)
+        ]
+
+    def _set_inputs(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Sets shapes and addresses; the arrays as the engine takes them."""
+        arrays = {name: _as(inputs[name], self._dtypes[name], name) for name in self._inputs}
+        for name, array in arrays.items():
+            if not self._context.set_input_shape(name, array.shape):
+                low, _, high = self._build.shapes[name]
+                raise ValueError(f"{name} has shape {array.shape}, the engine is built for {low} to {high}")
+            address = int(self._memory.at_least(name, array.nbytes))
+            if not self._context.set_tensor_address(name, address):
+                raise RuntimeError(f"the address of {name} is refused: {self._log.errors()}")
+        return arrays
+
+    def _set_outputs(self) -> None:
+        missing = self._context.infer_shapes()
+        if missing:
+            raise RuntimeError(f"the shapes do not follow from the inputs: {', '.join(missing)} is missing")
+        for name in self._outputs:
+            shape = tuple(self._context.get_tensor_shape(name))
+            if any(size < 0 for size in shape):  # known only once the values are
+                if name not in self._allocators:
+                    self._allocators[name] = _make_allocator(self._trt, self._memory)
+                self._context.set_output_allocator(name, self._allocators[name])
+            else:
+                size = int(np.prod(shape, dtype=np.int64)) * np.dtype(self._dtypes[name]).itemsize
+                self._context.set_tensor_address(name, int(self._memory.at_least(name, size)))
+
+    def _execute(self, context: Any) -> None:
+        if not context.execute_async_v3(self._stream.handle):
+            raise RuntimeError(f"the engine does not run: {self._log.errors()}")
+
+    def _output_shape(self, name: str) -> tuple[int, ...]:
+        shape = tuple(self._context.get_tensor_shape(name))
+        if any(size < 0 for size in shape):
+            self._stream.synchronize()
+            allocator = self._allocators[name]
+            if allocator.error is not None:
+                raise RuntimeError(f"no memory for {name}: {allocator.error}")
+            return tuple(allocator.shape)
+        return shape
+
+    def _output_buffer(self, name: str) -> Any:
+        return self._memory.at_least(name, 0)
+
+    # ---- measuring -----------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def stopwatch(self, inputs: Mapping[str, Array], *, transfers: bool = False) -> Iterator[Callable[[], float]]:
+        """A function that runs these inputs once and gives the seconds that the device took, by CUDA events.
+
+        With ``transfers`` the copies of inputs and outputs count, from and to page-locked memory.
+        """
+        import pycuda.driver as cuda
+
+        arrays = self._set_inputs(inputs)
+        self.run(inputs)  # allocates, and has to have happened before a capture
+        pinned = {name: _pinned(array) for name, array in arrays.items()}
+        results = {name: _pinned(np.empty(self._output_shape(name), self._dtypes[name])) for name in self._outputs}
+        first, last = cuda.Event(), cuda.Event()
+        with contextlib.ExitStack() as stack:
+            launch: Callable[[], None] = lambda: self._execute(self._context)  # noqa: E731
+            if self._build.options.cuda_graph:
+                launch = stack.enter_context(captured(self._stream.handle, launch))
+
+            def once() -> float:
+                first.record(self._stream)
+                if transfers:
+                    for name, array in pinned.items():
+                        upload(self._memory.at_least(name, 0), array, self._stream)
+                launch()
+                if transfers:
+                    for name, array in results.items():
+                        download(array, self._memory.at_least(name, 0), self._stream)
+                last.record(self._stream)
+                last.synchronize()
+                return float(first.time_till(last)) / 1e3
+
+            yield once
+
+    def layers(self, inputs: Mapping[str, Array], rounds: int = 10) -> list[dict[str, Any]]:
+        """Milliseconds by layer, slowest first: the mean of ``rounds`` runs in a context of their own."""
+        trt = self._trt
+
+        class Profiler(trt.IProfiler):  # type: ignore[misc, name-defined]
+            def __init__(self) -> None:
+                trt.IProfiler.__init__(self)
+                self.spent: dict[str, list[float]] = {}
+
+            def report_layer_time(self, layer_name: str, ms: float) -> None:
+                self.spent.setdefault(layer_name, []).append(ms)
+
+        plain, self._context = self._context, self._engine.create_execution_context()
+        try:
+            profiler = Profiler()
+            self.run(inputs)  # the first is not like the others
+            self._context.profiler = profiler
+            for _ in range(rounds):
+                self.run(inputs)
+            found = [{"name": name, "ms": sum(spent) / len(spent)} for name, spent in profiler.spent.items()]
+        finally:
+            self._context = plain
+        return sorted(found, key=lambda layer: -float(str(layer["ms"])))
+
+    def close(self) -> None:
+        """Frees the device's memory; the engine goes with the session."""
+        self._stream.synchronize()
+        self._memory.free()
+
+
+def depends_on(trt: Any, model: Path, build: Build) -> dict[str, Any]:
+    """All that an engine depends on."""
+    return {
+        "model": hashlib.sha256(model.read_bytes()).hexdigest(),
+        "build": build.as_dict(),
+        "plugins": {name: hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in build.options.plugins},
+        "gpu": facts(),
+        "tensorrt": ".".join(map(str, version_of(trt))),
+    }
+
+
+def _make_allocator(trt: Any, memory: Memory) -> Any:
+    """Memory for an output whose shape depends on values; TensorRT 10 asks by another name than 8.6."""
+
+    class Allocator(trt.IOutputAllocator):  # type: ignore[misc]
+        def __init__(self) -> None:
+            trt.IOutputAllocator.__init__(self)
+            self.shape: tuple[int, ...] = ()
+            self.error: Exception | None = None
+
+        def reallocate_output(self, tensor_name: str, memory_: int, size: int, alignment: int) -> int:
+            try:
+                return int(memory.at_least(tensor_name, size))  # CUDA aligns to 256 bytes, TensorRT asks no more
+            except Exception as error:  # raised here it would only be printed
+                self.error = error
+                return 0
+
+        def reallocate_output_async(
+            self, tensor_name: str, memory_: int, size: int, alignment: int, stream: int
+        ) -> int:
+            return self.reallocate_output(tensor_name, memory_, size, alignment)
+
+        def notify_shape(self, tensor_name: str, shape: Sequence[int]) -> None:
+            self.shape = tuple(shape)
+
+    return Allocator()
+
+
+def _as(array: Array, dtype: str, name: str) -> Array:
+    """In the dtype that the engine takes, in C order. Raises ValueError where a value does not fit."""
+    converted = np.asarray(array, dtype=dtype, order="C")
+    if array.dtype.kind in "iu" and not np.array_equal(converted, array):
+        raise ValueError(f"{name} has values beyond {dtype}, which is what TensorRT takes for {array.dtype}")
+    return converted
+
+
+def _pinned(array: Array) -> Array:
+    """A copy in page-locked memory, from where copies to the device need no detour."""
+    import pycuda.driver as cuda
+
+    copy: Array = cuda.pagelocked_empty(array.shape, array.dtype)
+    copy[...] = array
+    return copy
+
+
+def _numpy_dtype(value: Any) -> str:
+    from onnx import helper
+
+    return str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+
+
+def _lift_address_limit() -> None:
+    """CUDA maps far more addresses than it uses, so the limit that tells a memory flood does not go with it.
+
+    It is not put back: what CUDA has mapped stays mapped as long as the process lives.
+    """
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_AS, (resource.getrlimit(resource.RLIMIT_AS)[1],) * 2)
