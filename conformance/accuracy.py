@@ -6,10 +6,9 @@ from conformance.case import Fails, When
 from conformance.compare import Comparison
 from conformance.draws import Draws
 from conformance.errors import Stopped
-from conformance.expect import agrees
 from conformance.explain import Explainer, worst_dict
 from conformance.inputs import Draw, about
-from conformance.plan import Cell, expected, left_out, owed
+from conformance.plan import Cell, expected, left_out, owed, shows
 from conformance.record import Record
 from conformance.verify import Verifier
 
@@ -96,7 +95,7 @@ class Examples:
             try:
                 self._note(draw, self._verify.alone(draw))
             except Stopped as stop:
-                if not agrees(entry, stop.stage, stop.error, stop.reason):
+                if not shows(entry, stop.stage, stop.error, stop.reason):
                     failed = self._explainer(draw, stop)
                     failed.details.append(
                         f"{where} declares another failure there: stage {entry.stage}, {entry.error}"

@@ -8,15 +8,14 @@ PyTorch in float32, PyTorch's float32 is what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from conformance.compare import Array
 from conformance.errors import Stopped, Unavailable
-from conformance.inputs import Inputs
-from conformance.runtimes import opener
-from conformance.verify import Verifier
+from conformance.judges import Judge
+from conformance.runtimes import Session, opener
 
 _OTHERS = {
     "onnxruntime": ("onnxruntime-unoptimized", "onnx-reference"),
@@ -39,22 +38,36 @@ class Opinion:
     lines: list[str] = field(default_factory=list)
 
 
-def find(verify: Verifier, stop: Stopped, model: Path, libraries: Sequence[str], inputs: Inputs) -> Opinion:
-    """Runs the failing example elsewhere; ``verify`` knows what is right and how it is compared."""
-    try:
-        wanted, exact = verify.wanted(inputs)
-    except Stopped:
-        return Opinion("case")
-    runtime = verify.cell.runtime or ""
-    if exact is not None and _agrees_with_float64(verify, inputs, wanted, exact):
+@dataclass(frozen=True)
+class Example:
+    """A failing example: what was run on what, and what is right."""
+
+    runtime: str
+    model: Path
+    libraries: Sequence[str]
+    inputs: Mapping[str, Array]
+    wanted: list[Array]
+    exact: list[Array] | None
+    """In float64, where there is such a form."""
+    judge: Judge
+    session: Session | None
+    """The runtime with the model loaded; None where it could not be."""
+    own_code: bool
+    """Whether the export used code of the case's own."""
+
+
+def find(example: Example, stop: Stopped) -> Opinion:
+    """Runs a failing example of an exported model elsewhere."""
+    runtime, wanted, exact = example.runtime, example.wanted, example.exact
+    if exact is not None and _agrees_with_float64(example, exact):
         return Opinion("reference", ["PyTorch in float64 agrees with the runtime, against PyTorch in float32"])
     lines: list[str] = []
     wrong: list[str] = []
     for other in _OTHERS.get(runtime, ()):
         try:
-            with opener(other)(model, libraries) as session:
-                got = session.run(inputs)
-        except Unavailable as reason:
+            with opener(other)(example.model, example.libraries) as session:
+                got = session.run(example.inputs)
+        except (Unavailable, ImportError) as reason:
             lines.append(f"{_NAMES[other]}: no opinion, {reason}")
             continue
         except Exception as error:
@@ -62,7 +75,7 @@ def find(verify: Verifier, stop: Stopped, model: Path, libraries: Sequence[str],
             # That nobody can run a model speaks against it; that one cannot says nothing about values.
             wrong += [other] if stop.stage != "compare" else []
             continue
-        if verify.compare(got, wanted, exact).verdict == "failed":
+        if example.judge.compare(got, wanted, exact).verdict == "failed":
             lines.append(f"{_NAMES[other]}: is wrong too")
             wrong.append(other)
             continue
@@ -70,25 +83,24 @@ def find(verify: Verifier, stop: Stopped, model: Path, libraries: Sequence[str],
         if (runtime, other) == ("onnxruntime", "onnxruntime-unoptimized"):
             lines.append("so the model is right, and onnxruntime's graph optimizer breaks it")
         return Opinion("runtime", lines)
-    own_code = verify.cell.case.says.export.exporters[verify.cell.exporter].own_code()  # type: ignore[index]
-    if not own_code and not any(_KERNELS[other] != _KERNELS.get(runtime) for other in wrong):
+    if not example.own_code and not any(_KERNELS[other] != _KERNELS.get(runtime) for other in wrong):
         lines.append("nobody else could be asked, so it is open whether the model or the runtime is wrong")
         return Opinion(None, lines)
     return Opinion("exporter", lines)
 
 
-def _agrees_with_float64(verify: Verifier, inputs: Inputs, wanted: list[Array], exact: list[Array]) -> bool:
-    if verify.session is None or len(exact) != len(wanted):
+def _agrees_with_float64(example: Example, exact: list[Array]) -> bool:
+    if example.session is None or len(exact) != len(example.wanted):
         return False
     try:
-        got = verify.session.run(inputs)
+        got = example.session.run(example.inputs)
     except Exception:
         return False
-    rounded = [one.astype(right.dtype) for one, right in zip(exact, wanted, strict=True)]
-    return verify.compare(got, rounded, None).verdict != "failed"
+    rounded = [one.astype(right.dtype) for one, right in zip(exact, example.wanted, strict=True)]
+    return example.judge.compare(got, rounded, None).verdict != "failed"
 
 
-def show(inputs: Inputs) -> list[str]:
+def show(inputs: Mapping[str, Array]) -> list[str]:
     """The inputs, where they are small enough to read."""
     return [f"{name} = {_text(array)}" for name, array in inputs.items()]
 

@@ -11,7 +11,7 @@ from conformance.cellrun import CellRun
 from conformance.checks import CHECKS
 from conformance.errors import Stopped, Unavailable
 from conformance.expect import settle
-from conformance.plan import Cell
+from conformance.plan import Cell, expectations
 from conformance.progress import Progress
 from conformance.record import Record
 from conformance.settings import Settings
@@ -37,7 +37,7 @@ def run_cell(progress: Progress, cell: Cell, settings: Settings) -> Record:
     except BaseException as error:  # a SystemExit of the case's own code, or a mistake of ours
         stop_record(record, stages.stopped_by(error))
     record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
-    return settle(cell, record)
+    return settle(record, expectations(cell))
 
 
 def stop_record(record: Record, stop: Stopped) -> None:

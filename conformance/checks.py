@@ -176,7 +176,7 @@ def _whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stor
     def find(stop: Stopped, inputs: Inputs) -> Opinion:
         libraries = run.libraries()
         if converted is None:
-            opinion = blame.find(verify, stop, stored.file, libraries, inputs)
+            opinion = _ask_others(run, verify, stop, stored, inputs)
         else:
             opinion = Opinion(stop.fault or ("precision" if run.cell.check == "fidelity" else "runtime"))
         if stop.stage == "compare":
@@ -190,6 +190,18 @@ def _whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stor
         return opinion
 
     return find
+
+
+def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, inputs: Inputs) -> Opinion:
+    try:
+        wanted, exact = verify.wanted(inputs)
+    except Stopped:
+        return Opinion("case")
+    example = blame.Example(
+        run.cell.runtime or "", stored.file, run.libraries(), inputs, wanted, exact, verify.judge_of(wanted),
+        verify.session, bool(run.target.own_code()),
+    )  # fmt: skip
+    return blame.find(example, stop)
 
 
 def _check_fidelity(run: CellRun) -> None:

@@ -1,37 +1,62 @@
-"""Holding a record against the failures that its case declares. Strict in both directions."""
+"""Holding a record against the failures that are declared of its cell. Strict in both directions; on plain data."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from conformance.case import Fails
-from conformance.errors import display_path
-from conformance.plan import Cell, expected, owed
 from conformance.record import Record
 
 MARGIN = 2.0
 """An expected wrong value has to be this many times what is allowed, or it may pass tomorrow."""
 
 
-def settle(cell: Cell, record: Record) -> Record:
+@dataclass(frozen=True)
+class Expectation:
+    """A declared failure of a whole cell."""
+
+    stage: str
+    error: str | None
+    because: str
+    fault: str | None
+    place: str
+    """File and line of the declaration."""
+    owed: bool
+    """Whether it has to show in this cell; elsewhere it only may."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Expectation:
+        return cls(**values)
+
+    @property
+    def text(self) -> str:
+        what = f"stage {self.stage}" + (f" with {self.error}" if self.error else "")
+        return f"{self.place} declares that it fails at {what}"
+
+
+def settle(record: Record, declared: Sequence[Expectation]) -> Record:
     """Turns passed/failed into the final status; entries about single draws have been settled before.
 
-    A failure that a ``fails`` entry declares is expected wherever the entry matches; that it does not happen
-    is held against the cells that owe it.
+    A failure that is declared is expected wherever the declaration matches; that it does not happen is held against
+    the cells that owe it.
     """
-    entries = [entry for entry in expected(cell) if not entry.when.only_some_draws]
-    if not entries or record.status not in ("passed", "failed"):
+    if not declared or record.status not in ("passed", "failed"):
         return record
     if record.status == "passed":
-        entries = [entry for entry in entries if owed(entry, cell)]
-        if not entries:
+        owed = [one for one in declared if one.owed]
+        if not owed:
             return record
         record.status = "xpassed"
         record.fault = "case"
-        record.reason = f"it works, but {_declared(cell, entries)}; take the entry out"
+        record.reason = f"it works, but {_declared(owed)}; take the entry out"
         return record
-    for entry in entries:
-        if agrees(entry, record.stage, record.error, record.reason):
+    for one in declared:
+        if agrees(one.stage, one.error, record.stage, record.error, record.reason):
             if _borderline(record):
                 ratio = (record.worst or {})["ratio"]
                 record.reason = (
@@ -40,18 +65,20 @@ def settle(cell: Cell, record: Record) -> Record:
                 return record
             record.status = "xfailed"
             record.details.insert(0, f"found: {record.reason}")
-            record.reason = entry.because
-            record.fault = entry.fault or record.fault
+            record.reason = one.because
+            record.fault = one.fault or record.fault
             return record
-    record.details.insert(0, f"declared otherwise: {_declared(cell, entries)}")
+    record.details.insert(0, f"declared otherwise: {_declared(declared)}")
     return record
 
 
-def agrees(entry: Fails, stage: str | None, error: str | None, reason: str | None) -> bool:
-    """Whether what happened is what the entry declares: its stage, and its error by name or text."""
-    if entry.stage != stage:
+def agrees(
+    declared_stage: str, declared_error: str | None, stage: str | None, error: str | None, reason: str | None
+) -> bool:
+    """Whether what happened is what is declared: its stage, and its error by name or text."""
+    if declared_stage != stage:
         return False
-    return entry.error is None or entry.error == error or entry.error in (reason or "")
+    return declared_error is None or declared_error == error or declared_error in (reason or "")
 
 
 def _borderline(record: Record) -> bool:
@@ -60,10 +87,5 @@ def _borderline(record: Record) -> bool:
     return float((record.worst or {}).get("ratio", MARGIN)) < MARGIN
 
 
-def _declared(cell: Cell, entries: Sequence[Fails]) -> str:
-    texts = []
-    for entry in entries:
-        line = cell.case.line_of(entry)
-        what = f"stage {entry.stage}" + (f" with {entry.error}" if entry.error else "")
-        texts.append(f"{display_path(cell.case.file)}:{line} declares that it fails at {what}")
-    return " and ".join(texts)
+def _declared(declared: Sequence[Expectation]) -> str:
+    return " and ".join(one.text for one in declared)

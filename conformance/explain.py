@@ -11,9 +11,8 @@ from conformance import blame
 from conformance.compare import Worst
 from conformance.dims import Dims
 from conformance.errors import Stopped
-from conformance.expect import agrees
 from conformance.inputs import Draw, Inputs, seed_of, shrink
-from conformance.plan import expected
+from conformance.plan import expected, shows
 from conformance.record import Record
 from conformance.simplest import simplest
 from conformance.verify import Verifier, WrongAnswer
@@ -66,7 +65,7 @@ class Explainer:
 
     def _is_declared(self, stop: Stopped) -> bool:
         return any(
-            agrees(entry, stop.stage, stop.error, stop.reason)
+            shows(entry, stop.stage, stop.error, stop.reason)
             for entry in expected(self._verify.cell)
             if not entry.when.only_some_draws
         )

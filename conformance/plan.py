@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from conformance.case import SPECIALS, Case, Fails, When, base_of
 from conformance.errors import Problem, display_path
-from conformance.record import Record
+from conformance.expect import Expectation, agrees
+from conformance.record import Record, cell_id, cell_label
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,7 @@ class Cell:
     @property
     def label(self) -> str:
         """What stands in the brackets of the pytest id: ``asinh-torchscript-op17-onnxruntime-fp32``."""
-        parts = [self.case.name, self.exporter, f"op{self.opset}"]
-        if self.runtime is not None:
-            parts.append(self.runtime)
-        if self.runtime is not None or self.converted:
-            parts.append(self.precision)
-        return "-".join(parts)
+        return cell_label(self.case.name, self.exporter, self.opset, self.runtime, self.precision)
 
     @property
     def converted(self) -> bool:
@@ -39,7 +35,7 @@ class Cell:
 
     @property
     def id(self) -> str:
-        return f"{self.check}[{self.label}]"
+        return cell_id(self.check, self.label)
 
     def record(self) -> Record:
         """An empty record of this cell."""
@@ -158,6 +154,23 @@ def expected(cell: Cell) -> list[Fails]:
         if matches(entry.when, cell)
         and (not cell.converted or entry.when.precision is not None or entry.stage in _BEFORE_CONVERSION)
     ]
+
+
+def expectations(cell: Cell) -> list[Expectation]:
+    """The declared failures of the whole cell, as data; those about single draws are settled while it runs."""
+    return [
+        Expectation(
+            entry.stage, entry.error, entry.because, entry.fault,
+            f"{display_path(cell.case.file)}:{cell.case.line_of(entry)}", owed(entry, cell),
+        )
+        for entry in expected(cell)
+        if not entry.when.only_some_draws
+    ]  # fmt: skip
+
+
+def shows(entry: Fails, stage: str | None, error: str | None, reason: str | None) -> bool:
+    """Whether what happened is what the entry declares."""
+    return agrees(entry.stage, entry.error, stage, error, reason)
 
 
 def left_out(cell: Cell) -> list[Fails]:

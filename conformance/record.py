@@ -15,6 +15,21 @@ SCHEMA = 1
 Status = Literal["passed", "failed", "xfailed", "xpassed", "skipped"]
 
 
+def cell_label(case: str, exporter: str, opset: int, runtime: str | None, precision: str) -> str:
+    """``asinh-torchscript-op17-onnxruntime-fp32``; a precision that goes without saying is left out."""
+    parts = [case, exporter, f"op{opset}"]
+    if runtime is not None:
+        parts.append(runtime)
+    if runtime is not None or precision != "fp32":
+        parts.append(precision)
+    return "-".join(parts)
+
+
+def cell_id(check: str, label: str) -> str:
+    """``accuracy[asinh-torchscript-op17-onnxruntime-fp32]``"""
+    return f"{check}[{label}]"
+
+
 @dataclass
 class Record:
     """What one cell produced. ``docs/records.md`` describes the fields; seconds are wall time.

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance.errors import Stopped
-from conformance.expect import agrees, settle
+from conformance.expect import settle
 from conformance.isolation import Death, Worker, WorkerError
-from conformance.plan import Cell, expected
+from conformance.plan import Cell, expectations, expected, shows
 from conformance.record import Record
 from conformance.settings import Settings
 from conformance.warm import prepare_process
@@ -86,7 +86,7 @@ def died(cell: Cell, death: Death) -> Record:
         record.fault = "reference" if record.draw is not None and kind != "Timeout" else "case"
     if kind == "Timeout" and stage == "run":
         record.details.append("too slow? say examples: or smaller dims, or leave the runtime out with runtimes:")
-    return _settle_draw(cell, record) or settle(cell, record)
+    return _settle_draw(cell, record) or settle(record, expectations(cell))
 
 
 def _where(cell: Cell, output: str) -> tuple[list[str], bool]:
@@ -110,7 +110,7 @@ def _settle_draw(cell: Cell, record: Record) -> Record | None:
         if (
             entry.when.only_some_draws
             and about(entry.when, draw)
-            and agrees(entry, record.stage, record.error, record.reason)
+            and shows(entry, record.stage, record.error, record.reason)
         ):
             record.status = "xfailed"
             record.details.insert(0, f"found: {record.reason}")

@@ -14,7 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from conformance.casefile import load
-from conformance.cli import schema
+from conformance.commands.schema import schema
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])

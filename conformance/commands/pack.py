@@ -1,0 +1,79 @@
+"""``conformance pack``: cells into a bundle, to be run where there is no PyTorch."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from conformance.plan import Cell
+
+KEYS = ("exporter", "opset", "precision")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundle", type=Path, help="folder to write")
+    parser.add_argument("--cases", action="append", type=Path, metavar="PATH", help="default: cases/; repeatable")
+    parser.add_argument("-k", dest="words", metavar="TEXT", help="only cells whose id contains this")
+    parser.add_argument("--runtime", default="tensorrt", help="cells of this runtime (default: %(default)s)")
+    for name in KEYS:
+        parser.add_argument(f"--{name}", metavar="A,B", help="keep only these")
+    parser.add_argument("--examples", type=int, default=16, help="at most so many a cell (default: %(default)s)")
+    parser.add_argument("--cell-timeout", type=float, default=600.0, metavar="S", help="default: %(default)s")
+    parser.add_argument(
+        "--store", type=Path, default=Path(".conformance"), help="exported models (default: %(default)s)"
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """0, or 1 where a cell could not be packed; the bundle then has all others."""
+    from conformance.bundle import CELLS, BundleWriter, Entry
+    from conformance.environment import environment
+    from conformance.errors import CaseFileError
+    from conformance.isolation import Death
+    from conformance.settings import Settings
+    from conformance.suite import read_suite, selection
+    from conformance.warm import new_worker
+
+    options = {"runtime": given.runtime, **{name: getattr(given, name) for name in KEYS}}
+    cells, files = read_suite(given.cases or [Path("cases")], selection(options))
+    broken = [error for error in files.values() if isinstance(error, CaseFileError)]
+    if broken:
+        raise ValueError("\n".join(map(str, broken)))
+    chosen = [cell for cell in cells if cell.check == "accuracy" and (given.words or "") in cell.id]
+    if not chosen:
+        raise ValueError(f"no accuracy cell of {given.runtime} is selected; does a case name it under runtimes:?")
+    writer = BundleWriter(given.bundle, environment(sys.argv[1:]))
+    settings = Settings(store=given.store / "models")
+    left = []
+    with new_worker() as worker:
+        for number, cell in enumerate(chosen, 1):
+            answer: Any = worker.call(
+                _pack, cell, settings, given.bundle / CELLS, given.examples, timeout=given.cell_timeout
+            )
+            if isinstance(answer, Entry):
+                writer.add(answer)
+                print(f"[{number}/{len(chosen)}] {answer.name}: {len(answer.sets)} examples")
+                continue
+            reason = answer.how if isinstance(answer, Death) else f"stage {answer.stage}: {answer.reason}"
+            left.append(cell)
+            print(f"[{number}/{len(chosen)}] {cell.label}: not packed, {reason}")
+    print(f"packed {len(chosen) - len(left)} of {len(chosen)} cells in {given.bundle}")
+    return 1 if any(not _declared(cell) for cell in left) else 0
+
+
+def _declared(cell: Cell) -> bool:
+    """Whether the case says that there is no model to pack, or that this host cannot make it."""
+    from conformance.plan import expected
+
+    before = ("declare", "export", "check", "convert")
+    return bool(cell.case.says.needs) or any(entry.stage in before for entry in expected(cell))
+
+
+def _pack(progress: Any, *given: Any) -> Any:
+    # Imported in the worker, so that the command itself never imports torch.
+    from conformance.pack import pack_cell
+
+    return pack_cell(progress, *given)

@@ -1,0 +1,52 @@
+"""``conformance replay``: a bundle on this host's runtimes, without PyTorch and without pytest."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+RUNTIMES = ("onnx-reference", "onnxruntime", "tensorrt")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundle", type=Path, help="what conformance pack wrote, or what a failing cell left")
+    parser.add_argument("--runtime", default="tensorrt", choices=RUNTIMES, help="default: %(default)s")
+    parser.add_argument("-k", dest="words", default="", metavar="TEXT", help="only cells whose id contains this")
+    parser.add_argument(
+        "--report", type=Path, default=Path("reports/replay"), metavar="DIR", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--require", action="store_true", help="cells that this host cannot run have failed, not been skipped"
+    )
+    parser.add_argument("--cell-timeout", type=float, default=600.0, metavar="S", help="default: %(default)s")
+    parser.add_argument(
+        "--store", type=Path, default=Path(".conformance"), help="where engines are kept (default: %(default)s)"
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """0 all as declared, 1 failures, 5 where nothing was run."""
+    from conformance.bundle import Bundle
+    from conformance.replay import replay, summary
+
+    def show(record: Mapping[str, Any]) -> None:
+        print(f"{record['status']:8} {record['id']}", flush=True)
+
+    records = replay(
+        Bundle(given.bundle), given.runtime, given.report, given.store / "engines",
+        keep=lambda id: given.words in id, timeout=given.cell_timeout, required=given.require, flags=sys.argv[1:],
+        on_record=show,
+    )  # fmt: skip
+    for line in summary(records, shutil.get_terminal_size((120, 40)).columns):
+        print(line)
+    print(f"the run is in {given.report}")
+    if any(record["status"] in ("failed", "xpassed") for record in records):
+        return 1
+    if all(record["status"] == "skipped" for record in records):
+        print("every cell was skipped: that is not a success")
+        return 5
+    return 0

@@ -1,0 +1,30 @@
+"""``conformance sensitivity``: which nodes lose the accuracy."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("case", help="name of the case, with the values of vary where it has them")
+    parser.add_argument("--precision", default="int8", help="fp16, int8 or a variant (default: %(default)s)")
+    parser.add_argument("--exporter", choices=("torchscript", "dynamo"), help="default: the first that the case has")
+    parser.add_argument("--opset", type=int, help="default: the first that is converted")
+    parser.add_argument("--cases", action="append", type=Path, metavar="PATH", help="default: cases/; repeatable")
+    parser.add_argument("--samples", type=int, default=8, help="inputs to measure with (default: %(default)s)")
+    parser.add_argument("--top", type=int, default=15, help="nodes to show (default: %(default)s)")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="also write it as an SVG file")
+    parser.add_argument(
+        "--store", type=Path, default=Path(".conformance"), help="exported models (default: %(default)s)"
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    from conformance.precision.command import sensitivity
+
+    sensitivity(
+        given.case, given.precision, given.cases or [Path("cases")], given.store / "models", exporter=given.exporter,
+        opset=given.opset, samples=given.samples, top=given.top, picture=given.picture,
+    )  # fmt: skip
+    return 0

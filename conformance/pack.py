@@ -1,0 +1,143 @@
+"""Packing cells: everything that needs PyTorch is done here, so that a bundle can be run without it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from conformance.bundle import DataSet, Entry, write_model, write_set
+from conformance.cell import stop_record
+from conformance.cellrun import CellRun
+from conformance.compare import Array
+from conformance.draws import Draws
+from conformance.errors import Stopped, Unavailable
+from conformance.inputs import Draw, Inputs, about
+from conformance.plan import Cell, expectations, expected, left_out
+from conformance.precision.judge import RuntimeVerifier
+from conformance.precision.loss import LITERAL
+from conformance.progress import Progress
+from conformance.record import Record, cell_label
+from conformance.runtimes import opener
+from conformance.settings import Settings
+from conformance.source import Folder, check_needs
+from conformance.stages import Stages
+from conformance.store import Stored
+from conformance.verify import Verifier
+
+RUNTIMES = ("onnx-reference", "onnxruntime", "tensorrt")
+"""A bundle knows the declared failures of each, so that any of them can run it."""
+
+
+def pack_cell(progress: Progress, cell: Cell, settings: Settings, folder: Path, most: int) -> Entry | Record:
+    """Writes one entry below ``folder`` with at most ``most`` examples; a record where the cell cannot be packed."""
+    record = cell.record()
+    stages = Stages(record, progress, cell.case.folder)
+    try:
+        check_needs(cell.case)
+        with Folder.of(cell.case.folder).active() as python:
+            return _pack(CellRun(cell, settings, record, stages, python), folder, most)
+    except Unavailable as reason:
+        record.status, record.stage, record.reason = "skipped", stages.current, str(reason)
+    except Stopped as stop:
+        stop_record(record, stop)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        stop_record(record, stages.stopped_by(error))
+    return record
+
+
+def _pack(run: CellRun, folder: Path, most: int) -> Entry:
+    stored = run.model()
+    converted = run.converted(stored) if run.cell.converted else None
+    with contextlib.ExitStack() as stack:
+        verify = _verifier(run, stored, converted, stack)
+        draws = Draws(run.cell, run.settings, run.prepared, run.dims(), run.prepared.trace()[0])
+        verify.check_deterministic(draws.first())
+        chosen = _spread(_undeclared(run.cell, draws), run.cell.case.says.examples.values, most)
+        examples = (example(verify, verify.inputs(draw), draw, converted or stored) for draw in chosen)
+        entry = write_entry(run, verify, converted or stored, draws, folder, examples)
+        assert verify.vacuity is not None
+        vacuous = verify.vacuity.findings().keys() - {*entry.excused}
+        if vacuous:
+            shutil.rmtree(folder / entry.name, ignore_errors=True)
+            text = (
+                f"output {min(vacuous)}: wrong outputs would pass all {len(entry.sets)} examples; pack more of them"
+            )
+            raise Stopped("compare", "Vacuous", text, "case")
+        return entry
+
+
+def _verifier(run: CellRun, stored: Stored, converted: Stored | None, stack: contextlib.ExitStack) -> Verifier:
+    parts = (run.cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs))
+    if converted is None:
+        return Verifier(*parts)
+    verify = RuntimeVerifier(*parts)
+    with run.stages("load", "precision"):
+        verify.meaning = stack.enter_context(opener(LITERAL)(converted.file, run.libraries()))
+    return verify
+
+
+def _undeclared(cell: Cell, draws: Draws) -> Iterator[Draw]:
+    """The draws of the cell but for those that are declared to fail, which may end a process."""
+    apart = [entry for entry in expected(cell) if entry.when.only_some_draws] + left_out(cell)
+    return (draw for draw in draws if not any(about(entry.when, draw) for entry in apart))
+
+
+def _spread(draws: Iterable[Draw], values: int, most: int) -> list[Draw]:
+    """At most ``most`` draws: the first of each shape, then the second of each, and so on."""
+    found = list(draws)
+    rounds = (found[first::values] for first in range(values))
+    return list(itertools.islice(itertools.chain.from_iterable(rounds), most))
+
+
+def example(verify: Verifier, inputs: Inputs, draw: Draw, model: Stored) -> DataSet:
+    """One example with what is right for it, and with all that judging it may take."""
+    wanted, exact = verify.wanted(inputs)
+    verify.judge_of(wanted)
+    assert verify.vacuity is not None
+    verify.vacuity.see(wanted)
+    conditioning = verify.conditioning(inputs, wanted, exact)
+    given = {name: inputs[name] for name in model.facts.inputs}
+    kept: list[Array] | None = None if exact is None else list(exact)
+    return DataSet(given, wanted, kept, conditioning, draw.as_dict())
+
+
+def write_entry(
+    run: CellRun, verify: Verifier, model: Stored, draws: Draws, folder: Path, examples: Iterable[DataSet]
+) -> Entry:
+    """Writes model, libraries and examples of a cell below ``folder``."""
+    cell, says = run.cell, run.cell.case.says
+    name = f"{cell.check}-{cell_label(cell.case.name, cell.exporter, cell.opset, None, cell.precision)}"
+    place = folder / name
+    shutil.rmtree(place, ignore_errors=True)
+    build = run.build(model, draws.sizes())
+    libraries = write_model(place, model.file, run.libraries())
+    plugins = write_model(place, model.file, build.options.plugins)
+    sets = [write_set(place, index, one) for index, one in enumerate(examples)]
+    assert verify.judge is not None
+    every = range(len(model.facts.outputs))
+    excused = [*every] if says.vacuous else [index for index, one in enumerate(says.outputs) if one.vacuous]
+    return Entry(
+        name=name, case=cell.case.name, exporter=cell.exporter, opset=cell.opset, precision=cell.precision,
+        check=cell.check, source=run.record.source, graph=run.record.graph or {}, inputs=list(model.facts.inputs),
+        judge=verify.judge.as_dict(),
+        build=dataclasses.replace(
+            build, options=dataclasses.replace(build.options, plugins=tuple(plugins))
+        ).as_dict(),
+        sets=sets, expected=_expected_by_runtime(cell), excused=excused, own_code=list(run.target.own_code()),
+        libraries=libraries, conversion=run.record.conversion,
+    )  # fmt: skip
+
+
+def _expected_by_runtime(cell: Cell) -> dict[str, list[dict[str, object]]]:
+    found = {}
+    for runtime in RUNTIMES:
+        declared = expectations(dataclasses.replace(cell, runtime=runtime))
+        if declared:
+            found[runtime] = [one.as_dict() for one in declared]
+    return found
