@@ -34,7 +34,7 @@ class Entry:
     """One model with one check, to be run by any runtime."""
 
     name: str
-    """Its folder."""
+    """Its folder; ONNX's runner wants it to begin with ``test_``."""
     case: str
     exporter: str
     opset: int

@@ -16,7 +16,7 @@ from conformance.progress import Progress
 from conformance.record import Record
 from conformance.settings import Settings
 from conformance.source import Folder, check_needs
-from conformance.stages import Stages
+from conformance.stages import Stages, stop_record
 
 
 def run_cell(progress: Progress, cell: Cell, settings: Settings) -> Record:
@@ -38,11 +38,3 @@ def run_cell(progress: Progress, cell: Cell, settings: Settings) -> Record:
         stop_record(record, stages.stopped_by(error))
     record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
     return settle(record, expectations(cell))
-
-
-def stop_record(record: Record, stop: Stopped) -> None:
-    """Writes into the record where and why the cell stopped."""
-    record.status = "failed"
-    record.stage, record.error, record.reason = stop.stage, stop.error, stop.reason
-    record.fault = stop.fault
-    record.details += stop.details

@@ -13,9 +13,10 @@ from conformance.case import Symbolic, TorchScript, base_of
 from conformance.cellrun import CellRun
 from conformance.draws import Draws
 from conformance.engine import check_engine
-from conformance.errors import Stopped
+from conformance.errors import Stopped, display_path
 from conformance.explain import Ask, Explainer
-from conformance.inputs import Inputs
+from conformance.inputs import Draw, Inputs
+from conformance.pack import leave
 from conformance.plan import matches
 from conformance.precision import loss
 from conformance.precision.judge import FidelityVerifier, RuntimeVerifier
@@ -141,7 +142,7 @@ def _check_accuracy(run: CellRun) -> None:
     stored = run.model()
     converted = run.converted(stored) if cell.converted else None
     model = converted or stored
-    dims, traced, libraries = run.dims(), prepared.trace()[0], run.libraries()
+    dims, traced = run.dims(), prepared.trace()[0]
     parts = (cell, run.record, run.stages, run.reference, prepared.maker, list(stored.facts.outputs))
     draws = Draws(cell, run.settings, prepared, dims, traced)
     with contextlib.ExitStack() as stack:
@@ -151,23 +152,44 @@ def _check_accuracy(run: CellRun) -> None:
         else:
             verify = RuntimeVerifier(*parts)
             with run.stages("load", "precision"):
-                verify.meaning = stack.enter_context(opener(LITERAL)(model.file, libraries))
+                verify.meaning = stack.enter_context(opener(LITERAL)(model.file, run.libraries()))
         explainer = Explainer(run.record, verify, dims, _whom_to_ask(run, verify, stored, converted))
         try:
-            with run.stages("load", "exporter" if converted is None else "runtime"):
-                build = run.build(model, draws.sizes()) if cell.runtime == "tensorrt" else None
-                verify.session = stack.enter_context(opener(cell.runtime, build)(model.file, libraries))
+            _run_examples(run, verify, explainer, draws, model, stack)
         except Stopped as stop:
-            raise explainer.blamed(stop, prepared.trace()[1]) from stop
-        run.record.arithmetic = dict(verify.session.arithmetic)
-        if converted is not None and cell.runtime == "onnxruntime":
-            run.record.arithmetic["storage"] = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
-            with (
-                contextlib.suppress(Stopped),
-                run.stages("run", "runtime"),
-            ):  # a model that does not run is found below
-                run.record.arithmetic |= kernels(model.file, libraries, prepared.trace()[1])
-        Examples(cell, run.record, draws, verify, explainer).run()
+            _leave_bundle(run, verify, explainer, draws, model, stop)
+            raise
+
+
+def _run_examples(
+    run: CellRun, verify: Verifier, explainer: Explainer, draws: Draws, model: Stored, stack: contextlib.ExitStack
+) -> None:
+    cell, libraries, inputs = run.cell, run.libraries(), run.prepared.trace()[1]
+    assert cell.runtime is not None
+    try:
+        with run.stages("load", "runtime" if cell.converted else "exporter"):
+            build = run.build(model, draws.sizes()) if cell.runtime == "tensorrt" else None
+            verify.session = stack.enter_context(opener(cell.runtime, build)(model.file, libraries))
+    except Stopped as stop:
+        raise explainer.blamed(stop, inputs) from stop
+    run.record.arithmetic = dict(verify.session.arithmetic)
+    if cell.converted and cell.runtime == "onnxruntime":
+        run.record.arithmetic["storage"] = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
+        # a model that does not run is found below
+        with contextlib.suppress(Stopped), run.stages("run", "runtime"):
+            run.record.arithmetic |= kernels(model.file, libraries, inputs)
+    Examples(cell, run.record, draws, verify, explainer).run()
+
+
+def _leave_bundle(
+    run: CellRun, verify: Verifier, explainer: Explainer, draws: Draws, model: Stored, stop: Stopped
+) -> None:
+    """What reproduces an unexpected failure where there is no PyTorch."""
+    if explainer.shown is None or explainer.is_declared(stop):
+        return
+    draw = Draw(**run.record.draw) if run.record.draw else draws.first()
+    with contextlib.suppress(Stopped):  # where the case itself is what fails, there is nothing to pack
+        run.record.bundle = display_path(leave(run, verify, model, draws, draw, explainer.shown))
 
 
 def _whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> Ask:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 from functools import cache
@@ -13,17 +14,26 @@ from conformance import __version__
 
 
 def environment(flags: list[str]) -> dict[str, Any]:
-    """Plain data for the header of a run file; imports none of the packages whose versions it tells."""
+    """Plain data for the header of a run file; of the packages whose versions it tells it imports pycuda alone."""
     return {
         "conformance": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpu": cpu(),
         "cores": os.cpu_count(),
-        "gpu": None,
+        "gpu": gpu(),
         "versions": versions(),
         "flags": flags,
     }
+
+
+def gpu() -> dict[str, Any] | None:
+    """The GPU that TensorRT would run on; None where there is none, or no pycuda to ask."""
+    if importlib.util.find_spec("pycuda") is None:
+        return None
+    from conformance.runtimes.tensorrt.device import facts
+
+    return facts()
 
 
 def cpu() -> dict[str, Any]:

@@ -30,6 +30,8 @@ class Explainer:
     def __init__(self, record: Record, verify: Verifier, dims: Dims, ask: Ask) -> None:
         """``ask`` finds out who is at fault for a failure with given inputs."""
         self._record, self._verify, self._dims, self._ask = record, verify, dims, ask
+        self.shown: Inputs | None = None
+        """The inputs of the failure that was explained."""
 
     def __call__(self, draw: Draw, stop: Stopped) -> Stopped:
         """The failure of ``draw`` at its smallest example, with its fault and what to look at."""
@@ -38,7 +40,7 @@ class Explainer:
             text = f"failed once and not again with the same input: {stop.reason}"
             return Stopped(stop.stage, "NotRepeatable", text, "runtime")
         inputs: Inputs | None = None
-        if not self._is_declared(again):
+        if not self.is_declared(again):
             draw, again, inputs = self._smallest(draw, again)
         if isinstance(again, WrongAnswer) and again.worst is not None:
             self._record.worst = worst_dict(again.worst, draw)
@@ -49,6 +51,7 @@ class Explainer:
 
     def blamed(self, stop: Stopped, inputs: Inputs) -> Stopped:
         """The failure with the fault that the other runtimes' answers point at, and the inputs."""
+        self.shown = inputs
         opinion = self._ask(stop, inputs)
         stop.fault = opinion.fault
         stop.details += opinion.lines
@@ -63,7 +66,8 @@ class Explainer:
         used = cell.case.says.export.exporters[cell.exporter].own_code()  # type: ignore[index]
         return [function if name == function else f"{function} for {name}" for name, function in used.items()]
 
-    def _is_declared(self, stop: Stopped) -> bool:
+    def is_declared(self, stop: Stopped) -> bool:
+        """Whether the case says that the whole cell fails like this."""
         return any(
             shows(entry, stop.stage, stop.error, stop.reason)
             for entry in expected(self._verify.cell)

@@ -9,17 +9,19 @@ Column = tuple[str, str, str, int]
 """exporter, runtime, precision, opset"""
 
 _SIGNS = {"passed": "✓", "xfailed": "x", "skipped": "s", "xpassed": "X", "failed": "F"}
-_SHORT = {"torchscript": "ts", "dynamo": "dyn", "onnxruntime": "ort", "onnx-reference": "ref"}
+_SHORT = {
+    "torchscript": "ts", "dynamo": "dyn", "onnxruntime": "ort", "onnx-reference": "ref", "tensorrt": "trt",
+}  # fmt: skip
 
 _BESIDE = {"failed": "N", "xpassed": "N", "skipped": "s", "xfailed": "n"}
-"""For the check that stands beside a cell's own: specials, registration or fidelity."""
+"""For the check that stands beside a cell's own: specials, registration, fidelity or engine."""
 
 SLOW_SECONDS = 20.0
 """A cell that takes longer is named at the end: it may want fewer examples, smaller dims or another runtime."""
 
 LEGEND = (
     "✓ passed   x failed as declared   F failed   X passed though declared to fail   s skipped   · not a cell",
-    "n, N: passed, but specials (NaN, infinities), registration or cost of the precision failed as declared, failed",
+    "n, N: passed, but specials (NaN, inf), registration, cost of the precision or engine failed as declared, failed",
 )
 
 
@@ -27,8 +29,29 @@ def lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
     """The matrix in at most ``width`` columns; each exporter × runtime × precision is a block of opsets.
 
     A cell shows its accuracy, or its export under ``export``; where that passed, the specials, the registration or
-    what the precision costs if they did not.
+    what the precision costs if they did not. A runtime of which not one cell was run has no columns, but a line that
+    says so.
     """
+    missing = _not_run(records)
+    for runtime in missing:
+        records = [record for record in records if record["runtime"] != runtime]
+    yield from _table_lines(records, width)
+    for runtime, (count, reasons) in missing.items():
+        yield f"NOT RUN: {runtime}, {count} cells skipped: {'; '.join(reasons)}"
+
+
+def _not_run(records: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, list[str]]]:
+    """By runtime of which every cell was skipped: how many there are, and why."""
+    run = {record["runtime"] for record in records if record["status"] != "skipped"}
+    found: dict[str, tuple[int, list[str]]] = {}
+    for record in records:
+        if record["runtime"] is not None and record["runtime"] not in run:
+            count, reasons = found.get(record["runtime"], (0, []))
+            found[record["runtime"]] = count + 1, list(dict.fromkeys([*reasons, str(record.get("reason"))]))
+    return found
+
+
+def _table_lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
     own: dict[tuple[str, Column], str] = {}
     beside: dict[tuple[str, Column], str] = {}
     for record in records:
@@ -63,7 +86,8 @@ def _sign(own: str, beside: str) -> str:
 
 def _groups(columns: Iterable[Column]) -> list[list[Column]]:
     """Columns in order, those with equal exporter, runtime and precision together."""
-    order = {"torchscript": 0, "dynamo": 1, "export": 0, "cost": 1, "onnx-reference": 2, "onnxruntime": 3}
+    order = {"torchscript": 0, "dynamo": 1, "export": 0, "cost": 1, "onnx-reference": 2, "onnxruntime": 3,
+             "tensorrt": 4}  # fmt: skip
     ordered = sorted(set(columns), key=lambda c: (order.get(c[0], 9), order.get(c[1], 9), c[2], c[3]))
     groups: dict[tuple[str, str, str], list[Column]] = {}
     for column in ordered:

@@ -9,11 +9,11 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from conformance.bundle import DataSet, Entry, write_model, write_set
-from conformance.cell import stop_record
+from conformance.bundle import CELLS, BundleWriter, DataSet, Entry, write_model, write_set
 from conformance.cellrun import CellRun
 from conformance.compare import Array
 from conformance.draws import Draws
+from conformance.environment import environment
 from conformance.errors import Stopped, Unavailable
 from conformance.inputs import Draw, Inputs, about
 from conformance.plan import Cell, expectations, expected, left_out
@@ -24,7 +24,7 @@ from conformance.record import Record, cell_label
 from conformance.runtimes import opener
 from conformance.settings import Settings
 from conformance.source import Folder, check_needs
-from conformance.stages import Stages
+from conformance.stages import Stages, stop_record
 from conformance.store import Stored
 from conformance.verify import Verifier
 
@@ -112,7 +112,7 @@ def write_entry(
 ) -> Entry:
     """Writes model, libraries and examples of a cell below ``folder``."""
     cell, says = run.cell, run.cell.case.says
-    name = f"{cell.check}-{cell_label(cell.case.name, cell.exporter, cell.opset, None, cell.precision)}"
+    name = f"test_{cell.check}-{cell_label(cell.case.name, cell.exporter, cell.opset, None, cell.precision)}"
     place = folder / name
     shutil.rmtree(place, ignore_errors=True)
     build = run.build(model, draws.sizes())
@@ -132,6 +132,14 @@ def write_entry(
         sets=sets, expected=_expected_by_runtime(cell), excused=excused, own_code=list(run.target.own_code()),
         libraries=libraries, conversion=run.record.conversion,
     )  # fmt: skip
+
+
+def leave(run: CellRun, verify: Verifier, model: Stored, draws: Draws, draw: Draw, inputs: Inputs) -> Path:
+    """A bundle of one failing example, beside the store; where it is."""
+    folder = run.settings.store.parent / "failing" / f"{run.cell.check}-{run.cell.label}"
+    writer = BundleWriter(folder, environment([]))
+    writer.add(write_entry(run, verify, model, draws, folder / CELLS, [example(verify, inputs, draw, model)]))
+    return folder
 
 
 def _expected_by_runtime(cell: Cell) -> dict[str, list[dict[str, object]]]:

@@ -66,6 +66,7 @@ class Record:
     engine: dict[str, Any] | None = None
     latency: dict[str, Any] | None = None
     command: str | None = None
+    bundle: str | None = None
     fingerprint: str | None = None
     reused: bool = False
 

@@ -56,3 +56,11 @@ class Stages:
             stop.details = ["this is a mistake in the harness; please report it with these lines:"]
             stop.details += "".join(traceback.format_exception(error)).rstrip().splitlines()[-12:]
         return stop
+
+
+def stop_record(record: Record, stop: Stopped) -> None:
+    """Writes into the record where and why the cell stopped."""
+    record.status = "failed"
+    record.stage, record.error, record.reason = stop.stage, stop.error, stop.reason
+    record.fault = stop.fault
+    record.details += stop.details

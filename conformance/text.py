@@ -32,7 +32,11 @@ def repetition(record: Mapping[str, Any], first: str) -> str:
 
 def _place(record: Mapping[str, Any]) -> list[str]:
     lines = [f"{record['source']['file']}:{record['source']['line']}: case {record['case']}"]
-    return [*lines, f"reproduce: {record['command']}"] if record["command"] else lines
+    if record["command"]:
+        lines.append(f"reproduce: {record['command']}")
+    if record.get("bundle"):
+        lines.append(f"without PyTorch: conformance replay {record['bundle']} --runtime {record['runtime']}")
+    return lines
 
 
 def _what(record: Mapping[str, Any]) -> list[str]:

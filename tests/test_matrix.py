@@ -55,9 +55,23 @@ def test_the_matrix_reads_as_documented():
     ("xfailed", "failed", "x"), ("skipped", "skipped", "s"), ("passed", "failed", "N"), ("passed", "xfailed", "n"),
 ])  # fmt: skip
 def test_a_cell_shows_its_accuracy_and_where_that_passed_its_specials(accuracy, specials, sign):
-    records = [record("one", status=accuracy), record("one", status=specials, check="specials")]
-    assert list(matrix.lines(records, 80))[-1].split() == ["one", sign]
-    assert list(matrix.lines(records[::-1], 80))[-1].split() == ["one", sign]
+    records = [record("other"), record("one", status=accuracy), record("one", status=specials, check="specials")]
+    for order in (records, records[::-1]):
+        (row,) = (line for line in matrix.lines(order, 80) if line.startswith("one"))
+        assert row.split() == ["one", sign]
+
+
+def test_a_runtime_that_was_not_run_at_all_has_a_line_with_the_reasons_and_no_columns():
+    records = [
+        record("one"), *(record("one", runtime="tensorrt", status="skipped", reason=reason, precision=precision)
+                         for reason, precision in (("no GPU", "fp32"), ("no GPU", "fp16"), ("too old", "int8"))),
+    ]  # fmt: skip
+    text = "\n".join(matrix.lines(records, 80))
+    assert text.splitlines()[-1] == "NOT RUN: tensorrt, 3 cells skipped: no GPU; too old"
+    assert "trt" not in text
+    records.append(record("two", runtime="tensorrt"))
+    assert "trt" in "\n".join(matrix.lines(records, 80))
+    assert "NOT RUN" not in "\n".join(matrix.lines(records, 80))
 
 
 def test_counts_say_what_was_verified():

@@ -80,7 +80,7 @@ class RuntimeVerifier(_Budgeted):
         found = [0.0] * len(wanted)
         for _ in range(NUDGES):
             nudged = {
-                name: (array * (1 + step * rng.choice([-1.0, 1.0], size=array.shape))).astype(array.dtype)
+                name: np.asarray(array * (1 + step * rng.choice([-1.0, 1.0], size=array.shape)), dtype=array.dtype)
                 if array.dtype.kind == "f"
                 else array
                 for name, array in inputs.items()

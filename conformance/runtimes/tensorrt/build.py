@@ -61,7 +61,7 @@ def load_plugins(trt: Any, log: Any, build: Build) -> None:
         ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)  # registers its creators as it is loaded
 
 
-def build_engine(
+def make_engine(
     trt: Any, log: Any, model: Path, build: Build, cache: Engines | None, host: Mapping[str, Any]
 ) -> tuple[bytes, float]:
     """The serialized engine and the seconds that building took.
@@ -123,7 +123,7 @@ def _configure(trt: Any, config: Any, build: Build) -> None:
     if not options.tf32:
         config.clear_flag(trt.BuilderFlag.TF32)
     if not strongly_typed(trt):
-        for name in {"fp16": ["FP16"], "int8": ["INT8"]}.get(build.precision, []):
+        for name in {"fp16": ["FP16"], "int8": ["INT8"]}.get(build.model_precision, []):
             config.set_flag(getattr(trt.BuilderFlag, name))
 
 

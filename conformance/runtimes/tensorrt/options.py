@@ -47,7 +47,7 @@ class Build:
     """All that an engine depends on besides the model, the GPU and the versions."""
 
     shapes: Shapes
-    precision: str = "fp32"
+    model_precision: str = "fp32"
     """``fp32``, ``fp16`` or ``int8``: what the ONNX model is in. TensorRT 8.6 has to be told."""
     options: Options = field(default_factory=Options)
     store: Path | None = None
@@ -56,13 +56,13 @@ class Build:
     def as_dict(self) -> dict[str, Any]:
         """What goes into a bundle, and into the key of the engine."""
         shapes = {name: [list(shape) for shape in three] for name, three in self.shapes.items()}
-        return {"shapes": shapes, "precision": self.precision, "options": self.options.as_dict()}
+        return {"shapes": shapes, "model_precision": self.model_precision, "options": self.options.as_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], store: Path | None = None) -> Build:
         """The inverse of ``as_dict``."""
         shapes = {name: _three(shapes) for name, shapes in values["shapes"].items()}
-        return cls(shapes, values["precision"], Options.from_dict(values["options"]), store)
+        return cls(shapes, values["model_precision"], Options.from_dict(values["options"]), store)
 
 
 def _three(shapes: Sequence[Sequence[int]]) -> tuple[Shape, Shape, Shape]:

@@ -13,7 +13,7 @@ import numpy as np
 from conformance.compare import Array
 from conformance.errors import Unavailable
 from conformance.runtimes.tensorrt.absence import absence, version_of
-from conformance.runtimes.tensorrt.build import build_engine, load_plugins, make_log, strongly_typed
+from conformance.runtimes.tensorrt.build import make_engine, load_plugins, make_log, strongly_typed
 from conformance.runtimes.tensorrt.cudagraph import captured
 from conformance.runtimes.tensorrt.device import Memory, current_device, download, facts, upload
 from conformance.runtimes.tensorrt.engines import Engines
@@ -81,7 +81,7 @@ class TensorRTSession:
             "provider": f"TensorRT {trt.__version__}",
             "gpu": (facts() or {}).get("name"),
             "optimizer": True,
-            "storage": {"fp16": "float16", "int8": "int8"}.get(build.precision, "float32"),
+            "storage": {"fp16": "float16", "int8": "int8"}.get(build.model_precision, "float32"),
             # Before TensorRT 10 the builder may choose float32 where the model says float16.
             "arithmetic": "as the model says" if strongly_typed(trt) else "chosen by the builder",
             "tf32": build.options.tf32,
@@ -98,7 +98,7 @@ class TensorRTSession:
         found = cache.get(depends) if cache is not None else None
         if found is not None:
             return found
-        data, self.built_seconds = build_engine(self._trt, self._log, self._model, self._build, cache, depends)
+        data, self.built_seconds = make_engine(self._trt, self._log, self._model, self._build, cache, depends)
         if cache is not None:
             cache.put(depends, data)
         return data

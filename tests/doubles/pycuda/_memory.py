@@ -1,0 +1,74 @@
+"""What stands behind both doubles: device memory as host memory, and streams that compute when waited for."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+ALIGNMENT = 256  # cuMemAlloc's
+NAME = "TensorRT double (no GPU)"
+TOTAL = 1 << 34
+FAULTS = {"wrong", "rows", "rebuild", "crash", "hang", "build", "nogpu", "nodriver", "oom"}
+
+_live: dict[int, tuple[int, Any]] = {}
+"""Size and buffer of each allocation, by address."""
+_freed: deque[Any] = deque(maxlen=256)
+"""Kept for a while, so that the same address is not handed out again at once and a stale pointer is noticed."""
+_pending: dict[int, list[Callable[[], None]]] = {}
+"""What streams still have to do; 0 is the default stream."""
+
+
+def faulty(name: str) -> bool:
+    """Whether this fault is planted, through CONFORMANCE_DOUBLE_FAULT (names parted by commas)."""
+    planted = {one for one in os.environ.get("CONFORMANCE_DOUBLE_FAULT", "").split(",") if one}
+    if planted - FAULTS:
+        raise ValueError(f"CONFORMANCE_DOUBLE_FAULT={','.join(planted)}: the faults are {', '.join(sorted(FAULTS))}")
+    return name in planted
+
+
+def allocate(size: int) -> int:
+    buffer = ctypes.create_string_buffer(size + ALIGNMENT)
+    start = ctypes.addressof(buffer)
+    address = start + -start % ALIGNMENT
+    _live[address] = (size, buffer)
+    return address
+
+
+def free(address: int) -> None:
+    _freed.append(_live.pop(address)[1])
+
+
+def check(address: int, size: int, what: str) -> None:
+    """RuntimeError where the bytes are not all inside one live allocation."""
+    for start, (length, _) in _live.items():
+        if start <= address < start + length:
+            room = start + length - address
+            if size > room:
+                raise RuntimeError(f"{what} takes {size} bytes, but its allocation has room for {room}")
+            return
+    raise RuntimeError(f"{what} is at {address:#x}, which is in no live allocation: freed, or never made")
+
+
+def read(address: int, size: int, what: str) -> bytes:
+    check(address, size, what)
+    return ctypes.string_at(address, size)
+
+
+def write(address: int, data: bytes, what: str) -> None:
+    check(address, len(data), what)
+    ctypes.memmove(address, data, len(data))
+
+
+def enqueue(stream: int, task: Callable[[], None]) -> None:
+    _pending.setdefault(stream, []).append(task)
+
+
+def wait(stream: int | None = None) -> None:
+    """Does what a stream, or every stream, still has to do."""
+    for handle in [stream] if stream is not None else list(_pending):
+        tasks = _pending.get(handle, [])
+        while tasks:
+            tasks.pop(0)()

@@ -1,0 +1,39 @@
+"""Which version the double is of, and how it says what is wrong, in the words of TensorRT 8.6's libraries."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import recorded
+from pycuda import _memory
+
+VERSIONS = ("8.6", "10.12", "11.0")
+ASKED = os.environ.get("CONFORMANCE_DOUBLE_TENSORRT", VERSIONS[0])
+VERSION = next((one for one in VERSIONS if f"{ASKED}.".startswith(f"{one}.")), "")
+if not VERSION:
+    raise ImportError(f"CONFORMANCE_DOUBLE_TENSORRT={ASKED}: there are recordings of {', '.join(VERSIONS)}")
+MAJOR = int(VERSION.split(".")[0])
+RECORDING = recorded.load(f"tensorrt-{VERSION}.json")
+OTHERS = [recorded.load(f"tensorrt-{one}.json") for one in VERSIONS if one != VERSION]
+TAG = f"TensorRT double {RECORDING['version']}\n".encode()
+
+
+def gpu() -> str:
+    return os.environ.get("CONFORMANCE_DOUBLE_GPU", _memory.NAME)
+
+
+def say(owner: Any, severity: str, text: str, code: str = "") -> None:
+    """To the logger, and errors also to the error recorder of whom they concern."""
+    import tensorrt as api
+
+    owner._logger.log(getattr(api.ILogger.Severity, severity), text)
+    recorder = vars(owner).get("_of_error_recorder")
+    if code and recorder is not None:
+        recorder.report_error(getattr(api.ErrorCodeTRT, code), text)
+
+
+def complain(owner: Any, place: str, number: int, text: str) -> None:
+    kind = {1: "UNSPECIFIED_ERROR", 3: "INVALID_ARGUMENT", 4: "INVALID_CONFIG", 10: "INTERNAL_ERROR"}
+    name = "API Usage Error" if number == 3 else "Internal Error"
+    say(owner, "ERROR", f"{number}: [{place}] Error Code {number}: {name} ({text})", kind[number])

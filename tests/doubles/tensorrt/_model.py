@@ -1,0 +1,218 @@
+"""The ONNX side of the double: what TensorRT refuses, which shapes depend on data, and the answers themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+Array = np.ndarray[Any, Any]
+
+ELEMENTS = {
+    TensorProto.FLOAT: "FLOAT", TensorProto.FLOAT16: "HALF", TensorProto.INT8: "INT8", TensorProto.INT32: "INT32",
+    TensorProto.INT64: "INT64", TensorProto.BOOL: "BOOL", TensorProto.UINT8: "UINT8", TensorProto.BFLOAT16: "BF16",
+}  # fmt: skip
+"""TensorRT's word for ONNX's element types."""
+
+BY_DATA = {"NonZero", "Unique", "Compress", "NonMaxSuppression", "StringSplit"}
+"""Operators whose output has a shape that only the values of their input tell."""
+
+SHAPE_POSITIONS = {
+    "Reshape": (1,), "Expand": (1,), "Tile": (1,), "ConstantOfShape": (0,), "Range": (0, 1, 2), "Slice": (1, 2, 3, 4),
+    "Pad": (1, 3), "Resize": (2, 3), "Upsample": (1,), "Unsqueeze": (1,), "Squeeze": (1,), "TopK": (1,),
+    "OneHot": (1,), "Split": (1,), "CenterCropPad": (1,),
+}  # fmt: skip
+"""Inputs that say what shape comes out, by operator; ReduceX's axes are constants in what exporters write."""
+
+
+class Refusal(NamedTuple):
+    """Why the parser does not take a node: the name of an ErrorCode, where, and its words."""
+
+    code: str
+    node: int
+    function: str
+    text: str
+
+
+class Model:
+    """An ONNX model as TensorRT of a major version sees it.
+
+    Weights in float64 are cast to float32, as TensorRT does with a warning.
+    """
+
+    def __init__(self, data: bytes, major: int) -> None:
+        self.proto = onnx.load_from_string(data)
+        self.graph = self.proto.graph
+        self.int64 = major >= 10
+        self.functions = {(one.domain, one.name) for one in self.proto.functions} if major >= 10 else set()
+        self.opset = next((one.version for one in self.proto.opset_import if one.domain in ("", "ai.onnx")), 0)
+        self.initializers = {one.name: one for one in self.graph.initializer}
+        self.cast_weights = False
+        constants = [a.t for node in self.graph.node if node.op_type == "Constant" for a in node.attribute]
+        for tensor in (*self.graph.initializer, *constants):
+            if tensor.data_type == TensorProto.DOUBLE:
+                cast = numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name)
+                tensor.CopyFrom(cast)
+                self.cast_weights = True
+
+    @property
+    def inputs(self) -> list[onnx.ValueInfoProto]:
+        return [one for one in self.graph.input if one.name not in self.initializers]
+
+    def element(self, name: str) -> int:
+        """The ONNX element type of a tensor; 0 where it is not told."""
+        return self._elements.get(name, 0)
+
+    @cached_property
+    def _elements(self) -> dict[str, int]:
+        values = (*self.inferred.value_info, *self.graph.input, *self.graph.output)
+        found = {one.name: one.type.tensor_type.elem_type for one in values}
+        return found | {one.name: one.data_type for one in self.graph.initializer}
+
+    @cached_property
+    def inferred(self) -> onnx.GraphProto:
+        return onnx.shape_inference.infer_shapes(self.proto, data_prop=True).graph
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """As the graph declares or infers it."""
+        values = (*self.graph.input, *self.inferred.output, *self.inferred.value_info)
+        return shape_of(next(one for one in values if one.name == name))
+
+    def dtype(self, name: str) -> str:
+        """The name of the TensorRT DataType; ValueError where there is none."""
+        word = ELEMENTS.get(self.element(name))
+        if word is None:
+            kind = TensorProto.DataType.Name(self.element(name))
+            raise ValueError(f"Found unsupported datatype ({self.element(name)}, {kind}) for tensor {name}")
+        return "INT32" if word == "INT64" and not self.int64 else word
+
+    def refusals(self, unsupported: Sequence[str]) -> Iterator[Refusal]:
+        """What the parser reports, in its order."""
+        for one in (*self.inputs, *self.graph.output):
+            if one.type.tensor_type.elem_type not in ELEMENTS:
+                text = (
+                    'Assertion failed: convertDtype(onnxDtype.elem_type(), &trtDtype) && "Failed to convert ONNX '
+                    f'date type to TensorRT data type." ({one.name}: {one.type.tensor_type.elem_type})'
+                )
+                yield Refusal("UNSUPPORTED_GRAPH", -1, "convertOnnxInput", text)
+        for index, node in enumerate(self.graph.node):
+            custom = node.domain not in ("", "ai.onnx") and (node.domain, node.op_type) not in self.functions
+            if custom or node.op_type in unsupported:
+                text = (
+                    f"No importer registered for op: {node.op_type}. Assertion failed: creator && "
+                    '"Plugin not found, are the plugin name, version, and namespace correct?"'
+                )
+                yield Refusal("UNSUPPORTED_NODE", index, "importFallbackPluginImporter", text)
+            elif node.op_type == "Cast" and attribute(node, "to") == TensorProto.DOUBLE:
+                text = "Assertion failed: convertDtype(onnxType, &newType) && "
+                text += '"Unsupported data type for the Cast operator!"'
+                yield Refusal("UNSUPPORTED_NODE", index, "importCast", text)
+            elif node.op_type in ("QuantizeLinear", "DequantizeLinear") and len(node.input) > 2 and node.input[2]:
+                zero = self.initializers.get(node.input[2]) or self._constants.get(node.input[2])
+                if zero is not None and (zero.data_type != TensorProto.INT8 or numpy_helper.to_array(zero).any()):
+                    text = (
+                        'Assertion failed: shiftIsAllZeros(zeroPoint) && "TensorRT only supports symmetric '
+                        "quantization. The zero point for the QuantizeLinear/DequantizeLinear operator must be "
+                        'all zeros."'
+                    )
+                    yield Refusal("UNSUPPORTED_NODE", index, f"QuantDequantLinearHelper_{node.op_type}", text)
+
+    @cached_property
+    def _constants(self) -> dict[str, TensorProto]:
+        nodes = (node for node in self.graph.node if node.op_type == "Constant" and node.attribute)
+        return {node.output[0]: node.attribute[0].t for node in nodes}
+
+    @property
+    def half(self) -> bool:
+        """Whether anything is computed in fp16."""
+        return TensorProto.FLOAT16 in self._elements.values()
+
+    @property
+    def quantized(self) -> bool:
+        return any(node.op_type in ("QuantizeLinear", "DequantizeLinear") for node in self.graph.node)
+
+    @cached_property
+    def shape_inputs(self) -> set[str]:
+        """Inputs whose values decide shapes: TensorRT takes them from the host, and profiles for their values."""
+        made = {name: node for node in self.graph.node for name in node.output}
+        wanted = [name for node in self.graph.node for name in _shape_names(node)]
+        seen: set[str] = set()
+        while wanted:
+            name = wanted.pop()
+            node = made.get(name)
+            if name in seen or (node and node.op_type in ("Shape", "Size", *BY_DATA)):
+                continue
+            seen.add(name)
+            wanted += node.input if node else ()
+        whole = (TensorProto.INT32, TensorProto.INT64)
+        return {one.name for one in self.inputs if one.name in seen and len(shape_of(one)) < 2
+                and one.type.tensor_type.elem_type in whole}  # fmt: skip
+
+    @cached_property
+    def by_data(self) -> set[str]:
+        """Tensors whose shape depends on values that are only there at run time."""
+        data = {one.name for one in self.inputs} - self.shape_inputs
+        shaped: set[str] = set()
+        for node in self.graph.node:
+            reads = {name for name in node.input if name}
+            if node.op_type in ("Shape", "Size"):
+                data |= set(node.output) if reads & shaped else set()
+                continue
+            if reads & shaped or _shape_names(node) & data or (node.op_type in BY_DATA and reads & data):
+                shaped |= set(node.output)
+            if reads & (data | shaped):
+                data |= set(node.output)
+        return shaped
+
+    def session(self) -> Any:
+        """ONNX Runtime's, which computes what the graph says; raises what that raises."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        return onnxruntime.InferenceSession(self.proto.SerializeToString(), options, ["CPUExecutionProvider"])
+
+    def output_shapes(self, inputs: Mapping[str, Array], session: Any) -> dict[str, tuple[int, ...]]:
+        """The shapes that follow from the inputs' shapes, with -1 where they depend on data.
+
+        TensorRT computes them symbolically; the double runs the model on zeros, with the values of shape inputs.
+        """
+        found = {one.name: shape_of(one) for one in self.inferred.output}
+        told = {one.name for one in self.inferred.output if one.type.tensor_type.HasField("shape")}
+        names = [name for name, shape in found.items() if name not in told or -1 in shape]
+        names = [name for name in names if name not in self.by_data]
+        if not names:
+            return found
+        zeros = {k: v if k in self.shape_inputs else np.zeros_like(v) for k, v in inputs.items()}
+        return found | {n: a.shape for n, a in zip(names, self.run(zeros, session, names), strict=True)}
+
+    def run(self, inputs: Mapping[str, Array], session: Any, names: Sequence[str] | None = None) -> list[Array]:
+        """The answers, in the dtypes that TensorRT gives: int64 is int32 where it has no int64."""
+        types = {one.name: helper.tensor_dtype_to_np_dtype(one.type.tensor_type.elem_type) for one in self.inputs}
+        answers = session.run(names, {name: array.astype(types[name]) for name, array in inputs.items()})
+        narrow = not self.int64
+        return [one.astype(np.int32) if narrow and one.dtype == np.int64 else one for one in map(np.asarray, answers)]
+
+    def add_output(self, name: str) -> None:
+        self.graph.output.append(helper.make_tensor_value_info(name, self.element(name), None))
+
+
+def shape_of(value: onnx.ValueInfoProto) -> tuple[int, ...]:
+    """-1 for what is not a number."""
+    dims = value.type.tensor_type.shape.dim
+    return tuple(one.dim_value if one.HasField("dim_value") else -1 for one in dims)
+
+
+def attribute(node: NodeProto, name: str) -> Any:
+    return next((helper.get_attribute_value(one) for one in node.attribute if one.name == name), None)
+
+
+def _shape_names(node: NodeProto) -> set[str]:
+    positions = SHAPE_POSITIONS.get(node.op_type, ())
+    return {node.input[index] for index in positions if index < len(node.input) and node.input[index]}

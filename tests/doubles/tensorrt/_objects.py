@@ -1,0 +1,159 @@
+"""Values, messages and what users extend. Public names must be recorded, with the recorded parameters."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+
+class Dims:
+    MAX_DIMS = 8
+
+    def __init__(self, shape: Any = ()) -> None:
+        self._values = [int(one) for one in shape]
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, arg0: Any) -> Any:
+        if isinstance(arg0, slice):
+            return tuple(self._values[arg0])
+        try:
+            return self._values[arg0]
+        except IndexError:
+            raise IndexError("Out of bounds") from None
+
+    def __setitem__(self, arg0: Any, arg1: Any) -> None:
+        self._values[arg0] = arg1
+
+    def __eq__(self, arg0: Any) -> bool:
+        return tuple(self._values) == tuple(arg0)
+
+    def __repr__(self) -> str:
+        return f"({', '.join(map(str, self._values))}{',' if len(self._values) == 1 else ''})"
+
+    __str__ = __repr__
+
+
+class DataType:
+    @property
+    def itemsize(self) -> float:
+        small = {
+            "HALF": 2,
+            "BF16": 2,
+            "INT8": 1,
+            "BOOL": 1,
+            "UINT8": 1,
+            "FP8": 1,
+            "INT64": 8,
+            "INT4": 0.5,
+            "FP4": 0.5,
+        }
+        return small.get(self.name, 4)  # type: ignore[attr-defined]
+
+
+class ILogger:
+    def __init__(self) -> None:
+        pass
+
+    def log(self, severity: Any, msg: str) -> None:
+        raise RuntimeError('Tried to call pure virtual function "ILogger::log"')
+
+
+class Logger:
+    min_severity = None
+
+    def __init__(self, min_severity: Any = None) -> None:
+        self.min_severity = ILogger.Severity.WARNING if min_severity is None else min_severity
+
+    def log(self, severity: Any, msg: str) -> None:
+        if int(severity) <= int(self.min_severity):
+            import sys
+
+            letter = {"INTERNAL_ERROR": "F"}.get(severity.name, severity.name[0])
+            print(time.strftime(f"[%m/%d/%Y-%H:%M:%S] [TRT] [{letter}] ") + msg, file=sys.stderr, flush=True)
+
+
+class IErrorRecorder:
+    def __init__(self) -> None:
+        pass
+
+
+class IHostMemory(bytes):
+    """Offers its bytes as a buffer; of what ``bytes`` can do, nothing else."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.startswith("_") and name not in ("nbytes", "dtype"):
+            raise AttributeError(f"'tensorrt.tensorrt.IHostMemory' object has no attribute '{name}'")
+        return object.__getattribute__(self, name)
+
+    __len__ = __iter__ = __getitem__ = __contains__ = __add__ = __mul__ = None  # type: ignore[assignment]
+
+    @property
+    def nbytes(self) -> int:
+        return memoryview(self).nbytes
+
+    @property
+    def dtype(self) -> Any:
+        return DataType.INT8
+
+
+class IOutputAllocator:
+    def __init__(self) -> None:
+        pass
+
+
+class IProfiler:
+    def __init__(self) -> None:
+        pass
+
+    def report_layer_time(self, layer_name: str, ms: float) -> None:
+        raise RuntimeError('Tried to call pure virtual function "IProfiler::report_layer_time"')
+
+
+class Profiler:
+    def __init__(self) -> None:
+        pass
+
+    def report_layer_time(self, layer_name: str, ms: float) -> None:
+        print(f"{layer_name}: {ms}ms")
+
+
+class IPluginRegistry:
+    parent_search_enabled = True
+
+    @property
+    def plugin_creator_list(self) -> list[Any]:
+        return []
+
+    @property
+    def all_creators(self) -> list[Any]:
+        return []
+
+    def load_library(self, plugin_path: str) -> Any:
+        return None
+
+    def get_plugin_creator(self, type: str, version: str, plugin_namespace: str = "") -> Any:
+        return None
+
+
+def get_plugin_registry() -> Any:
+    return IPluginRegistry.make()
+
+
+def init_libnvinfer_plugins(logger: Any, namespace: str) -> bool:
+    return True
+
+
+def volume(iterable: Any) -> int:
+    return int(np.prod([int(one) for one in iterable], dtype=np.int64))
+
+
+def nptype(trt_type: Any) -> Any:
+    types = {"FLOAT": np.float32, "HALF": np.float16, "INT8": np.int8, "INT32": np.int32, "INT64": np.int64,
+             "BOOL": np.bool_, "UINT8": np.uint8}  # fmt: skip
+    if trt_type.name not in types:
+        raise TypeError("Could not resolve TensorRT datatype to an equivalent numpy datatype.")
+    return types[trt_type.name]

@@ -1,0 +1,365 @@
+"""Bundles: packed with PyTorch, replayed without it, read by ONNX's own test runner."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import unittest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance import cli
+from conformance.bundle import Bundle
+from conformance.record import read_run
+from tests.support import run_suite, say, write_case
+
+BODY = """
+forward: torch.sin(x) * w, (x > 0)
+inputs:
+  x: "float32[batch, 3]"
+  w: "float32[]"
+dims: {batch: 1..8}
+runtimes: [onnx-reference, onnxruntime, tensorrt]
+precisions: {fp16: {}}
+export: {torchscript: [17]}
+"""
+NAMES = {"test_accuracy-planted-torchscript-op17", "test_accuracy-planted-torchscript-op17-fp16"}
+
+
+def pack(folder: Path, body: str = BODY, python: str = "", *arguments: str) -> tuple[int, Path]:
+    write_case(folder / "cases", body, python)
+    place = folder / "bundle"
+    cases, store = str(folder / "cases"), str(folder / "store")
+    return cli.main(["pack", str(place), "--cases", cases, "--store", store, *arguments]), place
+
+
+def replay(place: Path, *arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    report = place.parent / "replayed"
+    code = cli.main(["replay", str(place), "--report", str(report), "--store", str(place.parent / "s"), *arguments])
+    return code, {record["id"]: record for record in read_run(report)[1]}
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory) -> Path:
+    code, place = pack(tmp_path_factory.mktemp("packed"))
+    assert code == 0
+    return place
+
+
+def test_a_bundle_holds_models_examples_and_cells_as_data(packed):
+    bundle = Bundle(packed)
+    assert {entry.name for entry in bundle.entries} == NAMES
+    (fp32, _) = bundle.entries
+    assert fp32.build["shapes"]["x"] == [[1, 3], [3, 3], [8, 3]]
+    assert fp32.inputs == ["x", "w"]
+    examples = list(bundle.data_sets(fp32))
+    assert len(examples) == len(fp32.sets) == 16
+    assert {example.draw["dims"]["batch"] for example in examples} >= {1, 8}
+    first = examples[0]
+    assert first.inputs["w"].shape == ()  # 0-d stays 0-d
+    np.testing.assert_allclose(first.wanted[0], np.sin(first.inputs["x"]) * first.inputs["w"], rtol=1e-5, atol=1e-6)
+    assert first.exact is not None
+    assert first.exact[0].dtype == np.float64
+    assert len(first.conditioning or []) == 2
+    assert bundle.environment["versions"]["torch"]
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "onnx-reference"])
+def test_a_bundle_replays_with_the_same_ids_and_verdicts_as_in_the_suite(packed, runtime):
+    code, records = replay(packed, "--runtime", runtime)
+    assert code == 0
+    assert records.keys() == {
+        f"accuracy[planted-torchscript-op17-{runtime}-fp32]", f"accuracy[planted-torchscript-op17-{runtime}-fp16]",
+    }  # fmt: skip
+    assert all(record["status"] == "passed" and record["examples"] >= 12 for record in records.values())
+    assert all(record["command"] and record["source"]["line"] == 1 for record in records.values())
+
+
+def test_onnx_s_own_runner_reads_and_passes_a_bundle(packed):
+    from onnx.backend.base import Backend, BackendRep
+    from onnx.backend.test.loader import load_model_tests
+    from onnx.backend.test.runner import Runner
+    from onnx.reference import ReferenceEvaluator
+
+    class Prepared(BackendRep):
+        def __init__(self, model: Any) -> None:
+            self.evaluator = ReferenceEvaluator(model)
+
+        def run(self, inputs: Any, **_: Any) -> Any:
+            return tuple(self.evaluator.run(None, dict(zip(self.evaluator.input_names, inputs, strict=True))))
+
+    class Evaluator(Backend):
+        @classmethod
+        def prepare(cls, model: Any, device: str = "CPU", **_: Any) -> Prepared:
+            return Prepared(model)
+
+        @classmethod
+        def supports_device(cls, device: str) -> bool:
+            return device == "CPU"
+
+    tests = load_model_tests(str(packed), "cells")
+    assert {test.name for test in tests} == NAMES
+    runner = Runner(Evaluator, __name__)
+    runner.include("planted")
+    for test in tests:
+        runner._add_model_test(test, "Cells")
+    result = unittest.TextTestRunner(stream=io.StringIO()).run(runner.test_suite)
+    assert result.testsRun - len(result.skipped) == 2
+    assert result.wasSuccessful(), result.failures + result.errors
+
+
+# ---- without PyTorch ----------------------------------------------------------------------------------------
+
+FORBIDDEN = ("torch", "torchvision", "pydantic", "pytest", "hypothesis", "ruamel", "rich", "onnxscript")
+
+
+def test_a_replay_needs_neither_torch_nor_pytest_nor_what_reads_case_files(packed, tmp_path):
+    """In all its processes: the modules are forbidden by a sitecustomize that each of them runs."""
+    code = f"import sys\nfor name in {FORBIDDEN!r}:\n    sys.modules[name] = None\n"
+    (tmp_path / "sitecustomize.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-m", "conformance", "replay", str(packed), "--runtime", "onnxruntime", "--report", "out"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 cells: 2 passed" in done.stdout
+    probe = [sys.executable, "-c", "import torch"]
+    blocked = subprocess.run(
+        probe, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, check=False
+    )
+    assert blocked.returncode != 0  # or the test would show nothing
+
+
+# ---- defects are found in a replay --------------------------------------------------------------------------
+
+
+def _spoil(place: Path, name: str, change: Any) -> None:
+    from onnx import TensorProto, numpy_helper
+
+    for file in (place / "cells").glob(f"*/test_data_set_*/{name}.pb"):
+        array = numpy_helper.to_array(TensorProto.FromString(file.read_bytes()))
+        file.write_bytes(numpy_helper.from_array(change(array.copy())).SerializeToString())
+
+
+def test_a_runtime_that_is_wrong_is_found_and_blamed(tmp_path):
+    """As seen from the bundle: its right answers are all off by a little."""
+    _, place = pack(tmp_path)
+    for name in ("output_0", "exact_0"):
+        _spoil(place, name, lambda array: array * array.dtype.type(1.01))
+    code, records = replay(place, "--runtime", "onnxruntime")
+    assert code == 1
+    record = records["accuracy[planted-torchscript-op17-onnxruntime-fp32]"]
+    assert (record["status"], record["stage"], record["error"]) == ("failed", "compare", "WrongValue")
+    assert any("is wrong too" in line for line in record["details"])
+    assert record["draw"]["dims"]
+    assert record["worst"]["ratio"] > 100
+    half = records["accuracy[planted-torchscript-op17-onnxruntime-fp16]"]
+    assert (half["status"], half["fault"]) == ("failed", "runtime")
+
+
+def test_another_shape_count_or_dtype_is_found(tmp_path):
+    _, place = pack(tmp_path)
+    _spoil(place, "output_0", lambda array: array[:, :2])
+    assert (
+        replay(place, "--runtime", "onnxruntime")[1]["accuracy[planted-torchscript-op17-onnxruntime-fp32]"]["error"]
+        == "WrongShape"
+    )
+    for file in (place / "cells").glob("*/test_data_set_*/output_1.pb"):
+        file.unlink()
+    _, records = replay(place, "--runtime", "onnxruntime")
+    assert {record["error"] for record in records.values()} == {"WrongCount"}
+
+
+def test_examples_that_could_not_fail_are_not_a_pass(tmp_path):
+    _, place = pack(tmp_path)
+    head = json.loads((place / "bundle.json").read_text())
+    for entry in head["entries"]:  # with such a tolerance zeros would be right too
+        entry["judge"] = {
+            "kind": "tolerance", "any_order": [False, False],
+            "tolerances": [{"rtol": 1e9, "atol": 1e9, "absolute": True}, None],
+        }  # fmt: skip
+    (place / "bundle.json").write_text(json.dumps(head))
+    code, records = replay(place, "--runtime", "onnxruntime")
+    assert code == 1
+    assert {record["error"] for record in records.values()} == {"Vacuous"}
+
+
+def test_a_vacuous_cell_is_not_packed(tmp_path):
+    code, place = pack(tmp_path, "forward: x * 0\n" + BODY.split("\n", 2)[2].replace('  w: "float32[]"\n', ""))
+    assert code == 1
+    assert Bundle(place).entries == []
+
+
+def test_declared_failures_travel_with_the_bundle(tmp_path):
+    declared = """
+    fails: [{when: {runtime: onnxruntime, precision: fp32}, stage: load, error: Fail, because: a reason}]
+    """
+    _, place = pack(tmp_path, say(BODY, declared))
+    code, records = replay(place, "--runtime", "onnxruntime")
+    assert code == 1
+    assert records["accuracy[planted-torchscript-op17-onnxruntime-fp32]"]["status"] == "xpassed"
+    bundle = Bundle(place)
+    bundle.model(bundle.entries[0]).unlink()
+    bundle.model(bundle.entries[0]).write_bytes(b"no model")
+    _, records = replay(place, "--runtime", "onnxruntime")
+    found = records["accuracy[planted-torchscript-op17-onnxruntime-fp32]"]
+    assert (found["stage"], found["fault"] is not None) == ("load", True)
+
+
+def test_a_process_that_dies_is_the_verdict_of_its_cell(tmp_path):
+    doubles = Path(__file__).parent / "doubles"
+    _, place = pack(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "conformance", "replay", str(place), "--report", "out"], cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(doubles), "CONFORMANCE_DOUBLE_FAULT": "crash"}, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    records = read_run(tmp_path / "out")[1]
+    assert [(record["status"], record["signal"]) for record in records] == [("failed", "SIGABRT")] * 2
+
+
+def test_a_bundle_on_a_host_with_tensorrt_gives_records_of_tensorrt(packed, tmp_path):
+    doubles = Path(__file__).parent / "doubles"
+    done = subprocess.run(
+        [sys.executable, "-m", "conformance", "replay", str(packed), "--report", "out", "--require"], cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(doubles)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    header, records = read_run(tmp_path / "out")
+    assert header["environment"]["gpu"]["name"] == "TensorRT double (no GPU)"
+    assert header["environment"]["packed"]["versions"]["torch"]
+    assert [record["status"] for record in records] == ["passed", "passed"]
+
+
+def test_a_host_without_tensorrt_skips_and_says_why(packed):
+    code, records = replay(packed)
+    assert code == 5
+    assert {record["status"] for record in records.values()} == {"skipped"}
+    assert all("tensorrt is not installed" in record["reason"] for record in records.values())
+    code, records = replay(packed, "--require")
+    assert code == 1
+    assert {record["status"] for record in records.values()} == {"failed"}
+
+
+# ---- bad input ----------------------------------------------------------------------------------------------
+
+
+def _damaged(place: Path, what: str) -> None:
+    head = place / "bundle.json"
+    if what == "no head":
+        head.unlink()
+    elif what == "half a head":
+        head.write_text(head.read_text()[:100])
+    elif what == "another format":
+        head.write_text(head.read_text().replace('"format": 1', '"format": 99'))
+
+
+@pytest.mark.parametrize("what, words", [
+    ("no head", "there is no bundle here"), ("half a head", "is damaged"),
+    ("another format", "is not a bundle of format 1"),
+])  # fmt: skip
+def test_what_is_no_bundle_is_one_clear_line(tmp_path, capsys, what, words):
+    _, place = pack(tmp_path)
+    _damaged(place, what)
+    assert cli.main(["replay", str(place)]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_a_damaged_example_fails_its_cell_and_names_the_folder(tmp_path, damage):
+    _, place = pack(tmp_path)
+    for file in (place / "cells").glob("*/test_data_set_3/input_0.pb"):
+        file.write_bytes(file.read_bytes()[:-2]) if damage == "cut" else file.unlink()
+    code, records = replay(place, "--runtime", "onnxruntime")
+    assert code == 1
+    assert {record["error"] for record in records.values()} == {"BadBundle"}
+    assert all("test_data_set_3" in record["reason"] for record in records.values())
+
+
+def test_a_selection_of_nothing_is_an_error(packed, capsys):
+    assert cli.main(["replay", str(packed), "-k", "nothing like it"]) == 2
+    assert "none of its 2 cells is selected" in capsys.readouterr().err
+
+
+def test_a_folder_with_other_things_is_not_overwritten(tmp_path, capsys):
+    place = tmp_path / "bundle"
+    place.mkdir()
+    (place / "thesis.txt").write_text("years of work")
+    code, _ = pack(tmp_path)
+    assert code == 2
+    assert "not empty and not a bundle" in capsys.readouterr().err
+    assert (place / "thesis.txt").read_text() == "years of work"
+
+
+def test_packing_nothing_is_an_error(tmp_path, capsys):
+    code, _ = pack(tmp_path, BODY.replace(", tensorrt", ""))
+    assert code == 2
+    assert "does a case name it under runtimes:?" in capsys.readouterr().err
+
+
+# ---- what a failing cell leaves -----------------------------------------------------------------------------
+
+
+def test_a_failing_cell_leaves_a_bundle_that_shows_the_failure_without_pytorch(tmp_path):
+    python = textwrap.dedent(
+        """
+        import torch
+        def symbolic(g, x):
+            return g.op("Sin", x)
+        """
+    )
+    body = """
+    forward: torch.asinh(x)
+    inputs: {x: "float32[batch, 3]"}
+    dims: {batch: 1..8}
+    runtimes: onnxruntime
+    export: {torchscript: {opsets: [17], symbolics: {aten::asinh: beside.symbolic}}}
+    """
+    write_case(tmp_path / "cases", body, python)
+    done = run_suite(tmp_path)
+    record = done.records["accuracy[planted-torchscript-op17-onnxruntime-fp32]"]
+    assert (record["status"], record["fault"]) == ("failed", "exporter")
+    place = tmp_path / record["bundle"]
+    assert f"conformance replay {record['bundle']} --runtime onnxruntime" in done.text
+    (entry,) = Bundle(place).entries
+    assert len(entry.sets) == 1
+    assert entry.own_code == ["aten::asinh"]
+    code, records = replay(place, "--runtime", "onnxruntime")
+    (again,) = records.values()
+    assert code == 1
+    assert (again["id"], again["stage"], again["error"], again["fault"]) == (
+        record["id"], "compare", "WrongValue", "exporter",
+    )  # fmt: skip
+    assert again["draw"]["dims"] == record["draw"]["dims"]
+
+
+def test_a_cell_that_fails_as_declared_leaves_none(tmp_path):
+    body = """
+    forward: torch.asinh(x)
+    inputs: {x: "float32[batch, 3]"}
+    dims: {batch: 1..8}
+    runtimes: onnxruntime
+    export: {torchscript: {opsets: [17], symbolics: {aten::asinh: beside.symbolic}}}
+    fails: [{when: {check: accuracy}, stage: compare, error: WrongValue, because: it is a sine}]
+    specials: false
+    """
+    write_case(tmp_path / "cases", body, "def symbolic(g, x):\n    return g.op('Sin', x)\n")
+    done = run_suite(tmp_path)
+    assert done.records["accuracy[planted-torchscript-op17-onnxruntime-fp32]"]["status"] == "xfailed"
+    assert not (tmp_path / ".conformance" / "failing").exists()
+
+
+def test_entries_are_plain_data(packed):
+    for entry in Bundle(packed).entries:
+        assert json.loads(json.dumps(dataclasses.asdict(entry))) == dataclasses.asdict(entry)
