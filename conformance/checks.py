@@ -23,6 +23,7 @@ from conformance.precision.judge import FidelityVerifier, RuntimeVerifier
 from conformance.precision.loss import LITERAL
 from conformance.runtimes import opener
 from conformance.runtimes.onnxruntime import kernels
+from conformance.source import describe
 from conformance.store import Stored
 from conformance.verify import Verifier
 
@@ -188,8 +189,10 @@ def _leave_bundle(
     if explainer.shown is None or explainer.is_declared(stop):
         return
     draw = Draw(**run.record.draw) if run.record.draw else draws.first()
-    with contextlib.suppress(Stopped):  # where the case itself is what fails, there is nothing to pack
+    try:
         run.record.bundle = display_path(leave(run, verify, model, draws, draw, explainer.shown))
+    except Exception as error:  # the failure itself is what counts
+        run.record.details.append(f"no bundle could be left: {describe(error, run.cell.case.folder)}")
 
 
 def _whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> Ask:

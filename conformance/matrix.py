@@ -57,13 +57,14 @@ def _table_lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[s
     for record in records:
         if record["check"] != "fidelity":
             kind = own if record["check"] in ("accuracy", "export") else beside
-            kind[record["case"], _column(record)] = record["status"]
+            key = record["case"], _column(record)
+            kind[key] = _worse(kind.get(key, "passed"), record["status"])
     for record in records:
         if record["check"] == "fidelity":  # of all runtimes of its precision, or of none
             (exporter, _, *rest), case = _column(record), record["case"]
             runtimes = [key for key in own if key[0] == case and key[1][0] == exporter and [*key[1][2:]] == rest]
             for key in runtimes:
-                beside[key] = record["status"]
+                beside[key] = _worse(beside.get(key, "passed"), record["status"])
             if not runtimes:
                 own[case, _column(record)] = record["status"]
     cells = {key: _sign(own.get(key, "passed"), beside.get(key, "passed")) for key in own | beside}
@@ -73,6 +74,12 @@ def _table_lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[s
         if index:
             yield ""
         yield from _table(cases, group, cells, label)
+
+
+def _worse(one: str, other: str) -> str:
+    """Of several checks that stand beside a cell's own, what counts."""
+    order = ("passed", "skipped", "xfailed", "xpassed", "failed")
+    return max(one, other, key=order.index)
 
 
 def _column(record: Mapping[str, Any]) -> Column:

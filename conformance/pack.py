@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 from conformance.bundle import CELLS, BundleWriter, DataSet, Entry, write_model, write_set
@@ -102,9 +102,14 @@ def example(verify: Verifier, inputs: Inputs, draw: Draw, model: Stored) -> Data
     assert verify.vacuity is not None
     verify.vacuity.see(wanted)
     conditioning = verify.conditioning(inputs, wanted, exact)
-    given = {name: inputs[name] for name in model.facts.inputs}
+    given = {name: inputs[name] for name in _fed(model, inputs)}
     kept: list[Array] | None = None if exact is None else list(exact)
     return DataSet(given, wanted, kept, conditioning, draw.as_dict())
+
+
+def _fed(model: Stored, inputs: Container[str]) -> list[str]:
+    """The graph's inputs that the case feeds, in graph order; a model without parameters has others besides."""
+    return [name for name in model.facts.inputs if name in inputs]
 
 
 def write_entry(
@@ -124,7 +129,7 @@ def write_entry(
     excused = [*every] if says.vacuous else [index for index, one in enumerate(says.outputs) if one.vacuous]
     return Entry(
         name=name, case=cell.case.name, exporter=cell.exporter, opset=cell.opset, precision=cell.precision,
-        check=cell.check, source=run.record.source, graph=run.record.graph or {}, inputs=list(model.facts.inputs),
+        check=cell.check, source=run.record.source, graph=run.record.graph or {}, inputs=_fed(model, says.inputs),
         judge=verify.judge.as_dict(),
         build=dataclasses.replace(
             build, options=dataclasses.replace(build.options, plugins=tuple(plugins))

@@ -14,10 +14,13 @@ import pytest
 from ruamel.yaml import YAML
 
 from conformance.casefile import load
+from conformance.cli import COMMANDS
 from conformance.commands.schema import schema
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+OPTIONS_OF_OTHERS = ("--no-deps", "--system-site-packages", "--quick", "--check")
+"""Of pip, venv, benchmarks and tests/doubles/record.py."""
 _BLOCK = r"^```yaml\n(.*?)^```"
 CASES = sorted(ROOT.glob("cases/**/*.yaml"))
 
@@ -75,9 +78,11 @@ def test_links_lead_to_files(page: Path) -> None:
 def test_options_in_the_docs_exist() -> None:
     command = [sys.executable, "-m", "pytest", "--help", "-p", "conformance.plugin"]
     known = subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout
-    command = [sys.executable, "-m", "conformance.cli", "sensitivity", "--help"]
-    known += subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout
+    for name in COMMANDS:
+        command = [sys.executable, "-m", "conformance.cli", name, "--help"]
+        known += subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout
+    known += " ".join(OPTIONS_OF_OTHERS)
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - {"--quick"}
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
     assert named
     assert [option for option in sorted(named) if option not in known] == []

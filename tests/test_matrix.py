@@ -119,3 +119,14 @@ def test_costs_are_listed_from_the_one_nearest_to_its_limit():
     assert "2.5% changed" in found[2]
     assert found[3].split()[1] == "1"
     assert list(matrix.fidelity([])) == []
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_several_checks_beside_a_cell_the_worst_is_shown(order):
+    records = [
+        record("one", runtime="tensorrt", precision="int8"),
+        record("one", runtime="tensorrt", precision="int8", check="engine", status="failed"),
+        record("one", runtime=None, precision="int8", check="fidelity"),
+    ]  # fmt: skip
+    (row,) = (line for line in matrix.lines(records[::order], 80) if line.startswith("one"))
+    assert row.split() == ["one", "N"]

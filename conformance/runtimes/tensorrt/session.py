@@ -137,6 +137,9 @@ class TensorRTSession:
 
     def _set_inputs(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Sets shapes and addresses; the arrays as the engine takes them."""
+        missing = [name for name in self._inputs if name not in inputs]
+        if missing:
+            raise ValueError(f"the model has inputs that nothing is given for: {', '.join(missing)}")
         arrays = {name: _as(inputs[name], self._dtypes[name], name) for name in self._inputs}
         for name, array in arrays.items():
             if not self._context.set_input_shape(name, array.shape):
