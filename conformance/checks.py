@@ -92,6 +92,11 @@ def _check_registration(run: CellRun) -> None:
         exported = run.export()
         plain = None if without else graph.structure(run.export(with_symbolics=False).model)
     with run.stages("check", "case"):
+        for operator, names in exported.usage.fights.items():
+            text = (
+                f"{operator} is registered by {', then by '.join(names)}: the last one wins, so their order decides"
+            )
+            raise Stopped("check", "RegistrationFight", text, "case")
         _check_was_needed(declared, without, plain == graph.structure(exported.model))
         uncalled = [name for name, count in exported.usage.calls.items() if not count]
         if uncalled:

@@ -14,6 +14,9 @@ COMMANDS = {
     "new": "write a starter case file that passes as it is",
     "schema": "print the JSON Schema of case files, for editors",
     "sensitivity": "rank nodes by what keeping them in fp32 wins back",
+    "diff": "what is better and worse in one run than in another",
+    "accept": "make a baseline agree with a run, in what is named",
+    "merge": "join the runs of several jobs",
     "pack": "write cells into a bundle, to be run where there is no PyTorch",
     "replay": "run a bundle on this host",
 }

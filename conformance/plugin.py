@@ -6,26 +6,15 @@ that shows unless the suite (``conformance/test_*.py``) is collected, and import
 
 from __future__ import annotations
 
-import datetime
-import time
 from collections.abc import Generator, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from conformance.session import SELECTION, Session
+
 if TYPE_CHECKING:
-    from conformance.errors import CaseFileError
-    from conformance.fingerprint import Fingerprints
-    from conformance.isolation import Worker
-    from conformance.plan import Cell, Selection
-    from conformance.runner import Runner
-    from conformance.settings import Settings
-
-_SELECTION = ("exporter", "opset", "runtime", "precision")
-
-SLOW_SECONDS = 2.0
-"""A cell that takes longer shows what it is doing, in a terminal."""
+    from conformance.plan import Cell
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,6 +52,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="take over what passed or failed as declared in that run, where nothing it depends on has changed",
     )
     group.addoption(
+        "--baseline", metavar="RUN", help="also fail on what got worse since that run, or since a committed baseline"
+    )
+    group.addoption(
+        "--changed-since",
+        metavar="REV",
+        help="only the cells whose case, Python, registration or pins differ from that git revision",
+    )
+    group.addoption("--shard", metavar="I/N", help="the I-th of N parts of the cells, for a job of its own")
+    group.addoption(
         "--store",
         default=".conformance",
         metavar="DIR",
@@ -85,268 +83,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    state = config.stash[_SESSION] = _Session(config)
-    if any(config.getoption(name) is not None for name in _SELECTION):
+    state = config.stash[_SESSION] = Session(config)
+    if any(config.getoption(name) is not None for name in SELECTION):
         state.selection()  # a word that is not known is a usage error now, not five collection errors later
     state.required()
     state.builder_options()
+    if config.getoption("baseline") is not None or config.getoption("shard") is not None:
+        state.check_gating()
     if config.getoption("reuse") is not None:
         state.read_earlier()
 
 
-class _Session:
-    """What one pytest session knows of the suite; cases are read when the first suite test asks for them."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self.config = config
-        self.records: list[dict[str, Any]] = []
-        self.collected = False
-        self._failed: dict[tuple[object, ...], str] = {}
-        self._plan: tuple[list[Cell], dict[str, CaseFileError | None]] | None = None
-        self._worker: Worker | None = None
-        self._fingerprints: Fingerprints | None = None
-        self._runner: Runner | None = None
-        self._writer: Any = None
-        self._started = time.time()
-        self._earlier: dict[str, dict[str, Any]] = {}
-        self._absences: dict[str | None, str | None] = {}
-        self.following: Cell | None = None
-        """The cell after the one that runs."""
-
-    # ---- cases -------------------------------------------------------------------------------------
-
-    def plan(self) -> tuple[list[Cell], dict[str, CaseFileError | None]]:
-        """All selected cells, and every case file with what is wrong with it."""
-        if self._plan is None:
-            self.collected = True
-            if not self.config.option.collectonly and not self._earlier:
-                self._start()  # a worker imports torch while the cases are read
-            from conformance.suite import read_suite
-
-            self._plan = read_suite(self._case_paths(), self.selection())
-        return self._plan
-
-    def _case_paths(self) -> list[Path]:
-        given = self.config.getoption("cases")
-        if given:
-            return [Path(path) for path in given]
-        for folder in (self.config.invocation_params.dir, self.config.rootpath):
-            if (folder / "cases").is_dir():
-                return [folder / "cases"]
-        return [self.config.invocation_params.dir / "cases"]
-
-    def selection(self) -> Selection:
-        from conformance.suite import selection
-
-        options = {name: self.config.getoption(name) for name in _SELECTION}
-        try:
-            return selection(options)
-        except ValueError as error:
-            raise pytest.UsageError(str(error)) from None
-
-    def required(self) -> frozenset[str]:
-        """The runtimes that a run must not do without."""
-        given = self.config.getoption("require")
-        if given is None:
-            return frozenset()
-        from conformance.runtimes import ABSENT
-
-        found = frozenset(word.strip() for word in given.split(",") if word.strip())
-        for word in sorted(found - ABSENT.keys()):
-            raise pytest.UsageError(
-                f"--require: '{word}' is nothing that can be required; known: {', '.join(ABSENT)}"
-            )
-        if given is not None and not found:
-            raise pytest.UsageError("--require is empty")
-        return found
-
-    def builder_options(self) -> dict[str, Any]:
-        """What --tensorrt says, checked like the ``tensorrt`` of a case."""
-        given = self.config.getoption("tensorrt")
-        if given is None:
-            return {}
-        from conformance.deploy import builder_options
-
-        try:
-            return builder_options(given)
-        except ValueError as error:
-            raise pytest.UsageError(f"--tensorrt: {error}") from None
-
-    # ---- running -----------------------------------------------------------------------------------
-
-    def settings(self) -> Settings:
-        from conformance.settings import Settings
-
-        home = self._home(self.config.getoption("store"))
-        return Settings(
-            store=home / "models",
-            examples=self.config.getoption("examples"),
-            random=self.config.getoption("random"),
-            failures=home / "failures",
-            tensorrt=self.builder_options(),
-        )
-
-    def _home(self, option: str) -> Path:
-        home = self.config.invocation_params.dir / option
-        home.mkdir(parents=True, exist_ok=True)
-        ignore = home / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")
-        return home
-
-    def run(self, cell: Cell) -> dict[str, Any]:
-        """The record of one cell, as plain data."""
-        fingerprint = self._fingerprint(cell)
-        if fingerprint in self._earlier:
-            return {**self._earlier[fingerprint], "reused": True}
-        absent = self._absence(cell.runtime)
-        if absent is not None:
-            return self._not_run(cell, absent)
-        waiting = _Waiting(self.config)
-        record = self._run()(cell, waiting, self._runs_next())
-        waiting.done()
-        record.command = self._command(cell)
-        record.fingerprint = fingerprint
-        return record.as_dict()
-
-    def _runs_next(self) -> Cell | None:
-        """The cell after this one, where it has to be run."""
-        following = self.following
-        if following is None or (self._earlier and self._fingerprint(following) in self._earlier):
-            return None
-        return following if self._absence(following.runtime) is None else None
-
-    def _absence(self, runtime: str | None) -> str | None:
-        """Why this host cannot run a runtime; asked once for each."""
-        if runtime not in self._absences:
-            from conformance.runtimes import ABSENT
-
-            self._absences[runtime] = ABSENT.get(runtime or "", lambda: None)()
-        return self._absences[runtime]
-
-    def _not_run(self, cell: Cell, reason: str) -> dict[str, Any]:
-        """The record of a cell that this host cannot run: skipped, or failed where its runtime is required."""
-        record = cell.record()
-        record.status, record.stage, record.reason = "skipped", "load", reason
-        record.command, record.fingerprint = self._command(cell), self._fingerprint(cell)
-        if cell.runtime in self.required():
-            record.status, record.error = "failed", "NotRun"
-            record.reason = f"--require {cell.runtime}, and this host cannot run it: {reason}"
-        return record.as_dict()
-
-    def read_earlier(self) -> None:
-        """Reads, by fingerprint, the records of the earlier run that need not be made again."""
-        from conformance.record import read_run
-
-        if self.config.getoption("random"):
-            raise pytest.UsageError("--random draws anew, --reuse does not run what has run: give one of them")
-        try:
-            _, records = read_run(self.config.invocation_params.dir / self.config.getoption("reuse"))
-        except ValueError as error:
-            raise pytest.UsageError(f"--reuse {error}") from None
-        sound = [record for record in records if record["status"] in ("passed", "xfailed")]
-        self._earlier = {record["fingerprint"]: record for record in sound if record["fingerprint"]}
-
-    def _fingerprint(self, cell: Cell) -> str | None:
-        if self._fingerprints is None:
-            from conformance.fingerprint import Fingerprints
-
-            self._fingerprints = Fingerprints(
-                {name: self.config.getoption(name) for name in ("examples", "tensorrt")}
-            )
-        return self._fingerprints(cell)
-
-    def _start(self) -> None:
-        if self._worker is None and self.config.getoption("isolation") == "process":
-            from conformance.warm import new_worker
-
-            self._worker = new_worker().__enter__()
-
-    def _run(self) -> Runner:
-        if self._runner is None:
-            self._start()
-            from conformance.runner import Runner
-
-            self._runner = Runner(self.settings(), self.config.getoption("cell_timeout"), self._worker)
-        return self._runner
-
-    def _command(self, cell: Cell) -> str:
-        """What runs this cell alone, from the folder in which this run was started."""
-        import shlex
-
-        words = ["pytest", "conformance"]
-        if not (self.config.invocation_params.dir / "conformance").is_dir():
-            words.insert(1, "--pyargs")
-        for path in self.config.getoption("cases") or []:
-            words += ["--cases", path]
-        for option in ("examples", "tensorrt"):
-            if self.config.getoption(option) is not None:
-                words += [f"--{option}", str(self.config.getoption(option))]
-        return shlex.join([*words, "-k", cell.id])
-
-    def first_of_its_kind(self, record: dict[str, Any]) -> str | None:
-        """The id of an earlier cell that failed in the same way, before there was a model to run."""
-        if record["stage"] not in ("declare", "export", "check") or record["status"] != "failed":
-            return None
-        kind = (record["case"], record["exporter"], record["opset"], record["stage"], record["reason"])
-        first = self._failed.setdefault(kind, record["id"])
-        return None if first == record["id"] else first
-
-    def unmet(self) -> frozenset[str]:
-        """The required runtimes of which no cell has been run."""
-        return self.required() - {record["runtime"] for record in self.records if record["status"] != "skipped"}
-
-    # ---- records -----------------------------------------------------------------------------------
-
-    def add(self, record: dict[str, Any]) -> None:
-        """Writes a finished cell down at once; called where the terminal is, also under xdist."""
-        from conformance.environment import environment
-        from conformance.record import RunWriter
-
-        if self._writer is None:
-            folder = self.config.invocation_params.dir / self.config.getoption("report")
-            started = datetime.datetime.fromtimestamp(self._started, datetime.timezone.utc)
-            flags = [str(argument) for argument in self.config.invocation_params.args]
-            header = {"started": started.isoformat(timespec="seconds"), "environment": environment(flags)}
-            self._writer = RunWriter(folder, header)
-        self.records.append(record)
-        self._writer.add(record)
-
-    def close(self) -> None:
-        if self._worker is not None:
-            self._worker.close()
-            self._worker = self._runner = None
-        if self._writer is not None:
-            self._writer.close(time.time() - self._started)
-            self._writer = None
-
-
-_SESSION = pytest.StashKey[_Session]()
+_SESSION = pytest.StashKey[Session]()
 _RECORD = pytest.StashKey[dict[str, Any]]()
-
-
-class _Waiting:
-    """A line in the terminal that tells what a slow cell is doing, gone when it is done."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
-        self._reporter: Any = reporter if reporter is not None and reporter.isatty else None
-        self._start = time.monotonic()
-        self._shown = False
-
-    def __call__(self, note: dict[str, Any]) -> None:
-        spent = time.monotonic() - self._start
-        if self._reporter is None or spent < SLOW_SECONDS:
-            return
-        dims = ", ".join(f"{name}={size}" for name, size in (note.get("draw") or {}).get("dims", {}).items())
-        examples = f", {note['examples']} examples" if note.get("examples") else ""
-        text = f"  {note.get('stage', 'starting')}{f' at {dims}' if dims else ''}{examples}, {spent:.0f} s"
-        self._reporter.rewrite(text[: self._reporter._tw.fullwidth - 1], erase=True)
-        self._shown = True
-
-    def done(self) -> None:
-        if self._shown:
-            self._reporter.rewrite("", erase=True)
 
 
 # ---- items -----------------------------------------------------------------------------------------------
@@ -467,7 +216,7 @@ def pytest_runtest_makereport(
 class _Results:
     """Registered where the terminal is: not in xdist's workers."""
 
-    def __init__(self, state: _Session) -> None:
+    def __init__(self, state: Session) -> None:
         self._state = state
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -478,11 +227,14 @@ class _Results:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         from conformance import matrix
 
-        records = self._state.records
+        records, width = self._state.records, terminalreporter._tw.fullwidth
+        if self._state.collected or records:
+            for line in _selection(self._state):
+                terminalreporter.write_line(line)
         if not records:
             return
         terminalreporter.section("conformance")
-        for line in matrix.lines(records, terminalreporter._tw.fullwidth):
+        for line in matrix.lines(records, width):
             terminalreporter.write_line(line)
         terminalreporter.write_line("")
         for line in (*matrix.LEGEND, *matrix.fidelity(records), *matrix.slow(records)):
@@ -490,9 +242,24 @@ class _Results:
         terminalreporter.write_line(matrix.counts(records))
         for line in _emptiness(self._state):
             terminalreporter.write_line(line, red=True)
+        if self._state.config.getoption("baseline") is not None:
+            from conformance.baseline import lines
+
+            terminalreporter.section("since the baseline")
+            for line in (*self._state.gating, *lines(self._state.baseline_changes, width)):
+                terminalreporter.write_line(line)
 
 
-def _emptiness(state: _Session) -> Iterator[str]:
+def _selection(state: Session) -> Iterator[str]:
+    """What --changed-since chose; the process where the terminal is may not have read the cases itself."""
+    if state.config.getoption("changed_since") is None:
+        return
+    state.plan()
+    if state.changes is not None:
+        yield from state.changes.lines(state.considered)
+
+
+def _emptiness(state: Session) -> Iterator[str]:
     for runtime in sorted(state.unmet()):
         yield f"--require {runtime}: not one cell of {runtime} was run"
     if state.records and all(record["status"] == "skipped" for record in state.records):
@@ -509,13 +276,27 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """No cell, or only skipped ones, is no success."""
     state = session.config.stash[_SESSION]
+    controls = not hasattr(session.config, "workerinput") and not session.config.option.collectonly
+    option = session.config.getoption
+    if controls and option("shard") is not None and (state.collected or state.records):
+        state.begin()
     state.close()
-    if state.collected and session.exitstatus == pytest.ExitCode.OK and not session.config.option.collectonly:
-        proved = any(record["status"] != "skipped" for record in state.records)
-        if not proved and not hasattr(session.config, "workerinput"):
-            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
-        elif state.unmet() and not hasattr(session.config, "workerinput"):
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if not controls or not (state.collected or state.records):
+        return
+    if option("baseline") is not None and state.records:
+        state.compare_with_baseline()
+    if session.exitstatus != pytest.ExitCode.OK:
+        return
+    proved = any(record["status"] != "skipped" for record in state.records)
+    if state.unmet() or state.regressions:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    elif not proved and not (state.records == [] and _may_be_empty(state)):
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def _may_be_empty(state: Session) -> bool:
+    """A job may get no part of the cells, and a change may concern none: that was found out, and is no oversight."""
+    return any(state.config.getoption(name) is not None for name in ("shard", "changed_since"))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

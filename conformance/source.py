@@ -172,6 +172,21 @@ def _named_files(case: Case) -> set[str]:
     return stems
 
 
+def forward_names(forward: str | None) -> list[str]:
+    """What an expression takes from the files beside, as ``file.name``; the names of other things do no harm."""
+    if forward is None:
+        return []
+    try:
+        tree = ast.parse(forward)
+    except SyntaxError:
+        return []
+    return [
+        f"{node.value.id}.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    ]
+
+
 def _imports(file: Path) -> tuple[set[str], bool]:
     """The modules that a file imports, and whether it imports by computed names."""
     try:

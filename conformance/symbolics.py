@@ -46,6 +46,15 @@ class Usage:
 
     calls: dict[str, int] = field(default_factory=dict)
     consumed: dict[str, dict[str, bool]] = field(default_factory=dict)
+    registrar: str = ""
+    """Who registers at the moment."""
+    registered_by: dict[str, list[str]] = field(default_factory=dict)
+    """By operator, who registered it, in order; a registrar may do so for several opsets and counts once."""
+
+    @property
+    def fights(self) -> dict[str, list[str]]:
+        """Operators that several register: which of them counts depends on the order."""
+        return {operator: names for operator, names in self.registered_by.items() if len(names) > 1}
 
     @property
     def ignored(self) -> dict[str, tuple[str, ...]]:
@@ -97,8 +106,10 @@ def registered(
             # (my::op -> my::op) is looked up once more, by the version of its domain: mostly 1.
             for version in sorted({min(opset, _BASE_OPSET), opset}):
                 for name, symbolic in symbolics.items():
+                    usage.registrar = "symbolics"
                     register_custom_op_symbolic(name, symbolic, version)
             for register in registrars:
+                usage.registrar = getattr(register, "__name__", repr(register))
                 register()
         yield usage
     finally:
@@ -175,6 +186,8 @@ def _watching(registry: Any, usage: Usage) -> Iterator[None]:
     register = registry.register
 
     def register_watched(name: str, opset: int, symbolic: Symbolic, custom: bool = False) -> None:
+        known = usage.registered_by.setdefault(name, [])
+        known += [usage.registrar] if usage.registrar not in known else []
         register(name, opset, _watched(name, symbolic, usage), custom)
 
     registry.register = register_watched

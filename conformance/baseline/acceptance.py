@@ -1,0 +1,181 @@
+"""Accepting changes: single lines of a baseline become what a later run found, with the reason where it is worse."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from conformance.baseline.change import KINDS, Change, Limits, Record, Run, Selected, by_id
+from conformance.baseline.diff import Comparison, changes
+from conformance.baseline.facts import same_processor
+from conformance.baseline.file import Entry, head, read, write
+from conformance.baseline.line import MEASURED, Line, compact, dump, expand, part, replaced
+from conformance.errors import did_you_mean
+
+_NEAR = 5
+"""How many ids an error lists."""
+
+
+def accept(
+    baseline_file: Path,
+    after_run: Run,
+    ids_or_patterns: Sequence[str],
+    kinds: Collection[str] | None = None,
+    because: str = "",
+    *,
+    selected: Selected | None = None,
+    limits: Limits | None = None,
+    environment: bool = False,
+) -> list[Change]:
+    """Makes the baseline agree with the run in the changes that are named, and returns these changes.
+
+    Names are ids, or patterns with ``*`` and ``?`` over them; brackets mean themselves, as ids have them. ``kinds``
+    keeps only changes of these kinds. A regression needs ``because``, which stays in its line with what the cell was
+    before, until the cell works again. All other lines stay as they are, byte by byte. ``selected`` and ``limits``
+    are those of ``compare``; with ``environment`` the first line becomes that of the run. Where there is no file yet,
+    all cells of the run are new.
+
+    Raises ValueError for a name that matches no change, a kind that is not known, a missing reason, a broken file.
+    """
+    if kinds is not None:
+        _check_kinds(kinds)
+    if baseline_file.exists():
+        first, entries = read(baseline_file)
+    else:
+        first, entries = dump(head(after_run[0])), []
+    lines = {entry.line["id"]: entry.line for entry in entries}
+    before: Run = (json.loads(first), [expand(line) for line in lines.values()])
+    found = changes(before, after_run, selected, limits or Limits())
+    chosen = _chosen(found, ids_or_patterns, kinds)
+    reason = " ".join(because.split())
+    _check_reason(chosen, reason)
+
+    accepting = Accepting(Comparison.of(before[0], after_run[0], limits or Limits()), reason)
+    records = by_id(after_run[1], "the run")
+    result = {entry.line["id"]: entry for entry in entries}
+    for name in dict.fromkeys(change.id for change in chosen):
+        these = [change for change in chosen if change.id == name]
+        line = accepting.line(lines.get(name), records.get(name), these)
+        result[name] = Entry(line, dump(line))
+    if environment:
+        result = {name: _on(entry, records.get(name), before, after_run) for name, entry in result.items()}
+        first = dump(head(after_run[0]))
+    write(baseline_file, first, list(result.values()))
+    return chosen
+
+
+class Accepting:
+    """Makes the new line of a cell."""
+
+    def __init__(self, comparison: Comparison, because: str) -> None:
+        self._comparison = comparison
+        self._because = because
+
+    def line(self, old: Line | None, new: Record | None, accepted: Iterable[Change]) -> Line:
+        """``old`` with what was ``accepted`` taken over from ``new``; one of the two may be missing."""
+        made = self._of(new) if old is None else old
+        entries = list(made.get("accepted", []))
+        for change in accepted:
+            if change.kind == "acceptance pointless":
+                assert old is not None and new is not None
+                gone = [one for one in entries if self._comparison.pointless(expand(old), one, new)]
+                entries = [one for one in entries if one not in gone]
+                for one in gone:
+                    made = self._taken_over(made, new, KINDS[one["kind"]].family)
+                continue
+            family = KINDS[change.kind].family
+            if old is not None and new is not None:
+                made = self._taken_over(made, new, family)
+            earlier = [one for one in entries if KINDS[one["kind"]].family == family]
+            entries = [one for one in entries if one not in earlier]
+            if change.regression:
+                again = [one["was"] for one in earlier if one["kind"] == change.kind and self._holds(old, one, new)]
+                was = again[0] if again else None if old is None else part(old, family)
+                entries.append({"kind": change.kind, "because": self._because, "was": was})
+        rest = {name: value for name, value in made.items() if name != "accepted"}
+        return {**rest, "accepted": entries} if entries else rest
+
+    def _holds(self, old: Line | None, entry: Line, new: Record | None) -> bool:
+        """Whether the run is still worse than what the cell was before ``entry`` was accepted."""
+        return old is not None and new is not None and self._comparison.held(expand(old), entry, new) is not None
+
+    def _of(self, record: Record | None) -> Line:
+        """The line of a cell of the run, without a latency that the baseline's processor knows nothing of."""
+        assert record is not None
+        line = compact(record)
+        return line if self._comparison.same_processor else replaced(line, "latency", {})
+
+    def _taken_over(self, line: Line, record: Record, family: str) -> Line:
+        fresh = self._of(record)
+        families = [family, *MEASURED] if family == "status" else [family]
+        if family == "status" and ("graph" in fresh) != ("graph" in line):  # exported now, or no longer
+            families.append("graph")
+        for one in families:
+            line = replaced(line, one, part(fresh, one))
+        return line
+
+
+def _on(entry: Entry, record: Record | None, before: Run, after: Run) -> Entry:
+    """The entry on the processor of the run, whose latencies are others; untouched where it is the same one."""
+    if same_processor(before[0], after[0]):
+        return entry
+    fresh = compact(record) if record is not None else {}
+    line = replaced(entry.line, "latency", part(fresh, "latency"))
+    return entry if line == entry.line else Entry(line, dump(line))
+
+
+def _chosen(found: Sequence[Change], names: Sequence[str], kinds: Collection[str] | None) -> list[Change]:
+    """The changes that are named, each once; ValueError for a name that matches none."""
+    chosen: list[Change] = []
+    for name in names:
+        here = [change for change in found if _matches(change.id, name)]
+        wanted = [one for one in here if not one.accepted and (kinds is None or one.kind in kinds)]
+        if not wanted:
+            raise ValueError(_nothing(name, here, found, kinds))
+        chosen += [change for change in wanted if change not in chosen]
+    if not names:
+        raise ValueError("name what to accept: ids, or patterns such as '*asinh*'")
+    return chosen
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))
+
+
+def _nothing(name: str, here: Sequence[Change], found: Sequence[Change], kinds: Collection[str] | None) -> str:
+    waiting = list(dict.fromkeys(change.id for change in found if not change.accepted))
+    if here and all(change.accepted for change in here):
+        return f"'{name}': is accepted already"
+    if here and kinds is not None:
+        have = ", ".join(sorted({change.kind for change in here if not change.accepted}))
+        return f"'{name}': has no change of kind {', '.join(sorted(kinds))}, but: {have}"
+    if not waiting:
+        return f"'{name}': nothing differs from the baseline that is not accepted already"
+    return f"'{name}': matches no change{_near(name, waiting)}"
+
+
+def _near(name: str, ids: Sequence[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, ids, n=_NEAR, cutoff=0.5)
+    if not near:
+        words = [word for word in name.replace("[", "*").split("*") if len(word) > 2]
+        near = [one for one in ids if any(word in one for word in words)][:_NEAR]
+    listed = "".join(f"\n  {one}" for one in near or ids[:_NEAR])
+    return f"; {'near it' if near else 'what changed'}:{listed}"
+
+
+def _check_kinds(kinds: Collection[str]) -> None:
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(f"there is no kind '{kind}'{did_you_mean(kind, KINDS)}")
+
+
+def _check_reason(chosen: Sequence[Change], because: str) -> None:
+    regressions = [change for change in chosen if change.regression]
+    if regressions and not because:
+        first = regressions[0]
+        more = f" and {len(regressions) - 1} more" if len(regressions) > 1 else ""
+        raise ValueError(f"{first.id} ({first.kind}){more}: say because of what a regression is accepted")

@@ -1,0 +1,108 @@
+"""A difference between two runs in one cell, and the kinds of difference that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+Record: TypeAlias = Mapping[str, Any]
+"""``Record.as_dict()``, or what ``file.read_baseline`` makes of a line: the same fields, but fewer."""
+
+Run: TypeAlias = tuple[Mapping[str, Any], Sequence[Record]]
+"""Header and records, as ``record.read_run`` and ``file.load`` give them."""
+
+Selected: TypeAlias = Callable[[Record], bool] | Collection[str]
+"""Which cells of the earlier run the later one was to run: a predicate over a record, or the ids it had planned."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """``family`` names the fields that a change of this kind is about (``line.FAMILIES``)."""
+
+    family: str
+    regression: bool
+    heading: str
+
+
+KINDS: dict[str, Kind] = {
+    "newly failing": Kind("status", True, "newly failing"),
+    "failing otherwise": Kind("status", False, "failing in another way than before"),
+    "xpassed": Kind("status", True, "passing though declared to fail"),
+    "newly expected to fail": Kind("status", True, "passed before, declared to fail now"),
+    "vanished": Kind("presence", True, "vanished: in the earlier run only"),
+    "newly skipped": Kind("status", True, "newly skipped"),
+    "accuracy worse": Kind("accuracy", True, "accuracy worse"),
+    "slower": Kind("latency", True, "slower"),
+    "examples fewer": Kind("examples", True, "fewer examples verified"),
+    "acceptance pointless": Kind("none", False, "accepted, and works again: accept that too"),
+    "expected failure changed": Kind("status", False, "another expected failure than before"),
+    "graph changed": Kind("graph", False, "another graph than before"),
+    "newly passing": Kind("status", False, "newly passing"),
+    "accuracy better": Kind("accuracy", False, "accuracy better"),
+    "faster": Kind("latency", False, "faster"),
+    "newly added": Kind("presence", False, "newly added"),
+}
+"""In the order in which they are told. A cell that fails in another way is a regression where the failure that it had
+before was accepted: the acceptance was for that one."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From where on a difference is told."""
+
+    accuracy_factor: float = 2.0
+    """An error that grew by this factor, relative to what is allowed."""
+    accuracy_floor: float = 0.1
+    """Errors below this share of what is allowed are never told.
+
+    There, rounding decides: summing in another order, as another instruction set or thread count does, moves an error
+    of one unit in the last place by factors, and a float32 tolerance is ten and more of those units.
+    """
+    decibels: float = 3.0
+    """An SQNR that fell by this much: noise of twice the power."""
+    slower_factor: float = 1.25
+    """A median that grew by this factor."""
+    examples_factor: float = 0.5
+    """Fewer examples verified than this share of the earlier ones."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference. ``before`` and ``after`` are plain values: a status, a number, a graph, or None.
+
+    ``text`` says it in one line, without the id. ``source`` is the case's ``{file, line}``; the line is None where
+    only a baseline knows the cell.
+    """
+
+    id: str
+    kind: str
+    regression: bool
+    before: Any
+    after: Any
+    text: str
+    source: Mapping[str, Any]
+    accepted: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def gate(changes: Iterable[Change]) -> int:
+    """How many regressions nobody has accepted; a release waits until there are none."""
+    return sum(change.regression and not change.accepted for change in changes)
+
+
+def by_id(records: Iterable[Record], what: str) -> dict[str, Record]:
+    """Raises ValueError where a cell is there twice."""
+    found: dict[str, Record] = {}
+    for record in records:
+        if record["id"] in found:
+            raise ValueError(f"{what} has {record['id']} twice; make that run again, or merge its parts anew")
+        found[record["id"]] = record
+    return found
+
+
+def number(value: Any) -> float | None:
+    """A number of a record, where infinities and NaN are text; None for what is not there."""
+    return None if value is None else float(value)

@@ -1,0 +1,280 @@
+"""Comparing two runs cell by cell."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.baseline.change import KINDS, Change, Limits, Record, Run, Selected, by_id, number
+from conformance.baseline.facts import graph_change, same_exporters, same_processor
+from conformance.baseline.line import MODEL_CHECKS, compact, expand, replaced
+from conformance.baseline.timing import timing
+
+_OPPOSITE = {"status": "newly passing", "accuracy": "accuracy better", "latency": "faster"}
+"""What is told of a family where it got better, which an acceptance that has become pointless says already."""
+
+
+def compare(
+    before: Run,
+    after: Run,
+    *,
+    selected: Selected | None = None,
+    accuracy_factor: float = Limits.accuracy_factor,
+    accuracy_floor: float = Limits.accuracy_floor,
+    decibels: float = Limits.decibels,
+    slower_factor: float = Limits.slower_factor,
+    examples_factor: float = Limits.examples_factor,
+) -> list[Change]:
+    """All changes from ``before`` to ``after``, by id; ``Limits`` says what the numbers mean.
+
+    ``selected`` says which cells of ``before`` the later run was to run, None all of them: others are not reported as
+    vanished. A predicate over records tells more than the ids that were planned, which lack what was taken out.
+    ``before`` may be a baseline; what it has accepted comes with ``accepted`` set, as long as it holds. Raises
+    ValueError where a run has a cell twice.
+    """
+    limits = Limits(accuracy_factor, accuracy_floor, decibels, slower_factor, examples_factor)
+    return changes(before, after, selected, limits)
+
+
+def changes(before: Run, after: Run, selected: Selected | None, limits: Limits) -> list[Change]:
+    """``compare`` with its limits in one value."""
+    old, new = by_id(before[1], "the earlier run"), by_id(after[1], "the later run")
+    comparison = Comparison.of(before[0], after[0], limits)
+    found: list[Change] = []
+    for name in sorted({*old, *new}):
+        if name in new or _is_selected(selected, old[name]):
+            found += comparison.cell(old.get(name), new.get(name))
+    return found
+
+
+def _is_selected(selected: Selected | None, record: Record) -> bool:
+    if selected is None:
+        return True
+    return selected(record) if callable(selected) else record["id"] in selected
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Compares single cells of two runs, of which it knows what is comparable."""
+
+    limits: Limits
+    same_processor: bool
+    same_exporters: bool
+
+    @classmethod
+    def of(cls, before: Mapping[str, Any], after: Mapping[str, Any], limits: Limits) -> Comparison:
+        """From the headers of the two runs."""
+        return cls(limits, same_processor(before, after), same_exporters(before, after))
+
+    def cell(self, old: Record | None, new: Record | None) -> list[Change]:
+        """The changes of one cell, which is in one of the runs or in both; those that are accepted say so."""
+        found = list(self._fresh(old, new))
+        for entry in (old or {}).get("accepted") or []:
+            assert old is not None
+            kind = entry["kind"]
+            if kind == "vanished" and new is None:
+                found = [_accepted(change, entry) for change in found]
+            elif new is not None and kind not in {change.kind for change in found}:  # else it got worse than accepted
+                held = self.held(old, entry, new)
+                if held is not None:
+                    found.append(held)
+                elif self.pointless(old, entry, new):
+                    better = _OPPOSITE.get(KINDS[kind].family)
+                    found = [change for change in found if change.kind != better]
+                    found.append(_pointless(old, entry, new))
+        return found
+
+    def pointless(self, old: Record, entry: Mapping[str, Any], new: Record) -> bool:
+        """Whether what was accepted in the baseline's cell ``old`` is no longer so."""
+        kind = entry["kind"]
+        if kind == "vanished":
+            return True
+        found = list(self._fresh(_before_accepting(old, entry), new))
+        if any(change.kind == kind for change in found):
+            return False
+        if KINDS[kind].family == "status":
+            regressions = [one for one in found if one.regression and KINDS[one.kind].family == "status"]
+            return new["status"] in ("passed", "xfailed") and not regressions
+        comparable = KINDS[kind].family != "latency" or (self.same_processor and timing(new) is not None)
+        return new["status"] == "passed" and comparable
+
+    def held(self, old: Record, entry: Mapping[str, Any], new: Record) -> Change | None:
+        """The accepted change, where it is still so."""
+        if entry["kind"] == "vanished":
+            return None
+        for change in self._fresh(_before_accepting(old, entry), new):
+            if change.kind == entry["kind"]:
+                return _accepted(change, entry)
+        return None
+
+    def _fresh(self, old: Record | None, new: Record | None) -> Iterator[Change]:
+        """Changes, whatever is accepted."""
+        if old is None:
+            assert new is not None
+            yield _added(new)
+        elif new is None:
+            yield _change("vanished", old, old, old["status"], None, f"{_state(old)} before, is not in the later run")
+        else:
+            yield from _status(old, new)
+            if old["status"] == new["status"] == "passed":
+                yield from self._accuracy(old, new)
+                yield from self._examples(old, new)
+                yield from self._latency(old, new)
+            yield from self._graph(old, new)
+
+    def _accuracy(self, old: Record, new: Record) -> Iterator[Change]:
+        was, now = _ratio(old), _ratio(new)
+        old_sqnr, new_sqnr = _sqnr(old), _sqnr(new)
+        if old_sqnr is not None and new_sqnr is not None:
+            fell = 0.0 if old_sqnr == new_sqnr else old_sqnr - new_sqnr  # both may be infinite
+            values, least = (old_sqnr, new_sqnr), self.limits.decibels
+            text = f"SQNR {new_sqnr:.1f} dB, was {old_sqnr:.1f} dB; the error is {_share(now)}"
+            worse, better = fell >= least, -fell >= least
+        else:
+            values, factor = (was, now), self.limits.accuracy_factor
+            times = f" ({now / was:.2g} times)" if was > 0 and math.isfinite(now) else ""
+            text = f"the error is {_share(now)}, was {was:.2g}{times}"
+            worse, better = now > was and now >= factor * was, was > now and was >= factor * now
+        if worse and now >= self.limits.accuracy_floor:
+            yield _change("accuracy worse", old, new, _plain(values[0]), _plain(values[1]), text)
+        elif better and was >= self.limits.accuracy_floor:
+            yield _change("accuracy better", old, new, _plain(values[0]), _plain(values[1]), text)
+
+    def _examples(self, old: Record, new: Record) -> Iterator[Change]:
+        was, now = int(old["examples"]), int(new["examples"])
+        if now < self.limits.examples_factor * was:
+            text = f"{now} examples verified, were {was}"
+            weak = new.get("ill_conditioned", 0)
+            text = f"{text}; {weak} were too ill-conditioned to judge" if weak else text
+            yield _change("examples fewer", old, new, was, now, text)
+
+    def _latency(self, old: Record, new: Record) -> Iterator[Change]:
+        was, now = timing(old), timing(new)
+        if not self.same_processor or was is None or now is None:
+            return
+        factor, times = self.limits.slower_factor, now.grew(was)
+        text = f"median {_ms(now.median)}, was {_ms(was.median)} ({now.median / was.median:.2f} times)"
+        if now.other is not None and now.other == was.other and now.other_median and was.other_median:
+            text += f"; {now.other} beside it {_ms(now.other_median)}, was {_ms(was.other_median)}"
+        if times >= factor and now.low > was.high:  # intervals that overlap support nothing
+            yield _change("slower", old, new, was.median, now.median, text)
+        elif times * factor <= 1 and now.high < was.low:
+            yield _change("faster", old, new, was.median, now.median, text)
+
+    def _graph(self, old: Record, new: Record) -> Iterator[Change]:
+        was, now = old.get("graph"), new.get("graph")
+        if new["check"] not in MODEL_CHECKS or was is None or now is None:
+            return
+        text = graph_change(was, now, by_bytes=self.same_exporters)
+        if text is not None:
+            yield _change("graph changed", old, new, was, now, text)
+
+
+# ---- verdicts ------------------------------------------------------------------------------------------
+
+
+def _added(new: Record) -> Change:
+    """A cell without an earlier one; a failure is one wherever it comes from."""
+    if new["status"] in ("failed", "xpassed"):
+        kind = "newly failing" if new["status"] == "failed" else "xpassed"
+        return _change(kind, new, new, None, new["status"], f"new, {_state(new)}{_fault(new)}")
+    return _change("newly added", new, new, None, new["status"], f"new, {_state(new)}")
+
+
+def _status(old: Record, new: Record) -> Iterator[Change]:
+    was, now = old["status"], new["status"]
+    text = f"{_state(old)}, now {_state(new)}{_fault(new)}"
+    if was == now == "failed":
+        if (old["stage"], old["error"]) != (new["stage"], new["error"]):
+            change = _change("failing otherwise", old, new, _how(old), _how(new), text)
+            of_status = [one for one in old.get("accepted") or [] if KINDS[one["kind"]].family == "status"]
+            yield dataclasses.replace(change, regression=bool(of_status))
+    elif was == now == "xfailed":
+        if any(old[name] != new[name] for name in ("stage", "error", "fault")):
+            yield _change("expected failure changed", old, new, _how(old), _how(new), text)
+    elif was != now:
+        kind = {
+            "failed": "newly failing",
+            "xpassed": "xpassed",
+            "skipped": "newly skipped",
+            "xfailed": "newly expected to fail" if was == "passed" else "expected failure changed",
+            "passed": "newly passing",
+        }[now]
+        yield _change(kind, old, new, was, now, text)
+
+
+def _state(record: Record) -> str:
+    """The verdict in words that follow "is" or "now"; a baseline knows no reasons."""
+    status = record["status"]
+    how = ": ".join(str(part) for part in (record.get("error"), record.get("reason")) if part)
+    if status == "passed":
+        return "passed"
+    if status == "skipped":
+        return f"skipped ({record['reason']})" if record.get("reason") else "skipped"
+    if status == "xpassed":
+        return "passes though declared to fail"
+    declared = " as declared" if status == "xfailed" else ""
+    return f"fails{declared} at {record['stage']}" + (f" ({how})" if how else "")
+
+
+def _fault(record: Record) -> str:
+    failed = record["status"] in ("failed", "xfailed")
+    return f"; at fault: {record['fault']}" if failed and record.get("fault") else ""
+
+
+def _how(record: Record) -> str:
+    words = [record["status"], record["stage"], record["error"], record["fault"]]
+    return " ".join(str(word) for word in words if word)
+
+
+# ---- what is accepted ----------------------------------------------------------------------------------
+
+
+def _before_accepting(old: Record, entry: Mapping[str, Any]) -> Record | None:
+    """The baseline's cell as it was before that was accepted; None where there was none."""
+    if entry["was"] is None:
+        return None
+    line = {name: value for name, value in compact(old).items() if name != "accepted"}
+    return expand(replaced(line, KINDS[entry["kind"]].family, entry["was"]))
+
+
+def _accepted(change: Change, entry: Mapping[str, Any]) -> Change:
+    return dataclasses.replace(change, accepted=True, text=f"{change.text}; accepted: {entry['because']}")
+
+
+def _pointless(old: Record, entry: Mapping[str, Any], new: Record) -> Change:
+    now = {"vanished": "is there again"}.get(entry["kind"], f"is no longer so, now {_state(new)}")
+    text = f"was accepted as {entry['kind']} ({entry['because']}), but {now}"
+    return _change("acceptance pointless", old, new, entry["kind"], new["status"], text)
+
+
+# ---- values --------------------------------------------------------------------------------------------
+
+
+def _change(kind: str, old: Record, new: Record, before: Any, after: Any, text: str) -> Change:
+    return Change(new["id"], kind, KINDS[kind].regression, before, after, text, dict(new["source"]))
+
+
+def _ratio(record: Record) -> float:
+    """Error / allowed of a cell that passed; 0 where nothing was off, infinite where it is not a number."""
+    found = number((record.get("worst") or {}).get("ratio")) or 0.0
+    return math.inf if math.isnan(found) else found
+
+
+def _sqnr(record: Record) -> float | None:
+    return number((record.get("fidelity") or {}).get("sqnr"))
+
+
+def _share(ratio: float) -> str:
+    return f"{ratio:.2g} of what is allowed"
+
+
+def _plain(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"

@@ -1,0 +1,155 @@
+"""The baseline that is committed: one line for each cell, sorted, with a blank line between two cases.
+
+Each line stands for itself, and lines of two cases are never neighbours, so that two branches that change different
+cases merge. The first line says what the baseline was made on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conformance.baseline.change import Record, Run
+from conformance.baseline.line import Line, check, compact, dump, expand
+from conformance.errors import display_path
+from conformance.record import SCHEMA, read_run
+
+VERSION = 1
+"""Of this format."""
+
+_MARKERS = ("<<<<<<<", "|||||||", "=======", ">>>>>>>")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cell of a baseline, as data and as it stands in the file."""
+
+    line: Line
+    text: str
+
+
+def write_baseline(file: Path, header: Mapping[str, Any], records: Iterable[Record]) -> None:
+    """Writes a whole baseline; what an earlier one there had accepted is forgotten.
+
+    Raises ValueError for a cell that is there twice.
+    """
+    lines = [compact(record) for record in records]
+    write(file, dump(head(header)), [Entry(line, dump(line)) for line in lines])
+
+
+def read_baseline(file: Path) -> Run:
+    """Header and records of a baseline, the latter with the fields that it has, and ``accepted``.
+
+    Raises ValueError with file, line and what to do where it is no baseline, or one that a merge or an editor broke.
+    """
+    header, entries = read(file)
+    return json.loads(header), [expand(entry.line) for entry in entries]
+
+
+def load(place: Path) -> Run:
+    """A baseline or a whole run: a folder, its ``run.json`` or its ``records.jsonl``. Raises ValueError."""
+    if place.is_file() and place.suffix != ".json" and not _is_run(place):
+        return read_baseline(place)
+    return read_run(place)
+
+
+def head(header: Mapping[str, Any]) -> Line:
+    """The first line of a baseline: its format and what it was made on, without the arguments of that run."""
+    environment = {key: value for key, value in (header.get("environment") or {}).items() if key != "flags"}
+    return {"baseline": VERSION, "started": header.get("started"), "environment": environment}
+
+
+def read(file: Path) -> tuple[str, list[Entry]]:
+    """The text of the first line, and the cells in the file's order."""
+    name = display_path(file)
+    if file.is_dir():
+        raise ValueError(f"{name}: is a folder; a baseline is one file")
+    try:
+        lines = [line.removesuffix("\r") for line in file.read_text(encoding="utf-8-sig").split("\n")]
+    except FileNotFoundError:
+        raise ValueError(f"{name}: there is no baseline; make one from a run with conformance accept") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name}: is not UTF-8 text ({error}); restore it from git") from None
+    if not lines[0].strip():
+        raise ValueError(
+            f"{name}:1: the first line, which says what the baseline was made on, is missing; restore it from git"
+        )
+    entries: list[Entry] = []
+    seen: dict[str, int] = {}
+    for count, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        where = f"{name}:{count}"
+        found = _parsed(text, where)
+        if count == 1:
+            _check_head(found, where)
+            continue
+        try:
+            line = check(found)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}; restore the line from git, or accept the cell anew") from None
+        if line["id"] in seen:
+            first = seen[line["id"]]
+            raise ValueError(f"{where}: {line['id']} is also in line {first}; after a merge both stayed: delete one")
+        seen[line["id"]] = count
+        entries.append(Entry(line, text))
+    return lines[0], entries
+
+
+def write(file: Path, header: str, entries: Sequence[Entry]) -> None:
+    """Puts the cells in order and replaces the file at once. Raises ValueError for a cell that is there twice."""
+    texts, case, last = [header], "", None
+    for entry in sorted(entries, key=lambda entry: str(entry.line["id"])):
+        name, its_case = entry.line["id"], expand(entry.line)["case"]
+        if name == last:
+            raise ValueError(f"{name} is there twice; make that run again, or merge its parts anew")
+        if its_case != case:
+            texts.append("")
+        texts.append(entry.text)
+        case, last = its_case, name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_name(f"{file.name}.{os.getpid()}")
+    unfinished.write_bytes(("\n".join(texts) + "\n").encode("utf-8"))
+    unfinished.replace(file)
+
+
+def _parsed(text: str, where: str) -> Any:
+    if text.startswith(_MARKERS):
+        raise ValueError(
+            f"{where}: conflict marker of git ({text[:7]}); keep one line of each cell and delete the markers"
+        )
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(
+            f"{where}: is not a whole line of JSON ({error}): it was cut off or edited; restore the file from git"
+        ) from None
+
+
+def _check_head(found: Any, where: str) -> None:
+    version = found.get("baseline") if isinstance(found, dict) else None
+    if version is None:
+        raise ValueError(
+            f"{where}: does not say that this is a baseline; make one from a run with conformance accept"
+        )
+    if version != VERSION:
+        raise ValueError(
+            f"{where}: is a baseline of format {version}, this version knows format {VERSION}; "
+            "use the version of conformance that wrote it, or make it anew"
+        )
+    if not isinstance(found.get("environment"), dict):
+        raise ValueError(f"{where}: has no environment; restore the line from git")
+
+
+def _is_run(file: Path) -> bool:
+    """Whether the first line is that of a run's ``records.jsonl``."""
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        try:
+            first = json.loads(lines.readline())
+        except ValueError:
+            return False
+    return isinstance(first, dict) and first.get("schema") == SCHEMA

@@ -1,0 +1,30 @@
+"""What a cell's id says of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_ID = re.compile(
+    r"(?P<check>\w+)\[(?P<case>.+)-(?P<exporter>torchscript|dynamo)-op(?P<opset>\d+)"
+    r"(?:-(?P<runtime>[a-z]+(?:-[a-z]+)*?))??(?:-(?P<precision>(?:fp32|fp16|int8)(?:-.+)?))?\]"
+)
+
+
+def fields_of(name: str) -> dict[str, Any]:
+    """check, case, exporter, opset, runtime and precision, as in the record of the cell ``name``.
+
+    Empty where that is not the id of a cell.
+    """
+    found = _ID.fullmatch(name)
+    if found is None:
+        return {}
+    return {**found.groupdict(), "opset": int(found["opset"]), "precision": found["precision"] or "fp32"}
+
+
+def case_of(name: str) -> str:
+    """The case in a cell's id: ``asinh`` of ``accuracy[asinh-torchscript-op17-onnxruntime-fp32]``."""
+    found = fields_of(name)
+    if not found:
+        raise ValueError(f"'{name}' is not the id of a cell, such as export[asinh-torchscript-op17]")
+    return str(found["case"])

@@ -1,0 +1,168 @@
+"""One line of a baseline: the fields of a record that comparing needs, and no others."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from conformance.baseline.change import KINDS, Record, number
+from conformance.baseline.ids import fields_of
+from conformance.baseline.timing import timing
+from conformance.errors import did_you_mean
+
+Line = dict[str, Any]
+
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "status": ("status", "stage", "error", "fault"),
+    "accuracy": ("ratio", "sqnr"),
+    "examples": ("examples",),
+    "latency": ("latency",),
+    "graph": ("graph",),
+    "presence": (),
+    "none": (),
+}
+"""Fields of a line by what a change can be about."""
+
+MEASURED = ("accuracy", "examples", "latency")
+"""What only a cell that passed has; it goes with the status."""
+
+DEFAULTS: Line = {
+    "id": None, "case": None, "exporter": None, "opset": None, "runtime": None, "precision": None, "check": None,
+    "file": None, "status": "passed", "stage": None, "error": None, "fault": None, "examples": 0, "ratio": None,
+    "sqnr": None, "graph": None, "latency": None, "accepted": [],
+}  # fmt: skip
+"""All fields in their order; what has its default, or is what the id says, is left out of the line."""
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("id", "case", "exporter", "check", "file", "status"), (str,)),
+    **dict.fromkeys(("runtime", "stage", "error", "fault"), (str, type(None))),
+    **dict.fromkeys(("ratio", "sqnr"), (int, float, str, type(None))),
+    **dict.fromkeys(("opset", "examples"), (int,)),
+    **dict.fromkeys(("graph", "latency"), (dict,)),
+    "precision": (str,), "accepted": (list,),
+}  # fmt: skip
+
+_STATUSES = ("passed", "failed", "xfailed", "xpassed", "skipped")
+
+MODEL_CHECKS = ("export", "fidelity")
+"""The checks that are about a model itself; other cells run the same one, and would tell the same once more."""
+
+
+def compact(record: Record) -> Line:
+    """The line of a record; ratios with two significant digits and dB with one decimal, which runs repeat."""
+    passed = record["status"] == "passed"
+    worst, fidelity = record.get("worst") or {}, record.get("fidelity") or {}
+    line = {
+        **{name: record.get(name) for name in ("id", "case", "exporter", "opset", "runtime", "precision", "check")},
+        "file": record["source"]["file"],
+        **{name: record.get(name) for name in FAMILIES["status"]},
+        "examples": record.get("examples", 0) if passed else 0,
+        "ratio": _rounded(worst.get("ratio"), 2) if passed else None,
+        "sqnr": _decibels(fidelity.get("sqnr")) if passed else None,
+        "graph": _graph(record) if record["check"] in MODEL_CHECKS else None,
+        "latency": _latency(record) if passed else None,
+        "accepted": list(record.get("accepted") or []),
+    }
+    return tidy(line)
+
+
+def tidy(line: Mapping[str, Any]) -> Line:
+    """The fields in their order, without those that have their default."""
+    known = _defaults(line)
+    return {name: line[name] for name in DEFAULTS if name in line and line[name] != known[name]}
+
+
+def expand(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with the fields that the line has; ``accepted`` is only in records of a baseline."""
+    full = {**_defaults(line), **line}
+    ratio, sqnr, file = full.pop("ratio"), full.pop("sqnr"), full.pop("file")
+    return {
+        **full,
+        "source": {"file": file, "line": None},
+        "worst": None if ratio is None else {"ratio": ratio},
+        "fidelity": None if sqnr is None else {"sqnr": sqnr},
+        "accepted": list(full["accepted"]),
+    }
+
+
+def _defaults(line: Mapping[str, Any]) -> Line:
+    return {**DEFAULTS, **fields_of(line["id"])}
+
+
+def replaced(line: Mapping[str, Any], family: str, fields: Mapping[str, Any]) -> Line:
+    """The line with the fields of one family as in ``fields``; what is not there has its default."""
+    kept = {name: value for name, value in line.items() if name not in FAMILIES[family]}
+    return tidy({**kept, **part(fields, family)})
+
+
+def part(line: Mapping[str, Any], family: str) -> Line:
+    """The fields of one family."""
+    return {name: line[name] for name in FAMILIES[family] if name in line}
+
+
+def dump(line: Mapping[str, Any]) -> str:
+    return json.dumps(line, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def check(line: Any) -> Line:
+    """The line, if it is one; ValueError with what is wrong with it otherwise."""
+    if not isinstance(line, dict):
+        raise ValueError("is no JSON object")
+    if not isinstance(line.get("id"), str) or "file" not in line:
+        raise ValueError("has no 'id', or no 'file'")
+    needed = () if fields_of(line["id"]) else ("case", "exporter", "opset", "check", "precision")
+    for name in needed:
+        if name not in line:
+            raise ValueError(f"'{line['id']}' is not the id of a cell, such as export[asinh-torchscript-op17]")
+    for name, value in line.items():
+        if name not in DEFAULTS:
+            raise ValueError(f"has an unknown field '{name}'{did_you_mean(name, DEFAULTS)}")
+        if not isinstance(value, _TYPES[name]) or (isinstance(value, bool)):
+            raise ValueError(f"'{name}' is {json.dumps(value, ensure_ascii=False)}, which it cannot be")
+    if line.get("status", "passed") not in _STATUSES:
+        raise ValueError(f"there is no status '{line['status']}'{did_you_mean(line['status'], _STATUSES)}")
+    for name in ("ratio", "sqnr"):
+        try:
+            number(line.get(name))
+        except ValueError:
+            raise ValueError(f"'{name}' is '{line[name]}', which is no number") from None
+    for entry in line.get("accepted", []):
+        _check_accepted(entry)
+    return line
+
+
+def _check_accepted(entry: Any) -> None:
+    if not isinstance(entry, dict) or not {"kind", "because", "was"} <= entry.keys():
+        raise ValueError("'accepted' is a list of objects with kind, because and was")
+    if entry["kind"] not in KINDS:
+        raise ValueError(f"there is no kind '{entry['kind']}' to accept{did_you_mean(str(entry['kind']), KINDS)}")
+    if not isinstance(entry["because"], str) or not entry["because"].strip():
+        raise ValueError(f"'{entry['kind']}' is accepted without a 'because'")
+    if not isinstance(entry["was"], (dict, type(None))):
+        raise ValueError("'was' of what is accepted is an object with the earlier fields, or null")
+
+
+def _graph(record: Record) -> Line | None:
+    graph = record.get("graph")
+    return None if graph is None else {name: graph.get(name) for name in ("opset", "nodes", "sha")}
+
+
+def _latency(record: Record) -> Line | None:
+    found = timing(record)
+    return None if found is None else found.as_dict()
+
+
+def _rounded(value: Any, digits: int) -> float | str | None:
+    found = number(value)
+    if found is None:
+        return None
+    return float(f"{found:.{digits - 1}e}") if math.isfinite(found) else str(found)
+
+
+def _decibels(value: Any) -> float | str | None:
+    found = number(value)
+    if found is None:
+        return None
+    return round(found, 1) if math.isfinite(found) else str(found)

@@ -1,0 +1,212 @@
+"""Joining the runs of several jobs into one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conformance.baseline.change import Run
+from conformance.baseline.shards import parse_shard
+from conformance.errors import display_path
+from conformance.record import RunWriter, read_run
+
+_VERDICT = ("status", "stage", "error", "fault")
+
+_OF_ONE_JOB = ("--shard", "--report", "--store")
+"""Options that differ from job to job and say nothing about which cells there are."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the runs, named by its place."""
+
+    name: str
+    header: Mapping[str, Any]
+    records: Sequence[Mapping[str, Any]]
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.header.get("environment") or {}
+        return found
+
+    @property
+    def flags(self) -> list[str]:
+        return list(self.environment.get("flags") or [])
+
+    @property
+    def finished(self) -> bool:
+        return "seconds" in self.header
+
+
+def merge(runs: Sequence[Path], out: Path, *, partial: bool = False, allow_mixed: bool = False) -> Run:
+    """Writes the folder ``out`` with all cells of ``runs``, and returns the run that it holds.
+
+    A cell that several runs have is kept once, where they agree; one that a host could only skip counts where another
+    ran it. The header says in ``shards`` what each run was; its ``seconds`` are those of the longest.
+
+    Raises ValueError where runs disagree about a cell, where a run did not finish or ``--shard`` shows that one is
+    missing (unless ``partial``; their cells are then missing here too, and vanished for a comparison), and where
+    versions differ (unless ``allow_mixed``; the header then has both).
+    """
+    if not runs:
+        raise ValueError("there is no run to merge")
+    resolved = [_folder(place) for place in runs]
+    for place, folder in zip(runs, resolved, strict=True):
+        if folder == out.resolve():
+            raise ValueError(f"{display_path(place)}: would be overwritten by what is merged; give another folder")
+    if len(set(resolved)) != len(resolved):
+        raise ValueError("one run is given twice")
+    parts = [Part(display_path(place), *read_run(place)) for place in runs]
+    unfinished = [part.name for part in parts if not part.finished]
+    missing = [f"shard {text}" for text in _missing(parts)]
+    if not partial:
+        _refuse_parts(unfinished, missing)
+    if not allow_mixed:
+        _refuse_mixed(parts)
+    records = _joined(parts)
+    header = _header(parts, [*unfinished, *missing])
+    writer = RunWriter(out, header)
+    for record in records:
+        writer.add(record)
+    writer.close(max((float(part.header["seconds"]) for part in parts if part.finished), default=0.0))
+    return read_run(out)
+
+
+def _folder(place: Path) -> Path:
+    return (place if place.is_dir() else place.parent).resolve()
+
+
+def _missing(parts: Iterable[Part]) -> list[str]:
+    """Shards such as ``3/4`` that the arguments of the others tell of."""
+    given = [text for part in parts for text in _values_of("--shard", part.flags)]
+    have = {parse_shard(text) for text in given}
+    return [f"{index}/{count}" for count in sorted({count for _, count in have}) for index in range(1, count + 1)
+            if (index, count) not in have]  # fmt: skip
+
+
+def _refuse_parts(unfinished: Sequence[str], missing: Sequence[str]) -> None:
+    if unfinished:
+        raise ValueError(
+            f"{unfinished[0]}: the run did not finish (it has no run.json with seconds); run it again, or allow a "
+            "partial merge"
+        )
+    if missing:
+        raise ValueError(f"{missing[0]} is missing; give all shards, or allow a partial merge")
+
+
+def _refuse_mixed(parts: Sequence[Part]) -> None:
+    for name in _packages(parts):
+        versions = {version: part.name for part in reversed(parts) if (version := _version(part, name)) is not None}
+        if len(versions) > 1:
+            told = " and ".join(f"{version} in {where}" for version, where in sorted(versions.items()))
+            raise ValueError(
+                f"{name} is {told}: one run has one version of each package; run them alike, or allow mixed versions"
+            )
+
+
+def _packages(parts: Iterable[Part]) -> list[str]:
+    return list(
+        dict.fromkeys(["conformance", *(name for p in parts for name in p.environment.get("versions") or {})])
+    )
+
+
+def _version(part: Part, package: str) -> str | None:
+    """None where the package is not installed, which conflicts with no version: only a GPU host has TensorRT."""
+    if package == "conformance":
+        return part.environment.get("conformance")
+    return (part.environment.get("versions") or {}).get(package)
+
+
+def _joined(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    found: dict[str, tuple[Part, Mapping[str, Any]]] = {}
+    for part in parts:
+        for record in part.records:
+            name = record["id"]
+            if name not in found or found[name][1]["status"] == "skipped":
+                found[name] = (part, record)
+            elif record["status"] != "skipped" and _verdict(record) != _verdict(found[name][1]):
+                first, other = found[name]
+                raise ValueError(
+                    f"{name}: {_words(other)} in {first.name}, {_words(record)} in {part.name}; "
+                    "run the cell alone to see which is right, and the shards without overlap"
+                )
+    return [dict(record) for _, record in found.values()]
+
+
+def _verdict(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(record.get(name) for name in _VERDICT)
+
+
+def _words(record: Mapping[str, Any]) -> str:
+    return " ".join(str(word) for word in _verdict(record) if word)
+
+
+# ---- header --------------------------------------------------------------------------------------------
+
+
+def _header(parts: Sequence[Part], unfinished: Sequence[str]) -> dict[str, Any]:
+    common = [_without(part.flags) for part in parts]
+    versions = {name: _both([_version(p, name) for p in parts]) for name in _packages(parts) if name != "conformance"}
+    environment = {
+        **parts[0].environment,
+        "conformance": _both([part.environment.get("conformance") for part in parts]),
+        "python": _both([part.environment.get("python") for part in parts]),
+        "platform": _both([part.environment.get("platform") for part in parts]),
+        "cores": min(part.environment.get("cores") or 0 for part in parts) or None,
+        "cpu": _processor([part.environment.get("cpu") for part in parts]),
+        "gpu": _processor([part.environment.get("gpu") for part in parts]),
+        "versions": versions,
+        "flags": common[0] if all(flags == common[0] for flags in common) else [],
+    }  # fmt: skip
+    shards = [
+        {
+            "name": part.name,
+            "started": part.header.get("started"),
+            "seconds": part.header.get("seconds"),
+            "records": len(part.records),
+            "flags": _without(part.flags),
+        }
+        for part in parts
+    ]
+    header = {
+        "started": min(str(part.header.get("started")) for part in parts),
+        "environment": environment,
+        "shards": shards,
+    }
+    return {**header, "unfinished": list(unfinished)} if unfinished else header
+
+
+def _both(values: Iterable[str | None]) -> str | None:
+    """The one value that there is, or all of them in one text."""
+    return " and ".join(sorted({value for value in values if value is not None})) or None
+
+
+def _processor(found: Sequence[Any]) -> Any:
+    """The one processor of all parts; ``mixed`` where there are several, so that no latencies are compared."""
+    known = [one for index, one in enumerate(found) if one is not None and one not in found[:index]]
+    if len(known) < 2:
+        return known[0] if known else None
+    names = sorted({str(one.get("name") if isinstance(one, Mapping) else one) for one in known})
+    sets = [set(one.get("instructions") or []) if isinstance(one, Mapping) else set() for one in known]
+    return {"name": " and ".join(names), "instructions": sorted(set.intersection(*sets)), "mixed": True}
+
+
+def _values_of(option: str, flags: Sequence[str]) -> list[str]:
+    apart = [value for flag, value in itertools.pairwise(flags) if flag == option]
+    return [*apart, *(flag.partition("=")[2] for flag in flags if flag.startswith(f"{option}="))]
+
+
+def _without(flags: Sequence[str]) -> list[str]:
+    """The arguments without those that belong to one job."""
+    kept, drop = [], False
+    for flag in flags:
+        if drop:
+            drop = False
+        elif flag in _OF_ONE_JOB:
+            drop = True
+        elif flag.partition("=")[0] not in _OF_ONE_JOB:
+            kept.append(flag)
+    return kept

@@ -1,0 +1,81 @@
+"""Which cells a run was to run, by its own account: the pytest arguments in its header."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from conformance.baseline.change import Record
+from conformance.case import base_of
+
+_BY_FIELD = ("--exporter", "--opset", "--runtime", "--precision", "--cases")
+
+_LIMITING = ("-k", "-m", "--deselect", "--ignore", "--ignore-glob", "--changed-since", "--shard", "--lf",
+             "--last-failed", "--sw", "--stepwise", "--stepwise-skip", "--nf")  # fmt: skip
+"""Options of which the arguments alone do not say what they left."""
+
+_WITH_VALUE = (*_BY_FIELD, "-k", "-m", "--deselect", "--ignore", "--ignore-glob", "--changed-since", "--shard",
+               "--report", "--store", "--baseline", "--examples", "--reuse", "--require", "--cell-timeout",
+               "--isolation", "-n", "--numprocesses", "--maxprocesses", "--maxfail", "-p", "-o", "-c", "-r", "-W",
+               "--tb", "--color", "--junitxml", "--junit-xml", "--rootdir", "--durations", "--dist",
+               "--capture")  # fmt: skip
+
+
+def selection_of(header: Mapping[str, Any]) -> tuple[Callable[[Record], bool] | None, str | None]:
+    """What ``compare`` takes as ``selected``, and a line that says what cannot be told; None twice for a run of all.
+
+    Of a merged run the selections of its parts count together. Where an option such as ``-k`` chose cells in a way
+    that a record does not show, nothing is told as vanished, and the line says so.
+    """
+    shards = header.get("shards")
+    runs = [part["flags"] for part in shards] if shards else [(header.get("environment") or {}).get("flags") or []]
+    found = [_of_flags(flags) for flags in runs]
+    predicates = [predicate for predicate, _ in found if predicate is not None]
+    notes = [note for _, note in found if note is not None]
+    if len(predicates) < len(found):
+        return None, None  # one part was to run everything
+    return (lambda record: any(predicate(record) for predicate in predicates)), (notes[0] if notes else None)
+
+
+def _of_flags(flags: Sequence[str]) -> tuple[Callable[[Record], bool] | None, str | None]:
+    given: dict[str, list[str]] = {}
+    words: list[str] = []
+    rest = iter(flags)
+    for flag in rest:
+        name, equals, value = flag.partition("=")
+        if not flag.startswith("-"):
+            words.append(flag)
+        elif flag[:2] in ("-k", "-m") and len(flag) > 2 and flag[1] != "-":
+            given.setdefault(flag[:2], []).append(flag[2:])
+        elif name in _WITH_VALUE and not equals:
+            given.setdefault(name, []).append(next(rest, ""))
+        else:
+            given.setdefault(name, []).append(value)
+    limiting = [f"{name} {' '.join(given[name])}".strip() for name in _LIMITING if name in given]
+    limiting += [word for word in words if word not in ("conformance", "conformance/", "./conformance")]
+    if limiting:
+        note = f"the later run was limited by {', '.join(limiting)}: cells that it lacks are not told as vanished"
+        return (lambda record: False), note
+    fields = {name.removeprefix("--"): given[name] for name in _BY_FIELD if name in given}
+    return ((lambda record: _keeps(fields, record)) if fields else None), None
+
+
+def _keeps(fields: Mapping[str, Sequence[str]], record: Record) -> bool:
+    """As ``plan.Selection.keeps`` and ``--cases`` keep cells; a repeated option's last counts, of --cases all."""
+    for name, values in fields.items():
+        if name == "cases":
+            if not any(_below(record["source"]["file"], value) for value in values):
+                return False
+            continue
+        wanted = {word.strip() for word in values[-1].split(",")}
+        value = record.get(name)
+        have = {str(value), base_of(str(value))} if name == "precision" else {str(value)}
+        if value is not None and not have & wanted:
+            return False
+    return True
+
+
+def _below(file: str, place: str) -> bool:
+    place = posixpath.normpath(place)
+    return place == "." or file == place or file.startswith(f"{place}/")

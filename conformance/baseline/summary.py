@@ -1,0 +1,58 @@
+"""Changes as lines for a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from conformance.baseline.change import KINDS, Change, gate
+
+MOST = 20
+"""Changes of one kind that are shown."""
+
+
+def lines(changes: Sequence[Change], width: int) -> Iterator[str]:
+    """The changes by kind in ``width`` columns: regressions first, then what else differs, then what is accepted.
+
+    A kind has one line for each change where they all fit, else the text stands below the id, in at most two lines.
+    Only an id may be longer than ``width``. The last line counts.
+    """
+    groups: list[tuple[str, list[Change]]] = []
+    for regression in (True, False):
+        told = [one for one in changes if one.regression == regression and not one.accepted]
+        groups += [(kind.heading, [one for one in told if one.kind == name]) for name, kind in KINDS.items()]
+    groups.append(("accepted", [one for one in changes if one.accepted]))
+    for heading, group in groups:
+        if group:
+            yield f"{heading}: {len(group)}"
+            yield from _lines(group[:MOST], width)
+            if len(group) > MOST:
+                yield f"  and {len(group) - MOST} more"
+    yield count(changes)
+
+
+def count(changes: Iterable[Change]) -> str:
+    """``2 regressions, 1 accepted, 5 other changes``; ``no change`` where there is none."""
+    changes = list(changes)
+    regressions, accepted = gate(changes), sum(change.accepted for change in changes)
+    others = len(changes) - regressions - accepted
+    parts = [
+        f"{regressions} regression{'' if regressions == 1 else 's'}",
+        *([f"{accepted} accepted"] if accepted else []),
+        *([f"{others} other change{'' if others == 1 else 's'}"] if others else []),
+    ]
+    return ", ".join(parts) if changes else "no change"
+
+
+def _lines(group: Sequence[Change], width: int) -> Iterator[str]:
+    """One line for each change where all of them fit; else the id, which is there to be copied, never cut."""
+    texts = [" ".join(change.text.split()) for change in group]
+    longest = max(len(change.id) for change in group)
+    if all(4 + longest + len(text) <= width for text in texts):
+        yield from (f"  {change.id:<{longest}}  {text}" for change, text in zip(group, texts, strict=True))
+        return
+    for change, text in zip(group, texts, strict=True):
+        yield f"  {change.id}"
+        yield from textwrap.wrap(
+            text, max(width, 20), initial_indent="    ", subsequent_indent="    ", max_lines=2, placeholder=" …"
+        )

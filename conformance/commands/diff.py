@@ -1,0 +1,51 @@
+"""``conformance diff``: what is better and worse in one run than in another."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("before", type=Path, help="a run's folder, or a committed baseline")
+    parser.add_argument("after", type=Path, help="a run's folder, or a committed baseline")
+    limits(parser)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the changes there")
+
+
+def limits(parser: argparse.ArgumentParser) -> None:
+    """From where on an error or a time has become worse."""
+    parser.add_argument(
+        "--accuracy-factor",
+        type=float,
+        default=2.0,
+        metavar="X",
+        help="an error that grew so much (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--slower-factor",
+        type=float,
+        default=1.25,
+        metavar="X",
+        help="a time that grew so much (default: %(default)s)",
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """0, or 1 where something got worse and is not accepted."""
+    from conformance.baseline import compare, environment_changes, gate, lines, load, selection_of
+
+    before, after = load(given.before), load(given.after)
+    selected, note = selection_of(after[0])
+    changes = compare(
+        before, after, selected=selected, accuracy_factor=given.accuracy_factor, slower_factor=given.slower_factor
+    )
+    for line in (*environment_changes(before, after), *([note] if note else [])):
+        print(line)
+    for line in lines(changes, shutil.get_terminal_size((120, 40)).columns):
+        print(line)
+    if given.json is not None:
+        given.json.write_text(json.dumps([one.as_dict() for one in changes], indent=1, default=str) + "\n", "utf-8")
+    return 1 if gate(changes) else 0

@@ -1,0 +1,150 @@
+"""--baseline, --shard and the commands diff, accept, merge, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance.record import read_run
+from tests.support import Outcome, run_suite
+
+CASES = """
+defaults:
+  runtimes: onnxruntime
+  export: {torchscript: [17]}
+  inputs: {x: "float32[batch, 3]"}
+  dims: {batch: 1..4}
+  specials: false
+
+one:
+  about: sound
+  forward: torch.sin(x)
+
+two:
+  about: sound too
+  forward: torch.cos(x)
+"""
+BROKEN = """
+three:
+  about: declared to fail, and does not
+  forward: torch.tanh(x)
+  fails: [{when: {check: accuracy}, stage: compare, because: a mistake}]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "all.yaml").write_text(CASES)
+    return tmp_path
+
+
+def conformance(folder: Path, *arguments: str) -> Outcome:
+    done = subprocess.run(
+        [sys.executable, "-m", "conformance", *arguments], cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, "COLUMNS": "160"},
+    )  # fmt: skip
+    return Outcome(folder, done.returncode, done.stdout + done.stderr)
+
+
+def baseline(folder: Path) -> None:
+    assert run_suite(folder).code == 0
+    made = conformance(folder, "accept", "reports/latest", "--baseline", "baseline.jsonl", "*")
+    assert made.code == 0, made.text
+
+
+def test_the_same_run_again_is_no_change(folder):
+    baseline(folder)
+    done = run_suite(folder, "--baseline", "baseline.jsonl")
+    assert done.code == 0, done.text
+    assert "no change" in done.text
+    assert conformance(folder, "diff", "baseline.jsonl", "reports/latest").code == 0
+
+
+def test_a_case_that_vanished_fails_the_run_until_that_is_accepted(folder):
+    baseline(folder)
+    (folder / "cases" / "all.yaml").write_text(CASES.partition("two:")[0])
+    done = run_suite(folder, "--baseline", "baseline.jsonl")
+    assert done.code == 1
+    assert "vanished" in done.text
+    changes = json.loads((folder / "reports/latest/changes.json").read_text())
+    assert {change["kind"] for change in changes} == {"vanished"}
+    assert conformance(folder, "diff", "baseline.jsonl", "reports/latest").code == 1
+    refused = conformance(folder, "accept", "reports/latest", "--baseline", "baseline.jsonl", "*two*")
+    assert refused.code == 2
+    assert "because" in refused.text
+    words = ("accept", "reports/latest", "--baseline", "baseline.jsonl", "--because", "it was taken out", "*two*")
+    assert conformance(folder, *words).code == 0
+    assert run_suite(folder, "--baseline", "baseline.jsonl").code == 0
+
+
+def test_a_cell_that_newly_fails_is_a_regression(folder):
+    baseline(folder)
+    (folder / "cases" / "all.yaml").write_text(CASES + BROKEN)
+    done = run_suite(folder, "--baseline", "baseline.jsonl")
+    assert done.code == 1
+    assert "passing though declared to fail: 1" in done.text
+
+
+def test_a_part_of_the_cells_is_compared_for_that_part(folder):
+    baseline(folder)
+    assert run_suite(folder, "--baseline", "baseline.jsonl", "--runtime", "onnxruntime").code == 0
+    done = run_suite(folder, "--baseline", "baseline.jsonl", "-k", "one")
+    assert done.code == 0, done.text
+    assert "not told as vanished" in done.text
+
+
+@pytest.mark.parametrize("content, words", [
+    (None, "there is no"), ("", "first line"), ("{}\n", "baseline"), ("<<<<<<< ours\n", "conflict"),
+])  # fmt: skip
+def test_a_broken_baseline_is_a_usage_error_before_anything_runs(folder, content, words):
+    if content is not None:
+        (folder / "baseline.jsonl").write_text(content)
+    done = run_suite(folder, "--baseline", "baseline.jsonl")
+    assert done.code == 4
+    assert words in done.text
+    assert "Traceback" not in done.text
+    assert not (folder / "reports").exists()
+
+
+def test_shards_together_are_the_whole_run(folder):
+    whole = run_suite(folder, "--report", "whole")
+    assert whole.code == 0
+    for part in (1, 2, 3):
+        done = run_suite(folder, "--shard", f"{part}/3", "--report", f"part{part}")
+        assert done.code == 0, done.text  # a job that gets no cell has done its part
+        assert (folder / f"part{part}" / "run.json").is_file()
+    merged = conformance(folder, "merge", "merged", "part1", "part2", "part3")
+    assert merged.code == 0, merged.text
+    _, together = read_run(folder / "merged")
+    _, alone = read_run(folder / "whole")
+    assert {(one["id"], one["status"]) for one in together} == {(one["id"], one["status"]) for one in alone}
+    assert conformance(folder, "diff", "whole", "merged").code == 0
+
+
+def test_a_missing_shard_is_refused(folder):
+    run_suite(folder, "--shard", "1/2", "--report", "part1")
+    merged = conformance(folder, "merge", "merged", "part1")
+    assert merged.code == 2
+    assert "2/2" in merged.text
+
+
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "x", "1"])
+def test_a_shard_that_makes_no_sense_is_a_usage_error(folder, shard):
+    done = run_suite(folder, "--shard", shard)
+    assert done.code == 4
+    assert "such as 2/4" in done.text
+
+
+def test_under_xdist_the_gate_is_the_same(folder):
+    baseline(folder)
+    (folder / "cases" / "all.yaml").write_text(CASES + BROKEN)
+    done = run_suite(folder, "--baseline", "baseline.jsonl", "-n", "2")
+    assert done.code == 1
+    assert done.text.count("since the baseline") == 1
+    assert "passing though declared to fail: 1" in done.text
