@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 from pydantic import BeforeValidator, Field, model_validator
 
 from conformance.compare import DEFAULTS
-from conformance.deploy import TensorRT
+from conformance.deploy import Latency, TensorRT
 from conformance.dims import Dims, Expression, Range
 from conformance.errors import did_you_mean
 from conformance.fields import (
@@ -37,7 +37,7 @@ from conformance.noise import BUDGETS
 Exporter: TypeAlias = Literal["torchscript", "dynamo"]
 Runtime: TypeAlias = Literal["onnx-reference", "onnxruntime", "tensorrt"]
 Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
-Check: TypeAlias = Literal["export", "registration", "accuracy", "specials", "fidelity", "engine"]
+Check: TypeAlias = Literal["export", "registration", "accuracy", "specials", "fidelity", "engine", "latency"]
 Stage: TypeAlias = Literal["declare", "export", "check", "convert", "load", "run", "compare", "latency"]
 Fault: TypeAlias = Literal["exporter", "runtime", "precision", "reference", "case", "harness"]
 
@@ -522,6 +522,8 @@ class Declaration(Says):
     """Why outputs that would pass whatever the inputs are right for this case (``ones_like``)."""
     fails: list[Fails] = []
     """Expected failures."""
+    latency: list[Latency] = []
+    """Budgets of time; each is a cell of its own."""
     examples: Examples = Examples()
     """How much is drawn."""
     needs: Listed[str] = []
@@ -557,6 +559,7 @@ class Declaration(Says):
             yield from self._unknown_dims(("export", exporter, "static"), target.static)
         yield from self._precision_inconsistencies()
         yield from self._tensorrt_inconsistencies()
+        yield from self._latency_inconsistencies()
         for index, entry in enumerate(self.fails):
             for dim, sizes in entry.when.at.items():
                 yield from self._unknown_dims(("fails", index, "when", "at"), {dim, *sizes.names})
@@ -602,6 +605,25 @@ class Declaration(Says):
             if opset not in exported:
                 yield ("tensorrt", "opsets"), f"opset {opset} is not exported"
         yield from self._unknown_dims(("tensorrt", "typical"), self.tensorrt.typical)
+
+    def _latency_inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        seen: dict[object, int] = {}
+        for index, entry in enumerate(self.latency):
+            where = ("latency", index)
+            yield from self._unknown_dims((*where, "at"), entry.at)
+            if entry.exporter is not None and entry.exporter not in self.export.exporters:
+                yield (*where, "exporter"), f"{entry.exporter} is not one of the case's exporters"
+            sides = [("precision", entry.precision)]
+            if entry.at_most is not None and entry.at_most.precision is not None:
+                sides.append(("at_most", entry.at_most.precision))
+            for key, precision in sides:
+                if precision != "fp32" and precision not in self.precisions:
+                    known = {"fp32", *self.precisions}
+                    yield (*where, key), f"the case has no precision '{precision}'{did_you_mean(precision, known)}"
+            name = (entry.runtime, entry.precision, entry.exporter, entry.label)
+            if name in seen:
+                yield where, f"entry {seen[name] + 1} is about the same; tell them apart by at, or put them together"
+            seen.setdefault(name, index)
 
     def tensorrt_opsets(self, exporter: Exporter) -> list[int]:
         """The opsets of an exporter whose models TensorRT runs."""

@@ -11,6 +11,7 @@ from conformance.case import base_of
 from conformance.dims import Dims
 from conformance.errors import Stopped, display_path
 from conformance.export import Exported, export
+from conformance.inputs import boundary_sizes
 from conformance.plan import Cell
 from conformance.precision import convert as conversion
 from conformance.prepared import prepare
@@ -77,16 +78,17 @@ class CellRun:
             self._check_valid(stored)
         return stored
 
-    def converted(self, stored: Stored, *, refuse: bool = True) -> Stored:
-        """The exported model in the cell's precision, from the store or new.
+    def converted(self, stored: Stored, *, refuse: bool = True, precision: str | None = None) -> Stored:
+        """The exported model in the cell's precision, or in another one, from the store or new.
 
         Stopped where something is wrong with it, unless ``refuse`` is off.
         """
         cell, store = self.cell, Store(self.settings.store)
-        settings = cell.case.says.precisions[cell.precision]
+        precision = precision or cell.precision
+        settings = cell.case.says.precisions[precision]
         with self.stages("declare", "case"):
             feeds = self.prepared.feeds(settings.calibration, self.target.static)
-        name = self.prepared.converted_key(cell.exporter, cell.opset, cell.precision, feeds)
+        name = self.prepared.converted_key(cell.exporter, cell.opset, precision, feeds)
         found = store.get(name)
         if found is None:
             if name in self.prepared.failed:
@@ -95,7 +97,7 @@ class CellRun:
                 self._check_convertible(stored)
                 with self.stages("convert", "precision"):
                     start = time.perf_counter()
-                    given = conversion.source(stored.file, cell.precision, settings, cell.exporter)
+                    given = conversion.source(stored.file, precision, settings, cell.exporter)
                     model, told = conversion.convert(given, feeds)
                     data = model.SerializeToString(deterministic=True)
                     seconds = {"convert": round(time.perf_counter() - start, 6)}
@@ -124,8 +126,9 @@ class CellRun:
         traced, _ = self.prepared.trace()
         return self.cell.case.dims.fixing({name: traced[name] for name in self.target.static})
 
-    def build(self, model: Stored, sizes: Iterable[Mapping[str, int]]) -> Build:
-        """What TensorRT builds the engine of this cell with: one for all ``sizes`` that it will run."""
+    def build(self, model: Stored, sizes: Iterable[Mapping[str, int]], *, precision: str | None = None) -> Build:
+        """What TensorRT builds the engine of this cell with: one for all ``sizes`` that it will run, and the ends of
+        all dims."""
         says, (traced, _) = self.cell.case.says, self.prepared.trace()
         with self.stages("declare", "case"):
             inputs = [one for name, one in says.inputs.items() if name in model.facts.inputs]
@@ -138,8 +141,8 @@ class CellRun:
             options = says.tensorrt.model_dump(exclude={"opsets", "typical", "plugins"})
             plugins = tuple(_library(self, name) for name in says.tensorrt.plugins)
             return Build(
-                covering(shapes(typical), map(shapes, [traced, *sizes])),
-                base_of(self.cell.precision),
+                covering(shapes(typical), map(shapes, [*boundary_sizes(self.dims(), traced), *sizes])),
+                base_of(precision or self.cell.precision),
                 Options(**{**options, **self.settings.tensorrt}, plugins=plugins),
                 self.settings.store.parent / "engines",
             )

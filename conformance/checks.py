@@ -9,6 +9,7 @@ from typing import Any
 from conformance import blame, graph, symbolics
 from conformance.accuracy import Examples
 from conformance.blame import Opinion
+from conformance.budgets import check_latency
 from conformance.case import Symbolic, TorchScript, base_of
 from conformance.cellrun import CellRun
 from conformance.draws import Draws
@@ -258,4 +259,5 @@ CHECKS: dict[str, Callable[[CellRun], None]] = {
     "specials": _check_accuracy,
     "fidelity": _check_fidelity,
     "engine": check_engine,
+    "latency": check_latency,
 }

@@ -1,13 +1,13 @@
-"""What a case says of the machine it is deployed to: how TensorRT's engines are built."""
+"""What a case says of its deployment: how TensorRT's engines are built, and how fast it has to be."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from conformance.errors import did_you_mean
-from conformance.fields import Listed, Mebibytes, Says
+from conformance.fields import BudgetText, Listed, Mebibytes, PrecisionName, Says
 
 
 class TensorRT(Says):
@@ -31,6 +31,45 @@ class TensorRT(Says):
     """Launch the engine as one CUDA graph where its latency is measured."""
     plugins: Listed[str] = []
     """Plugin libraries beside the case file, or file.function that returns the path of one."""
+
+
+class Latency(Says):
+    """How fast a runtime has to be, or what is to be measured of it."""
+
+    runtime: Literal["onnx-reference", "onnxruntime", "tensorrt"] = "onnxruntime"
+    """What is measured."""
+    precision: PrecisionName = "fp32"
+    """At which precision."""
+    exporter: Literal["torchscript", "dynamo"] | None = None
+    """Whose model; the default is that of each exporter, at its highest opset."""
+    at: dict[str, Annotated[int, Field(ge=1)]] = {}
+    """The dims to measure at; those left out are as in the export."""
+    at_most: BudgetText | None = None
+    """A relation, such as ``1.2 x pytorch`` or ``1.0 x tensorrt fp16``, or a time, such as ``5 ms``."""
+    percentile: float = Field(50, gt=0, lt=100)
+    """Of which percentile a time is the budget."""
+    throughput: Listed[Annotated[int, Field(ge=1)]] = []
+    """Batch sizes at which rows a second are measured; the case needs a dim that is the first of all inputs."""
+    transfers: bool = False
+    """TensorRT: count the copies to and from the device."""
+    seconds: float = Field(4.0, gt=0, le=300)
+    """How long to measure at most; a verdict that is certain sooner ends it."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Latency:
+        if self.at_most is None and not self.throughput:
+            raise ValueError("give at_most (a budget), throughput (batch sizes), or both")
+        if self.percentile != 50 and (self.at_most is None or self.at_most.kind == "relation"):
+            raise ValueError("percentile is for a budget in seconds, such as 5 ms")
+        if self.transfers and self.runtime != "tensorrt":
+            raise ValueError("transfers is for tensorrt; other runtimes have no device")
+        return self
+
+    @property
+    def label(self) -> str:
+        """What tells it from other entries of the same runtime and precision."""
+        sizes = [f"{name}{size}" for name, size in self.at.items()]
+        return "-".join([*sizes, *(["throughput"] if self.at_most is None else [])])
 
 
 _NOT_OF_A_RUN = {"opsets", "typical", "plugins"}

@@ -50,8 +50,8 @@ class Draws:
         return shapes + self._prepared.drawn_shapes(self._dims, count, anew=self._settings.random)
 
     def sizes(self) -> list[dict[str, int]]:
-        """The sizes of all examples, and the ends of all ranges, between which those of earlier failures are."""
-        return [*boundary_sizes(self._dims, self._traced), *(sizes for sizes, _ in self._shapes)]
+        """The sizes of all examples."""
+        return [sizes for sizes, _ in self._shapes]
 
     def about(self, when: When) -> Iterator[Draw]:
         """Draws that a declared failure is about."""

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import core_schema
 
 from conformance.dims import Expression, Range, TensorType
+from conformance.latency import budget
+from conformance.latency.budget import Budget
 
 
 class Says(BaseModel):
@@ -91,6 +93,7 @@ TensorName: TypeAlias = Annotated[str, _Parsed(_tensor_name, pattern=r"^[A-Za-z_
 PrecisionName: TypeAlias = Annotated[str, _Parsed(_precision, pattern=r"^(fp32|(fp16|int8)(-[a-z0-9_]+)?)$")]
 Decibels: TypeAlias = Annotated[float, _Parsed(_decibels, ("string", "number"))]
 Mebibytes: TypeAlias = Annotated[int, _Parsed(_memory, ("string", "integer"))]
+BudgetText: TypeAlias = Annotated[Budget, _Parsed(budget.parse)]
 Size: TypeAlias = Annotated[Expression, _Parsed(Expression.parse, ("string", "integer"))]
 SizeRange: TypeAlias = Annotated[Range, _Parsed(Range.parse, ("string", "integer"))]
 Type: TypeAlias = Annotated[TensorType, _Parsed(TensorType.parse, pattern=r"^\s*\w+\s*\[.*\]\s*$")]

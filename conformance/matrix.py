@@ -55,6 +55,9 @@ def _table_lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[s
     own: dict[tuple[str, Column], str] = {}
     beside: dict[tuple[str, Column], str] = {}
     for record in records:
+        # A budget of time that could not be decided, or not in this kind of run, has a line of its own.
+        if record["check"] == "latency" and record["status"] == "skipped":
+            continue
         if record["check"] != "fidelity":
             kind = own if record["check"] in ("accuracy", "export") else beside
             key = record["case"], _column(record)
@@ -173,6 +176,25 @@ def fidelity(records: Sequence[Mapping[str, Any]], most: int = 12) -> Iterator[s
         yield f"  {cost:>15} ({float(record['worst']['ratio']):.2f})  {record['id'].partition('[')[2][:-1]}"
     if len(measured) > most:
         yield f"  and {len(measured) - most} more, further from their limits"
+
+
+def latency(records: Sequence[Mapping[str, Any]], most: int = 12) -> Iterator[str]:
+    """The budgets of time and what was measured, broken ones and those nearest to it first."""
+    measured = [(record, one) for record in records for one in (record.get("latency") or {}).get("budgets", ())]
+    order = ("broken", "inconclusive", "holds")
+    measured.sort(key=lambda pair: (order.index(pair[1]["verdict"]), pair[0]["id"]))
+    if measured:
+        yield "budgets of time (measured, at most):"
+    for record, one in measured[:most]:
+        found = f"{one['ratio']:.2f} x" if one["ratio"] is not None else f"{one['seconds'] * 1e3:.3g} ms"
+        yield f"  {one['verdict']:>12}  {found:>9}, {one['text']}  {record['id'].partition('[')[2][:-1]}"
+    if len(measured) > most:
+        yield f"  and {len(measured) - most} more"
+    idle = [record for record in records if record["check"] == "latency" and not record.get("latency")]
+    skipped = [record for record in idle if record["status"] == "skipped"]
+    if skipped:
+        reasons = "; ".join(dict.fromkeys(str(record.get("reason")) for record in skipped))
+        yield f"NOT MEASURED: {len(skipped)} budgets of time: {reasons}"
 
 
 def _decibels(value: float | str) -> str:

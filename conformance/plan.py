@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from conformance.case import SPECIALS, Case, Fails, When, base_of
+from conformance.deploy import Latency
 from conformance.errors import Problem, display_path
 from conformance.expect import Expectation, agrees
 from conformance.record import Record, cell_id, cell_label
@@ -22,11 +23,14 @@ class Cell:
     opset: int
     runtime: str | None = None
     precision: str = "fp32"
+    budget: Latency | None = None
+    """What a ``latency`` cell measures."""
 
     @property
     def label(self) -> str:
         """What stands in the brackets of the pytest id: ``asinh-torchscript-op17-onnxruntime-fp32``."""
-        return cell_label(self.case.name, self.exporter, self.opset, self.runtime, self.precision)
+        label = cell_label(self.case.name, self.exporter, self.opset, self.runtime, self.precision)
+        return f"{label}-{self.budget.label}" if self.budget is not None and self.budget.label else label
 
     @property
     def converted(self) -> bool:
@@ -75,6 +79,22 @@ def plan(case: Case) -> Iterator[Cell]:
                             yield Cell(case, "accuracy", exporter, opset, runtime, precision)
                         if runtime == "tensorrt":
                             yield Cell(case, "engine", exporter, opset, runtime, precision)
+            yield from _latencies(case, exporter, opset)
+
+
+def _latencies(case: Case, exporter: str, opset: int) -> Iterator[Cell]:
+    """The budgets that are about a model: that of the highest opset, or the one that is converted or run."""
+    for entry in case.says.latency:
+        converted = entry.precision != "fp32"
+        if converted:
+            opsets = case.says.converted_opsets(entry.precision, exporter)  # type: ignore[arg-type]
+        elif entry.runtime == "tensorrt":
+            opsets = case.says.tensorrt_opsets(exporter)  # type: ignore[arg-type]
+        else:
+            opsets = case.says.export.exporters[exporter].opsets  # type: ignore[index]
+        wrong = converted and _known_wrong(case, exporter, opset)
+        if entry.exporter in (None, exporter) and opsets and opset == max(opsets) and not wrong:
+            yield Cell(case, "latency", exporter, opset, entry.runtime, entry.precision, entry)
 
 
 def _runtimes(case: Case, exporter: str, opset: int) -> Iterator[str]:
@@ -136,6 +156,7 @@ _OWED = {
     "load": ("accuracy",),
     "run": ("accuracy",),
     "compare": ("accuracy",),
+    "latency": ("latency",),
 }
 
 

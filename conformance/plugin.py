@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--require",
         metavar="A,B",
-        help="a cell of this runtime that this host cannot run has failed, instead of being skipped: tensorrt",
+        help="what cannot be run or decided here has failed, instead of being skipped: tensorrt, latency",
     )
     group.addoption(
         "--tensorrt",
@@ -86,6 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
     state = config.stash[_SESSION] = Session(config)
     if any(config.getoption(name) is not None for name in SELECTION):
         state.selection()  # a word that is not known is a usage error now, not five collection errors later
+    config.addinivalue_line("markers", "latency: cells of budgets of time (-m latency)")
     state.required()
     state.builder_options()
     if config.getoption("baseline") is not None or config.getoption("shard") is not None:
@@ -223,6 +224,7 @@ class _Results:
         record = getattr(report, "conformance", None)
         if record is not None:
             self._state.add(record)
+            _hand_to_benchmark(self._state.config, report.nodeid, record)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         from conformance import matrix
@@ -237,7 +239,7 @@ class _Results:
         for line in matrix.lines(records, width):
             terminalreporter.write_line(line)
         terminalreporter.write_line("")
-        for line in (*matrix.LEGEND, *matrix.fidelity(records), *matrix.slow(records)):
+        for line in (*matrix.LEGEND, *matrix.fidelity(records), *matrix.latency(records), *matrix.slow(records)):
             terminalreporter.write_line(line)
         terminalreporter.write_line(matrix.counts(records))
         for line in _emptiness(self._state):
@@ -248,6 +250,16 @@ class _Results:
             terminalreporter.section("since the baseline")
             for line in (*self._state.gating, *lines(self._state.baseline_changes, width)):
                 terminalreporter.write_line(line)
+
+
+def _hand_to_benchmark(config: pytest.Config, nodeid: str, record: dict[str, Any]) -> None:
+    """The durations of a latency cell to pytest-benchmark, which shows, stores and compares them as its own."""
+    session: Any = getattr(config, "_benchmarksession", None)
+    if session is None or not (record["latency"] or {}).get("own"):
+        return
+    from conformance.latency.store import metadata
+
+    session.benchmarks += metadata(record["id"], nodeid, record["latency"])
 
 
 def _selection(state: Session) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What one pytest session knows of the suite: its cells, its worker, its records. With ``plugin`` it imports pytest."""
+"""What one pytest session knows of the suite: its cells, worker and records. Imports pytest, as ``plugin`` does."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from conformance.fingerprint import Fingerprints
     from conformance.isolation import Worker
     from conformance.plan import Cell, Selection
+    from conformance.record import Record
     from conformance.runner import Runner
     from conformance.settings import Settings
 
@@ -112,10 +113,11 @@ class Session:
             return frozenset()
         from conformance.runtimes import ABSENT
 
+        known = {*ABSENT, "latency"}
         found = frozenset(word.strip() for word in given.split(",") if word.strip())
-        for word in sorted(found - ABSENT.keys()):
+        for word in sorted(found - known):
             raise pytest.UsageError(
-                f"--require: '{word}' is nothing that can be required; known: {', '.join(ABSENT)}"
+                f"--require: '{word}' is nothing that can be required; known: {', '.join(sorted(known))}"
             )
         if given is not None and not found:
             raise pytest.UsageError("--require is empty")
@@ -160,7 +162,7 @@ class Session:
         fingerprint = self._fingerprint(cell)
         if fingerprint in self._earlier:
             return {**self._earlier[fingerprint], "reused": True}
-        absent = self._absence(cell.runtime)
+        absent = self._absence(cell)
         if absent is not None:
             return self._not_run(cell, absent)
         waiting = Waiting(self.config)
@@ -168,32 +170,41 @@ class Session:
         waiting.done()
         record.command = self._command(cell)
         record.fingerprint = fingerprint
-        return record.as_dict()
+        return self._as_required(cell, record).as_dict()
 
     def _runs_next(self) -> Cell | None:
         """The cell after this one, where it has to be run."""
         following = self.following
         if following is None or (self._earlier and self._fingerprint(following) in self._earlier):
             return None
-        return following if self._absence(following.runtime) is None else None
+        # A budget of time is measured while nothing else is done here.
+        alone = following.check == "latency" or self._absence(following) is not None
+        return None if alone else following
 
-    def _absence(self, runtime: str | None) -> str | None:
-        """Why this host cannot run a runtime; asked once for each."""
-        if runtime not in self._absences:
+    def _absence(self, cell: Cell) -> str | None:
+        """Why this host, or this kind of run, cannot run a cell; asked once for each runtime."""
+        if cell.check == "latency" and hasattr(self.config, "workerinput"):
+            return "latency is measured only where nothing runs beside it: run it without -n, as with -m latency"
+        if cell.runtime not in self._absences:
             from conformance.runtimes import ABSENT
 
-            self._absences[runtime] = ABSENT.get(runtime or "", lambda: None)()
-        return self._absences[runtime]
+            self._absences[cell.runtime] = ABSENT.get(cell.runtime or "", lambda: None)()
+        return self._absences[cell.runtime]
 
     def _not_run(self, cell: Cell, reason: str) -> dict[str, Any]:
-        """The record of a cell that this host cannot run: skipped, or failed where its runtime is required."""
+        """The record of a cell that cannot be run here."""
         record = cell.record()
         record.status, record.stage, record.reason = "skipped", "load", reason
         record.command, record.fingerprint = self._command(cell), self._fingerprint(cell)
-        if cell.runtime in self.required():
-            record.status, record.error = "failed", "NotRun"
-            record.reason = f"--require {cell.runtime}, and this host cannot run it: {reason}"
-        return record.as_dict()
+        return self._as_required(cell, record).as_dict()
+
+    def _as_required(self, cell: Cell, record: Record) -> Record:
+        """Failed instead of skipped where --require says so."""
+        wanted = {cell.runtime, "latency" if cell.check == "latency" else None} & self.required()
+        if record.status == "skipped" and wanted:
+            record.status, record.error = "failed", "NotRun" if record.latency is None else "Inconclusive"
+            record.reason = f"--require {', '.join(sorted(map(str, wanted)))}: {record.reason}"
+        return record
 
     def read_earlier(self) -> None:
         """Reads, by fingerprint, the records of the earlier run that need not be made again."""
@@ -295,7 +306,8 @@ class Session:
 
     def unmet(self) -> frozenset[str]:
         """The required runtimes of which no cell has been run."""
-        return self.required() - {record["runtime"] for record in self.records if record["status"] != "skipped"}
+        run = [record for record in self.records if record["status"] != "skipped"]
+        return self.required() - {record["runtime"] for record in run} - {record["check"] for record in run}
 
     # ---- records -----------------------------------------------------------------------------------
 

@@ -1,0 +1,55 @@
+"""A budget's verdict from sides that are opened for it; one that is broken is measured once more, with new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from conformance.latency.budget import Budget
+from conformance.latency.measure import Side, interleave
+from conformance.latency.samples import Samples
+from conformance.latency.statistics import CONFIDENCE, Interval, Judged, certain, judge, verdict
+
+Open = Callable[[], AbstractContextManager[tuple[Side, Side | None]]]
+"""Opens the own side and the other one, anew each time; None where a budget is in seconds."""
+
+
+def decide(
+    budget: Budget,
+    sides: Open,
+    *,
+    seed: int,
+    percentile: float = 50,
+    floor: float = 0.0,
+    confidence: float = CONFIDENCE,
+    **options: Any,
+) -> tuple[Samples, Judged]:
+    """The samples and the verdict; options are those of ``measure.interleave``, and times are of each measurement.
+
+    Threads that the scheduler has put in an unlucky place, or memory in one, make a session slower for as long as it
+    lives; no statistics of its durations can tell. So a budget counts as broken only if it is so for new sessions
+    too: its interval then spans both. The samples are those of the first measurement.
+    """
+    asked: dict[str, Any] = {"percentile": percentile, "floor": floor, "confidence": confidence}
+    if budget.kind == "absolute" and percentile != 50:
+        options.setdefault("iterations", 1)
+
+    def once(number: int) -> tuple[Samples, Judged]:
+        with sides() as (own, other):
+            samples = interleave(own, other, seed=seed + number, enough=certain(budget, **asked), **options)
+        return samples, judge(budget, samples, **asked)
+
+    samples, first = once(0)
+    if first.verdict != "broken":
+        return samples, first
+    return samples, spanning(first, once(1)[1])
+
+
+def spanning(first: Judged, again: Judged) -> Judged:
+    """The verdict of two measurements of one budget: what is within the interval of either is credible."""
+    low, high = min(first.interval.low, again.interval.low), max(first.interval.high, again.interval.high)
+    interval = Interval(first.interval.ratio, low, high)
+    return Judged(
+        first.budget, verdict(interval, first.budget.limit), interval, first.confidence, first.percentile, first.floor
+    )

@@ -1,0 +1,258 @@
+"""Intervals and verdicts from samples. ``docs/latency.md`` has the sources, and the measurements behind each choice.
+
+The order within a pair is drawn at random, for each pair anew. If both sides are the same, swapping their names
+changes nothing, so that the sign of each log ratio is a fair coin, whatever the host did: drift, bursts and heavy
+tails fall on both sides alike. That is all that Wilcoxon's signed-rank test asks for. The same holds at any ratio
+once its logarithm is subtracted, as long as the host slows both sides by the same factor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from pytest_benchmark.stats import Stats
+
+from conformance.latency.budget import Budget
+from conformance.latency.samples import Durations, Samples
+
+Verdict: TypeAlias = Literal["holds", "broken", "inconclusive"]
+
+CONFIDENCE = 0.99
+"""Of all looks together: a budget that just holds is called broken in at most half a percent of measurements."""
+BLOCKS = 8
+"""Parts of a measurement that are compared with one another, to see whether one side changed its pace meanwhile."""
+LARGEST = 1024
+"""Log ratios of which all means of two are formed; more are joined to medians of neighbours first."""
+_EXACT = 60
+"""Pairs up to which the signed-rank distribution is counted out; beyond, it is normal to within 2% of its tails."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A ratio of durations, or a duration in seconds, between two bounds; without enough samples 0 and infinity."""
+
+    ratio: float
+    low: float
+    high: float
+
+    def widened(self, floor: float) -> Interval:
+        """Further by ``floor``, a log ratio, on both sides: what ``noise_floor`` found between two that are the
+        same."""
+        return Interval(self.ratio, self.low * math.exp(-floor), self.high * math.exp(floor))
+
+
+def verdict(interval: Interval, limit: float) -> Verdict:
+    """Whether all that is credible lies below the limit, or above it."""
+    if interval.high < limit:
+        return "holds"
+    return "broken" if interval.low > limit else "inconclusive"
+
+
+# ---- two sides -----------------------------------------------------------------------------------------------
+
+
+def ratio_interval(samples: Samples, confidence: float = CONFIDENCE) -> Interval:
+    """How many times the other side's duration the own one is, typically: the Hodges-Lehmann estimate of the log
+    ratio with the bounds of the signed-rank test, wider where the parts of the measurement disagree.
+
+    ``confidence`` is of all looks together. Sharing the error out evenly (Bonferroni) needs to know nothing of how
+    the looks depend on one another, and costs 2% more width than Pocock's bounds for five looks.
+    """
+    logs = joined(samples.log_ratios)
+    level = (1 - _checked(confidence)) / samples.looks
+    estimate, low, high = signed_rank_interval(logs, level)
+    if not math.isfinite(low):
+        return Interval(math.exp(estimate), 0.0, math.inf)
+    half = (high - low) / 2
+    scale = disagreement(logs, half / NormalDist().inv_cdf(1 - level / 2))
+    if scale > 1:  # to both sides alike: between two paces the estimate may lie on one of the bounds
+        low, high = min(low, estimate - scale * half), max(high, estimate + scale * half)
+    return Interval(math.exp(estimate), math.exp(low), math.exp(high))
+
+
+def joined(logs: Durations) -> Durations:
+    """At most ``LARGEST`` log ratios: medians of neighbours, which keep the symmetry that the test asks for."""
+    size = -(-len(logs) // LARGEST)
+    if size <= 1:
+        return logs
+    whole = len(logs) // size * size
+    medians: Durations = np.median(logs[:whole].reshape(-1, size), axis=1)
+    return medians
+
+
+def signed_rank_interval(values: Durations, level: float) -> tuple[float, float, float]:
+    """Hodges-Lehmann estimate and the two-sided interval of error ``level``; infinite with too few values."""
+    first, second = np.triu_indices(len(values))
+    means = np.sort((values[first] + values[second]) / 2)
+    estimate = float(np.median(means))
+    rank = signed_rank_quantile(len(values), level / 2)
+    if rank is None:
+        return estimate, -math.inf, math.inf
+    return estimate, float(means[rank]), float(means[-1 - rank])
+
+
+@lru_cache(maxsize=256)
+def signed_rank_quantile(count: int, tail: float) -> int | None:
+    """The largest k with P(W <= k) <= tail for Wilcoxon's signed-rank sum of ``count`` values; None without one."""
+    if count > _EXACT:
+        mean = count * (count + 1) / 4
+        deviation = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
+        return math.floor(mean + NormalDist().inv_cdf(tail) * deviation - 0.5)
+    ways = np.zeros(count * (count + 1) // 2 + 1)
+    ways[0] = 1.0
+    for rank in range(1, count + 1):  # a rank is positive or not, with equal chance
+        ways[rank:] = ways[rank:] + ways[:-rank]
+        ways /= 2
+    found = int(np.searchsorted(np.cumsum(ways), tail, side="right")) - 1
+    return found if found >= 0 else None
+
+
+def disagreement(logs: Durations, error: float) -> float:
+    """How many times further the parts of a measurement lie apart than its own standard error explains; at least 1.
+
+    A thread pool, a memory layout or a clock can change the pace of one side for seconds, which is no coin toss for
+    each pair. The scale factor is what physicists give data that disagree: sqrt(chi^2 / (N - 1)) (Birge 1932).
+    """
+    count = min(BLOCKS, len(logs) // 4)
+    if count < 2 or error <= 0:
+        return 1.0
+    centres = [float(np.median(part)) for part in np.array_split(logs, count)]
+    return max(1.0, float(np.std(centres, ddof=1)) / (error * math.sqrt(count)))
+
+
+def noise_floor(same: Samples) -> float:
+    """How far apart two sides came out that are the same (an A/A run), as a log ratio."""
+    return abs(math.log(ratio_interval(same).ratio))
+
+
+# ---- one side ------------------------------------------------------------------------------------------------
+
+
+def percentile_interval(samples: Samples, percentile: float, confidence: float = CONFIDENCE) -> Interval:
+    """A percentile of the own side in seconds, bounded by order statistics, which assume no distribution.
+
+    They assume independent samples. Neighbours are alike on a busy host, so that n samples count as fewer; how many
+    is estimated from the scatter of the blocks' shares above the percentile.
+    """
+    if not 0 < percentile < 100:
+        raise ValueError(f"percentile {percentile:g} has to lie between 0 and 100")
+    share = percentile / 100
+    ordered = np.sort(samples.own)
+    value = float(np.quantile(ordered, share))
+    level = (1 - _checked(confidence)) / samples.looks
+    counted = max(1, int(len(ordered) / dependence(samples.own > value)))
+    below, above = order_ranks(counted, share, level / 2)
+    scale = len(ordered) / counted
+    low = 0.0 if below < 1 else float(ordered[math.ceil(below * scale) - 1])
+    high = math.inf if above > counted else float(ordered[min(len(ordered), math.ceil(above * scale)) - 1])
+    return Interval(value, min(low, value), max(high, value))
+
+
+def order_ranks(count: int, share: float, tail: float) -> tuple[int, int]:
+    """Ranks (from 1) of the order statistics that have the quantile ``share`` between them, missing it on each side
+    with a chance of at most ``tail``; 0 and count + 1 where no order statistic is far enough out.
+
+    The number of values below the quantile is binomial (e.g. David and Nagaraja, Order Statistics, 7.1).
+    """
+    numbers = np.arange(count + 1)
+    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, count + 1)))])
+    chances = np.exp(
+        logs[count] - logs - logs[::-1] + numbers * math.log(share) + (count - numbers) * math.log1p(-share)
+    )
+    up_to = np.cumsum(chances)  # P(at most that many below)
+    from_there = np.cumsum(chances[::-1])[::-1]  # P(at least that many below)
+    low = int(np.searchsorted(up_to, tail, side="right"))  # P(fewer than low below) <= tail
+    above = np.flatnonzero(from_there <= tail)
+    return low, int(above[0]) if above.size else count + 1
+
+
+def dependence(above: Any) -> float:
+    """How many neighbours count as one independent sample: the variance of the blocks' shares over that of coin
+    tosses.
+
+    ``above`` is bool[samples]. At least 1.
+    """
+    count = min(2 * BLOCKS, len(above) // 8)
+    share = float(np.mean(above))
+    if count < 2 or not 0 < share < 1:
+        return 1.0
+    size = len(above) // count
+    shares = np.asarray(above[: size * count], dtype=np.float64).reshape(count, size).mean(axis=1)
+    return max(1.0, float(np.var(shares, ddof=1)) * size / (share * (1 - share)))
+
+
+def summary(durations: Durations) -> dict[str, Any]:
+    """What pytest-benchmark says of durations (its ``Stats``, in seconds), and the percentiles that it lacks.
+
+    ``ops`` is calls a second, ``outliers`` a text; all others are numbers. A ValueError if there are no durations.
+    """
+    if len(durations) == 0:
+        raise ValueError("nothing was measured: there are no statistics of no durations")
+    stats: Any = Stats()  # type: ignore[no-untyped-call]
+    for duration in durations:
+        stats.update(float(duration))
+    found: dict[str, Any] = stats.as_dict()
+    return found | {f"p{percentile}": float(np.percentile(durations, percentile)) for percentile in (90, 95, 99)}
+
+
+# ---- budgets -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A budget, what was found, and the verdict. ``interval`` is of a ratio, or in seconds where the budget is."""
+
+    budget: Budget
+    verdict: Verdict
+    interval: Interval
+    confidence: float
+    percentile: float | None
+    floor: float
+
+
+def judge(
+    budget: Budget,
+    samples: Samples,
+    *,
+    percentile: float = 50,
+    floor: float = 0.0,
+    confidence: float = CONFIDENCE,
+) -> Judged:
+    """What the samples say of a budget. ``percentile`` is for seconds; ``floor`` (``noise_floor``) for relations."""
+    if budget.kind == "relation":
+        found = ratio_interval(samples, confidence).widened(floor)
+        return Judged(budget, verdict(found, budget.limit), found, confidence, None, floor)
+    if percentile != 50 and samples.iterations[0] != 1:
+        raise ValueError(
+            f"percentile {percentile:g} needs the duration of each call, and these samples are means of "
+            f"{samples.iterations[0]}: measure with iterations=1"
+        )
+    found = percentile_interval(samples, percentile, confidence)
+    return Judged(budget, verdict(found, budget.limit), found, confidence, percentile, 0.0)
+
+
+def certain(budget: Budget, **options: Any) -> Callable[[Samples], bool]:
+    """For ``measure.interleave``: enough is measured once the verdict stands. Options are those of ``judge``."""
+    return lambda samples: judge(budget, samples, **options).verdict != "inconclusive"
+
+
+def precise(half_width: float, confidence: float = CONFIDENCE) -> Callable[[Samples], bool]:
+    """Enough is measured once the ratio is known to within that log ratio (0.01 is about 1%); for A/A runs."""
+
+    def enough(samples: Samples) -> bool:
+        found = ratio_interval(samples, confidence)
+        return found.low > 0 and math.log(found.high / found.low) <= 2 * half_width
+
+    return enough
+
+
+def _checked(confidence: float) -> float:
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence {confidence:g} has to lie between 0 and 1, such as {CONFIDENCE}")
+    return confidence

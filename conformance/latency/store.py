@@ -1,0 +1,196 @@
+"""What is kept: plain values for a record, and runs that pytest-benchmark reads and compares.
+
+Everything for pytest-benchmark is made from records alone, with its own classes for the form of an entry and for
+where files go, so that ``pytest-benchmark compare`` and ``--benchmark-compare`` know no difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest_benchmark
+from pytest_benchmark.stats import Metadata, Stats
+from pytest_benchmark.storage.file import FileStorage
+from pytest_benchmark.utils import get_commit_info, get_machine_id
+
+from conformance.latency.samples import Durations, Samples
+from conformance.latency.statistics import Judged, summary
+
+KEPT = 200
+"""Durations of a side that a record keeps, evenly over the time of the measurement."""
+
+
+# ---- for a record --------------------------------------------------------------------------------------------
+
+
+def as_record(
+    samples: Samples | None,
+    judged: Sequence[Judged] = (),
+    *,
+    runtime: str,
+    precision: str,
+    at: Mapping[str, int],
+    host: Mapping[str, Any],
+    throughput: Mapping[int, float] | None = None,
+) -> dict[str, Any]:
+    """A record's ``latency``, as plain JSON values in seconds; a bound that is not known is None.
+
+    ``throughput`` is calls times batch a second, by batch; ``samples`` is None where nothing else was measured.
+    """
+    return {
+        "runtime": runtime,
+        "precision": precision,
+        "at": dict(at),
+        "unit": "seconds",
+        "budgets": [_budget(one) for one in judged],
+        "own": None if samples is None else _side(samples, samples.own, 0),
+        "other": None if samples is None or samples.other is None else _side(samples, samples.other, 1),
+        "measured": None if samples is None else _measured(samples),
+        "host": dict(host),
+        "throughput": [{"batch": batch, "per_second": rate} for batch, rate in sorted((throughput or {}).items())],
+    }
+
+
+def _budget(judged: Judged) -> dict[str, Any]:
+    relation, found = judged.budget.kind == "relation", judged.interval
+    return {
+        "text": judged.budget.text,
+        "verdict": judged.verdict,
+        "ratio": found.ratio if relation else None,
+        "seconds": None if relation else found.ratio,
+        "percentile": judged.percentile,
+        "low": found.low,
+        "high": found.high if math.isfinite(found.high) else None,
+        "limit": judged.budget.limit,
+        "confidence": judged.confidence,
+        "floor": judged.floor,
+    }
+
+
+def _side(samples: Samples, durations: Durations, index: int) -> dict[str, Any]:
+    return {
+        "name": samples.names[index],
+        "iterations": samples.iterations[index],
+        "clock": samples.clocks[index],
+        **summary(durations),
+        "samples": [float(value) for value in thinned(durations)],
+    }
+
+
+def _measured(samples: Samples) -> dict[str, Any]:
+    return {"seconds": samples.seconds, "looked": samples.looked, "looks": samples.looks, "stopped": samples.stopped}
+
+
+def thinned(durations: Durations) -> Durations:
+    """At most ``KEPT`` of them, evenly over time; the first and the last are among them."""
+    if len(durations) <= KEPT:
+        return durations
+    kept: Durations = durations[np.linspace(0, len(durations) - 1, KEPT).round().astype(int)]
+    return kept
+
+
+# ---- for pytest-benchmark ------------------------------------------------------------------------------------
+
+
+class _Kept:
+    """Stands where pytest-benchmark has ``Stats``: what they said in the worker, and the durations that were kept."""
+
+    def __init__(self, side: Mapping[str, Any]) -> None:
+        self.data = list(side["samples"])
+        for field in Stats.fields:
+            setattr(self, field, side[field])
+
+    def as_dict(self) -> dict[str, Any]:
+        return {field: getattr(self, field) for field in Stats.fields}
+
+
+def metadata(name: str, fullname: str, latency: Mapping[str, Any]) -> list[Metadata]:
+    """The sides of a record's ``latency`` as what pytest-benchmark's session holds in ``benchmarks``.
+
+    ``name`` and ``fullname`` are those of the test, by which runs are compared; the other side has its own name
+    behind it. Both are of one group.
+    """
+    entries: list[Metadata] = []
+    for side, behind in ((latency["own"], ""), (latency["other"], " (other side: {name})")):
+        if side is None:
+            continue
+        behind = behind.format(name=side["name"])
+        fixture = SimpleNamespace(
+            name=name + behind,
+            fullname=fullname + behind,
+            group=name,
+            param=None,
+            params={"at": latency["at"], "precision": latency["precision"], "side": side["name"]},
+            extra_info=_extra(latency, side),
+            cprofile_stats=None,
+            has_error=False,
+        )
+        entry: Any = Metadata(
+            fixture, side["iterations"], {"disable_gc": True, "warmup": True, "timer": side["clock"]}
+        )  # type: ignore[no-untyped-call]
+        entry.stats = _Kept(side)
+        entries.append(entry)
+    return entries
+
+
+def _extra(latency: Mapping[str, Any], side: Mapping[str, Any]) -> dict[str, Any]:
+    percentiles = {key: side[key] for key in ("p90", "p95", "p99")}
+    return {
+        "budgets": latency["budgets"],
+        "host": latency["host"],
+        "throughput": latency["throughput"],
+        **percentiles,
+    }
+
+
+def as_benchmark_json(
+    benchmarks: Iterable[Metadata],
+    *,
+    machine_info: Mapping[str, Any] | None = None,
+    commit_info: Mapping[str, Any] | None = None,
+    include_data: bool = True,
+) -> dict[str, Any]:
+    """A run in pytest-benchmark's format, as ``--benchmark-json`` writes it.
+
+    Without ``machine_info`` it is what pytest-benchmark says of this host, which takes a second and imports pytest.
+    """
+    return {
+        "machine_info": dict(_machine_info() if machine_info is None else machine_info),
+        "commit_info": dict(get_commit_info() if commit_info is None else commit_info),  # type: ignore[no-untyped-call]
+        "benchmarks": [entry.as_dict(include_data=include_data) for entry in benchmarks],  # type: ignore[no-untyped-call]
+        "datetime": datetime.now(timezone.utc).isoformat(),
+        "version": pytest_benchmark.__version__,
+    }
+
+
+def save(folder: Path, name: str, run: Mapping[str, Any]) -> Path:
+    """Writes a run where ``--benchmark-autosave`` would with ``--benchmark-storage=folder``: below the machine's id,
+    with the next free number before the name. Gives the file; a ValueError for a name that is no file name."""
+    if not name or set(name) & set('\\/:*?<>|"'):
+        raise ValueError(f"{name!r} cannot be part of a file name; letters, digits, '-' and '_' can")
+    machine: str = get_machine_id()  # type: ignore[no-untyped-call]
+    storage: Any = FileStorage(folder, _Silent(), default_machine_id=machine)  # type: ignore[no-untyped-call]
+    before = set(storage.query("*"))
+    storage.save(dict(run), name)
+    (made,) = set(storage.query("*")) - before
+    return Path(made)
+
+
+class _Silent:
+    """A logger for pytest-benchmark's storage; its own writes to the terminal, and imports pytest."""
+
+    def info(self, text: str) -> None:
+        """Says nothing: ``save`` gives the file."""
+
+
+def _machine_info() -> dict[str, Any]:
+    from pytest_benchmark.plugin import pytest_benchmark_generate_machine_info
+
+    found: dict[str, Any] = pytest_benchmark_generate_machine_info()  # type: ignore[no-untyped-call]
+    return found
