@@ -8,7 +8,7 @@ import inspect
 import linecache
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -137,6 +137,18 @@ class Reference:
                     "different inputs; clone it first in forward", "case",
                 )  # fmt: skip
         return [_array(leaf) for leaf in _leaves(result)]
+
+    def caller(self, inputs: Mapping[str, Array]) -> Callable[[], object]:
+        """A function that calls the module on these inputs as inference does, to be timed; the tensors are made here."""
+        import torch
+
+        positional, keywords = self.arguments(inputs)
+
+        def call() -> object:
+            with torch.inference_mode():
+                return self.module(*positional, **keywords)
+
+        return call
 
     def oracle(self, inputs: Mapping[str, Array]) -> list[Array] | None:
         """The outputs with float64 weights and inputs, or None where the module has no float64 form."""
