@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import dynamo, examples, isolation, precision, whole_run
+from benchmarks import dynamo, examples, gating, isolation, latency, precision, whole_run
 from benchmarks.common import HEAD, Row, table
 from conformance.environment import environment
 
@@ -15,6 +15,8 @@ GROUPS = {
     "dynamo": dynamo,
     "isolation": isolation,
     "precision": precision,
+    "latency": latency,
+    "gating": gating,
 }
 
 TEXT = """# Benchmarks

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from conformance.case import Fails, When
 from conformance.compare import Comparison
 from conformance.draws import Draws
@@ -77,6 +79,7 @@ class Examples:
         record.nothing += found.verdict == "nothing"
         if found.verdict != "verified" or worst is None:
             return
+        record.histogram = counted(record.histogram, worst.ratio)
         if record.worst is None or worst.ratio > record.worst["ratio"]:
             record.worst = worst_dict(worst, draw)
             record.draw = draw.as_dict()
@@ -138,6 +141,18 @@ class Examples:
         if self._verify.reference.oracle_missing:
             return f"there is no float64 form: {self._verify.reference.oracle_missing}"
         return "PyTorch's own float32 is too far from float64 to compare with; declare values or a tolerance"
+
+
+EDGES = list(range(-6, 4))
+"""Powers of ten between which the largest errors of examples are counted, relative to what is allowed."""
+
+
+def counted(histogram: dict[str, list[int]] | None, ratio: float) -> dict[str, list[int]]:
+    """The histogram with one more example; what is beyond its ends counts in the outermost bins."""
+    found = histogram or {"edges": EDGES, "counts": [0] * (len(EDGES) - 1)}
+    power = math.floor(math.log10(ratio)) if 0 < ratio < math.inf else (EDGES[0] if ratio <= 0 else EDGES[-1])
+    found["counts"][min(max(power - EDGES[0], 0), len(EDGES) - 2)] += 1
+    return found
 
 
 def _text(when: When) -> str:

@@ -32,7 +32,7 @@ def lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
     what the precision costs if they did not. A runtime of which not one cell was run has no columns, but a line that
     says so.
     """
-    missing = _not_run(records)
+    missing = not_run(records)
     for runtime in missing:
         records = [record for record in records if record["runtime"] != runtime]
     yield from _table_lines(records, width)
@@ -40,7 +40,7 @@ def lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
         yield f"NOT RUN: {runtime}, {count} cells skipped: {'; '.join(reasons)}"
 
 
-def _not_run(records: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, list[str]]]:
+def not_run(records: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, list[str]]]:
     """By runtime of which every cell was skipped: how many there are, and why."""
     run = {record["runtime"] for record in records if record["status"] != "skipped"}
     found: dict[str, tuple[int, list[str]]] = {}
@@ -60,20 +60,20 @@ def _table_lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[s
             continue
         if record["check"] != "fidelity":
             kind = own if record["check"] in ("accuracy", "export") else beside
-            key = record["case"], _column(record)
+            key = record["case"], column(record)
             kind[key] = _worse(kind.get(key, "passed"), record["status"])
     for record in records:
         if record["check"] == "fidelity":  # of all runtimes of its precision, or of none
-            (exporter, _, *rest), case = _column(record), record["case"]
+            (exporter, _, *rest), case = column(record), record["case"]
             runtimes = [key for key in own if key[0] == case and key[1][0] == exporter and [*key[1][2:]] == rest]
             for key in runtimes:
                 beside[key] = _worse(beside.get(key, "passed"), record["status"])
             if not runtimes:
-                own[case, _column(record)] = record["status"]
-    cells = {key: _sign(own.get(key, "passed"), beside.get(key, "passed")) for key in own | beside}
+                own[case, column(record)] = record["status"]
+    cells = {key: sign(own.get(key, "passed"), beside.get(key, "passed")) for key in own | beside}
     cases = list(dict.fromkeys(record["case"] for record in records))
     label = min(max((len(case) for case in cases), default=0), max(16, width // 2))
-    for index, group in enumerate(_fitting(_groups(column for _, column in cells), width - label - 1)):
+    for index, group in enumerate(_fitting(groups(column for _, column in cells), width - label - 1)):
         if index:
             yield ""
         yield from _table(cases, group, cells, label)
@@ -85,16 +85,16 @@ def _worse(one: str, other: str) -> str:
     return max(one, other, key=order.index)
 
 
-def _column(record: Mapping[str, Any]) -> Column:
+def column(record: Mapping[str, Any]) -> Column:
     part = record["runtime"] or ("cost" if record["check"] == "fidelity" else "export")
     return record["exporter"], part, record["precision"], record["opset"]
 
 
-def _sign(own: str, beside: str) -> str:
+def sign(own: str, beside: str) -> str:
     return _SIGNS[own] if own != "passed" or beside == "passed" else _BESIDE[beside]
 
 
-def _groups(columns: Iterable[Column]) -> list[list[Column]]:
+def groups(columns: Iterable[Column]) -> list[list[Column]]:
     """Columns in order, those with equal exporter, runtime and precision together."""
     order = {"torchscript": 0, "dynamo": 1, "export": 0, "cost": 1, "onnx-reference": 2, "onnxruntime": 3,
              "tensorrt": 4}  # fmt: skip

@@ -55,6 +55,7 @@ class Record:
     nothing: int = 0
     worst: dict[str, Any] | None = None
     draw: dict[str, Any] | None = None
+    histogram: dict[str, list[int]] | None = None
     signal: str | None = None
     graph: dict[str, Any] | None = None
     arithmetic: dict[str, Any] | None = None

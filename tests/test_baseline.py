@@ -78,6 +78,17 @@ def environment(**changes: Any) -> dict[str, Any]:
     return {**copy.deepcopy(HEADER["environment"]), **changes}
 
 
+def test_on_another_processor_a_larger_error_is_told_and_gates_nothing():
+    """Its kernels sum in another order; a cell that then fails is a regression all the same."""
+    other = environment(cpu={"name": "another", "instructions": ["avx2"]})
+    before = run(record(**worst(0.2)), environment=environment(cpu={"name": "one", "instructions": ["avx512f"]}))
+    (change,) = compare(before, run(record(**worst(0.6)), environment=other))
+    assert (change.kind, change.regression) == ("accuracy worse", False)
+    assert "another processor" in change.text
+    (change,) = compare(before, run(record(status="failed"), environment=other))
+    assert (change.kind, change.regression) == ("newly failing", True)
+
+
 def worst(ratio: Any) -> dict[str, Any]:
     return {"worst": {"output": 0, "ratio": ratio}}
 

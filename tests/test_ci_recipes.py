@@ -17,16 +17,8 @@ ROOT = Path(__file__).parent.parent
 CI = ROOT / "docs" / "ci"
 GITHUB, GITLAB, GATE = CI / "github-actions.yml", CI / "gitlab-ci.yml", CI / "gate.sh"
 
-PLANNED_OPTIONS = {"--baseline", "--require", "--shard", "--changed-since"}
-"""Of the pytest plugin; taken out here as they come."""
-
-PLANNED_COMMANDS = {
-    "diff": set(),
-    "accept": {"--baseline", "--because"},
-    "merge": set(),
-    "report": {"--markdown", "--github"},
-}
-"""Of the command ``conformance``, with the options that the recipes and the guide use."""
+COMMANDS = {"diff", "accept", "merge", "report"}
+"""Those that the recipes and the guide use."""
 
 
 def read(file: Path) -> Any:
@@ -217,14 +209,14 @@ def helped(*command: str) -> str:
 
 def test_every_option_exists():
     found = list(commands())
-    assert {name for name, _ in found} == {"pytest conformance", *PLANNED_COMMANDS}
+    assert {name for name, _ in found} == {"pytest conformance", *COMMANDS}
     known = {*re.findall(r"(?<![\w-])--?[a-z][a-z-]*", helped("pytest", "-p", "conformance.plugin"))}
     unknown = []
     for name, options in found:
         if name == "pytest conformance":
-            unknown += [one for one in options if one not in known | PLANNED_OPTIONS]
+            unknown += [one for one in options if one not in known]
         else:
-            have = PLANNED_COMMANDS[name] | {*re.findall(r"--[a-z][a-z-]*", helped("conformance.cli", name))}
+            have = {*re.findall(r"--[a-z][a-z-]*", helped("conformance.cli", name))}
             unknown += [f"{name} {one}" for one in options if one not in have]
     assert unknown == []
     assert sum(len(options) for _, options in found) > 10

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.baseline.change import KINDS, Change, Limits, Record, Run, Selected, by_id, number
-from conformance.baseline.facts import graph_change, same_exporters, same_processor
+from conformance.baseline.facts import graph_change, same_exporters, same_instructions, same_processor
 from conformance.baseline.line import MODEL_CHECKS, compact, expand, replaced
 from conformance.baseline.timing import timing
 
@@ -63,11 +63,14 @@ class Comparison:
     limits: Limits
     same_processor: bool
     same_exporters: bool
+    same_kernels: bool = True
 
     @classmethod
     def of(cls, before: Mapping[str, Any], after: Mapping[str, Any], limits: Limits) -> Comparison:
         """From the headers of the two runs."""
-        return cls(limits, same_processor(before, after), same_exporters(before, after))
+        return cls(
+            limits, same_processor(before, after), same_exporters(before, after), same_instructions(before, after)
+        )
 
     def cell(self, old: Record | None, new: Record | None) -> list[Change]:
         """The changes of one cell, which is in one of the runs or in both; those that are accepted say so."""
@@ -139,7 +142,10 @@ class Comparison:
             text = f"the error is {_share(now)}, was {was:.2g}{times}"
             worse, better = now > was and now >= factor * was, was > now and was >= factor * now
         if worse and now >= self.limits.accuracy_floor:
-            yield _change("accuracy worse", old, new, _plain(values[0]), _plain(values[1]), text)
+            if not self.same_kernels:
+                text += "; another processor, whose kernels round otherwise"
+            found = _change("accuracy worse", old, new, _plain(values[0]), _plain(values[1]), text)
+            yield found if self.same_kernels else dataclasses.replace(found, regression=False)
         elif better and was >= self.limits.accuracy_floor:
             yield _change("accuracy better", old, new, _plain(values[0]), _plain(values[1]), text)
 

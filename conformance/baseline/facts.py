@@ -38,6 +38,12 @@ def same_processor(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     return all(old.get(one) == new.get(one) and not _mixed(old.get(one)) for one in ("cpu", "gpu"))
 
 
+def same_instructions(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether the two runs' processors have the same instruction sets, by which libraries choose their kernels."""
+    found = [(_environment(header).get("cpu") or {}).get("instructions") for header in (before, after)]
+    return bool(found[0] == found[1])
+
+
 def graph_change(before: Mapping[str, Any], after: Mapping[str, Any], *, by_bytes: bool) -> str | None:
     """How the graph (``{opset, nodes, sha}``) changed; ``by_bytes`` whether equal nodes with another sha count."""
     parts = []

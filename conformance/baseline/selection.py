@@ -17,7 +17,8 @@ _LIMITING = ("-k", "-m", "--deselect", "--ignore", "--ignore-glob", "--changed-s
 
 _WITH_VALUE = (*_BY_FIELD, "-k", "-m", "--deselect", "--ignore", "--ignore-glob", "--changed-since", "--shard",
                "--report", "--store", "--baseline", "--examples", "--reuse", "--require", "--cell-timeout",
-               "--isolation", "--tensorrt", "-n", "--numprocesses", "--maxprocesses", "--maxfail", "-p", "-o", "-c", "-r", "-W",
+               "--isolation", "--tensorrt",
+               "-n", "--numprocesses", "--maxprocesses", "--maxfail", "-p", "-o", "-c", "-r", "-W",
                "--tb", "--color", "--junitxml", "--junit-xml", "--rootdir", "--durations", "--dist",
                "--capture")  # fmt: skip
 

@@ -139,7 +139,7 @@ class Reference:
         return [_array(leaf) for leaf in _leaves(result)]
 
     def caller(self, inputs: Mapping[str, Array]) -> Callable[[], object]:
-        """A function that calls the module on these inputs as inference does, to be timed; the tensors are made here."""
+        """A function, to be timed, that calls the module on these inputs as inference does; tensors are made here."""
         import torch
 
         positional, keywords = self.arguments(inputs)

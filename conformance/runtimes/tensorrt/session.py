@@ -13,7 +13,7 @@ import numpy as np
 from conformance.compare import Array
 from conformance.errors import Unavailable
 from conformance.runtimes.tensorrt.absence import absence, version_of
-from conformance.runtimes.tensorrt.build import make_engine, load_plugins, make_log, strongly_typed
+from conformance.runtimes.tensorrt.build import load_plugins, make_engine, make_log, strongly_typed
 from conformance.runtimes.tensorrt.cudagraph import captured
 from conformance.runtimes.tensorrt.device import Memory, current_device, download, facts, upload
 from conformance.runtimes.tensorrt.engines import Engines

@@ -1,0 +1,58 @@
+"""``conformance report``: a run as a page, a summary for CI, annotations, or data."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "runs", type=Path, nargs="*", default=[Path("reports/latest")], metavar="RUN",
+        help="runs, oldest first: the last is reported, the others are its history (default: reports/latest)",
+    )  # fmt: skip
+    parser.add_argument("--html", type=Path, metavar="FILE", help="one page that opens from disk")
+    parser.add_argument(
+        "--markdown", nargs="?", type=Path, const=Path("-"), metavar="FILE", help="a summary; printed without a FILE"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the same as data")
+    parser.add_argument("--github", action="store_true", help="print annotations for GitHub's pages")
+    parser.add_argument("--baseline", type=Path, metavar="RUN", help="show what changed since that run or baseline")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Without a form that is asked for, the page is written beside the run."""
+    from conformance.report.command import report
+
+    html: Path | None = given.html
+    if not any((html, given.markdown, given.json, given.github)):
+        last = given.runs[-1]
+        html = (last if last.is_dir() else last.parent) / "report.html"
+    prints = given.markdown == Path("-")
+    changes = _changes(given.runs[-1], given.baseline)
+    markdown = None if prints else given.markdown
+    if any((html, markdown, given.json, given.github)):
+        report(given.runs, html=html, markdown=markdown, json_=given.json, github=given.github, changes=changes)
+    if prints:
+        from conformance.baseline import load
+        from conformance.report.markdown import summary
+
+        sys.stdout.write(summary(*load(given.runs[-1]), changes))
+    if html is not None:
+        print(f"wrote {html}")
+    return 0
+
+
+def _changes(run: Path, baseline: Path | None) -> list[dict[str, Any]]:
+    """What changed since a baseline; without one, what the run's own ``--baseline`` found."""
+    if baseline is None:
+        kept = run / "changes.json"
+        return list(json.loads(kept.read_text(encoding="utf-8"))) if kept.is_file() else []
+    from conformance.baseline import compare, load, selection_of
+
+    after = load(run)
+    selected, _ = selection_of(after[0])
+    return [change.as_dict() for change in compare(load(baseline), after, selected=selected)]

@@ -1,0 +1,84 @@
+"""Failures as GitHub's workflow commands, which put them beside the case's line in a pull request.
+
+https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands#setting-an-error-message
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from conformance.report.clean import one_line, visible
+from conformance.report.rows import Row, complete, failures
+from conformance.report.words import verdict
+
+MOST = 10
+"""Errors of a step, and again warnings, that GitHub shows; further ones it drops without a word."""
+_LONG = 4000
+"""Characters of a message; what is longer belongs into the report."""
+_NAMED = 5
+"""Further cells with the same failure that are named."""
+
+
+def github(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """One line for each failure, and one for each reason for which cells were skipped; each at a case's line.
+
+    Cells of a case that fail for the same reason share a line. Of more than ten errors or warnings the last one
+    that GitHub shows says how many are left out. Raises ValueError where a record is none.
+    """
+    rows = complete(records)
+    errors = _same(failures(rows), ("stage", "error", "reason"), by_case=True)
+    yield from _commands("error", errors, [_error(group) for group in errors], "failures")
+    skipped = _same([row for row in rows if row["status"] == "skipped"], ("reason",), by_case=False)
+    yield from _commands("warning", skipped, [_warning(group) for group in skipped], "reasons")
+
+
+def _same(rows: Sequence[Row], fields: Sequence[str], by_case: bool) -> list[list[Row]]:
+    """Rows that say the same, in the order in which the first of each was found."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        where = (row["source"]["file"], row["source"]["line"]) if by_case else ()
+        groups.setdefault((*where, *(str(row[field]) for field in fields)), []).append(row)
+    return list(groups.values())
+
+
+def _error(group: Sequence[Row]) -> str:
+    message = verdict(group[0])
+    if len(message) > _LONG:
+        message = f"{message[: _LONG - 1]}…"
+    others = [row["id"] for row in group[1:]]
+    if others:
+        named = ", ".join(one_line(other, 200) for other in others[:_NAMED])
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        message += f"\nthe same in {named}{more}"
+    return message
+
+
+def _warning(group: Sequence[Row]) -> str:
+    cells = "cell was" if len(group) == 1 else "cells were"
+    return f"{len(group)} {cells} skipped: {one_line(group[0]['reason'] or 'no reason given', _LONG)}"
+
+
+def _commands(kind: str, groups: Sequence[Sequence[Row]], messages: Sequence[str], what: str) -> Iterator[str]:
+    for number, (group, message) in enumerate(zip(groups, messages, strict=True), 1):
+        if number > MOST:
+            return
+        if number == MOST and len(groups) > MOST:
+            message += f"\n{len(groups) - MOST} more {what} are not shown here: GitHub takes {MOST} of a step"
+        title = group[0]["id"] if kind == "error" else f"{len(group)} skipped"
+        yield _command(kind, group[0]["source"], one_line(title, 250), message)
+
+
+def _command(kind: str, source: Mapping[str, Any], title: str, message: str) -> str:
+    properties = {"file": source["file"], "line": source["line"] if source["file"] else None, "title": title}
+    said = ",".join(f"{name}={_property(value)}" for name, value in properties.items() if value not in (None, ""))
+    return f"::{kind} {said}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    """The escaping of a message; ``visible`` leaves no carriage return, but a caller's text may have one."""
+    return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(value: object) -> str:
+    return _data(str(value)).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,50 @@
+"""Text from cases, paths and exceptions, made harmless to look at: what it contains is shown, and does nothing."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+"""Control characters but tab and newline (ANSI escapes among them), marks that reorder text or are not seen, halves
+of surrogate pairs, which no file may contain."""
+
+_EXACT = 2**53
+"""Above it JavaScript's numbers skip integers."""
+
+
+def visible(text: str) -> str:
+    """``text`` with characters that act, or are not seen, written out: ``␛`` for an escape, ``<U+202E>`` for others.
+
+    Newlines and tabs stay; ``one_line`` takes these too.
+    """
+    return _CONTROLS.sub(_written_out, text)
+
+
+def _written_out(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code < 0x20:
+        return chr(0x2400 + code)  # Unicode's pictures of control characters
+    return "␡" if code == 0x7F else f"<U+{code:04X}>"
+
+
+def one_line(text: object, most: int = 0) -> str:
+    """``visible`` on one line, of at most ``most`` characters where that is not 0; None is empty."""
+    line = " ".join(visible("" if text is None else str(text)).split())
+    return f"{line[: most - 1]}…" if most and len(line) > most else line
+
+
+def cleaned(value: Any) -> Any:
+    """Plain data with every text in it ``visible``, and without numbers that JSON or JavaScript would change."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {visible(str(key)): cleaned(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [cleaned(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _EXACT:
+        return str(value)
+    return value

@@ -1,0 +1,114 @@
+"""Writing reports: what the command line calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from conformance.record import read_run
+from conformance.report.rows import STATUSES, complete, finished, ratio
+
+Run = tuple[str, dict[str, Any], list[dict[str, Any]]]
+"""What to call it, its header, its records."""
+
+
+def report(
+    places: Sequence[Path],
+    html: Path | None = None,
+    markdown: Path | None = None,
+    json_: Path | None = None,
+    github: bool = False,
+    changes: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Writes the reports that are asked for about the last of ``places``; earlier ones are its history, oldest first.
+
+    A place is a run's folder, its ``run.json`` or its ``records.jsonl``; a run that was killed is reported with what
+    it had. ``changes`` are those since a baseline (``Change.as_dict()``). ``github`` prints workflow commands.
+    Raises ValueError for what the user has to correct: no run, nothing to write, a file that cannot be written.
+    """
+    if not places:
+        raise ValueError("name at least one run: its folder, run.json or records.jsonl")
+    if html is None and markdown is None and json_ is None and not github:
+        raise ValueError("say what to write: an HTML page, a Markdown summary, JSON, or annotations for GitHub")
+    runs = read(places)
+    _, header, records = runs[-1]
+    if html is not None:
+        from conformance.report.html import page
+
+        _write(html, page(runs, changes))
+    if markdown is not None:
+        from conformance.report.markdown import summary
+
+        _write(markdown, summary(header, records, changes))
+    if json_ is not None:
+        _write(json_, json.dumps(as_data(runs, changes), indent=1) + "\n")
+    if github:
+        from conformance.report.annotations import github as annotations
+
+        for line in annotations(records):
+            print(line)
+
+
+def read(places: Sequence[Path]) -> list[Run]:
+    """The runs with names that tell them apart. Raises ValueError, with the place, where one cannot be read."""
+    runs: list[Run] = []
+    for name, place in zip(names(places), places, strict=True):
+        try:
+            header, records = read_run(place)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{place}: cannot be read ({error})") from error
+        try:
+            complete(records)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from error
+        runs.append((name, header, records))
+    return runs
+
+
+def names(places: Sequence[Path]) -> list[str]:
+    """The folder's name for each run, or as much of the path as tells it from the others."""
+    folders = [place.parent if place.suffix in (".json", ".jsonl") else place for place in places]
+    parts = [folder.resolve().parts for folder in folders]
+    for length in range(1, max(map(len, parts), default=1) + 1):
+        found = ["/".join(one[-length:]) for one in parts]
+        if len(set(found)) == len(found):
+            return found
+    return [str(place) for place in places]
+
+
+def as_data(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """The report as plain data: all of the last run, of earlier ones the counts, and each cell's status and ratio."""
+    name, header, records = runs[-1]
+    rows = [complete(found) for _, _, found in runs]
+    history: dict[str, list[dict[str, Any]]] = {str(record["id"]): [] for record in records}
+    for (run, _, _), found in zip(runs, rows, strict=True):
+        for row in found:
+            if row["id"] in history:
+                history[row["id"]].append({"run": run, "status": row["status"], "ratio": ratio(row)})
+    return {
+        **header,
+        "name": name,
+        "finished": finished(header),
+        "runs": [
+            {"name": run, "started": about.get("started"), "seconds": about.get("seconds"),
+             "finished": finished(about), "counts": _counts(found)}
+            for (run, about, _), found in zip(runs, rows, strict=True)
+        ],
+        "changes": [dict(change) for change in changes],
+        "history": history,
+        "records": records,
+    }  # fmt: skip
+
+
+def _counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    return {status: sum(row["status"] == status for row in rows) for status in STATUSES}
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{file}: cannot be written ({error.strerror or error})") from error

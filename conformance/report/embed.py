@@ -1,0 +1,52 @@
+"""Records as one compact JSON text inside a page.
+
+Ten thousand records repeat themselves: columns instead of rows leave out the names, and a column whose values repeat
+is a list of different values with a number for each row.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
+    """``{name: {values}}``, or ``{name: {values, rows}}`` where ``values[rows[i]]`` is that of row ``i``."""
+    return {name: column([row.get(name) for row in rows]) for name in names}
+
+
+def column(values: Sequence[Any]) -> dict[str, list[Any]]:
+    """One column; with ``rows`` where at most half of the values differ from one another."""
+    numbers: dict[str, int] = {}
+    different: list[Any] = []
+    rows: list[int] = []
+    for value in values:
+        key = json.dumps(value, sort_keys=True)  # 1, 1.0, True and "1" are not the same
+        if key not in numbers:
+            numbers[key] = len(different)
+            different.append(value)
+        rows.append(numbers[key])
+    if 2 * len(different) > len(values):
+        return {"values": list(values)}
+    return {"values": different, "rows": rows}
+
+
+def script_text(data: Any) -> str:
+    """JSON that may stand in a ``<script>``: no character of it can end the element, a string or a line.
+
+    All but ASCII is escaped, which covers U+2028 and U+2029; of ASCII ``<``, ``>`` and ``&``. Raises ValueError for
+    NaN and infinities.
+    """
+    found = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    for character in "<>&":
+        found = found.replace(character, f"\\u{ord(character):04x}")
+    return found
+
+
+def source_hash(text: str) -> str:
+    """What a content security policy calls an inline script or style: ``'sha256-...'``."""
+    digest = base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+    return f"'sha256-{digest}'"

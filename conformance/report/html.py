@@ -1,0 +1,244 @@
+"""One HTML page about a run, with earlier runs as its history. It opens from disk and asks nothing of a network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from conformance import matrix
+from conformance.report import embed
+from conformance.report.clean import cleaned, visible
+from conformance.report.grid import grid
+from conformance.report.rows import STATUSES, WORDS, Row, by_reason, complete, failures, finished, place, ratio
+from conformance.report.words import verdict
+
+Run = tuple[str, Mapping[str, Any], Sequence[Mapping[str, Any]]]
+"""What to call it, its header, its records."""
+
+FIELDS = (
+    "id", "case", "exporter", "opset", "runtime", "precision", "check", "source", "status", "stage", "error",
+    "reason", "fault", "details", "examples", "ill_conditioned", "nothing", "worst", "draw", "signal", "graph",
+    "arithmetic", "fidelity", "conversion", "loss", "engine", "latency", "histogram", "seconds", "command", "bundle",
+    "reused", "words",
+)  # fmt: skip
+"""What the page has of each record. A fingerprint says nothing to a reader; it is in the run file."""
+
+MOST_SAMPLES = 400
+"""Dots of a latency that are drawn; more are not told apart."""
+MOST_CHANGES = 100
+"""Changes of a kind that are listed; the others are in the list of cells."""
+MOST_FIRST = 3
+"""Failures that are shown at the top, in the order in which they were found."""
+
+_HERE = Path(__file__).parent
+_SCRIPTS = ("data.js", "charts.js", "cell.js", "matrix.js", "list.js", "page.js")
+_RELATION = re.compile(r"\s*[\d.e+-]+\s*[x×*]", re.IGNORECASE)
+"""How a budget begins that is a multiple of another side's duration: ``1.2 x pytorch``; others are times."""
+
+
+def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The page about the last of ``runs``; the earlier ones, oldest first, are its history.
+
+    ``changes`` are those since a baseline (``Change.as_dict()``). Raises ValueError where there is no run, or a
+    record is none.
+    """
+    if not runs:
+        raise ValueError("there is no run to report")
+    *earlier, (name, header, records) = runs
+    name, header, rows = visible(name), cleaned(dict(header)), complete(cleaned(list(records)))
+    history = [*(_past(*run, rows) for run in earlier), _past(name, header, rows, rows)]
+    changed = _changes(changes, rows)
+    skipped = [row for row in rows if row["status"] == "skipped"]
+    script = '"use strict";\n(() => {\n' + "\n".join(_read(one) for one in _SCRIPTS) + "\n})();\n"
+    style = _read("page.css")
+    return _template().render(
+        policy=_policy(script, style),
+        style=Markup(style),  # ours, and hashed as it stands
+        script=Markup(script),
+        data=Markup(embed.script_text(_data(rows, history, changed))),
+        title=_title(rows),
+        name=name,
+        started=header.get("started"),
+        finished=finished(header),
+        duration=_duration(header),
+        about=list(_about(header)),
+        statuses=[(one, WORDS[one], sum(row["status"] == one for row in rows)) for one in STATUSES],
+        counts=matrix.counts(rows),
+        verified=matrix.counts(rows).partition("; ")[2],
+        first=[_headline(row) for row in failures(rows)[:MOST_FIRST]],
+        red=len(failures(rows)),
+        faults=_faults(rows),
+        skipped=[(reason, len(same)) for reason, same in by_reason(skipped).items()],
+        changes=_by_kind(changed),
+        compared=len(changed),
+        most_changes=MOST_CHANGES,
+        legend=matrix.LEGEND,
+    )
+
+
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html")
+
+
+def _read(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def _policy(script: str, style: str) -> str:
+    """Nothing from anywhere but this one script and style; text cannot be turned into markup (trusted types)."""
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {embed.source_hash(script)}",
+            f"style-src {embed.source_hash(style)}",
+            "img-src data:",  # the empty icon, or browsers ask the server for one
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        ]
+    )
+
+
+def _title(rows: Sequence[Row]) -> str:
+    red = len(failures(rows))
+    cells = "1 cell" if len(rows) == 1 else f"{len(rows)} cells"
+    return f"{red} of {cells} failed" if red else f"{cells}, none failed"
+
+
+def _headline(row: Row) -> dict[str, Any]:
+    return {name: row[name] for name in ("id", "fault", "stage", "reason", "error")} | {"place": place(row)}
+
+
+def _faults(rows: Sequence[Row]) -> list[tuple[str, int]]:
+    """At fault in how many failures, the most frequent first."""
+    found = [str(row["fault"] or "not known") for row in failures(rows)]
+    return sorted(((fault, found.count(fault)) for fault in set(found)), key=lambda pair: (-pair[1], pair[0]))
+
+
+def _duration(header: Mapping[str, Any]) -> str:
+    if not finished(header):
+        return ""
+    seconds = float(header["seconds"])
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"
+
+
+def _about(header: Mapping[str, Any]) -> Any:
+    """What the environment says, as pairs of text."""
+    environment = header.get("environment") or {}
+    for name, value in environment.items():
+        if name == "versions" and isinstance(value, dict):
+            yield from ((package, version or "not installed") for package, version in value.items())
+        elif isinstance(value, dict):
+            yield name, "; ".join(f"{key}: {_plain(item)}" for key, item in value.items())
+        else:
+            yield name, _plain(value)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return "none" if value is None else str(value)
+
+
+# ---- the data of the script ----------------------------------------------------------------------------
+
+
+def _data(rows: list[Row], history: list[dict[str, Any]], changes: list[dict[str, Any]]) -> dict[str, Any]:
+    told = [{**row, "words": verdict(row), "latency": _latency(row["latency"]), "fingerprint": None} for row in rows]
+    return {
+        "count": len(rows),
+        "columns": embed.columns(told, FIELDS),
+        "matrix": grid(rows),
+        "history": history,
+        "changes": [change for change in changes if change["row"] is not None],
+    }
+
+
+def _past(
+    name: str, header: Mapping[str, Any], records: Sequence[Mapping[str, Any]], rows: Sequence[Row]
+) -> dict[str, Any]:
+    """A run as history: for each of ``rows`` the status that the same cell had there (null: none) and its ratio."""
+    by_id = {visible(row["id"]): row for row in complete(records)}
+    there = [by_id.get(row["id"]) for row in rows]
+    return {
+        "name": visible(name),
+        "started": cleaned(header.get("started")),
+        "finished": finished(header),
+        "status": embed.column([row and row["status"] for row in there]),
+        "ratio": embed.column([row and cleaned(ratio(row)) for row in there]),
+    }
+
+
+def _latency(latency: Any) -> Any:
+    """The latency with as many samples as are drawn, and each budget's kind; statistics are of all samples."""
+    if not isinstance(latency, dict):
+        return latency
+    found = dict(latency)
+    for side in ("own", "other"):
+        if isinstance(found.get(side), dict) and isinstance(found[side].get("samples"), list):
+            samples = found[side]["samples"]
+            step = -(-len(samples) // MOST_SAMPLES)
+            thinned = samples[:: step or 1]
+            found[side] = {**found[side], "samples": [_short(one) for one in thinned], "measured": len(samples)}
+    if isinstance(found.get("budgets"), list):
+        found["budgets"] = [
+            {**one, "relation": bool(_RELATION.match(str(one.get("text"))))}
+            for one in found["budgets"]
+            if isinstance(one, dict)
+        ]
+    return found
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+# ---- changes ---------------------------------------------------------------------------------------------
+
+
+def _changes(changes: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The changes as the page tells them, with the number of their row; null where the cell is gone."""
+    numbers = {row["id"]: number for number, row in enumerate(rows)}
+    found = []
+    for change in cleaned([dict(one) for one in changes]):
+        found.append(
+            {
+                "id": str(change.get("id")),
+                "kind": str(change.get("kind") or "changed"),
+                "regression": bool(change.get("regression")),
+                "accepted": bool(change.get("accepted")),
+                "text": str(change.get("text") or ""),
+                "row": numbers.get(change.get("id")),
+            }
+        )
+    return found
+
+
+def _by_kind(changes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Kinds of change: what blocks a release first, then what was accepted, then the rest."""
+
+    def rank(change: dict[str, Any]) -> tuple[int, str]:
+        return (0 if not change["accepted"] else 1) if change["regression"] else 2, change["kind"]
+
+    kinds = []
+    for (order, kind), same in groupby(sorted(changes, key=rank), key=rank):
+        weight = ("regression", "accepted regression", "change")[order]
+        kinds.append({"kind": kind, "weight": weight, "blocks": order == 0, "changes": list(same)})
+    return kinds

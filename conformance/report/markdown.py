@@ -1,0 +1,151 @@
+"""A Markdown summary of a run, for the page of a CI job: about one screen, whatever the run was like.
+
+Text of a record stands in code spans only. There GitHub, GitLab and other readers of GitHub Flavored Markdown take
+no HTML, no links, no mentions and no references to issues; a table needs ``|`` escaped in addition.
+https://github.github.com/gfm/#code-spans https://github.github.com/gfm/#example-200
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from conformance import matrix
+from conformance.report.clean import one_line, visible
+from conformance.report.rows import WORDS, Row, by_reason, complete, failures, finished, place
+
+LIMIT_BYTES = 1 << 20
+"""GitHub shows no step summary above 1 MiB.
+https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands#step-isolation-and-limits"""
+
+_WIDE = 160
+"""Characters of a field; more would make a table that nobody reads."""
+
+
+def summary(
+    header: Mapping[str, Any],
+    records: Sequence[Mapping[str, Any]],
+    changes: Sequence[Mapping[str, Any]] = (),
+    most: int = 30,
+    limit_bytes: int = LIMIT_BYTES,
+) -> str:
+    """Counts, failures with fault and place, changes since a baseline, and folded what failed as declared or was
+    skipped.
+
+    At most ``most`` rows in each table, and fewer where the text would have more than ``limit_bytes`` in UTF-8.
+    Raises ValueError where not even the counts fit, or a record is none.
+    """
+    rows = complete(records)
+    while True:
+        text = "\n".join(_lines(header, rows, changes, most))
+        if len(text.encode("utf-8")) <= limit_bytes:
+            return text
+        if most <= 0:
+            least = len(text.encode("utf-8"))
+            raise ValueError(f"a summary has {least} bytes at least, and {limit_bytes} are allowed")
+        most //= 2
+
+
+def code(value: object, most: int = _WIDE) -> str:
+    """A code span of one line that may stand in a table; empty where there is nothing to say."""
+    text = one_line(value, most)
+    if not text:
+        return ""
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    pad = " " if text[0] == "`" or text[-1] == "`" else ""
+    return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")
+
+
+def block(text: str) -> Iterator[str]:
+    """A fenced block of lines; its fence is longer than any in the text."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    yield f"{fence}text"
+    yield visible(text)
+    yield fence
+
+
+def _lines(
+    header: Mapping[str, Any], rows: Sequence[Row], changes: Sequence[Mapping[str, Any]], most: int
+) -> Iterator[str]:
+    red = failures(rows)
+    yield f"### {'❌' if red else '✅'} Conformance: {matrix.counts(rows)}"
+    if not finished(header):
+        yield ""
+        yield "**The run did not finish:** it was killed, or still runs. Cells that are not here were not reached."
+    yield from _failures(red, most)
+    yield from _changes(changes, most)
+    for status in ("xfailed", "skipped"):
+        yield from _reasons(WORDS[status], [row for row in rows if row["status"] == status], most)
+    yield ""
+
+
+def _failures(red: Sequence[Row], most: int) -> Iterator[str]:
+    if not red or not most:
+        return
+    yield ""
+    yield "| cell | at fault | stage | why | case |"
+    yield "|---|---|---|---|---|"
+    for row in red[:most]:
+        why = row["reason"] or row["error"]
+        cells = [code(row["id"]), code(row["fault"]), code(row["stage"]), code(why), code(place(row))]
+        yield f"| {' | '.join(cells)} |"
+    if len(red) > most:
+        yield ""
+        yield f"and {len(red) - most} more failed."
+    commands = [str(row["command"]) for row in red[:most] if row["command"]]
+    if commands:
+        yield ""
+        yield "<details><summary>Reproduce</summary>"
+        yield ""
+        yield from block("\n".join(one_line(command, 2000) for command in commands))
+        yield ""
+        yield "</details>"
+
+
+def _changes(changes: Sequence[Mapping[str, Any]], most: int) -> Iterator[str]:
+    if not changes:
+        return
+    blocking = [one for one in changes if one.get("regression") and not one.get("accepted")]
+    accepted = [one for one in changes if one.get("regression") and one.get("accepted")]
+    others = [one for one in changes if not one.get("regression")]
+    yield ""
+    yield (
+        f"**Since the baseline:** {len(blocking)} regressions, {len(accepted)} accepted regressions, "
+        f"{len(others)} other changes."
+    )
+    yield from _change_table(blocking, most)
+    if accepted + others and most:
+        yield ""
+        yield f"<details><summary>{len(accepted + others)} changes that block nothing</summary>"
+        yield from _change_table(accepted + others, most)
+        yield ""
+        yield "</details>"
+
+
+def _change_table(changes: Sequence[Mapping[str, Any]], most: int) -> Iterator[str]:
+    if not changes or not most:
+        return
+    yield ""
+    yield "| change | cell | what |"
+    yield "|---|---|---|"
+    for change in changes[:most]:
+        yield f"| {code(change.get('kind'))} | {code(change.get('id'))} | {code(change.get('text'))} |"
+    if len(changes) > most:
+        yield ""
+        yield f"and {len(changes) - most} more."
+
+
+def _reasons(words: str, rows: Sequence[Row], most: int) -> Iterator[str]:
+    if not rows:
+        return
+    reasons = by_reason(rows)
+    yield ""
+    yield f"<details><summary>{len(rows)} {words}</summary>"
+    yield ""
+    for reason, same in list(reasons.items())[:most]:
+        yield f"- {len(same)} × {code(reason)}"
+    if len(reasons) > most:
+        yield f"- and {len(reasons) - most} more reasons"
+    yield ""
+    yield "</details>"

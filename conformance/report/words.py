@@ -1,0 +1,44 @@
+"""A verdict in words. Failures read as in the terminal: that text is made in ``conformance.text``."""
+
+from __future__ import annotations
+
+from conformance import text
+from conformance.report.rows import Row, place, ratio
+
+
+def verdict(row: Row) -> str:
+    """Some lines; the first says it."""
+    status = row["status"]
+    if status in ("failed", "xpassed"):
+        return _failure(row)
+    if status == "skipped":
+        return f"not run: {row['reason']}"
+    if status == "xfailed":
+        fault = f"; at fault: {row['fault']}" if row["fault"] else ""
+        return "\n".join(
+            [f"failed as declared: {row['reason']}", f"stage {row['stage']}{fault}", *_lines(row), place(row)]
+        )
+    return "\n".join([_passed(row), *_lines(row)])
+
+
+def _failure(row: Row) -> str:
+    try:
+        return text.failure(row)
+    except (KeyError, TypeError, ValueError):  # a worst example or draw of another version; say what there is
+        return "\n".join([str(row["reason"]), f"stage {row['stage']}", *_lines(row), place(row)])
+
+
+def _lines(row: Row) -> list[str]:
+    return [f"  {line}" for line in row["details"]]
+
+
+def _passed(row: Row) -> str:
+    parts = [f"{row['examples']} examples verified"] if row["examples"] and row["check"] != "export" else []
+    if row["ill_conditioned"]:
+        parts.append(f"{row['ill_conditioned']} too ill-conditioned to judge")
+    if row["nothing"]:
+        parts.append(f"{row['nothing']} verified nothing, NaN on both sides")
+    worst = ratio(row)
+    if worst is not None:
+        parts.append(f"the largest error is {float(worst):.2g} of what is allowed")
+    return f"passed: {'; '.join(parts)}" if parts else "passed"

@@ -1,0 +1,475 @@
+"""The page in a real browser: it opens from disk, works by keyboard and on a phone, and nothing in a record runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.report.html import page
+from tests import browser as browsers
+from tests.browser import Browser, Page
+from tests.test_report import HEADER, HOSTILE, KILLED, failed, hostile, hostile_change, hostile_header, mixed, record
+
+ELEMENTS = "[...document.querySelectorAll('*')].map(one => one.tagName.toLowerCase()).sort().join(' ')"
+SHOWN = "[...document.querySelectorAll('.list .row:not([hidden]) .id')].map(one => one.textContent)"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if os.environ.get("CONFORMANCE_NO_BROWSER") == "1":
+        pytest.skip("CONFORMANCE_NO_BROWSER=1: the page was not opened in a browser")
+    program = browsers.find()
+    if program is None and "CI" not in os.environ:
+        pytest.skip(f"no browser: install one of {', '.join(browsers.NAMES)} to have the page opened")
+    if program is None:
+        pytest.fail(
+            f"no browser: install one of {', '.join(browsers.NAMES)}, name one with CONFORMANCE_BROWSER, "
+            "or set CONFORMANCE_NO_BROWSER=1 to skip what needs one",
+            pytrace=False,
+        )
+    with browsers.running(program) as running:
+        yield running
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Iterator[Page]:
+    """A page that has to be silent to the end, and to ask for nothing but its own file."""
+    with browser.page() as opened:
+        yield opened
+        opened.value("new Promise(done => setTimeout(done, 50))")
+        assert opened.complaints == []
+        assert opened.requests == opened.opened
+
+
+LATENCY = {
+    "runtime": "onnxruntime", "at": {"batch": 4}, "unit": "seconds",
+    "budgets": [
+        {"text": "1.2 x pytorch", "verdict": "broken", "ratio": 1.33, "low": 1.28, "high": 1.37, "limit": 1.2},
+        {"text": "5 ms", "verdict": "holds", "ratio": 0.004, "low": 0.0039, "high": 0.0041, "limit": 0.005}],
+    "own": {"median": 0.004, "p90": 0.0042, "p95": 0.0043, "p99": 0.005, "min": 0.0038, "iqr": 0.0002, "rounds": 40,
+            "samples": [0.0039 + number * 1e-5 for number in range(40)]},
+    "other": {"median": 0.003, "p90": 0.0032, "p95": 0.0033, "p99": 0.004, "min": 0.0028, "iqr": 0.0002, "rounds": 40,
+              "samples": [0.0029 + number * 1e-5 for number in range(40)]},
+    "throughput": [{"batch": 1, "per_second": 251.5}],
+}  # fmt: skip
+
+FULL = failed(
+    "everything",
+    histogram={"edges": [-3, -2, -1, 0, 1, 2], "counts": [5, 9, 3, 0, 2]},
+    loss={"export": "inf", "conversion": 41.25, "optimizer": -3.0, "runtime": "RuntimeError"},
+    fidelity={"output": 0, "sqnr": 34.25, "cosine": 0.9998, "magnitude": 0.0026},
+    latency=LATENCY,
+    graph={"opset": 20, "nodes": {"Conv": 3, "Relu": 2}, "sha": "0123abcd"},
+    arithmetic={"provider": "CPUExecutionProvider", "kernels": {"Conv float": 3}, "optimizer": True},
+    conversion={"tool": "onnxruntime", "calibration": {"samples": 32}, "kept": []},
+    bundle="bundles/everything.zip",
+)
+
+
+def run_of(count: int = 0) -> list[dict[str, Any]]:
+    return [*mixed(), FULL, *(record(f"case{number:05}") for number in range(count))]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs with changes; in the earlier one the full record passed."""
+    file = tmp_path_factory.mktemp("report") / "report.html"
+    earlier = [record("everything", worst={"output": 0, "ratio": 0.25}), *mixed()]
+    change = {
+        "id": FULL["id"],
+        "kind": "newly failing",
+        "regression": True,
+        "accepted": False,
+        "text": "passed before",
+    }
+    runs = [("monday", HEADER, earlier), ("tuesday", HEADER, run_of(300))]
+    file.write_text(page(runs, [change]), encoding="utf-8")
+    return file
+
+
+def ids(tab: Page) -> list[str]:
+    """The cells whose rows stand in the list, in order."""
+    found: list[str] = tab.value(SHOWN)
+    return found
+
+
+def panel(tab: Page) -> str | None:
+    """The text of the open cell."""
+    found: str | None = tab.value("document.getElementById('panel').hidden ? null : panel.innerText")
+    return found
+
+
+def fragment(tab: Page) -> str:
+    """The address's fragment, once it has been written."""
+    tab.value("new Promise(done => setTimeout(done, 250))")
+    return str(tab.value("decodeURIComponent(location.hash)"))
+
+
+# ---- opening -----------------------------------------------------------------------------------------------
+
+
+def test_opens_from_disk_with_all_there_is(tab: Page, report: Path) -> None:
+    tab.open(report)
+    assert (
+        tab.value("document.title") == tab.value("document.querySelector('h1').innerText") == "4 of 318 cells failed"
+    )
+    assert tab.value("document.getElementById('found').textContent") == "318 cells"
+    assert tab.value("document.querySelectorAll('.matrix tbody tr').length") == 307
+    assert {one.partition("[")[0] for one in ids(tab)[:4]} == {"accuracy", "specials", "export"}
+    assert tab.value("document.getElementById('list').getAttribute('aria-rowcount')") == "318"
+
+
+def test_only_rows_in_sight_exist_and_all_can_be_reached(tab: Page, report: Path) -> None:
+    tab.open(report)
+    assert len(ids(tab)) < 60
+    tab.value("window.scrollTo(0, document.documentElement.scrollHeight)")
+    tab.wait(f"({SHOWN}).some(one => one.includes('case00299'))")
+    assert len(ids(tab)) < 60
+
+
+def test_a_killed_run_says_that_it_did_not_finish(tab: Page, tmp_path: Path) -> None:
+    file = tmp_path / "killed.html"
+    file.write_text(page([("killed", KILLED, [record()])]), encoding="utf-8")
+    tab.open(file)
+    assert "did not finish" in tab.value("document.querySelector('[role=alert]').innerText")
+
+
+def test_no_records_are_no_error(tab: Page, tmp_path: Path) -> None:
+    file = tmp_path / "empty.html"
+    file.write_text(page([("empty", KILLED, [])]), encoding="utf-8")
+    tab.open(file)
+    assert tab.value("document.getElementById('found').textContent") == "0 cells"
+    tab.press("j")
+    tab.press("Enter")
+    assert panel(tab) is None
+
+
+# ---- filters, search and the address -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "count"),
+    [
+        ("#status=failed", 3),
+        ("#status=failed,xpassed", 4),
+        ("#exporter=torchscript", 1),
+        ("#runtime=tensorrt", 1),
+        ("#precision=int8", 3),
+        ("#check=specials", 3),
+        ("#fault=runtime", 1),
+        ("#stage=compare", 1),
+        ("#changed=1", 1),
+        ("#q=EVERYTHING+onnxruntime", 1),
+        ("#q=cases/case0001", 10),
+        ("#q=elements+differ", 1),
+        ("#q=nothing-has-this", 0),
+        ("#status=unheard-of&sort=unheard-of&exporter=", 318),
+        ("#check=specials&status=xfailed", 2),
+    ],
+)
+def test_an_address_shows_what_it_says(tab: Page, report: Path, address: str, count: int) -> None:
+    tab.open(report, address)
+    assert tab.value("list.getAttribute('aria-rowcount')") == str(count)
+    assert len(ids(tab)) == count or 20 <= len(ids(tab)) < count
+
+
+def test_filters_and_search_write_the_address(tab: Page, report: Path) -> None:
+    tab.open(report)
+    tab.click("[data-status=failed]")
+    assert fragment(tab) == "#status=failed" and len(ids(tab)) == 3
+    assert tab.value("document.querySelector('[data-status=failed]').getAttribute('aria-pressed')") == "true"
+    tab.press("/")
+    tab.type("every")
+    tab.wait(f"({SHOWN}).length === 1")
+    assert fragment(tab) == "#status=failed&q=every"
+    tab.value(
+        "(() => { const one = document.querySelector('[name=check]'); one.value = 'specials';"
+        " one.dispatchEvent(new Event('change')); })()"
+    )
+    assert fragment(tab) == "#status=failed&check=specials&q=every" and ids(tab) == []
+    tab.click("#clear")
+    assert fragment(tab) == "" and tab.value("found.textContent") == "318 cells"
+
+
+def test_the_matrix_follows_the_filters(tab: Page, report: Path) -> None:
+    tab.open(report, "#q=everything")
+    shown = "[...document.querySelectorAll('.matrix tbody tr')].filter(one => !one.hidden).map(one => one.innerText)"
+    assert [line.split()[0] for line in tab.value(shown)] == ["everything"]
+
+
+@pytest.mark.parametrize("order", ["ratio", "id", "finished", "failures"])
+def test_orders(tab: Page, report: Path, order: str) -> None:
+    tab.open(report, f"#sort={order}")
+    given = [one["id"] for one in run_of(300)]
+    failures = [one["id"] for one in run_of() if one["status"] == "failed"]
+    first = {"ratio": [FULL["id"]], "id": sorted(given), "finished": given, "failures": failures}[order]
+    assert ids(tab)[: len(first)] == first[: len(ids(tab))]
+
+
+# ---- a cell -------------------------------------------------------------------------------------------------
+
+
+def test_a_cell_has_all_that_is_known(tab: Page, report: Path) -> None:
+    tab.open(report, f"#cell={FULL['id']}")
+    found = panel(tab)
+    assert found is not None and "[object" not in found and "undefined" not in found and "NaN" not in found
+    for part in (
+        FULL["id"], "smallest example: batch=2; offset values, seed 5", "newly failing passed before",
+        FULL["command"], "conformance replay bundles/everything.zip --runtime onnxruntime",
+        "got\n0.5", "wanted\n0.25", "error / allowed\n125000", "[1, 2]", "no loss", "41.3 dB", "-3.0 dB",
+        "RuntimeError", "34.3 dB", "0.9998", "1.33×", "1.28× to 1.37×", "4 ms", "251.5", "monday", "0.25",
+        "Conv", "Graph: 5 nodes", "CPUExecutionProvider", "calibration", "Time: 750 ms", "cases/everything.yaml:7",
+    ):  # fmt: skip
+        assert part in found, part
+    charts = "[...panel.querySelectorAll('svg')].map(one => one.getAttribute('aria-label'))"
+    assert tab.value(charts) == [
+        "Errors over what is allowed: 2 of 19 above 1",
+        "broken: 1.33×, between 1.28× and 1.37×; the limit is 1.2×",
+        "holds: 4 ms, between 3.9 ms and 4.1 ms; the limit is 5 ms",
+        "Durations. onnxruntime: median 4 ms; pytorch: median 3 ms",
+        "Largest error over what is allowed, run by run: 0.25, 125000",
+    ]
+
+
+def test_the_budget_line_stands_at_the_budget(tab: Page, report: Path) -> None:
+    """1.2 times PyTorch's median of 3 ms is 3.6 ms: 0.4 ms left of the own median; 5 ms is 1 ms right of it."""
+    tab.open(report, f"#cell={FULL['id']}")
+    relation, absolute, own = tab.value(
+        "(() => { const chart = panel.querySelectorAll('svg')[3];"
+        " return [...chart.querySelectorAll('line.limit'), chart.querySelector('.median')]"
+        ".map(one => Number(one.getAttribute('x1'))); })()"
+    )
+    median = 0.0039 + 19.5e-5
+    assert (own - relation) / (absolute - own) == pytest.approx((median - 0.0036) / (0.005 - median), rel=0.01)
+
+
+def test_a_cell_that_is_not_there_is_said(tab: Page, report: Path) -> None:
+    tab.open(report, "#cell=accuracy[long-gone]")
+    assert "no such cell" in (panel(tab) or "")
+
+
+def test_every_kind_of_record_has_a_panel(tab: Page, report: Path) -> None:
+    tab.open(report)
+    for one in mixed():
+        tab.value(f"location.hash = '#cell=' + encodeURIComponent({json.dumps(one['id'])})")
+        tab.wait(f"document.getElementById('panel-title')?.textContent === {json.dumps(one['id'])}")
+        found = panel(tab) or ""
+        assert "[object" not in found and "undefined" not in found and "NaN" not in found
+
+
+def test_the_command_is_copied(tab: Page, report: Path, browser: Browser) -> None:
+    tab.open(report, f"#cell={FULL['id']}")
+    tab.value("window.copied = []; navigator.clipboard.writeText = async text => window.copied.push(text)")
+    tab.click("[data-copy]")
+    tab.wait("window.copied.length > 0")
+    assert tab.value("window.copied") == [FULL["command"]]
+    assert tab.value("document.querySelector('[data-copy]').textContent") == "copied"
+
+
+# ---- keys ---------------------------------------------------------------------------------------------------
+
+
+def test_all_by_keyboard(tab: Page, report: Path) -> None:
+    tab.open(report)
+    first, second, third = ids(tab)[:3]
+    selected = "document.querySelector('.row.selected .id')?.textContent"
+    tab.press("j")
+    assert tab.value(selected) == first
+    tab.press("j")
+    tab.press("ArrowDown")
+    assert tab.value(selected) == third
+    tab.press("k")
+    assert tab.value(selected) == second
+    active = "document.getElementById(document.activeElement.getAttribute('aria-activedescendant')).innerText"
+    assert second in tab.value(active)
+    tab.press("Enter")
+    assert second in (panel(tab) or "") and fragment(tab) == f"#cell={second}"
+    assert tab.value("panel.contains(document.activeElement)")
+    tab.press("j")
+    assert third in (panel(tab) or "")
+    tab.press("Escape")
+    assert panel(tab) is None and tab.value("document.activeElement.id") == "list"
+    tab.press("/")
+    assert tab.value("document.activeElement.id") == "search"
+    tab.type("jk/t")
+    assert tab.value("search.value") == "jk/t"
+    tab.press("Escape")
+    assert tab.value("search.value") == ""
+    tab.press("Escape")
+    assert tab.value("document.activeElement === document.body")
+
+
+def test_back_closes_a_cell(tab: Page, report: Path) -> None:
+    tab.open(report, "#status=failed")
+    tab.press("j")
+    tab.press("Enter")
+    assert panel(tab) is not None
+    tab.value("history.back()")
+    tab.wait("document.getElementById('panel').hidden")
+    assert fragment(tab) == "#status=failed"
+
+
+def test_the_selection_scrolls_into_sight(tab: Page, report: Path) -> None:
+    tab.open(report)
+    for _ in range(60):
+        tab.press("j")
+    top, bottom, height = tab.value(
+        "(() => { const box = document.querySelector('.row.selected').getBoundingClientRect();"
+        " return [box.top, box.bottom, innerHeight]; })()"
+    )
+    assert 0 <= top < bottom <= height
+
+
+def test_the_matrix_is_one_stop_and_the_arrows_move_in_it(tab: Page, report: Path) -> None:
+    tab.open(report)
+    assert tab.value("document.querySelectorAll('.matrix [tabindex=\"0\"]').length") == 1
+    tab.value("document.querySelector('.matrix [tabindex=\"0\"]').focus()")
+    here = "document.activeElement.getAttribute('aria-label')"
+    start = tab.value(here)
+    tab.press("ArrowRight")
+    right = tab.value(here)
+    tab.press("ArrowDown")
+    below = tab.value(here)
+    assert len({start, right, below}) == 3
+    tab.press("Enter")
+    assert below.partition(": ")[2] in (panel(tab) or "")
+    tab.press("Escape")
+    assert tab.value(here) == below
+
+
+def test_the_focus_is_seen(tab: Page, report: Path) -> None:
+    tab.open(report)
+    for _ in range(12):
+        tab.press("Tab")
+        width, style = tab.value(
+            "(() => { const style = getComputedStyle(document.activeElement);"
+            " return [style.outlineWidth, style.outlineStyle]; })()"
+        )
+        assert style == "solid" and width == "2px"
+
+
+def test_what_can_be_used_has_a_name(tab: Page, report: Path) -> None:
+    """As the browser's own accessibility tree has it."""
+    tab.open(report, f"#cell={FULL['id']}")
+    nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
+    used = [one for one in nodes if one.get("role", {}).get("value") in
+            ("button", "link", "searchbox", "combobox", "checkbox", "grid", "dialog", "table")]  # fmt: skip
+    assert len(used) > 20
+    assert [one for one in used if not one["ignored"] and not one.get("name", {}).get("value")] == []
+
+
+# ---- looks --------------------------------------------------------------------------------------------------
+
+
+def luminance(tab: Page, selector: str, name: str) -> float:
+    """Relative luminance of a colour, 0 black to 1 white (WCAG 2)."""
+    text = tab.value(f"getComputedStyle(document.querySelector({json.dumps(selector)})).{name}")
+    parts = [float(part) / 255 for part in text[text.index("(") + 1 : -1].split(",")[:3]]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_follow_the_system_and_can_be_read(tab: Page, report: Path, scheme: str) -> None:
+    tab.colours(scheme)
+    tab.open(report, f"#cell={FULL['id']}")
+    paper = luminance(tab, "body", "backgroundColor")
+    assert (paper > 0.5) == (scheme == "light")
+    pairs = [("body", "body"), (".quiet", "body"), (".first a", ".first"), (".verdict", ".verdict")]
+    pairs += [
+        (f".chip.is-{status}", f".chip.is-{status}")
+        for status in ("failed", "xpassed", "xfailed", "passed", "skipped")
+    ]
+    for ink, behind in pairs:
+        one, other = luminance(tab, ink, "color"), luminance(tab, behind, "backgroundColor")
+        contrast = (max(one, other) + 0.05) / (min(one, other) + 0.05)
+        assert contrast >= 4.5, f"{ink} in {scheme}: {contrast:.2f}"  # WCAG 2 AA
+
+
+def test_the_button_changes_the_colours_and_they_stay(tab: Page, report: Path) -> None:
+    tab.open(report)
+    assert luminance(tab, "body", "backgroundColor") > 0.5
+    tab.click("#theme")
+    assert luminance(tab, "body", "backgroundColor") < 0.5
+    tab.open(report)
+    assert luminance(tab, "body", "backgroundColor") < 0.5
+    tab.press("t")
+    tab.colours("dark")
+    assert luminance(tab, "body", "backgroundColor") > 0.5
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_the_page_is_as_wide_as_the_screen(tab: Page, report: Path, width: int) -> None:
+    tab.size(width, 740)
+    tab.open(report)
+    wide = "[document.documentElement.scrollWidth, innerWidth]"
+    assert tab.value(wide) == [width, width]
+    tab.value("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert tab.value(wide) == [width, width]
+    tab.value(f"location.hash = '#cell=' + encodeURIComponent({json.dumps(FULL['id'])})")
+    tab.wait("!document.getElementById('panel').hidden")
+    assert tab.value("panel.scrollWidth <= panel.clientWidth") and tab.value(wide) == [width, width]
+
+
+def test_on_a_phone_the_matrix_scrolls_in_its_box(tab: Page, report: Path) -> None:
+    tab.size(360, 740)
+    tab.open(report)
+    assert tab.value("matrix.scrollWidth > matrix.clientWidth && matrix.clientWidth <= 360")
+
+
+# ---- nothing of a record runs -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_planted_in_a_record_is_inert(tab: Page, tmp_path: Path, name: str) -> None:
+    """The elements of the whole page, of the list and of an open cell are those that harmless text makes."""
+    found = []
+    for poison in ("harmless", HOSTILE[name]):
+        file = tmp_path / f"{len(found)}.html"
+        runs = [(poison, hostile_header(poison), [hostile(poison)])] * 2
+        file.write_text(page(runs, [hostile_change(poison)]), encoding="utf-8")
+        tab.open(file)
+        title = tab.value("document.title")
+        tab.press("j")
+        tab.press("Enter")
+        told = panel(tab) or ""
+        assert len(told) > 400 and "[object" not in told and "native code" not in told
+        tab.value("document.querySelectorAll('details').forEach(one => one.open = true)")
+        found.append(
+            [title, tab.value(ELEMENTS), tab.value("document.querySelectorAll('[onerror],[onload]').length")]
+        )
+        assert tab.value("document.documentElement.scrollWidth <= innerWidth")
+        assert tab.value("panel.scrollWidth <= panel.clientWidth")
+    assert found[0] == found[1]
+
+
+def test_the_policy_stops_what_is_not_the_page_s_own(browser: Browser, tmp_path: Path) -> None:
+    """If markup did get in, it would not run: the content security policy is checked by planting some."""
+    made = page([("run", HEADER, [record()])])
+    planted = "<script>document.title = 'run'</script><img src=x onerror=\"document.title = 'run'\">"
+    file = tmp_path / "planted.html"
+    file.write_text(made.replace("</main>", f"</main>{planted}"), encoding="utf-8")
+    with browser.page() as opened:
+        opened.open(file)
+        assert opened.value("document.title") == "1 cell, none failed"
+        assert any("Content Security Policy" in one for one in opened.complaints)
+        assert (
+            opened.value("(() => { try { document.body.innerHTML = 'x'; } catch (e) { return e.name; } })()")
+            == "TypeError"
+        )
+
+
+# ---- many records -------------------------------------------------------------------------------------------
+
+
+def test_how_long_it_takes_to_open_is_measured(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(page([("run", HEADER, run_of(50))]), encoding="utf-8")
+    times = browsers.load_times(browser, file)
+    assert set(times) == {"first-row", "painted", "whole"}
+    assert all(0 < seconds < browsers.TIMEOUT for seconds in times.values())
