@@ -10,6 +10,10 @@ import pytest
 
 READING = ("case", "casefile", "plan", "expect", "suite", "record", "text", "matrix")
 COMPARING = ("inputs", "values", "compare", "vacuity")
+WITHOUT_PYTORCH = (
+    "bundle", "replay", "judges", "blame", "expect", "runtimes.tensorrt", "environment", "isolation",
+)  # fmt: skip
+GATING = ("baseline", "changed", "slices", "report.command", "report.html", "report.markdown", "report.annotations")
 RUNTIMES = ("runtimes", "runtimes.onnxruntime", "runtimes.onnxreference", "graph", "store")
 
 
@@ -18,9 +22,11 @@ RUNTIMES = ("runtimes", "runtimes.onnxruntime", "runtimes.onnxreference", "graph
     [
         ((*READING, *COMPARING), ("torch", "onnx", "onnxruntime", "pytest", "_pytest")),
         (RUNTIMES, ("torch", "pytest", "_pytest")),
+        (WITHOUT_PYTORCH, ("torch", "pytest", "_pytest", "pydantic", "ruamel", "onnxruntime", "hypothesis")),
+        (GATING, ("torch", "onnx", "onnxruntime", "pytest", "_pytest")),
         (("cell", "runner", "cli", "isolation"), ("pytest", "_pytest")),
     ],
-    ids=["reading and comparing", "runtimes", "running"],
+    ids=["reading and comparing", "runtimes", "replaying", "gating", "running"],
 )
 def test_modules_do_not_import_what_is_not_theirs(modules: tuple[str, ...], never: tuple[str, ...]) -> None:
     names = ", ".join(f"conformance.{module}" for module in modules)

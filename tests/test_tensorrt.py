@@ -6,8 +6,10 @@ The double computes with ONNX Runtime, so that its numbers are right unless a fa
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib.util
 import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -466,6 +468,45 @@ def test_the_second_session_loads_the_first_ones_engine_and_a_spoilt_one_is_buil
     assert built == [True, False, True]
     assert len(list(tmp_path.glob("*.timings"))) == 1
     assert not list(tmp_path.glob(".new-*"))
+
+
+def test_a_kept_engine_that_tensorrt_itself_refuses_is_built_again(bench, double, tmp_path, monkeypatch):
+    """As one that was made for another GPU under the same name."""
+    double()
+    model, build = _model(bench), Build({"x": ((1, 6), (2, 6), (4, 6))}, store=tmp_path)
+    with runtime.open_model(model, (), build):
+        pass
+    (kept,) = tmp_path.glob("*.engine")
+    before = kept.read_bytes()
+    head, _, _ = before.partition(b"\n")[2].partition(b"\n")
+    other = b"an engine of something else"
+    said = json.loads(head) | {"sha256": hashlib.sha256(other).hexdigest()}
+    kept.write_bytes(before.partition(b"\n")[0] + b"\n" + json.dumps(said).encode() + b"\n" + other)
+    with runtime.open_model(model, (), build) as session:
+        assert session.built_seconds is not None
+        assert session.run({"x": np.zeros((2, 6), np.float32)})[0].shape == (2, 4)
+    assert other not in kept.read_bytes()
+
+
+def test_a_plugin_library_is_loaded_and_asked_for_its_creators(double, tmp_path, monkeypatch):
+    double()
+    import tensorrt
+
+    source, library = tmp_path / "plugin.c", tmp_path / "libplugin.so"
+    source.write_text("int getCreators(void) { return 0; }\n")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    asked: list[str] = []
+
+    class Registry:
+        def load_library(self, name: str) -> None:
+            asked.append(name)
+
+    monkeypatch.setattr(tensorrt, "get_plugin_registry", Registry)
+    monkeypatch.setattr(tensorrt, "init_libnvinfer_plugins", lambda log, namespace: True)
+    building.load_plugins(tensorrt, None, Build({}, options=Options(plugins=(str(library),))))
+    assert asked == [str(library)]
+    with pytest.raises(OSError, match="missing"):
+        building.load_plugins(tensorrt, None, Build({}, options=Options(plugins=(str(tmp_path / "missing.so"),))))
 
 
 # ---- the surface --------------------------------------------------------------------------------------------

@@ -53,12 +53,17 @@ def strongly_typed(trt: Any) -> bool:
 
 
 def load_plugins(trt: Any, log: Any, build: Build) -> None:
-    """TensorRT's own plugins, and the libraries that the case names."""
+    """TensorRT's own plugins, and the libraries that the case names.
+
+    A library registers its creators as it is loaded, or exports a function that tells them, which the registry asks.
+    """
     import ctypes
 
     trt.init_libnvinfer_plugins(log, "")
-    for library in build.options.plugins:
-        ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)  # registers its creators as it is loaded
+    for name in build.options.plugins:
+        library = ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+        if any(hasattr(library, function) for function in ("getCreators", "getPluginCreators")):
+            trt.get_plugin_registry().load_library(name)
 
 
 def make_engine(

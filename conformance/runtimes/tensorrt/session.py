@@ -59,12 +59,9 @@ class TensorRTSession:
         graph = onnx.load(model, load_external_data=False).graph
         self.built_seconds: float | None = None
         """Seconds that building took, or None where the engine came from the store."""
-        data = self._engine_bytes()
         # The runtime has to live as long as its engine.
         self._runtime = trt.Runtime(self._log)
-        self._engine = self._runtime.deserialize_cuda_engine(data)
-        if self._engine is None:
-            raise RuntimeError(f"the engine cannot be loaded: {self._log.errors()}")
+        self._engine, size = self._load()
         self._context = self._engine.create_execution_context()
         if self._context is None:
             raise RuntimeError(f"no execution context: {self._log.errors()}")
@@ -87,21 +84,26 @@ class TensorRTSession:
             "tf32": build.options.tf32,
             "casts": [f"{name}: {declared[name]} as {dtype}" for name, dtype in cast.items()],
             "options": build.options.as_dict(),
-            "engine": {"bytes": len(data), "built": self.built_seconds},
+            "engine": {"bytes": size, "built": self.built_seconds},
         }
 
     # ---- the engine ----------------------------------------------------------------------------------
 
-    def _engine_bytes(self) -> bytes:
+    def _load(self) -> tuple[Any, int]:
+        """The engine and its size in bytes: from the store where TensorRT takes it, else built now."""
         depends = depends_on(self._trt, self._model, self._build)
         cache = Engines(self._build.store) if self._build.store is not None else None
-        found = cache.get(depends) if cache is not None else None
-        if found is not None:
-            return found
+        kept = cache.get(depends) if cache is not None else None
+        engine = None if kept is None else self._runtime.deserialize_cuda_engine(kept)
+        if kept is not None and engine is not None:
+            return engine, len(kept)
         data, self.built_seconds = make_engine(self._trt, self._log, self._model, self._build, cache, depends)
+        engine = self._runtime.deserialize_cuda_engine(data)
+        if engine is None:
+            raise RuntimeError(f"the engine cannot be loaded: {self._log.errors()}")
         if cache is not None:
             cache.put(depends, data)
-        return data
+        return engine, len(data)
 
     def _names(self) -> list[str]:
         return [self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)]
