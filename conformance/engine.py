@@ -14,7 +14,7 @@ from conformance.compare import Array
 from conformance.draws import Draws
 from conformance.errors import Stopped
 from conformance.inputs import Draw, Inputs, about, seed_of
-from conformance.plan import expected
+from conformance.plan import expected, left_out
 from conformance.precision.calibration import batch_dim
 from conformance.precision.judge import RuntimeVerifier
 from conformance.runtimes.tensorrt import TensorRTSession, open_model
@@ -119,7 +119,7 @@ def _median(once: Callable[[], float]) -> float:
 
 
 def _batched(run: CellRun, batch: int) -> Inputs | None:
-    """Inputs with so many rows; None where the case has no dim of rows, or not so many, or fails there as declared."""
+    """Inputs with so many rows; None where the case has no dim of rows, not so many, or is declared to fail there."""
     dims, (traced, _) = run.dims(), run.prepared.trace()
     dim = batch_dim(run.cell.case, dims)
     sizes = None if dim is None else dims.fit({**traced, dim: batch})
@@ -127,6 +127,7 @@ def _batched(run: CellRun, batch: int) -> Inputs | None:
         return None
     draw = Draw(sizes, "plain", seed_of(run.cell.id, "rows", batch))
     accuracy = dataclasses.replace(run.cell, check="accuracy")
-    if any(about(entry.when, draw) for entry in expected(accuracy) if entry.when.only_some_draws):
+    apart = [entry for entry in expected(accuracy) if entry.when.only_some_draws] + left_out(accuracy)
+    if any(about(entry.when, draw) for entry in apart):
         return None  # the model is declared not to work at this size
     return run.prepared.maker(draw)
