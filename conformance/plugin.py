@@ -176,6 +176,7 @@ def run(request: pytest.FixtureRequest) -> Any:
 
         record = state.run(cell)
         request.node.stash[_RECORD] = record
+        request.node.user_properties += _properties(record)
         if record["status"] == "skipped":
             pytest.skip(record["reason"])
         if record["status"] == "xfailed":
@@ -185,6 +186,17 @@ def run(request: pytest.FixtureRequest) -> Any:
             pytest.fail(text.repetition(record, first) if first else text.failure(record), pytrace=False)
 
     return run_cell
+
+
+def _properties(record: dict[str, Any]) -> list[tuple[str, object]]:
+    """What JUnit files tell of a cell besides pytest's own."""
+    names = ("case", "exporter", "opset", "runtime", "precision", "check", "status", "stage", "error", "fault",
+             "examples", "command", "bundle")  # fmt: skip
+    found: list[tuple[str, object]] = [(name, record[name]) for name in names if record[name] is not None]
+    found.append(("source", f"{record['source']['file']}:{record['source']['line']}"))
+    if record["worst"] is not None:
+        found.append(("ratio", record["worst"]["ratio"]))
+    return found
 
 
 @pytest.fixture

@@ -116,6 +116,17 @@ def test_onnx_s_own_runner_reads_and_passes_a_bundle(packed):
     assert result.wasSuccessful(), result.failures + result.errors
 
 
+def test_a_replayed_run_is_compared_and_reported_like_any(packed, tmp_path, capsys):
+    for name, runtime in (("one", "onnxruntime"), ("two", "onnx-reference")):
+        assert cli.main(["replay", str(packed), "--runtime", runtime, "--report", str(tmp_path / name)]) == 0
+    assert cli.main(["diff", str(tmp_path / "one"), str(tmp_path / "one")]) == 0
+    capsys.readouterr()
+    assert cli.main(["diff", str(tmp_path / "one"), str(tmp_path / "two")]) == 1  # the cells of the other vanished
+    assert "in the earlier run only: 2" in capsys.readouterr().out
+    assert cli.main(["report", str(tmp_path / "one")]) == 0
+    assert "planted-torchscript-op17-onnxruntime-fp16" in (tmp_path / "one" / "report.html").read_text()
+
+
 # ---- without PyTorch ----------------------------------------------------------------------------------------
 
 FORBIDDEN = ("torch", "torchvision", "pydantic", "pytest", "hypothesis", "ruamel", "rich", "onnxscript")

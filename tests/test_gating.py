@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -148,3 +149,46 @@ def test_under_xdist_the_gate_is_the_same(folder):
     assert done.code == 1
     assert done.text.count("since the baseline") == 1
     assert "passing though declared to fail: 1" in done.text
+
+
+def test_junit_files_have_the_properties_of_a_cell(folder):
+    (folder / "cases" / "all.yaml").write_text(CASES + BROKEN)
+    run_suite(folder, "--junit-xml", "junit.xml")
+    suite = ElementTree.parse(folder / "junit.xml").getroot()
+    properties = {
+        case.get("name"): {one.get("name"): one.get("value") for one in case.iter("property")}
+        for case in suite.iter("testcase")
+    }
+    failed = properties["test_accuracy[three-torchscript-op17-onnxruntime-fp32]"]
+    assert failed["fault"] == "case"
+    assert failed["source"].startswith("cases/all.yaml:")
+    assert failed["status"] == "xpassed"
+    assert failed["command"].startswith("pytest ")
+    passed = properties["test_accuracy[one-torchscript-op17-onnxruntime-fp32]"]
+    assert float(passed["ratio"]) < 1
+    assert int(passed["examples"]) > 10
+
+
+def test_the_page_of_a_run_is_written_beside_it_with_what_changed(folder):
+    baseline(folder)
+    (folder / "cases" / "all.yaml").write_text(CASES + BROKEN)
+    run_suite(folder, "--baseline", "baseline.jsonl")
+    done = conformance(folder, "report")
+    assert done.code == 0, done.text
+    text = (folder / "reports/latest/report.html").read_text()
+    assert all(words in text for words in ("accuracy[three", "newly added", "xpassed"))
+    summary = conformance(folder, "report", "--markdown")
+    assert summary.code == 0
+    assert "three" in summary.text
+    annotations = conformance(folder, "report", "--github")
+    assert "::error file=cases/all.yaml,line=" in annotations.text
+
+
+@pytest.mark.parametrize(
+    "arguments", [["report", "nowhere"], ["diff", "nowhere", "nowhere"], ["merge", "out", "nowhere"]]
+)
+def test_a_run_that_is_not_there_is_one_clear_line(folder, arguments):
+    done = conformance(folder, *arguments)
+    assert done.code == 2
+    assert "nowhere" in done.text
+    assert "Traceback" not in done.text

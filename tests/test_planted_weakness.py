@@ -125,3 +125,40 @@ def test_specials_that_spread_to_every_output_verify_nothing(bench):
     """
     record = bench.run(body, check="specials")
     assert record.nothing > 0
+
+
+FIGHT = """
+import torch
+
+def symbolic(g, x):
+    return g.op("Asinh", x)
+
+def register():
+    from torch.onnx import register_custom_op_symbolic
+    register_custom_op_symbolic("aten::asinh", lambda g, x: g.op("Sinh", x), 9)
+    register_custom_op_symbolic("aten::acosh", lambda g, x: g.op("Acosh", x), 9)
+"""
+BOTH = """
+forward: torch.asinh(x) + torch.acosh(x + 2)
+inputs: {x: {type: "float32[batch, 3]", values: {uniform: {low: 0, high: 2}}}}
+dims: {batch: 1..4}
+export:
+  torchscript:
+    opsets: [17]
+    symbolics: {aten::asinh: beside.symbolic}
+    registers: {aten::acosh: beside.register}
+"""
+
+
+def test_two_registrations_that_fight_over_an_operator_are_named_in_their_order(bench):
+    record = bench.run(BOTH, FIGHT, check="registration")
+    assert verdict(record) == ("failed", "check", "RegistrationFight", "case")
+    assert record.reason == (
+        "aten::asinh is registered by symbolics, then by register: the last one wins, so their order decides"
+    )
+
+
+def test_a_registrar_of_several_opsets_is_no_fight(bench):
+    python = FIGHT.replace('"aten::asinh", lambda g, x: g.op("Sinh", x), 9', '"aten::acosh", lambda g, x: x, 13')
+    python = python.replace("), 9)", "), 15)")
+    assert bench.run(BOTH, python, check="registration").status == "passed"
