@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -37,7 +38,8 @@ def lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
         records = [record for record in records if record["runtime"] != runtime]
     yield from _table_lines(records, width)
     for runtime, (count, reasons) in missing.items():
-        yield f"NOT RUN: {runtime}, {count} cells skipped: {'; '.join(reasons)}"
+        text = f"NOT RUN: {runtime}, {count} cells skipped: {'; '.join(reasons)}"
+        yield from textwrap.wrap(text, max(width, 40), subsequent_indent="  ", break_long_words=False)
 
 
 def not_run(records: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, list[str]]]:

@@ -143,7 +143,9 @@ def leave(run: CellRun, verify: Verifier, model: Stored, draws: Draws, draw: Dra
     """A bundle of one failing example, beside the store; where it is."""
     folder = run.settings.store.parent / "failing" / f"{run.cell.check}-{run.cell.label}"
     writer = BundleWriter(folder, environment([]))
-    writer.add(write_entry(run, verify, model, draws, folder / CELLS, [example(verify, inputs, draw, model)]))
+    entry = write_entry(run, verify, model, draws, folder / CELLS, [example(verify, inputs, draw, model)])
+    # One example shows a failure, or that it is gone; it is no proof of the cell, and not asked to be one.
+    writer.add(dataclasses.replace(entry, excused=list(range(len(model.facts.outputs)))))
     return folder
 
 

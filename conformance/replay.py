@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import datetime
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -89,15 +90,18 @@ def record_of(entry: Entry, runtime: str) -> Record:
 def run_entry(progress: Progress, folder: Path, entry: Entry, runtime: str, store: Path) -> Record:
     """One cell of a bundle, from loading its model to its verdict. Raises nothing for what the cell did."""
     record = record_of(entry, runtime)
-    run = _Replay(progress, Bundle(folder), entry, runtime, record, store)
     try:
-        run.all()
+        _Replay(progress, Bundle(folder), entry, runtime, record, store).all()
     except Unavailable as reason:
         record.status, record.stage, record.reason = "skipped", "load", str(reason)
     except Stopped as stop:
         record.status = "failed"
         record.stage, record.error, record.reason, record.fault = stop.stage, stop.error, stop.reason, stop.fault
         record.details += stop.details
+    except Exception as error:
+        record.status, record.fault, record.error = "failed", "harness", type(error).__name__
+        record.reason = f"a mistake in the harness, or a bundle that was edited: {_line(error)}"
+        record.details += traceback.format_exception(error)[-6:]
     record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
     return settle(record, _declared(entry, runtime))
 
@@ -117,24 +121,27 @@ class _Replay:
         self._judge = judge_from(entry.judge)
 
     def all(self) -> None:
-        bundle, entry, record = self._bundle, self._entry, self._record
+        entry, record = self._entry, self._record
         vacuity = self._judge.vacuity()
         with contextlib.ExitStack() as stack:
             session = self._load(stack)
             record.arithmetic = dict(session.arithmetic)
-            try:
-                for example in bundle.data_sets(entry):
-                    found = self._one(session, example)
-                    vacuity.see(example.wanted)
-                    self._note(found, example)
-            except ValueError as error:
-                raise Stopped("declare", "BadBundle", str(error), "case") from None
+            for example in self._examples():
+                found = self._one(session, example)
+                vacuity.see(example.wanted)
+                self._note(found, example)
         if not record.examples:
             raise Stopped("compare", "NothingVerified", "no example verified anything", "case")
         weak = {output: wrong for output, wrong in vacuity.findings().items() if output not in entry.excused}
         for output, wrong in weak.items():
             text = f"output {output}: {' and '.join(wrong)} would have passed every one of {record.examples} examples"
             raise Stopped("compare", "Vacuous", text, "case")
+
+    def _examples(self) -> Iterator[DataSet]:
+        try:
+            yield from self._bundle.data_sets(self._entry)
+        except ValueError as error:
+            raise Stopped("declare", "BadBundle", str(error), "case") from None
 
     def _load(self, stack: contextlib.ExitStack) -> Session:
         bundle, entry = self._bundle, self._entry
@@ -150,7 +157,7 @@ class _Replay:
                 raise
             except Exception as error:
                 stop = Stopped("load", type(error).__name__, _line(error), "runtime")
-                first = next(bundle.data_sets(entry))
+                first = next(self._examples())
                 raise self._blamed(stop, None, first) from error
 
     def _one(self, session: Session, example: DataSet) -> Comparison:

@@ -355,6 +355,42 @@ def test_a_failing_cell_leaves_a_bundle_that_shows_the_failure_without_pytorch(t
     assert again["draw"]["dims"] == record["draw"]["dims"]
 
 
+def test_a_reproduction_whose_failure_is_gone_passes(tmp_path):
+    """One example could not tell outputs of another one apart, and is not asked to."""
+    body = """
+    forward: torch.asinh(x)
+    inputs: {x: "float32[batch, 3]"}
+    dims: {batch: 1..8}
+    runtimes: onnxruntime
+    specials: false
+    export: {torchscript: {opsets: [17], symbolics: {aten::asinh: beside.symbolic}}}
+    """
+    write_case(tmp_path / "cases", body, "def symbolic(g, x):\n    return g.op('Sin', x)\n")
+    record = run_suite(tmp_path).records["accuracy[planted-torchscript-op17-onnxruntime-fp32]"]
+    place = tmp_path / record["bundle"]
+    (tmp_path / "cases" / "beside.py").write_text("def symbolic(g, x):\n    return g.op('Asinh', x)\n")
+    right = run_suite(tmp_path).records["export[planted-torchscript-op17]"]["graph"]["sha"]
+    models = (tmp_path / ".conformance" / "models").glob("*/model.onnx")
+    (model,) = (one for one in models if right in (one.parent / "meta.json").read_text())
+    bundle = Bundle(place)
+    target = bundle.model(bundle.entries[0])
+    target.unlink()
+    target.write_bytes(model.read_bytes())
+    code, records = replay(place, "--runtime", "onnxruntime")
+    assert code == 0, records
+    assert [one["examples"] for one in records.values()] == [1]
+
+
+def test_an_edited_bundle_is_that_cells_failure_and_the_others_are_run(tmp_path):
+    _, place = pack(tmp_path)
+    head = json.loads((place / "bundle.json").read_text())
+    head["entries"][0]["judge"] = {"kind": "tolerance"}
+    (place / "bundle.json").write_text(json.dumps(head))
+    code, records = replay(place, "--runtime", "onnxruntime")
+    assert code == 1
+    assert [(one["status"], one["fault"]) for one in records.values()] == [("failed", "harness"), ("passed", None)]
+
+
 def test_a_cell_that_fails_as_declared_leaves_none(tmp_path):
     body = """
     forward: torch.asinh(x)
