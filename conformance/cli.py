@@ -14,6 +14,7 @@ COMMANDS = {
     "new": "write a starter case file that passes as it is",
     "schema": "print the JSON Schema of case files, for editors",
     "sensitivity": "rank nodes by what keeping them in fp32 wins back",
+    "align": "PyTorch against ONNX layer by layer: where they part first",
     "report": "a run as a page, a summary for CI, annotations, or data",
     "diff": "what is better and worse in one run than in another",
     "accept": "make a baseline agree with a run, in what is named",

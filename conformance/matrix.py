@@ -47,7 +47,7 @@ def not_run(records: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, list[s
     run = {record["runtime"] for record in records if record["status"] != "skipped"}
     found: dict[str, tuple[int, list[str]]] = {}
     for record in records:
-        if record["runtime"] is not None and record["runtime"] not in run:
+        if record["runtime"] is not None and record["runtime"] not in run and record["check"] != "latency":
             count, reasons = found.get(record["runtime"], (0, []))
             found[record["runtime"]] = count + 1, list(dict.fromkeys([*reasons, str(record.get("reason"))]))
     return found

@@ -1,0 +1,209 @@
+"""Where PyTorch and the graph part: every matched tensor compared, in the order in which they are computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from conformance.align.nodes import Graph, Place, rewritten
+from conformance.case import base_of
+from conformance.compare import DEFAULTS, Array, Tolerance, compare, odd_shape
+from conformance.judges import Budgets, Judge, Tolerances
+from conformance.noise import BUDGETS, Budget, Noise
+from conformance.precision.loss import sqnr
+
+Numbers = Mapping[tuple[int, int], float]
+"""By id of a call and output."""
+
+
+@dataclass
+class Row:
+    """One output of one call: what it is in the graph, and how far it is off."""
+
+    place: Place
+    node: str = ""
+    operators: list[str] = field(default_factory=list)
+    """What is between the tensors that it is computed from and itself, in order."""
+    rules: str = ""
+    """The rules of the exporter's optimizer that made the node."""
+    inputs: list[Row] = field(default_factory=list)
+    """The nearest compared tensors that it is computed from; none where those are the model's inputs."""
+    got: str = ""
+    """Dtype and shape of the graph's tensor."""
+    ratio: float | None = None
+    """fp32: the error over what is allowed."""
+    sqnr: float | None = None
+    """fp16, int8: in decibels."""
+    drop: float = 0.0
+    """fp16, int8: how many decibels less than the worst of its inputs."""
+    verdict: str = ""
+    text: str = ""
+    """What is wrong, in words."""
+
+    @property
+    def parts(self) -> bool:
+        return self.verdict == "failed"
+
+    @property
+    def begins(self) -> bool:
+        """Whether it parts though all that it is computed from agrees."""
+        return self.parts and not any(one.parts for one in self.inputs)
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """What comparing found; the rows are in the order in which PyTorch computes them."""
+
+    rows: list[Row]
+    precision: str
+    first: Row | None
+    """Where they part first, or at reduced precision what loses most; None where nothing does."""
+    parts: bool
+
+    @property
+    def compared(self) -> list[Row]:
+        return [row for row in self.rows if row.place.kind == "own"]
+
+
+def at_fp32(
+    graph: Graph,
+    places: Sequence[Place],
+    got: Mapping[str, Array],
+    exact: Mapping[tuple[int, int], Array],
+    judge: Judge,
+    moved: Callable[[], Numbers],
+) -> Alignment:
+    """By the rules of ``compare``: outputs of the model by ``judge``, the tensors inside by the defaults for their
+    dtype.
+
+    ``got`` are the graph's tensors, ``exact`` PyTorch's in float64 where there are such. ``moved`` says how far each
+    moves with the rounding of the inputs, and is only asked where something would part.
+    """
+    assert isinstance(judge, Tolerances)
+    numbers: Numbers | None = None
+    rows = list(_rows(graph, places, got))
+    outputs = _outputs_of_model(places)
+    for row in rows:
+        place = row.place
+        if place.tensor is None:
+            continue
+        wanted, one = place.call.outputs[place.output], got[place.tensor]
+        where = (place.call.id, place.output)
+        true = exact.get(where)
+        index = outputs.get(_key(place))
+        tolerance = DEFAULTS.get(str(wanted.dtype)) if index is None else judge.tolerances[index]
+        any_order = index is not None and judge.any_order[index]
+
+        def compared(
+            conditioning: float | None,
+            one: Array = one,
+            wanted: Array = wanted,
+            true: Array | None = true,
+            tolerance: Tolerance | None = tolerance,
+            any_order: bool = any_order,
+        ) -> tuple[str, float | None, str, str | None]:
+            found = compare(
+                [one], [wanted], None if true is None else [true], [tolerance], [any_order],
+                None if conditioning is None else [conditioning],
+            )  # fmt: skip
+            text = (found.text or "").removeprefix("output 0: ").replace("output 0", "it")
+            if found.worst is not None and found.verdict == "failed":
+                at = list(found.worst.index)
+                text += f"; furthest at {at}: {found.worst.got:.6g} instead of {found.worst.wanted:.6g}"
+            ratio = found.worst.ratio if found.worst else (math.inf if found.verdict == "failed" else 0.0)
+            return found.verdict, ratio, text, found.error
+
+        row.verdict, row.ratio, row.text, error = compared(None)
+        if error == "WrongValue" and true is not None:
+            numbers = moved() if numbers is None else numbers
+            row.verdict, row.ratio, row.text, error = compared(numbers.get(where, 0.0))
+    first = next((row for row in rows if row.parts), None)
+    return Alignment(rows, "fp32", first, first is not None)
+
+
+def at_reduced(
+    graph: Graph, places: Sequence[Place], got: Mapping[str, Array], judge: Judge, precision: str
+) -> Alignment:
+    """By noise. A tensor parts where it is not finite and should be, or where it is an output of the model that has
+    less SQNR than is due; what loses most is then the largest drop from the worst of a tensor's inputs.
+
+    Decibels beyond those that a runtime has to keep (``Budget.runtime``) count as those: rounding alone, which every
+    first layer has, is no drop.
+    """
+    assert isinstance(judge, Budgets)
+    rows = list(_rows(graph, places, got))
+    outputs = _outputs_of_model(places)
+    most = BUDGETS[base_of(precision)].runtime
+    for row in rows:
+        place = row.place
+        if place.tensor is None:
+            continue
+        wanted, one = place.call.outputs[place.output], got[place.tensor]
+        index = outputs.get(_key(place))
+        _judge_noise(row, one, wanted, None if index is None else judge.budgets[index])
+    for row in rows:
+        if row.sqnr is not None and math.isfinite(row.sqnr):
+            before = min((one.sqnr for one in row.inputs if one.sqnr is not None), default=math.inf)
+            row.drop = max(min(before, most) - min(row.sqnr, most), 0.0) if before > -math.inf else 0.0
+    lost = next((row for row in rows if row.parts and row.sqnr == -math.inf), None)
+    first = lost or max((row for row in rows if row.drop > 0), key=lambda row: row.drop, default=None)
+    return Alignment(rows, precision, first, any(row.parts for row in rows))
+
+
+def _judge_noise(row: Row, got: Array, wanted: Array, budget: Budget | None) -> None:
+    row.verdict = "verified"
+    odd = odd_shape(0, got.astype(wanted.dtype) if got.dtype.kind == wanted.dtype.kind else got, wanted)
+    if odd is not None:
+        row.verdict, row.sqnr = "failed", -math.inf
+        row.text = (odd.text or "").replace("output 0", "it")
+        return
+    row.sqnr = sqnr([got], [wanted])
+    if wanted.dtype.kind == "f":
+        lost = ~np.isfinite(got) & np.isfinite(wanted)
+        if lost.any():
+            row.verdict = "failed"
+            largest = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0))
+            row.text = (
+                f"{int(lost.sum())} of {got.size} values are NaN or infinite; in PyTorch the largest is {largest:.6g}"
+            )
+            return
+    if budget is not None:
+        noise = Noise(budget)
+        noise.see(got, wanted)
+        if not noise.within():
+            row.verdict, row.text = "failed", noise.text()
+
+
+def _rows(graph: Graph, places: Sequence[Place], got: Mapping[str, Array]) -> Iterator[Row]:
+    known = {place.tensor for place in places if place.tensor is not None}
+    by_tensor: dict[str, Row] = {}
+    for place in places:
+        row = Row(place)
+        if place.tensor is not None:
+            if place.tensor not in got:
+                place.kind, place.note, place.tensor = "unmatched", "the converted model has no such tensor", None
+                yield row
+                continue
+            node = graph.node_of(place.tensor)
+            before, nodes = graph.upstream(place.tensor, known)
+            row.node = "" if node is None else node.name or node.op_type
+            row.rules = "" if node is None else rewritten(node)
+            row.operators = [graph.nodes[index].op_type for index in nodes]
+            row.operators = [name for name in row.operators if name != "Constant"]
+            row.inputs = [by_tensor[name] for name in before if name in by_tensor]
+            array = got[place.tensor]
+            row.got = f"{array.dtype}{list(array.shape)}"
+            by_tensor.setdefault(place.tensor, row)
+        yield row
+
+
+def _key(place: Place) -> object:
+    return place.call.keys[place.output]
+
+
+def _outputs_of_model(places: Sequence[Place]) -> dict[object, int]:
+    """Which output of the model a tensor of PyTorch is."""
+    return {_key(place): place.output for place in places if not place.call.path}
