@@ -5,6 +5,7 @@
     BUNDLE/cells/NAME/test_data_set_0/input_0.pb         inputs in graph order, as ONNX TensorProtos
     BUNDLE/cells/NAME/test_data_set_0/output_0.pb        what is right (PyTorch's, or what a converted graph means)
     BUNDLE/cells/NAME/test_data_set_0/exact_0.pb         what judges need besides: float64, or PyTorch's float32
+    BUNDLE/cells/NAME/engine/rows/input_0.pb             what TensorRT's check ``engine`` needs besides
     BUNDLE/cells/NAME/libraries/...                      custom-operator libraries and plugins
 
 ``onnx.backend.test.loader.load_model_tests(BUNDLE, "cells")`` finds the same cells. Needs numpy and onnx only.
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from conformance.compare import Array
+from conformance.engine import Trial
+from conformance.judges import Judge
 
 FORMAT = 1
 HEAD = "bundle.json"
@@ -58,6 +61,8 @@ class Entry:
     """The case's own symbolics and functions that the export used."""
     libraries: list[str] = field(default_factory=list)
     """Custom-operator libraries for ONNX Runtime, relative to the entry's folder."""
+    trial: dict[str, Any] | None = None
+    """For TensorRT's check ``engine``: outputs with equal rows, batch sizes; the arrays lie in ``engine/``."""
     conversion: dict[str, Any] | None = None
     command: str | None = None
 
@@ -138,6 +143,32 @@ class Bundle:
                 yield DataSet(inputs, _read(folder, "output"), exact, one["conditioning"], draw)
             except Exception as error:
                 raise ValueError(f"{folder}: the bundle is damaged: {error}") from None
+
+    def trial(self, entry: Entry, judge: Judge) -> Trial:
+        """What an engine of this entry is tried with; raises ValueError where a file is missing or damaged."""
+        assert entry.trial is not None
+        folder = self.folder / CELLS / entry.name / "engine"
+
+        def read(name: str) -> dict[str, Array]:
+            try:
+                return dict(zip(entry.inputs, _read(folder / name, "input"), strict=True))
+            except Exception as error:
+                raise ValueError(f"{folder / name}: the bundle is damaged: {error}") from None
+
+        rows = read("rows") if entry.trial["rows"] else None
+        batches = {int(batch): read(f"batch_{batch}") for batch in entry.trial["batches"]}
+        return Trial(read("first"), judge, rows, entry.trial["equal"], batches)
+
+
+def write_trial(folder: Path, trial: Trial, names: Sequence[str]) -> dict[str, Any]:
+    """Writes what an engine is tried with into an entry's folder; what the entry says of it."""
+    found = {"first": trial.inputs, **({"rows": trial.rows} if trial.rows is not None else {})}
+    found |= {f"batch_{batch}": inputs for batch, inputs in trial.batches.items()}
+    for name, inputs in found.items():
+        place = folder / "engine" / name
+        place.mkdir(parents=True, exist_ok=True)
+        _write(place, "input", [inputs[one] for one in names])
+    return {"rows": trial.rows is not None, "equal": list(trial.equal), "batches": list(trial.batches)}
 
 
 def write_model(folder: Path, model: Path, libraries: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from conformance.budgets import check_latency
 from conformance.case import Symbolic, TorchScript, base_of
 from conformance.cellrun import CellRun
 from conformance.draws import Draws
-from conformance.engine import check_engine
+from conformance.engine import try_engine
 from conformance.errors import Stopped, display_path
 from conformance.explain import Ask, Explainer
 from conformance.inputs import Draw, Inputs
@@ -26,6 +26,7 @@ from conformance.runtimes import opener
 from conformance.runtimes.onnxruntime import kernels
 from conformance.source import describe
 from conformance.store import Stored
+from conformance.trial import trial_of
 from conformance.verify import Verifier
 
 SECOND_TRACE_SECONDS = 2.0
@@ -252,12 +253,27 @@ def _check_fidelity(run: CellRun) -> None:
         Examples(cell, run.record, Draws(cell, run.settings, prepared, dims, traced), verify, explainer).run()
 
 
+def _check_engine(run: CellRun) -> None:
+    """What only an engine on a GPU can show."""
+    cell = run.cell
+    stored = run.model()
+    model = run.converted(stored) if cell.converted else stored
+    draws = Draws(cell, run.settings, run.prepared, run.dims(), run.prepared.trace()[0])
+    kind = RuntimeVerifier if cell.converted else Verifier
+    names = list(stored.facts.outputs)
+    verify = kind(cell, run.record, run.stages, run.reference, run.prepared.maker, names)
+    with run.stages("declare", "case"):
+        trial = trial_of(run, verify, draws)
+    build = run.build(model, draws.sizes())
+    try_engine(run.record, lambda name: run.stages(name, "runtime"), model.file, build, trial)
+
+
 CHECKS: dict[str, Callable[[CellRun], None]] = {
     "export": _check_export,
     "registration": _check_registration,
     "accuracy": _check_accuracy,
     "specials": _check_accuracy,
     "fidelity": _check_fidelity,
-    "engine": check_engine,
+    "engine": _check_engine,
     "latency": check_latency,
 }

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
-from conformance.bundle import CELLS, BundleWriter, DataSet, Entry, write_model, write_set
+from conformance.bundle import CELLS, BundleWriter, DataSet, Entry, write_model, write_set, write_trial
 from conformance.cellrun import CellRun
 from conformance.compare import Array
 from conformance.draws import Draws
@@ -26,6 +26,7 @@ from conformance.settings import Settings
 from conformance.source import Folder, check_needs
 from conformance.stages import Stages, stop_record
 from conformance.store import Stored
+from conformance.trial import trial_of
 from conformance.verify import Verifier
 
 RUNTIMES = ("onnx-reference", "onnxruntime", "tensorrt")
@@ -61,6 +62,10 @@ def _pack(run: CellRun, folder: Path, most: int) -> Entry:
         chosen = _spread(_undeclared(run.cell, draws), run.cell.case.says.examples.values, most)
         examples = (example(verify, verify.inputs(draw), draw, converted or stored) for draw in chosen)
         entry = write_entry(run, verify, converted or stored, draws, folder, examples)
+        if run.cell.runtime == "tensorrt":
+            with run.stages("declare", "case"):
+                told = write_trial(folder / entry.name, trial_of(run, verify, draws), entry.inputs)
+            entry = dataclasses.replace(entry, trial=told)
         assert verify.vacuity is not None
         vacuous = verify.vacuity.findings().keys() - {*entry.excused}
         if vacuous:

@@ -17,6 +17,7 @@ from typing import Any
 from conformance import blame
 from conformance.bundle import Bundle, DataSet, Entry
 from conformance.compare import Array, Comparison
+from conformance.engine import try_engine
 from conformance.environment import environment
 from conformance.errors import Stopped, Unavailable
 from conformance.expect import Expectation, settle
@@ -47,9 +48,10 @@ def replay(
 
     ``required`` turns cells that this host cannot run into failures. Raises ValueError where nothing is selected.
     """
-    chosen = [entry for entry in bundle.entries if keep(id_of(entry, runtime))]
+    cells = [cell for entry in bundle.entries for cell in _cells(entry, runtime)]
+    chosen = [entry for entry in cells if keep(id_of(entry, runtime))]
     if not chosen:
-        raise ValueError(f"{bundle.folder}: none of its {len(bundle.entries)} cells is selected")
+        raise ValueError(f"{bundle.folder}: none of its {len(cells)} cells is selected")
     started = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     head = {**environment(list(flags)), "packed": bundle.environment}
     writer = RunWriter(report, {"started": started, "environment": head})
@@ -72,6 +74,13 @@ def replay(
     return records
 
 
+def _cells(entry: Entry, runtime: str) -> Iterator[Entry]:
+    """The entry's own check, and for TensorRT what only an engine can show."""
+    yield entry
+    if runtime == "tensorrt" and entry.trial is not None:
+        yield dataclasses.replace(entry, check="engine")
+
+
 def id_of(entry: Entry, runtime: str) -> str:
     """The id that the cell has in the suite."""
     return cell_id(entry.check, cell_label(entry.case, entry.exporter, entry.opset, runtime, entry.precision))
@@ -91,7 +100,8 @@ def run_entry(progress: Progress, folder: Path, entry: Entry, runtime: str, stor
     """One cell of a bundle, from loading its model to its verdict. Raises nothing for what the cell did."""
     record = record_of(entry, runtime)
     try:
-        _Replay(progress, Bundle(folder), entry, runtime, record, store).all()
+        run = _Replay(progress, Bundle(folder), entry, runtime, record, store)
+        (run.engine if entry.check == "engine" else run.all)()
     except Unavailable as reason:
         record.status, record.stage, record.reason = "skipped", "load", str(reason)
     except Stopped as stop:
@@ -137,6 +147,30 @@ class _Replay:
             text = f"output {output}: {' and '.join(wrong)} would have passed every one of {record.examples} examples"
             raise Stopped("compare", "Vacuous", text, "case")
 
+    def engine(self) -> None:
+        """What only an engine can show."""
+        try:
+            trial = self._bundle.trial(self._entry, self._judge)
+        except ValueError as error:
+            raise Stopped("declare", "BadBundle", str(error), "case") from None
+        try_engine(self._record, self._guarded, self._bundle.model(self._entry), self._build(), trial)
+
+    @contextlib.contextmanager
+    def _guarded(self, name: str) -> Iterator[None]:
+        """A stage in which whatever is raised is the runtime's fault."""
+        with self._stage(name):
+            try:
+                yield
+            except (Stopped, Unavailable):
+                raise
+            except Exception as error:
+                raise Stopped(name, type(error).__name__, _line(error), "runtime") from error
+
+    def _build(self) -> Build:
+        build = Build.from_dict(self._entry.build, self._store)
+        plugins = self._bundle.plugins(self._entry)
+        return dataclasses.replace(build, options=dataclasses.replace(build.options, plugins=plugins))
+
     def _examples(self) -> Iterator[DataSet]:
         try:
             yield from self._bundle.data_sets(self._entry)
@@ -145,10 +179,8 @@ class _Replay:
 
     def _load(self, stack: contextlib.ExitStack) -> Session:
         bundle, entry = self._bundle, self._entry
-        build = Build.from_dict(entry.build, self._store)
-        build = dataclasses.replace(build, options=dataclasses.replace(build.options, plugins=bundle.plugins(entry)))
         with self._stage("load"):
-            open_model = opener(self._runtime, build)
+            open_model = opener(self._runtime, self._build())
             try:
                 return stack.enter_context(open_model(bundle.model(entry), bundle.libraries(entry)))
             except ImportError as error:

@@ -18,11 +18,12 @@ from onnx import helper, numpy_helper
 
 from conformance.align import text
 from conformance.align.command import Answer, Question, align
-from conformance.align.compare import Row
+from conformance.align.compare import Row, at_fp32
 from conformance.align.modules import calls_of, paired
-from conformance.align.nodes import Graph, _label, match, scopes
+from conformance.align.nodes import Graph, Place, _label, match, scopes
 from conformance.align.nodes import candidates as candidates_of
 from conformance.commands import align as command
+from conformance.judges import Tolerances
 from conformance.store import Store
 from tests.support import say, with_symbolic, write_case
 
@@ -140,6 +141,28 @@ class Solid(nn.Module):
 
     def forward(self, x):
         return self.last(x).clone()
+
+
+class Both(nn.Module):
+    '''Returns what its submodule does, and more of the same shape.'''
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.first(x)
+        return y, y * 2
+
+
+class UsesBoth(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.both, self.out = Both(), nn.Linear(4, 2)
+
+    def forward(self, x):
+        one, other = self.both(x)
+        return self.out(one + torch.tanh(other))
 
 
 class Half(nn.Module):
@@ -389,6 +412,16 @@ def test_nested_outputs_are_compared_one_by_one(trial, exporter):
     # Output 0 is the one from the right, which is computed second.
     assert [one.place.name for one in found["pair, output 0"].inputs] == ["pair.right"]
     assert [one.place.name for one in found["pair, output 1"].inputs] == ["pair.left"]
+
+
+@EXPORTERS
+def test_a_tensor_that_a_submodule_has_is_no_rival(trial, exporter):
+    answer = trial(network("UsesBoth"), exporter=exporter)
+    found = rows(answer)
+    assert found["both, output 0"].place.first is found["both.first"].place
+    assert (found["both, output 1"].place.kind, found["both, output 1"].place.note) == ("own", "")
+    assert found["both, output 1"].operators == ["Mul"]
+    assert not answer.found.parts
 
 
 @EXPORTERS
@@ -648,6 +681,28 @@ def test_nan_on_both_sides_agrees(trial):
     assert np.isnan(log.place.call.outputs[0]).any()
     assert log.verdict in ("verified", "nothing")
     assert not answer.found.parts
+
+
+@pytest.mark.parametrize("moves, parts", [(1e-3, False), (0.0, True)])
+def test_what_the_rounding_of_inputs_moves_as_far_does_not_part(moves, parts):
+    """PyTorch's float32 may be exact by luck, and is no measure then."""
+    (call, *_) = _sub_calls(1)
+    graph = _chain([("sub", "HardSwish")])
+    place = Place(call, 0, "own", "t1")
+    wanted, asked = call.outputs[0], []
+
+    def moved() -> dict[tuple[int, int], float]:
+        asked.append(1)
+        return {(call.id, 0): moves}
+
+    def aligned(got: Any) -> Any:
+        exact = {(call.id, 0): wanted.astype(np.float64)}
+        return at_fp32(graph, [place], {"t1": got}, exact, Tolerances((), ()), moved)
+
+    assert not aligned(wanted).parts
+    assert not asked
+    assert aligned(wanted + np.float32(1e-3)).parts is parts
+    assert asked == [1]
 
 
 @pytest.mark.parametrize("values", ["nan", "inf", "large", "zero"])

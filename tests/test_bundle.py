@@ -235,7 +235,7 @@ def test_a_process_that_dies_is_the_verdict_of_its_cell(tmp_path):
     )  # fmt: skip
     assert done.returncode == 1
     records = read_run(tmp_path / "out")[1]
-    assert [(record["status"], record["signal"]) for record in records] == [("failed", "SIGABRT")] * 2
+    assert [(record["status"], record["signal"]) for record in records] == [("failed", "SIGABRT")] * 4
 
 
 def test_a_bundle_on_a_host_with_tensorrt_gives_records_of_tensorrt(packed, tmp_path):
@@ -248,7 +248,30 @@ def test_a_bundle_on_a_host_with_tensorrt_gives_records_of_tensorrt(packed, tmp_
     header, records = read_run(tmp_path / "out")
     assert header["environment"]["gpu"]["name"] == "TensorRT double (no GPU)"
     assert header["environment"]["packed"]["versions"]["torch"]
-    assert [record["status"] for record in records] == ["passed", "passed"]
+    assert [(record["check"], record["status"]) for record in records] == [
+        ("accuracy", "passed"), ("engine", "passed"), ("accuracy", "passed"), ("engine", "passed"),
+    ]  # fmt: skip
+    engine = records[1]["engine"]
+    assert engine["layers"]
+    assert [one["batch"] for one in engine["times"]] == []  # the case has an input without rows
+
+
+@pytest.mark.parametrize("fault, error", [("rows", "RowsDiffer"), ("rebuild", "RebuildDiffers")])
+def test_what_only_an_engine_can_show_is_found_in_a_replay_too(tmp_path, fault, error):
+    body = BODY.replace("* w, (x > 0)", "").replace('  w: "float32[]"\n', "")
+    _, place = pack(tmp_path, body, "", "--precision", "fp32")
+    doubles = Path(__file__).parent / "doubles"
+    found = {}
+    for planted in ("", fault):
+        done = subprocess.run(
+            [sys.executable, "-m", "conformance", "replay", str(place), "--report", "out", "-k", "engine"],
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(doubles), "CONFORMANCE_DOUBLE_FAULT": planted},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        (found[planted],) = read_run(tmp_path / "out")[1]
+        assert done.returncode == (1 if planted else 0), done.stdout + done.stderr
+    assert [one["batch"] for one in found[""]["engine"]["times"]] == [1, 4]
+    assert (found[fault]["status"], found[fault]["error"]) == ("failed", error)
 
 
 def test_a_host_without_tensorrt_skips_and_says_why(packed):
@@ -300,7 +323,7 @@ def test_a_damaged_example_fails_its_cell_and_names_the_folder(tmp_path, damage)
 
 def test_a_selection_of_nothing_is_an_error(packed, capsys):
     assert cli.main(["replay", str(packed), "-k", "nothing like it"]) == 2
-    assert "none of its 2 cells is selected" in capsys.readouterr().err
+    assert "none of its 4 cells is selected" in capsys.readouterr().err
 
 
 def test_a_folder_with_other_things_is_not_overwritten(tmp_path, capsys):

@@ -1,0 +1,51 @@
+"""What a cell tries an engine with: PyTorch says which rows have to come out equal."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from conformance.cellrun import CellRun
+from conformance.draws import Draws
+from conformance.engine import BATCHES, Trial, unequal_row
+from conformance.inputs import Draw, Inputs, about, seed_of
+from conformance.plan import expected, left_out
+from conformance.precision.calibration import batch_dim
+from conformance.verify import Verifier
+
+ROWS = 4
+"""Equal rows of a batch."""
+
+
+def trial_of(run: CellRun, verify: Verifier, draws: Draws) -> Trial:
+    """The trial of a cell's engine; ``verify`` knows what decides on its outputs."""
+    inputs = run.prepared.maker(draws.first())
+    run.reference.restore()
+    judge = verify.judge_of(run.reference(inputs))
+    batches = {batch: found for batch in BATCHES if (found := _batched(run, batch)) is not None}
+    several = _batched(run, ROWS)
+    if several is None:
+        return Trial(inputs, judge, batches=batches)
+    rows = {name: np.repeat(array[:1], len(array), axis=0) for name, array in several.items()}
+    run.reference.restore()
+    outputs = run.reference(rows)
+    equal = [
+        index
+        for index, array in enumerate(outputs)
+        if array.ndim and len(array) == ROWS and unequal_row(array) is None
+    ]
+    return Trial(inputs, judge, rows, equal, batches)
+
+
+def _batched(run: CellRun, batch: int) -> Inputs | None:
+    """Inputs with so many rows; None where the case has no dim of rows, not so many, or is declared to fail there."""
+    dims, (traced, _) = run.dims(), run.prepared.trace()
+    dim = batch_dim(run.cell.case, dims)
+    sizes = None if dim is None else dims.fit({**traced, dim: batch})
+    if dim is None or sizes is None or sizes[dim] != batch:
+        return None
+    draw = Draw(sizes, "plain", seed_of(run.cell.id, "rows", batch))
+    accuracy = dataclasses.replace(run.cell, check="accuracy", runtime="tensorrt")
+    apart = [entry for entry in expected(accuracy) if entry.when.only_some_draws] + left_out(accuracy)
+    return None if any(about(entry.when, draw) for entry in apart) else run.prepared.maker(draw)
