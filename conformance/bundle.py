@@ -52,7 +52,10 @@ class Entry:
     build: dict[str, Any]
     """``runtimes.tensorrt.Build.from_dict`` makes it again; its plugins are paths in the bundle."""
     sets: list[dict[str, Any]]
-    """For each data set: dims, regime, seed, index, conditioning, and whether there are exact outputs."""
+    """For each data set: dims, regime, seed, index, the runtimes that are declared to fail there (``apart``),
+    conditioning, and whether there are exact outputs."""
+    runtimes: list[str]
+    """Those that the case declares for this model."""
     expected: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """By runtime the declared failures of the whole cell: stage, error, because, fault, place, owed."""
     excused: list[int] = field(default_factory=list)
@@ -76,7 +79,7 @@ class DataSet:
     exact: list[Array] | None
     conditioning: list[float] | None
     draw: dict[str, Any]
-    """dims, regime, seed and index."""
+    """dims, regime, seed and index; ``apart`` names the runtimes that are declared to fail there."""
 
 
 class BundleWriter:
@@ -139,7 +142,7 @@ class Bundle:
             try:
                 inputs = dict(zip(entry.inputs, _read(folder, "input"), strict=True))
                 exact = _read(folder, "exact") if one["exact"] else None
-                draw = {name: one[name] for name in ("dims", "regime", "seed", "index")}
+                draw = {name: one[name] for name in ("dims", "regime", "seed", "index", "apart")}
                 yield DataSet(inputs, _read(folder, "output"), exact, one["conditioning"], draw)
             except Exception as error:
                 raise ValueError(f"{folder}: the bundle is damaged: {error}") from None

@@ -25,6 +25,8 @@ class Expectation:
     """File and line of the declaration."""
     owed: bool
     """Whether it has to show in this cell; elsewhere it only may."""
+    margin: bool = True
+    """Whether a wrong value has to be off by ``MARGIN``; not where only some of the cell's examples are run."""
 
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -57,7 +59,7 @@ def settle(record: Record, declared: Sequence[Expectation]) -> Record:
         return record
     for one in declared:
         if agrees(one.stage, one.error, record.stage, record.error, record.reason):
-            if _borderline(record):
+            if one.margin and _borderline(record):
                 ratio = (record.worst or {})["ratio"]
                 record.reason = (
                     f"the declared failure is borderline: {ratio:.2g} times what is allowed, less than {MARGIN:g}"

@@ -16,7 +16,7 @@ from conformance.draws import Draws
 from conformance.environment import environment
 from conformance.errors import Stopped, Unavailable
 from conformance.inputs import Draw, Inputs, about
-from conformance.plan import Cell, expectations, expected, left_out
+from conformance.plan import NOT_FOR_CONVERTED, Cell, expectations, expected, left_out
 from conformance.precision.judge import RuntimeVerifier
 from conformance.precision.loss import LITERAL
 from conformance.progress import Progress
@@ -109,7 +109,8 @@ def example(verify: Verifier, inputs: Inputs, draw: Draw, model: Stored) -> Data
     conditioning = verify.conditioning(inputs, wanted, exact)
     given = {name: inputs[name] for name in _fed(model, inputs)}
     kept: list[Array] | None = None if exact is None else list(exact)
-    return DataSet(given, wanted, kept, conditioning, draw.as_dict())
+    told = {**draw.as_dict(), "apart": _apart(verify.cell, draw)}
+    return DataSet(given, wanted, kept, conditioning, told)
 
 
 def _fed(model: Stored, inputs: Container[str]) -> list[str]:
@@ -140,7 +141,7 @@ def write_entry(
             build, options=dataclasses.replace(build.options, plugins=tuple(plugins))
         ).as_dict(),
         sets=sets, expected=_expected_by_runtime(cell), excused=excused, own_code=list(run.target.own_code()),
-        libraries=libraries, conversion=run.record.conversion,
+        libraries=libraries, conversion=run.record.conversion, runtimes=_runtimes(cell),
     )  # fmt: skip
 
 
@@ -155,9 +156,29 @@ def leave(run: CellRun, verify: Verifier, model: Stored, draws: Draws, draw: Dra
 
 
 def _expected_by_runtime(cell: Cell) -> dict[str, list[dict[str, object]]]:
+    """A wrong value that is declared may not show in the examples that are packed; what does not load always does."""
     found = {}
     for runtime in RUNTIMES:
         declared = expectations(dataclasses.replace(cell, runtime=runtime))
-        if declared:
-            found[runtime] = [one.as_dict() for one in declared]
+        sampled = ("run", "compare")
+        found[runtime] = [
+            (dataclasses.replace(one, owed=False, margin=False) if one.stage in sampled else one).as_dict()
+            for one in declared
+        ]
+    return {runtime: declared for runtime, declared in found.items() if declared}
+
+
+def _runtimes(cell: Cell) -> list[str]:
+    """Those that the case has for this model."""
+    return [one for one in cell.case.says.runtimes if not (cell.converted and one in NOT_FOR_CONVERTED)]
+
+
+def _apart(cell: Cell, draw: Draw) -> list[str]:
+    """The runtimes that are declared to fail at this draw."""
+    found = []
+    for runtime in _runtimes(cell):
+        other = dataclasses.replace(cell, runtime=runtime)
+        scoped = [entry for entry in expected(other) if entry.when.only_some_draws] + left_out(other)
+        if any(about(entry.when, draw) for entry in scoped):
+            found.append(runtime)
     return found

@@ -51,7 +51,8 @@ def replay(
     cells = [cell for entry in bundle.entries for cell in _cells(entry, runtime)]
     chosen = [entry for entry in cells if keep(id_of(entry, runtime))]
     if not chosen:
-        raise ValueError(f"{bundle.folder}: none of its {len(cells)} cells is selected")
+        text = f"none of its {len(cells)} cells of {runtime} is selected"
+        raise ValueError(f"{bundle.folder}: {text}")
     started = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     head = {**environment(list(flags)), "packed": bundle.environment}
     writer = RunWriter(report, {"started": started, "environment": head})
@@ -75,7 +76,9 @@ def replay(
 
 
 def _cells(entry: Entry, runtime: str) -> Iterator[Entry]:
-    """The entry's own check, and for TensorRT what only an engine can show."""
+    """The entry's own check where the case has this runtime, and for TensorRT what only an engine can show."""
+    if runtime not in entry.runtimes:
+        return
     yield entry
     if runtime == "tensorrt" and entry.trial is not None:
         yield dataclasses.replace(entry, check="engine")
@@ -137,6 +140,9 @@ class _Replay:
             session = self._load(stack)
             record.arithmetic = dict(session.arithmetic)
             for example in self._examples():
+                if self._runtime in example.draw["apart"]:
+                    record.details.append(f"declared to fail, and not run: {example.draw['dims']}")
+                    continue
                 found = self._one(session, example)
                 vacuity.see(example.wanted)
                 self._note(found, example)
@@ -194,7 +200,7 @@ class _Replay:
 
     def _one(self, session: Session, example: DataSet) -> Comparison:
         """What comparing one example found; Stopped where it is wrong, and wrong again."""
-        self._progress.note(stage="run", draw=example.draw, examples=self._record.examples)
+        self._progress.note(stage="run", draw=_draw(example), examples=self._record.examples)
         try:
             found = self._compared(session, example)
             if found.verdict == "failed":
@@ -205,7 +211,7 @@ class _Replay:
                 self._note_worst(again, example)
                 raise Stopped("compare", again.error or "WrongValue", again.text or "", None)
         except Stopped as stop:
-            self._record.draw = example.draw
+            self._record.draw = _draw(example)
             raise self._blamed(stop, session, example) from None
         return found
 
@@ -255,7 +261,7 @@ class _Replay:
         if found.worst is not None:
             index = list(found.worst.index)
             self._record.worst = {**dataclasses.asdict(found.worst), "index": index, "dims": example.draw["dims"]}
-            self._record.draw = example.draw
+            self._record.draw = _draw(example)
 
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -266,6 +272,11 @@ class _Replay:
         finally:
             seconds = self._record.seconds
             seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def _draw(example: DataSet) -> dict[str, Any]:
+    """The draw as records have it."""
+    return {name: value for name, value in example.draw.items() if name != "apart"}
 
 
 def _line(error: BaseException) -> str:
