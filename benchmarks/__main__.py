@@ -15,9 +15,11 @@ GROUPS = {
     "dynamo": dynamo,
     "isolation": isolation,
     "precision": precision,
-    "latency": latency,
     "gating": gating,
+    "latency": latency,
 }
+APART = {"latency"}
+"""Takes a quarter of an hour by itself, and has its table in ``docs/latency.md``."""
 
 TEXT = """# Benchmarks
 
@@ -38,6 +40,8 @@ exports are cheap, and it takes an API that torch keeps to itself. A shared prog
 each export of it may add a symbol to its range constraints, which are written into the model (the LSTM's nodes
 stay the same, its bytes do not).
 
+How often a budget of time is decided wrongly stands in [latency](latency.md); `python -m benchmarks latency` measures it.
+
 What each side does is said at the functions in `benchmarks/`. Some comparisons do not exist: Polygraphy does not
 export, and `torch.onnx.testing.assert_onnx_program` takes models of the dynamo exporter only.
 """
@@ -50,7 +54,7 @@ def main() -> None:
     options = parser.parse_args()
     rows: list[Row] = []
     print(HEAD, flush=True)
-    for name in options.group or GROUPS:
+    for name in options.group or [one for one in GROUPS if one not in APART]:
         for row in GROUPS[name].rows(options.quick):
             print(row.line(), flush=True)
             rows.append(row)
