@@ -40,7 +40,7 @@ exports are cheap, and it takes an API that torch keeps to itself. A shared prog
 each export of it may add a symbol to its range constraints, which are written into the model (the LSTM's nodes
 stay the same, its bytes do not).
 
-How often a budget of time is decided wrongly stands in [latency](latency.md); `python -m benchmarks latency` measures it.
+How often a budget of time is decided wrongly stands in [latency](latency.md), made by `python -m benchmarks latency`.
 
 What each side does is said at the functions in `benchmarks/`. Some comparisons do not exist: Polygraphy does not
 export, and `torch.onnx.testing.assert_onnx_program` takes models of the dynamo exporter only.
