@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import Row, interleaved, seconds_of
-from conformance.case import Calibration, Case, PrecisionSettings
+from conformance.case import Case
 from conformance.casefile import case_files, load
 from conformance.cell import run_cell
 from conformance.cellrun import CellRun
 from conformance.plan import Cell
 from conformance.progress import Progress
 from conformance.record import Record
+from conformance.schema.precision import Calibration, PrecisionSettings
 from conformance.settings import Settings
 from conformance.source import Folder
 from conformance.stages import Stages

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from conformance.case import Fails, When
 from conformance.compare import Comparison
 from conformance.draws import Draws
 from conformance.errors import Stopped
@@ -12,6 +11,7 @@ from conformance.explain import Explainer, worst_dict
 from conformance.inputs import Draw, about
 from conformance.plan import Cell, expected, left_out, owed, shows
 from conformance.record import Record
+from conformance.schema.holds import Fails, When
 from conformance.verify import Verifier
 
 

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from conformance.deploy import Latency
 from conformance.errors import Stopped, Unavailable
 from conformance.inputs import Draw, Inputs, seed_of
 from conformance.latency import host
@@ -17,6 +16,7 @@ from conformance.latency.statistics import Judged, noise_floor, precise
 from conformance.latency.store import as_record
 from conformance.precision.calibration import batch_dim
 from conformance.runtimes import ABSENT, Session, opener
+from conformance.schema.deploy import Latency
 
 if TYPE_CHECKING:
     from conformance.cellrun import CellRun

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from conformance import graph
-from conformance.case import base_of
 from conformance.dims import Dims
 from conformance.errors import Stopped, display_path
 from conformance.export import Exported, export
@@ -18,6 +17,7 @@ from conformance.prepared import prepare
 from conformance.record import Record
 from conformance.runtimes import opener
 from conformance.runtimes.tensorrt.options import Build, Options, Shape, covering
+from conformance.schema.words import base_of
 from conformance.settings import Settings
 from conformance.source import Folder
 from conformance.stages import Stages

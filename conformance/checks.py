@@ -10,7 +10,6 @@ from conformance import blame, graph, symbolics
 from conformance.accuracy import Examples
 from conformance.blame import Opinion
 from conformance.budgets import check_latency
-from conformance.case import Symbolic, TorchScript, base_of
 from conformance.cellrun import CellRun
 from conformance.draws import Draws
 from conformance.engine import try_engine
@@ -24,6 +23,8 @@ from conformance.precision.judge import FidelityVerifier, RuntimeVerifier
 from conformance.precision.loss import LITERAL
 from conformance.runtimes import opener
 from conformance.runtimes.onnxruntime import kernels
+from conformance.schema.export import Symbolic, TorchScript
+from conformance.schema.words import base_of
 from conformance.source import describe
 from conformance.store import Stored
 from conformance.trial import trial_of

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from conformance.case import REGIMES, SPECIALS, When
 from conformance.dims import Dims
 from conformance.inputs import Draw, about, boundary_sizes, regimes_of, seed_of
 from conformance.plan import Cell
 from conformance.prepared import Prepared
+from conformance.schema.holds import When
+from conformance.schema.words import REGIMES, SPECIALS
 from conformance.settings import DRAWN_SHAPES, Settings
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance import dynamo_cache, symbolics
-from conformance.case import Case, Dynamo, TorchScript
+from conformance.case import Case
 from conformance.compare import Array
 from conformance.dims import Sizes, TensorType
 from conformance.errors import Stopped
 from conformance.runtimes.pytorch import Reference
+from conformance.schema.export import Dynamo, TorchScript
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from conformance.case import Case, Graph
+from conformance.case import Case
 from conformance.dims import Sizes
 from conformance.errors import did_you_mean
+from conformance.schema.holds import Graph
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance import values
-from conformance.case import REGIMES, SPECIALS, Case, When
+from conformance.case import Case
 from conformance.compare import Array
 from conformance.dims import Dims, Sizes
+from conformance.schema.holds import When
+from conformance.schema.words import REGIMES, SPECIALS
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

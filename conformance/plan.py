@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from conformance.case import SPECIALS, Case, Fails, When, base_of
-from conformance.deploy import Latency
+from conformance.case import Case
 from conformance.errors import Problem, display_path
 from conformance.expect import Expectation, agrees
 from conformance.record import Record, cell_id, cell_label
+from conformance.schema.deploy import Latency
+from conformance.schema.holds import Fails, When
+from conformance.schema.words import SPECIALS, base_of
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from conformance.case import Calibration, Case
+from conformance.case import Case
 from conformance.dims import Dims
 from conformance.errors import Stopped
 from conformance.inputs import Draw, Inputs, Maker, drawn_shapes, seed_of, trace_sizes
 from conformance.precision.calibration import Feeds, gather
 from conformance.runtimes.pytorch import Reference
+from conformance.schema.precision import Calibration
 from conformance.source import Folder
 from conformance.store import derived_key, key
 

@@ -128,7 +128,7 @@ class Session:
         given = self.config.getoption("tensorrt")
         if given is None:
             return {}
-        from conformance.deploy import builder_options
+        from conformance.schema.deploy import builder_options
 
         try:
             return builder_options(given)

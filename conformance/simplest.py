@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from conformance.case import Between, Case
+from conformance.case import Case
 from conformance.compare import Array
 from conformance.dims import Expression, Sizes
 from conformance.inputs import Inputs
+from conformance.schema.inputs import Between
 
 
 def simplest(case: Case, sizes: Sizes, inputs: Inputs, fails: Callable[[Inputs], bool]) -> Inputs:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from conformance.case import Case, Exporter, Precision, Runtime, base_of
+from conformance.case import Case
 from conformance.casefile import case_files, load
 from conformance.errors import CaseFileError, Problem, did_you_mean, display_path
 from conformance.plan import Cell, Selection, plan, unmatched
+from conformance.schema.words import Exporter, Precision, Runtime, base_of
 
 
 def read_suite(paths: Sequence[Path], selection: Selection) -> tuple[list[Cell], dict[str, CaseFileError | None]]:
@@ -59,6 +60,21 @@ def _refuse_known(cases: Sequence[Case], first: dict[str, Case]) -> None:
     if problems:
         raise CaseFileError(problems)
     first.update((case.name, case) for case in cases)
+
+
+def find_case(name: str, paths: Sequence[Path]) -> Case:
+    """The case of that name. Raises ValueError for a broken case file or a name that is not known."""
+    known: dict[str, Case] = {}
+    try:
+        for file in case_files(paths):
+            known.update((case.name, case) for case in load(file))
+    except (CaseFileError, FileNotFoundError) as error:
+        raise ValueError(str(error)) from None
+    if name not in known:
+        within = [one for one in known if name in one]  # a varied case has many names: celu means celu-alpha0.5, ...
+        near = f"; did you mean one of {', '.join(within[:8])}?" if within else did_you_mean(name, known)
+        raise ValueError(f"there is no case '{name}'{near}")
+    return known[name]
 
 
 def selection(options: Mapping[str, str | None]) -> Selection:

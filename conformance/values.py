@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from conformance.case import Between, Input, Normal, Values
 from conformance.compare import Array
 from conformance.dims import Expression, Sizes
+from conformance.schema.inputs import Between, Input, Normal, Values
 
 _SPECIAL_VALUES: Mapping[str, tuple[float, ...]] = {
     "nan": (np.nan,),

@@ -10,7 +10,6 @@ from typing import Protocol
 
 import numpy as np
 
-from conformance.case import OutputTolerance
 from conformance.compare import DEFAULTS, Array, Comparison, Tolerance
 from conformance.errors import Stopped
 from conformance.inputs import Draw, Inputs, Maker
@@ -19,6 +18,7 @@ from conformance.plan import Cell
 from conformance.record import Record
 from conformance.runtimes import Session
 from conformance.runtimes.pytorch import Reference
+from conformance.schema.holds import OutputTolerance
 from conformance.source import describe
 from conformance.vacuity import Vacuity
 

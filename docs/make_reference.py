@@ -1,4 +1,4 @@
-"""Prints ``docs/case-reference.md`` from the models of ``conformance.case``, so that it cannot go stale."""
+"""Prints ``docs/case-reference.md`` from the models of case files, so that it cannot go stale."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from conformance import case
+from conformance.case import Declaration
+from conformance.schema import deploy, export, holds, inputs, precision
 
 INTRO = """# Case files
 
@@ -25,6 +26,7 @@ Small texts:
 - **range**: `4`, `1..64`, `32..256 step 32`, `1..n`; both ends are included.
 - **file.name**: `symbolics.asinh` is `asinh` in the `symbolics.py` beside the case file.
 - **opsets**: `17`, `[9, 12]`, `"< 19"`, `">= 17"`, `"13..16"`.
+- **budget**: a relation such as `1.2 x pytorch`, or a time such as `5 ms`.
 
 Where a list is expected, its only item may stand alone. An input, an output, a symbolic and an exporter have a short
 form: the type, the name, the function and the list of opsets.
@@ -33,30 +35,38 @@ The Python that a case names, and its `forward` expression, is code that runs.
 """
 
 ORDER = (
-    (case.Declaration, "A case"),
-    (case.Input, "inputs: NAME"),
-    (case.Values, "inputs: NAME: values"),
-    (case.Between, "uniform, integers"),
-    (case.Normal, "normal"),
-    (case.Output, "outputs"),
-    (case.Export, "export"),
-    (case.TorchScript, "export: torchscript"),
-    (case.Dynamo, "export: dynamo"),
-    (case.Symbolic, "symbolics, registers: OPERATOR"),
-    (case.TorchScriptOptions, "export: torchscript: options"),
-    (case.DynamoOptions, "export: dynamo: options"),
-    (case.Graph, "graph"),
-    (case.PrecisionSettings, "precisions: NAME"),
-    (case.Calibration, "precisions: NAME: calibration"),
-    (case.Exclude, "precisions: NAME: exclude"),
-    (case.PrecisionTolerance, "tolerance: PRECISION"),
-    (case.OutputTolerance, "tolerance: PRECISION: outputs: NAME"),
-    (case.Fails, "fails"),
-    (case.When, "when"),
-    (case.Examples, "examples"),
+    (Declaration, "A case"),
+    (inputs.Input, "inputs: NAME"),
+    (inputs.Values, "inputs: NAME: values"),
+    (inputs.Between, "uniform, integers"),
+    (inputs.Normal, "normal"),
+    (holds.Output, "outputs"),
+    (export.Export, "export"),
+    (export.TorchScript, "export: torchscript"),
+    (export.Dynamo, "export: dynamo"),
+    (export.Symbolic, "symbolics, registers: OPERATOR"),
+    (export.TorchScriptOptions, "export: torchscript: options"),
+    (export.DynamoOptions, "export: dynamo: options"),
+    (holds.Graph, "graph"),
+    (precision.PrecisionSettings, "precisions: NAME"),
+    (precision.Calibration, "precisions: NAME: calibration"),
+    (precision.Exclude, "precisions: NAME: exclude"),
+    (holds.PrecisionTolerance, "tolerance: PRECISION"),
+    (holds.OutputTolerance, "tolerance: PRECISION: outputs: NAME"),
+    (deploy.TensorRT, "tensorrt"),
+    (deploy.Latency, "latency"),
+    (holds.Fails, "fails"),
+    (holds.When, "when"),
+    (inputs.Examples, "examples"),
 )
 
-_TYPES = {"Expression": "size", "Range": "range", "TensorType": "type", "frozenset[int]": "opsets"}
+_TYPES = {
+    "Expression": "size",
+    "Range": "range",
+    "TensorType": "type",
+    "frozenset[int]": "opsets",
+    "Budget": "budget",
+}
 
 
 def reference() -> str:
@@ -92,6 +102,8 @@ def _type(annotation: Any) -> str:
         return f"list of {_type(arguments[0])}"
     if origin is dict:
         return f"mapping to {_type(arguments[1])}"
+    if str(annotation) in _TYPES:
+        return _TYPES[str(annotation)]
     if hasattr(annotation, "__metadata__"):
         return _type(arguments[0])
     if arguments:
@@ -100,7 +112,7 @@ def _type(annotation: Any) -> str:
         return "mapping"
     names = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false", "Any": "anything"}
     name = str(getattr(annotation, "__name__", annotation))
-    return _TYPES.get(str(annotation), _TYPES.get(name, names.get(name, name)))
+    return _TYPES.get(name, names.get(name, name))
 
 
 def _default(field: FieldInfo) -> str:

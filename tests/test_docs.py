@@ -30,6 +30,17 @@ def test_the_case_reference_is_what_the_schema_says() -> None:
     assert (ROOT / "docs" / "case-reference.md").read_text(encoding="utf-8") == made + "\n"
 
 
+def test_the_case_reference_has_a_section_for_every_mapping() -> None:
+    reference = (ROOT / "docs" / "case-reference.md").read_text(encoding="utf-8")
+    sections = [
+        frozenset(re.findall(r"^\| `([\w-]+)` \|", section, re.M))
+        for section in re.split(r"^## ", reference, flags=re.M)
+    ]
+    mappings = {name: frozenset(one["properties"]) for name, one in schema()["$defs"].items() if "properties" in one}
+    assert {"TensorRT", "Latency", "Calibration"} <= mappings.keys()
+    assert [name for name, keys in mappings.items() if keys not in sections] == []
+
+
 def test_the_published_schema_is_what_the_command_prints() -> None:
     published = json.loads((ROOT / "conformance" / "case.schema.json").read_text(encoding="utf-8"))
     assert published == schema()

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from conformance import graph
-from conformance.case import Graph
+from conformance.schema.holds import Graph
 from tests.support import load_case
 
 BODY = 'forward: torch.sin(x)\ninputs: {x: "float32[n, 3]"}\ndims: {n: 1..4}\n'

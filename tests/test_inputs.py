@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from conformance.case import REGIMES, SPECIALS, Input
 from conformance.dims import Dims, Expression, Range
 from conformance.inputs import Draw, Maker, boundary_sizes, drawn_shapes, regimes_of, seed_of, shrink, trace_sizes
+from conformance.schema.inputs import Input
+from conformance.schema.words import REGIMES, SPECIALS
 from conformance.values import make
 from tests.support import load_case
 

@@ -11,11 +11,10 @@ from typing import Any
 from conformance.align.compare import Alignment, Numbers, at_fp32, at_reduced
 from conformance.align.modules import Call, calls_of, paired
 from conformance.align.nodes import candidates, match
-from conformance.case import REGIMES, SPECIALS, Case
-from conformance.casefile import case_files, load
+from conformance.case import Case
 from conformance.cellrun import CellRun
 from conformance.compare import Array
-from conformance.errors import CaseFileError, Stopped, Unavailable, did_you_mean
+from conformance.errors import Stopped, Unavailable, did_you_mean
 from conformance.inputs import Draw, Inputs, seed_of
 from conformance.plan import NOT_FOR_CONVERTED, Cell, plan
 from conformance.precision.judge import RuntimeVerifier
@@ -23,9 +22,11 @@ from conformance.precision.loss import LITERAL
 from conformance.progress import Progress
 from conformance.runtimes import opener
 from conformance.runtimes.pytorch import Reference
+from conformance.schema.words import REGIMES, SPECIALS
 from conformance.settings import Settings
 from conformance.source import Folder, check_needs, describe
 from conformance.stages import Stages
+from conformance.suite import find_case
 from conformance.verify import Verifier
 
 
@@ -60,7 +61,7 @@ def align(question: Question) -> Answer:
     """Raises ValueError with what the user has to correct."""
     from conformance.warm import prepare_process
 
-    cell = _cell(_case(question.case, question.paths), question)
+    cell = _cell(find_case(question.case, question.paths), question)
     if question.values not in (*REGIMES, *SPECIALS):
         raise ValueError(f"--values: there is no '{question.values}'{did_you_mean(question.values, REGIMES)}")
     if cell.converted and question.runtime in NOT_FOR_CONVERTED:
@@ -195,20 +196,6 @@ def _no_submodules(case: Case) -> str:
 
 
 # ---- what the user says --------------------------------------------------------------------------------------
-
-
-def _case(name: str, paths: Sequence[Path]) -> Case:
-    known: dict[str, Case] = {}
-    try:
-        for file in case_files(paths):
-            known.update((case.name, case) for case in load(file))
-    except (CaseFileError, FileNotFoundError) as error:
-        raise ValueError(str(error)) from None
-    if name in known:
-        return known[name]
-    within = [one for one in known if name in one]
-    near = f"; did you mean one of {', '.join(within[:8])}?" if within else did_you_mean(name, known)
-    raise ValueError(f"there is no case '{name}'{near}")
 
 
 def _cell(case: Case, question: Question) -> Cell:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from conformance.baseline.change import Record
-from conformance.case import base_of
+from conformance.schema.words import base_of
 
 _BY_FIELD = ("--exporter", "--opset", "--runtime", "--precision", "--cases")
 

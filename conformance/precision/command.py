@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.case import Case
-from conformance.casefile import case_files, load
-from conformance.errors import CaseFileError, Stopped, Unavailable, did_you_mean, display_path
+from conformance.errors import Stopped, Unavailable, display_path
 from conformance.plan import Cell, plan
 from conformance.precision.sensitivity import Ranking, evaluation, rank
+from conformance.suite import find_case
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,21 +41,9 @@ def sensitivity(
         raise ValueError("--samples and --top are at least 1")
     if picture is not None and (picture.suffix != ".svg" or not picture.absolute().parent.is_dir()):
         raise ValueError(f"--picture {picture}: has to be an .svg file in a folder that is there")
-    cell = _cell(_case(name, paths), precision, exporter, opset)
+    cell = _cell(find_case(name, paths), precision, exporter, opset)
     ranking = _ranked(cell, store, samples)
     _show(cell, ranking, top, picture)
-
-
-def _case(name: str, paths: Sequence[Path]) -> Case:
-    known: dict[str, Case] = {}
-    try:
-        for file in case_files(paths):
-            known.update((case.name, case) for case in load(file))
-    except (CaseFileError, FileNotFoundError) as error:
-        raise ValueError(str(error)) from None
-    if name not in known:
-        raise ValueError(f"there is no case '{name}'{did_you_mean(name, known)}")
-    return known[name]
 
 
 def _cell(case: Case, precision: str, exporter: str | None, opset: int | None) -> Cell:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.case import Calibration, PrecisionSettings, base_of
 from conformance.errors import Stopped, did_you_mean
 from conformance.graph import Facts
 from conformance.precision import fp16, int8, rules
 from conformance.precision.calibration import Feeds
 from conformance.precision.ranges import check_finite, measure, not_finite
 from conformance.runtimes import opener
+from conformance.schema.precision import Calibration, PrecisionSettings
+from conformance.schema.words import base_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from conformance.case import base_of
 from conformance.compare import Array, Comparison, Worst, failed, odd_shape, worst_at
 from conformance.errors import Stopped
 from conformance.explain import worst_dict
@@ -24,6 +23,7 @@ from conformance.plan import Cell
 from conformance.record import Record
 from conformance.runtimes import Session
 from conformance.runtimes.pytorch import Reference
+from conformance.schema.words import base_of
 from conformance.source import describe
 from conformance.verify import NUDGES, Stages, Verifier, WrongAnswer
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.case import base_of
 from conformance.compare import Array
 from conformance.inputs import Inputs
 from conformance.noise import Budget, Noise
@@ -19,6 +18,7 @@ from conformance.precision import fp16, int8
 from conformance.precision.convert import Source
 from conformance.precision.loss import LITERAL
 from conformance.runtimes import opener
+from conformance.schema.words import base_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from conformance.errors import did_you_mean
-from conformance.fields import BudgetText, Listed, Mebibytes, PrecisionName, Says
+from conformance.schema.fields import BudgetText, Listed, Mebibytes, PrecisionName, Says
 
 
 class TensorRT(Says):
@@ -18,7 +18,7 @@ class TensorRT(Says):
     typical: dict[str, Annotated[int, Field(ge=0)]] = {}
     """The sizes that the engine is tuned for; dims left out are as in the export."""
     workspace: Mebibytes | None = None
-    """Device memory that kernels may use, such as 512 MiB."""
+    """Device memory that kernels may use, in MiB, or with its unit as in 1 GiB."""
     optimization_level: int | None = Field(None, ge=0, le=5)
     """How long the builder looks for faster kernels, 0 to 5."""
     tf32: bool = False

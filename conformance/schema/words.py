@@ -1,0 +1,27 @@
+"""The words that case files, options and records share."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+Exporter: TypeAlias = Literal["torchscript", "dynamo"]
+Runtime: TypeAlias = Literal["onnx-reference", "onnxruntime", "tensorrt"]
+Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
+Check: TypeAlias = Literal["export", "registration", "accuracy", "specials", "fidelity", "engine", "latency"]
+Stage: TypeAlias = Literal["declare", "export", "check", "convert", "load", "run", "compare", "latency"]
+Fault: TypeAlias = Literal["exporter", "runtime", "precision", "reference", "case", "harness"]
+
+Regime: TypeAlias = Literal[
+    "plain", "large", "ties", "negative", "grid", "equal", "ends", "tiny", "offset", "zero"
+]  # fmt: skip
+"""Kinds of finite values (``values`` makes them); plain is what the case declares, or standard normal."""
+Special: TypeAlias = Literal["nan", "inf", "-inf", "signed zero", "mixed"]
+"""Kinds of values that have a check of their own."""
+
+REGIMES: tuple[str, ...] = get_args(Regime)
+SPECIALS: tuple[str, ...] = get_args(Special)
+
+
+def base_of(precision: str) -> str:
+    """``int8`` of ``int8-entropy``."""
+    return precision.partition("-")[0]
