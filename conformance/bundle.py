@@ -57,7 +57,8 @@ class Entry:
     runtimes: list[str]
     """Those that the case declares for this model."""
     expected: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """By runtime the declared failures of the whole cell: stage, error, because, fault, place, owed."""
+    """By runtime the declared failures of the whole cell: stage, error, because, fault, place, owed. Under ``engine``
+    those of TensorRT's check ``engine``."""
     excused: list[int] = field(default_factory=list)
     """Outputs that may be vacuous."""
     own_code: list[str] = field(default_factory=list)

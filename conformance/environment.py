@@ -51,15 +51,20 @@ def cpu() -> dict[str, Any]:
     }
 
 
+TENSORRT = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu11")
+"""The packages that bring TensorRT; one that is installed for a CUDA version of its own has no other."""
+
+
 @cache
 def versions() -> dict[str, str | None]:
     """Versions of the packages that decide what a run measures; None for one that is not installed."""
     names = ("torch", "torchvision", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "onnxsim", "numpy",
-             "onnxruntime-extensions", "hypothesis", "tensorrt")  # fmt: skip
+             "onnxruntime-extensions", "hypothesis", "pycuda", *TENSORRT)  # fmt: skip
     found: dict[str, str | None] = {}
     for name in names:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             found[name] = None
-    return found
+    by_package = [found.pop(name) for name in TENSORRT]
+    return {**found, "tensorrt": next((version for version in by_package if version is not None), None)}

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from io import FileIO
 from multiprocessing import forkserver, reduction
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from conformance.progress import Progress
@@ -67,7 +68,7 @@ class Worker:
     On entry the parent's fork server begins to import ``preload``, if it was not running already;
     workers get the environment variables of that moment. What cannot be imported there is left to
     the call that needs it. ``initializer``, importable by name, runs in each new worker.
-    ``memory_gib`` bounds the address space: None with CUDA, which reserves far more than it uses.
+    ``memory_gib`` bounds the memory that a worker takes beyond what it starts with, on Linux.
     """
 
     def __init__(
@@ -318,7 +319,7 @@ def _prepare(_: Progress, memory_gib: float | None, initializer: Callable[[], ob
     if sys.platform == "linux":
         _die_with_parent()
         if memory_gib is not None:
-            _limit(resource.RLIMIT_AS, int(memory_gib * 2**30))
+            _limit(resource.RLIMIT_DATA, _written() + int(memory_gib * 2**30))
         libc = ctypes.CDLL(None)
         libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, 1, 0)  # 1: by line, as above
     if initializer is not None:
@@ -328,6 +329,12 @@ def _prepare(_: Progress, memory_gib: float | None, initializer: Callable[[], ob
 def _limit(what: int, soft: int) -> None:
     hard = resource.getrlimit(what)[1]
     resource.setrlimit(what, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+
+
+def _written() -> int:
+    """Bytes of memory of its own that this process can write to: what RLIMIT_DATA bounds since Linux 4.7. RLIMIT_AS
+    would count what is only reserved too, and CUDA reserves far more than there is."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
 
 
 def _die_with_parent() -> None:

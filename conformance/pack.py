@@ -165,7 +165,10 @@ def _expected_by_runtime(cell: Cell) -> dict[str, list[dict[str, object]]]:
             (dataclasses.replace(one, owed=False, margin=False) if one.stage in sampled else one).as_dict()
             for one in declared
         ]
-    return {runtime: declared for runtime, declared in found.items() if declared}
+    found = {runtime: declared for runtime, declared in found.items() if declared}
+    if cell.runtime == "tensorrt":  # its trial is packed as it is
+        found["engine"] = [one.as_dict() for one in expectations(dataclasses.replace(cell, check="engine"))]
+    return found
 
 
 def _runtimes(cell: Cell) -> list[str]:

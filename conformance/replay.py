@@ -54,7 +54,9 @@ def replay(
         text = f"none of its {len(cells)} cells of {runtime} is selected"
         raise ValueError(f"{bundle.folder}: {text}")
     started = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    head = {**environment(list(flags)), "packed": bundle.environment}
+    # Whoever compares runs takes the flags for what left cells out, which the command and its bundle did not.
+    limits = list(flags) if len(chosen) < len(cells) else []
+    head = {**environment(limits), "command": list(flags), "packed": bundle.environment}
     writer = RunWriter(report, {"started": started, "environment": head})
     start = time.monotonic()
     absent = ABSENT.get(runtime, lambda: None)()
@@ -62,11 +64,15 @@ def replay(
     with contextlib.ExitStack() as stack:
         worker = None if absent is not None else stack.enter_context(Worker(["conformance.replay_preload"]))
         for entry in chosen:
-            record = _not_run(entry, runtime, absent, required) if worker is None else None
-            if record is None:
-                assert worker is not None
+            if worker is None:
+                record = record_of(entry, runtime)
+                record.status, record.stage, record.reason = "skipped", "load", absent
+            else:
                 answer = worker.call(run_entry, bundle.folder, entry, runtime, store, timeout=timeout)
                 record = _died(entry, runtime, answer) if isinstance(answer, Death) else answer
+            if required and record.status == "skipped":
+                record.status, record.error = "failed", "NotRun"
+                record.reason = f"--require: this host cannot run {runtime}: {record.reason}"
             record.command = f"conformance replay {bundle.folder} --runtime {runtime} -k '{record.id}'"
             records.append(record.as_dict())
             writer.add(records[-1])
@@ -120,7 +126,8 @@ def run_entry(progress: Progress, folder: Path, entry: Entry, runtime: str, stor
 
 
 def _declared(entry: Entry, runtime: str) -> list[Expectation]:
-    return [Expectation.from_dict(one) for one in entry.expected.get(runtime, [])]
+    which = "engine" if entry.check == "engine" and "engine" in entry.expected else runtime
+    return [Expectation.from_dict(one) for one in entry.expected.get(which, [])]
 
 
 class _Replay:
@@ -283,13 +290,8 @@ def _line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
 
 
-def _not_run(entry: Entry, runtime: str, absent: str | None, required: bool) -> Record:
-    record = record_of(entry, runtime)
-    record.status, record.stage, record.reason = "skipped", "load", absent
-    if required:
-        record.status, record.error = "failed", "NotRun"
-        record.reason = f"--require: this host cannot run {runtime}: {absent}"
-    return record
+_STACK = ("File ", "Fatal Python error", "Current thread", "Thread ", "Extension modules")
+"""What ``faulthandler`` writes of a process that ends."""
 
 
 def _died(entry: Entry, runtime: str, death: Death) -> Record:
@@ -301,7 +303,10 @@ def _died(entry: Entry, runtime: str, death: Death) -> Record:
     record.signal, record.draw, record.fault = death.how, death.last.get("draw"), "runtime"
     record.examples = int(death.last.get("examples", 0))
     record.reason = f"the process ended at stage {stage}: {death.how}"
-    record.details = [line.strip() for line in death.output.splitlines() if line.strip()][-6:]
+    lines = [line.strip() for line in death.output.splitlines() if line.strip()]
+    stack = [line for line in lines if line.startswith(_STACK)]
+    # What was said goes first: of the stack below it only the innermost frames tell anything.
+    record.details = [*[line for line in lines if line not in stack][-4:], *stack[:4]]
     return settle(record, _declared(entry, runtime))
 
 

@@ -47,15 +47,30 @@ class Stages:
 
     def stopped_by(self, error: BaseException, fault: str = "harness") -> Stopped:
         """The exception as a stop at the current stage. One that this package itself raised is our fault."""
-        frames = traceback.extract_tb(error.__traceback__)
-        here = Path(__file__).parent
-        if frames and Path(frames[-1].filename).is_relative_to(here) and not isinstance(error, ValueError):
+        if _is_ours(error):
             fault = "harness"
         stop = Stopped(self.current, type(error).__name__, describe(error, self._folder), fault)
         if fault == "harness":
             stop.details = ["this is a mistake in the harness; please report it with these lines:"]
             stop.details += "".join(traceback.format_exception(error)).rstrip().splitlines()[-12:]
         return stop
+
+
+_MISTAKES = (AssertionError, AttributeError, IndexError, KeyError, NameError, TypeError)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether this package itself is wrong, by where the exception was raised.
+
+    In ``runtimes`` it tells what a runtime said: a model that is refused, or a call of C that failed, which has no
+    frame of its own.
+    """
+    here = Path(__file__).parent
+    frames = traceback.extract_tb(error.__traceback__)
+    last = Path(frames[-1].filename) if frames else Path()
+    if not last.is_relative_to(here) or isinstance(error, ValueError):
+        return False
+    return not last.is_relative_to(here / "runtimes") or isinstance(error, _MISTAKES)
 
 
 def stop_record(record: Record, stop: Stopped) -> None:

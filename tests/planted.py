@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import ctypes
 import itertools
+import mmap
 import multiprocessing
 import os
 import signal
@@ -65,6 +66,12 @@ def flood() -> None:
     kept = []
     while True:
         kept.append(bytearray(2**26))
+
+
+def reserved(progress: Progress, size: int) -> int:
+    """Reserve so many bytes of address space without the right to use them, as CUDA does; the size of what it got."""
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0) as found:
+        return len(found)
 
 
 def recurse() -> None:

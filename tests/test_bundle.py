@@ -123,8 +123,24 @@ def test_a_replayed_run_is_compared_and_reported_like_any(packed, tmp_path, caps
     capsys.readouterr()
     assert cli.main(["diff", str(tmp_path / "one"), str(tmp_path / "two")]) == 1  # the cells of the other vanished
     assert "in the earlier run only: 2" in capsys.readouterr().out
+    replay_flags = read_run(tmp_path / "two")[0]["environment"]
+    assert (replay_flags["flags"], replay_flags["command"]) == ([], sys.argv[1:])
     assert cli.main(["report", str(tmp_path / "one")]) == 0
     assert "planted-torchscript-op17-onnxruntime-fp16" in (tmp_path / "one" / "report.html").read_text()
+
+
+def test_what_a_replay_of_some_cells_lacks_has_not_vanished(packed, tmp_path):
+    lines = {}
+    for name, arguments in (("all", ()), ("some", ("-k", "fp16"))):
+        command = ["replay", str(packed), "--runtime", "onnxruntime", "--report", name, *arguments]
+        subprocess.run([sys.executable, "-m", "conformance", *command], cwd=tmp_path, check=True, capture_output=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "conformance", "diff", "all", name], cwd=tmp_path, capture_output=True, text=True,
+            check=True,
+        )  # fmt: skip
+        lines[name] = done.stdout
+    assert "limited by" not in lines["all"]
+    assert "limited by -k fp16" in lines["some"]
 
 
 # ---- without PyTorch ----------------------------------------------------------------------------------------
@@ -315,6 +331,52 @@ def test_a_host_without_tensorrt_skips_and_says_why(packed):
     code, records = replay(packed, "--require")
     assert code == 1
     assert {record["status"] for record in records.values()} == {"failed"}
+
+
+def test_what_only_tensorrt_itself_finds_lacking_is_a_failure_too_where_it_is_required(packed, tmp_path):
+    """The parent of the workers sees a GPU, a driver and TensorRT."""
+    doubles = Path(__file__).parent / "doubles"
+    for arguments, code, status in (((), 5, "skipped"), (("--require",), 1, "failed")):
+        done = subprocess.run(
+            [sys.executable, "-m", "conformance", "replay", str(packed), "--report", "out", *arguments], cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(doubles), "CONFORMANCE_DOUBLE_FAULT": "olddriver"},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        records = read_run(tmp_path / "out")[1]
+        assert {(one["status"], "cannot use the GPU" in one["reason"]) for one in records} == {(status, True)}
+        assert done.returncode == code, done.stdout + done.stderr
+
+
+def test_what_is_declared_of_the_check_engine_is_expected_in_a_replay(tmp_path):
+    declared = """
+    fails: [{when: {check: engine}, stage: compare, error: RowsDiffer, because: a reason}]
+    """
+    body = BODY.replace("* w, (x > 0)", "").replace('  w: "float32[]"\n', "")
+    _, place = pack(tmp_path, say(body, declared), "", "--precision", "fp32")
+    doubles = Path(__file__).parent / "doubles"
+    found = {}
+    for fault in ("rows", ""):
+        subprocess.run(
+            [sys.executable, "-m", "conformance", "replay", str(place), "--report", "out", "-k", "engine"],
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(doubles), "CONFORMANCE_DOUBLE_FAULT": fault},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        (found[fault],) = read_run(tmp_path / "out")[1]
+    assert found["rows"]["status"] == "xfailed"
+    assert found[""]["status"] == "xpassed"
+
+
+def test_a_lost_gpu_is_told_in_the_words_of_cuda(tmp_path):
+    doubles = Path(__file__).parent / "doubles"
+    _, place = pack(tmp_path)
+    subprocess.run(
+        [sys.executable, "-m", "conformance", "replay", str(place), "--report", "out", "-k", "fp32"], cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(doubles), "CONFORMANCE_DOUBLE_ILLEGAL": "Sin"}, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    for record in read_run(tmp_path / "out")[1]:
+        assert (record["status"], record["signal"], record["stage"]) == ("failed", "SIGABRT", "run")
+        assert "an illegal memory access was encountered" in record["details"][0]
 
 
 # ---- bad input ----------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ class Bench:
 
         class Allocator(trt.IOutputAllocator):
             def reallocate_output(self, name: str, memory: int, size: int, alignment: int) -> int:
-                held[name] = cuda.mem_alloc(size)
+                held[name] = cuda.mem_alloc(max(1, size))
                 return int(held[name])
 
             def notify_shape(self, name: str, shape: Any) -> None:
@@ -276,10 +276,21 @@ def test_copies_take_contiguous_arrays(load: Load) -> None:
         cuda.memcpy_dtoh(back[::2], memory)
 
 
-def test_plugins_can_be_asked_for(load: Load) -> None:
+def test_plugins_can_be_asked_for(load: Load, tmp_path: Path) -> None:
     bench = load()
     assert bench.trt.init_libnvinfer_plugins(bench.logger, "")
-    assert bench.trt.get_plugin_registry().load_library("libnothing.so") is None
+    registry, library = bench.trt.get_plugin_registry(), tmp_path / "libown.so"
+    assert registry.load_library(str(library)) is None
+    library.write_bytes(b"")
+    assert registry.load_library(str(library)) is not None
+    assert registry.load_library(str(library)) is None  # its plugins are registered already
+
+
+def test_plugins_need_a_logger_that_stays(load: Load) -> None:
+    bench = load()
+    bench.trt.init_libnvinfer_plugins(bench.trt.Logger(), "")
+    with pytest.raises(RuntimeError, match="leads nowhere"):
+        bench.trt.init_libnvinfer_plugins(bench.logger, "")
 
 
 def test_an_engine_offers_its_bytes_and_no_more(load: Load) -> None:
@@ -464,6 +475,80 @@ def test_shapes_outside_the_profile_are_refused(load: Load) -> None:
     assert not context.set_input_shape("nothing", (2, 3))
     assert context.set_input_shape("x", (4, 3))
     assert "min ~ max range [1, 3] ~ [4, 3]" in bench.log
+
+
+def test_contexts_of_8_6_do_not_share_a_profile(load: Load) -> None:
+    bench = load("8.6")
+    engine = bench.engine(bench.plan(AFFINE, BATCHES))
+    first, second = engine.create_execution_context(), engine.create_execution_context()
+    assert "has been chosen by another IExecutionContext" in bench.log
+    assert (first.active_optimization_profile, second.active_optimization_profile) == (0, -1)
+    assert first.set_input_shape("x", (2, 3))
+    assert not second.set_input_shape("x", (2, 3))
+    del first, second
+    assert engine.create_execution_context().set_input_shape("x", (2, 3))
+    later = load("10.12")
+    engine = later.engine(later.plan(AFFINE, BATCHES))
+    contexts = [engine.create_execution_context() for _ in range(2)]
+    assert all(one.set_input_shape("x", (2, 3)) for one in contexts)
+
+
+def test_an_engine_has_memory_on_the_device_until_it_goes(load: Load) -> None:
+    bench = load()
+    free = bench.cuda.mem_get_info()[0]
+    engine = bench.engine(bench.plan(AFFINE, BATCHES))
+    context = engine.create_execution_context()
+    assert bench.cuda.mem_get_info()[0] < free
+    del engine
+    assert bench.cuda.mem_get_info()[0] < free  # the context needs it
+    del context
+    assert bench.cuda.mem_get_info()[0] == free
+
+
+def test_page_locked_memory_is_of_some_size_and_dimension(load: Load) -> None:
+    cuda = load().cuda
+    assert cuda.pagelocked_empty((2, 3), np.float32).shape == (2, 3)
+    with pytest.raises(cuda.LogicError, match="cuMemHostAlloc failed: invalid argument"):
+        cuda.pagelocked_empty((0, 3), np.float32)
+    with pytest.raises(IndexError):
+        cuda.pagelocked_empty((), np.float32)
+
+
+def test_nothing_is_waited_for_or_allocated_while_a_stream_is_captured(load: Load) -> None:
+    cuda = load().cuda
+    from pycuda import _memory
+
+    memory, stream, event = cuda.mem_alloc(X.nbytes), cuda.Stream(), cuda.Event()
+    _memory.begin_capture(stream.handle)
+    cuda.memcpy_htod_async(memory, X, stream)
+    forbidden = [stream.synchronize, cuda.Context.synchronize, event.synchronize, lambda: cuda.mem_alloc(8)]
+    for one in forbidden:
+        with pytest.raises(cuda.LogicError, match="not permitted when stream is capturing"):
+            one()
+    (task,) = _memory.end_capture(stream.handle)
+    stream.synchronize()
+    back = np.zeros_like(X)
+    cuda.memcpy_dtoh(back, memory)
+    assert not back.any()  # what is captured has not been done
+    _memory.enqueue(stream.handle, task)
+    stream.synchronize()
+    cuda.memcpy_dtoh(back, memory)
+    assert np.array_equal(back, X)
+
+
+def test_an_illegal_access_is_never_got_rid_of(load: Load) -> None:
+    bench = load(ILLEGAL="Neg,Erf")
+    cuda, context = bench.cuda, bench.engine(bench.plan(AFFINE, BATCHES)).create_execution_context()
+    context.set_input_shape("x", (2, 3))
+    memory, stream = {name: cuda.mem_alloc(24) for name in "xyz"}, cuda.Stream()
+    for name, one in memory.items():
+        context.set_tensor_address(name, one)
+    assert context.execute_async_v3(stream.handle)  # the kernels have not run yet
+    with pytest.raises(cuda.LogicError, match="cuStreamSynchronize failed: an illegal memory access"):
+        stream.synchronize()
+    for again in (cuda.Context.synchronize, cuda.Stream, lambda: cuda.mem_alloc(8)):
+        with pytest.raises(cuda.LogicError, match="an illegal memory access was encountered"):
+            again()
 
 
 def test_executing_needs_shapes_and_addresses(load: Load) -> None:
@@ -712,6 +797,14 @@ def test_faults_of_the_driver(load: Load) -> None:
         driver.init()
     with pytest.raises(TypeError, match="factory function returned nullptr"):
         bench.trt.Builder(bench.logger)
+    for version in VERSIONS:
+        bench = load(version, fault="olddriver")
+        assert bench.cuda.Device.count() == 1
+        with pytest.raises(TypeError, match="factory function returned nullptr"):
+            bench.trt.Builder(bench.logger)
+        assert "W: CUDA initialization failure with error: 35" in bench.log
+        with pytest.raises(BaseException, match="nullptr" if version != "8.6" else "CUDA does not start"):
+            bench.trt.Runtime(bench.logger)
     cuda = load(fault="oom").cuda
     with pytest.raises(cuda.MemoryError, match="cuMemAlloc failed: out of memory"):
         cuda.mem_alloc(8)

@@ -79,6 +79,10 @@ def test_hang_that_holds_the_gil_is_ended_in_time_and_says_where(worker: Worker)
     assert isinstance(worker.call(planted.pid, timeout=PLENTY), int)
 
 
+def test_what_is_only_reserved_does_not_count_as_memory(worker: Worker) -> None:
+    assert worker.call(planted.reserved, 2**40, timeout=PLENTY) == 2**40
+
+
 @pytest.mark.parametrize(
     "plant, error, text",
     [

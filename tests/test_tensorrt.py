@@ -6,6 +6,7 @@ The double computes with ONNX Runtime, so that its numbers are right unless a fa
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib.util
 import json
@@ -17,13 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from conformance.errors import Unavailable
 from conformance.runtimes import tensorrt as runtime
 from conformance.runtimes.tensorrt import build as building
+from conformance.runtimes.tensorrt import session as running
 from conformance.runtimes.tensorrt.absence import absence
 from conformance.runtimes.tensorrt.cudagraph import captured
+from conformance.runtimes.tensorrt.device import Memory, driver_release
 from conformance.runtimes.tensorrt.engines import Engines, key
 from conformance.runtimes.tensorrt.options import Build, Options, covering
 from tests.support import PASSED, Bench, run_suite, say, verdict, write_case
@@ -166,6 +170,96 @@ def test_an_output_whose_shape_depends_on_values_goes_through_an_allocator(bench
     assert verdict(record) == PASSED, record.reason
 
 
+def _saved(folder: Path, text: str) -> Path:
+    """A model in ONNX's textual form, as a file."""
+    file = folder / "model.onnx"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> g {text}'), file)
+    return file
+
+
+AFFINE = "(float[N,3] x) => (float[N,3] y, float[N,3] z) <float[3] w = {1, 2, 3}> { y = Mul(x, w)  z = Neg(y) }"
+BATCHES = Build({"x": ((1, 3), (2, 3), (4, 3))})
+SCALAR = "(float x, float[N,3] a) => (float y, float[N,3] b) { y = Neg(x)  b = Neg(a) }"
+
+
+def test_layers_are_measured_where_contexts_cannot_share_a_profile(double, version, tmp_path):
+    """As in TensorRT 8.6; afterwards the session runs as before."""
+    double(version)
+    with runtime.open_model(_saved(tmp_path, AFFINE), (), BATCHES) as session:
+        x = np.ones((3, 3), np.float32)
+        before = session.run({"x": x})
+        assert {layer["name"] for layer in session.layers({"x": x})} == {"y", "z"}
+        assert np.array_equal(session.run({"x": x})[0], before[0])
+
+
+def test_a_layer_that_is_reported_twice_a_run_has_the_time_of_both(double, tmp_path, monkeypatch):
+    double()
+    with runtime.open_model(_saved(tmp_path, AFFINE), (), BATCHES) as session:
+
+        def report(inputs: Any) -> None:
+            profiler = session._context.profiler
+            for _ in range(2 if profiler is not None else 0):
+                profiler.report_layer_time("loop", 1.5)
+
+        monkeypatch.setattr(session, "run", report)
+        assert session.layers({}, rounds=4) == [{"name": "loop", "ms": 3.0}]
+
+
+@pytest.mark.parametrize("transfers", [False, True])
+def test_empty_and_0d_tensors_are_timed(double, version, transfers, tmp_path):
+    double(version)
+    build = Build({"x": ((), (), ()), "a": ((0, 3), (2, 3), (4, 3))})
+    inputs = {"x": np.array(2, np.float32), "a": np.zeros((0, 3), np.float32)}
+    with (
+        runtime.open_model(_saved(tmp_path, SCALAR), (), build) as session,
+        session.stopwatch(inputs, transfers=transfers) as once,
+    ):
+        assert once() > 0
+
+
+def test_what_a_session_has_on_the_device_goes_with_it(double, version, tmp_path):
+    """Though somebody holds it, as a traceback does."""
+    double(version)
+    from pycuda import _memory
+
+    with runtime.open_model(_saved(tmp_path, AFFINE), (), BATCHES) as session:
+        session.run({"x": np.ones((3, 3), np.float32)})
+        assert _memory._live
+    assert not _memory._live
+    with pytest.raises(RuntimeError, match="NumPy has no dtype for") as held:
+        _open_with_unknown_dtypes(tmp_path)
+    assert held.tb
+    assert not _memory._live
+
+
+def _open_with_unknown_dtypes(folder: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "DTYPES", {})
+        with runtime.open_model(_saved(folder, AFFINE), (), BATCHES):
+            pass
+
+
+def test_plugins_always_have_a_logger_to_speak_to(double, tmp_path):
+    double()
+    for _ in range(2):
+        with runtime.open_model(_saved(tmp_path, AFFINE), (), BATCHES):
+            pass
+
+
+def test_a_reason_is_not_that_of_an_engine_before(double, tmp_path, monkeypatch):
+    double()
+    model = _saved(tmp_path, AFFINE)
+    with runtime.open_model(model, (), BATCHES) as session, pytest.raises(ValueError, match="is built for"):
+        session.run({"x": np.ones((9, 3), np.float32)})
+    monkeypatch.setenv("CONFORMANCE_DOUBLE_FAULT", "build")  # in the same process, which has one logger
+    with (
+        pytest.raises(building.BuildFailed, match="the fault that was planted") as failed,
+        runtime.open_model(model, (), BATCHES),
+    ):
+        pass
+    assert "exceed" not in str(failed.value)
+
+
 # ---- defects are found --------------------------------------------------------------------------------------
 
 
@@ -218,6 +312,65 @@ def test_no_memory_on_the_device_is_told(bench, double):
     assert "memory" in record.reason.lower()
 
 
+def test_no_memory_for_an_output_whose_shape_depends_on_values_is_told(double, version, tmp_path, monkeypatch):
+    double(version)
+    model = _saved(tmp_path, "(float[5] x) => (int64[1,M] y) { y = NonZero(x) }")
+    give = Memory.at_least
+
+    def refuse(self: Memory, name: str, size: int) -> Any:
+        if name == "y":
+            raise MemoryError("cuMemAlloc failed: out of memory")
+        return give(self, name, size)
+
+    with runtime.open_model(model, (), Build({"x": ((5,), (5,), (5,))})) as session:
+        assert session.run({"x": np.zeros(5, np.float32)})[0].shape == (1, 0)
+        monkeypatch.setattr(Memory, "at_least", refuse)
+        with pytest.raises(RuntimeError, match="no memory for y: cuMemAlloc failed: out of memory"):
+            session.run({"x": np.ones(5, np.float32)})
+        monkeypatch.setattr(Memory, "at_least", give)
+        assert session.run({"x": np.ones(5, np.float32)})[0].shape == (1, 5)
+
+
+@pytest.mark.parametrize("version, node", [("8.6.0", "node 1 (If branch)"), ("10.12.0", "node 0 (Relu inner)")])
+def test_an_unknown_operator_in_the_body_of_another_is_told_as_the_parser_tells_it(double, version, node, tmp_path):
+    double(version, unsupported="Relu")
+    model = _saved(
+        tmp_path,
+        """(float[2] x, bool c) => (float[2] y) {
+        [first] a = Abs(x)
+        [branch] y = If(c) <
+            then_branch = t () => (float[2] p) { [inner] p = Relu(a) },
+            else_branch = e () => (float[2] q) { [other] q = Neg(a) }
+        >
+    }""",
+    )
+    with (
+        pytest.raises(building.UnsupportedModel, match="No importer registered for op: Relu") as refused,
+        runtime.open_model(model, (), Build({})),
+    ):
+        pass
+    assert node in str(refused.value)
+    assert "Abs" not in str(refused.value)
+
+
+def test_an_error_that_ends_cuda_for_the_process_is_the_verdict_of_its_cell_alone(tmp_path):
+    """What comes after it gets a new process, and no smaller example is made up."""
+    write_case(tmp_path / "cases", LINEAR, PYTHON)
+    write_case(tmp_path / "cases", LINEAR.replace("module: beside.Small", "forward: torch.tanh(x)"), name="atfirst")
+    done = run_suite(
+        tmp_path, "--runtime", "tensorrt", PYTHONPATH=str(DOUBLES), CONFORMANCE_DOUBLE_ILLEGAL="Tanh"
+    )  # fmt: skip
+    lost, engine = (
+        done.records[f"{check}[atfirst-torchscript-op17-tensorrt-fp32]"] for check in ("accuracy", "engine")
+    )
+    assert (lost["status"], lost["stage"], lost["signal"]) == ("failed", "run", "SIGABRT")
+    assert any("an illegal memory access was encountered" in line for line in lost["details"])
+    assert engine["signal"] == "SIGABRT"
+    others = [one for one in done.records.values() if one["case"] == "planted"]
+    assert {one["check"] for one in others} >= {"accuracy", "engine"}
+    assert {one["status"] for one in others} == {"passed"}
+
+
 @pytest.mark.parametrize("fault, signal", [("crash", "SIGABRT"), ("hang", "timeout after 6 s")])
 def test_an_engine_that_ends_or_hangs_the_process_is_the_verdict_of_its_cell(tmp_path, fault, signal):
     write_case(tmp_path / "cases", LINEAR, PYTHON)
@@ -260,6 +413,40 @@ def test_each_lack_has_a_reason_of_its_own(double, monkeypatch):
         assert reason is not None
         assert reason.startswith(word) or word in reason
     assert len(set(reasons)) == 5
+
+
+def test_a_driver_that_is_older_than_tensorrts_cuda_is_an_absence_with_what_to_do(double, version, tmp_path):
+    """pycuda works with it, so that only TensorRT can tell."""
+    double(version, fault="olddriver")
+    assert absence() is None
+    with (
+        pytest.raises(
+            Unavailable, match=r"cannot use the GPU: CUDA initialization failure with error: 35.*tensorrt-cu12"
+        ),
+        runtime.open_model(_saved(tmp_path, AFFINE), (), BATCHES),
+    ):
+        pass
+
+
+def test_an_old_driver_is_a_skip_and_a_failure_where_tensorrt_is_required(tmp_path):
+    write_case(tmp_path / "cases", LINEAR, PYTHON)
+    environment = {"PYTHONPATH": str(DOUBLES), "CONFORMANCE_DOUBLE_FAULT": "olddriver"}
+    for arguments, status in (((), "skipped"), (("--require", "tensorrt"), "failed")):
+        records = run_suite(tmp_path, *arguments, **environment).records
+        found = records["accuracy[planted-torchscript-op17-tensorrt-fp32]"]
+        assert (found["status"], "tensorrt-cu12" in found["reason"]) == (status, True)
+
+
+@pytest.mark.parametrize("text, release", [
+    ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\n", "535.129.03"),
+    ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.14  Release Build  (builder)\n", "550.54.14"),
+    ("something else\n", None),
+])  # fmt: skip
+def test_the_driver_s_release_is_read_where_the_kernel_tells_it(tmp_path, text, release):
+    file = tmp_path / "version"
+    assert driver_release(file) is None
+    file.write_text(text)
+    assert driver_release(file) == release
 
 
 def test_what_this_host_cannot_run_is_skipped_with_the_reason_in_record_and_matrix(tmp_path):
@@ -354,15 +541,60 @@ class _Config:
             self.told.append((name, str(value)))
 
 
-@pytest.mark.parametrize("precision, flags", [("fp32", []), ("fp16", ["FP16"]), ("int8", ["INT8"])])
-def test_only_8_6_is_told_the_precision_by_flags(double, version, precision, flags):
+HALF_BODY = """(float[2] x, bool c) => (float[2] y) {
+    y = If(c) <then_branch = t () => (float[2] p) { h = Cast<to=10>(x)  p = Cast<to=1>(h) },
+               else_branch = e () => (float[2] q) { q = Neg(x) }>
+}"""
+QUANTIZED = """(float[2] x) => (float[2] y) <float s = {0.5}, int8 o = {0}>
+    { q = QuantizeLinear(x, s, o)  y = DequantizeLinear(q, s, o) }"""
+
+
+@pytest.mark.parametrize("model, flags", [
+    (AFFINE, []), (QUANTIZED, ["INT8"]), (HALF_BODY, ["FP16"]),
+    ("(float16[2] x) => (float16[2] y) { y = Add(x, x) }", ["FP16"]),
+    ("(float[2] x) => (float[2] y) <float16[1] w = {1}> { h = CastLike(x, w)  y = CastLike(h, x) }", ["FP16"]),
+    ("(float[2] x) => (float[2] y) {c = Constant<value=float16[1]{1}>() d = Cast<to=1>(c) y = Add(x, d) }", ["FP16"]),
+])  # fmt: skip
+def test_only_8_6_is_told_by_flags_which_precisions_the_model_has(
+    double, version, model, flags, tmp_path, monkeypatch
+):
+    double(version)
+    import tensorrt
+
+    told: list[str] = []
+    build = tensorrt.Builder.build_serialized_network
+
+    def note(self: Any, network: Any, config: Any) -> Any:
+        members = tensorrt.BuilderFlag.__members__
+        told.extend(name for name, flag in members.items() if config.get_flag(flag))
+        return build(self, network, config)
+
+    monkeypatch.setattr(tensorrt.Builder, "build_serialized_network", note)
+    with runtime.open_model(_saved(tmp_path, model), (), BATCHES if model is AFFINE else Build({})):
+        pass
+    assert told == (flags if version == "8.6.0" else [])
+
+
+def test_a_module_in_float16_and_one_that_quantizes_run_on_every_version(bench, double, version):
+    double(version)
+    half = """
+    forward: x * 2
+    inputs: {x: "float16[batch, 3]"}
+    dims: {batch: 1..4}
+    runtimes: tensorrt
+    export: {torchscript: [17]}
+    """
+    assert verdict(run(bench, half, "")) == PASSED
+    quantizes = half.replace("x * 2", "torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127)")
+    assert verdict(run(bench, quantizes.replace("float16", "float32"), "")) == PASSED
+
+
+def test_tf32_is_off(double, version):
     double(version)
     import tensorrt
 
     config = _Config()
-    building._configure(tensorrt, config, Build({}, precision))
-    found = [name for verb, name in (one[:2] for one in config.told) if verb == "set_flag"]
-    assert [name.rpartition(".")[2] for name in found] == (flags if version == "8.6.0" else [])
+    building._configure(tensorrt, config, Build({}))
     assert any(one[0] == "clear_flag" and "TF32" in one[1] for one in config.told)
 
 
@@ -488,6 +720,27 @@ def test_a_kept_engine_that_tensorrt_itself_refuses_is_built_again(bench, double
     assert other not in kept.read_bytes()
 
 
+def test_an_engine_is_not_kept_for_another_way_of_building(double, tmp_path, monkeypatch):
+    double()
+    model, build = _saved(tmp_path, AFFINE), Build(BATCHES.shapes, store=tmp_path / "engines")
+    built = []
+    for recipe in ("one", "one", "other"):
+        monkeypatch.setattr(running, "recipe", lambda recipe=recipe: recipe)
+        with runtime.open_model(model, (), build) as session:
+            built.append(session.built_seconds is not None)
+    assert built == [True, False, True]
+
+
+def test_what_could_not_be_written_leaves_nothing_behind(tmp_path, monkeypatch):
+    def full(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        Engines(tmp_path).put(DEPENDS, b"engine")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_plugin_library_is_loaded_and_asked_for_its_creators(double, tmp_path, monkeypatch):
     double()
     import tensorrt
@@ -503,7 +756,8 @@ def test_a_plugin_library_is_loaded_and_asked_for_its_creators(double, tmp_path,
 
     monkeypatch.setattr(tensorrt, "get_plugin_registry", Registry)
     monkeypatch.setattr(tensorrt, "init_libnvinfer_plugins", lambda log, namespace: True)
-    building.load_plugins(tensorrt, None, Build({}, options=Options(plugins=(str(library),))))
+    for _ in range(2):  # TensorRT refuses to load it again
+        building.load_plugins(tensorrt, None, Build({}, options=Options(plugins=(str(library),))))
     assert asked == [str(library)]
     with pytest.raises(OSError, match="missing"):
         building.load_plugins(tensorrt, None, Build({}, options=Options(plugins=(str(tmp_path / "missing.so"),))))
@@ -584,6 +838,58 @@ def test_what_is_enqueued_is_captured_once_and_launched_as_often_as_asked():
     ]  # fmt: skip
 
 
+class _Graphs:
+    """The CUDA driver's functions for graphs, on the double's streams."""
+
+    def __init__(self) -> None:
+        from pycuda import _memory
+
+        self._memory, self.tasks, self.launched = _memory, [], 0
+
+    def cuStreamBeginCapture_v2(self, stream: Any, mode: int) -> int:
+        self._memory.begin_capture(stream.value)
+        return 0
+
+    def cuStreamEndCapture(self, stream: Any, graph: Any) -> int:
+        self.tasks = self._memory.end_capture(stream.value)
+        return 0
+
+    def cuGraphLaunch(self, graph: Any, stream: Any) -> int:
+        self.launched += 1
+        for task in self.tasks:
+            self._memory.enqueue(stream.value, task)
+        return 0
+
+    def __getattr__(self, name: str) -> Any:
+        assert name in ("cuGraphInstantiateWithFlags", "cuGraphExecDestroy", "cuGraphDestroy")
+        return lambda *given: 0
+
+
+def test_a_graph_of_an_engine_is_launched_when_it_is_timed(double, version, tmp_path, monkeypatch):
+    double(version)
+    driver = _Graphs()
+    monkeypatch.setattr(running, "captured", functools.partial(captured, driver=driver))
+    build = Build(BATCHES.shapes, options=Options(cuda_graph=True))
+    with runtime.open_model(_saved(tmp_path, AFFINE), (), build) as session:
+        with session.stopwatch({"x": np.ones((3, 3), np.float32)}, transfers=True) as once:
+            assert all(once() > 0 for _ in range(3))
+        assert driver.launched == 3
+        assert len(driver.tasks) == 1  # copies are timed beside it
+        assert session.run({"x": np.ones((2, 3), np.float32)})[0].tolist() == [[1, 2, 3]] * 2
+
+
+def test_an_output_whose_shape_depends_on_values_cannot_be_captured(double, version, tmp_path, monkeypatch):
+    double(version)
+    monkeypatch.setattr(running, "captured", functools.partial(captured, driver=_Graphs()))
+    model = _saved(tmp_path, "(float[5] x) => (int64[1,M] y) { y = NonZero(x) }")
+    build = Build({"x": ((5,), (5,), (5,))}, options=Options(cuda_graph=True))
+    inputs = {"x": np.ones(5, np.float32)}
+    with runtime.open_model(model, (), build) as session:
+        with pytest.raises(RuntimeError, match="not permitted when stream is capturing"), session.stopwatch(inputs):
+            pass
+        assert session.run(inputs)[0].shape == (1, 5)
+
+
 @pytest.mark.parametrize("fails, ends", [
     ("cuStreamEndCapture", "cuStreamEndCapture"), ("cuGraphInstantiateWithFlags", "cuGraphDestroy"),
     ("cuGraphLaunch", "cuGraphDestroy"),
@@ -604,3 +910,15 @@ def test_a_stream_does_not_stay_in_capture_where_the_engine_raises():
     with pytest.raises(RuntimeError, match="it does not run"), captured(7, enqueue, driver):
         pass
     assert driver.calls == ["cuStreamBeginCapture_v2", "cuStreamEndCapture"]
+
+
+@pytest.mark.parametrize("check", ["accuracy", "engine"])
+@pytest.mark.parametrize("given, error", [
+    ({"unsupported": "Relu"}, "UnsupportedModel"), ({"fault": "build"}, "BuildFailed"),
+    ({"fault": "oom"}, "MemoryError"),
+])  # fmt: skip
+def test_what_tensorrt_and_cuda_refuse_is_no_mistake_of_the_harness(bench, double, check, given, error):
+    double(**given)
+    record = run(bench, check=check)
+    assert (record.status, record.error, record.fault) == ("failed", error, "runtime")
+    assert not any("mistake in the harness" in line for line in record.details)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import re
 from typing import Any
@@ -51,16 +50,6 @@ def _no_gpu() -> str | None:
 def version_of(tensorrt: Any) -> tuple[int, ...]:
     """``(8, 6, 0)`` of the module."""
     return tuple(int(number) for number in re.findall(r"\d+", str(tensorrt.__version__))[:3])
-
-
-def installed_version() -> str | None:
-    """The installed version by its package's metadata, without importing it."""
-    for name in ("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu11"):
-        try:
-            return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return None
 
 
 def _line(error: Exception) -> str:

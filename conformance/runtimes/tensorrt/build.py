@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from conformance.errors import Unavailable
 from conformance.runtimes.tensorrt.absence import version_of
 from conformance.runtimes.tensorrt.engines import Engines
 from conformance.runtimes.tensorrt.options import MIB, Build
@@ -25,8 +28,12 @@ class ShapeInput(RuntimeError):
     """An input's value decides a shape, which profiles of shapes cannot say. Remedy: make it a dim of the case."""
 
 
+@functools.cache
 def make_log(trt: Any) -> Any:
-    """A logger that keeps errors and warnings instead of printing them; ``said(error=True)`` gives the last."""
+    """The logger of this process, which keeps errors and warnings instead of printing them.
+
+    There is one, and it stays: TensorRT's plugins keep a bare pointer to the logger that they were given last.
+    """
 
     class Log(trt.ILogger):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -38,13 +45,36 @@ def make_log(trt: Any) -> Any:
             if serious or severity == trt.ILogger.Severity.WARNING:
                 self.lines.append((serious, msg.strip()))
 
+        def forget(self) -> None:
+            """What was said so far was about another engine."""
+            self.lines.clear()
+
         def errors(self) -> str:
-            """What went wrong, the last words first in importance."""
-            return (
-                "; ".join(dict.fromkeys(text for serious, text in self.lines[-20:] if serious)) or "no reason given"
-            )
+            """The last errors in the order they were said; without one the last warnings, as TensorRT only warns that
+            CUDA does not start."""
+            for wanted in (True, False):
+                said = dict.fromkeys(text for serious, text in self.lines[-20:] if serious is wanted)
+                if said:
+                    return "; ".join(said)
+            return "no reason given"
 
     return Log()
+
+
+@functools.cache
+def check_cuda(trt: Any, log: Any) -> None:
+    """Unavailable where TensorRT cannot use the GPU that the driver knows.
+
+    Asked of a builder: the runtime of 8.6, which needs CUDA as well, ends the process with SIGSEGV there.
+    """
+    try:
+        trt.Builder(log)
+    except TypeError as error:  # pybind11's word for a factory that made nothing
+        text = (
+            f"TensorRT {trt.__version__} cannot use the GPU: {log.errors()} (where the driver is older than the CUDA "
+            "of this TensorRT, update it, or install TensorRT for the driver's CUDA, such as tensorrt-cu12)"
+        )
+        raise Unavailable(text) from error
 
 
 def strongly_typed(trt: Any) -> bool:
@@ -53,17 +83,28 @@ def strongly_typed(trt: Any) -> bool:
 
 
 def load_plugins(trt: Any, log: Any, build: Build) -> None:
-    """TensorRT's own plugins, and the libraries that the case names.
+    """TensorRT's own plugins, and the libraries that the case names. OSError for one that cannot be loaded."""
+    trt.init_libnvinfer_plugins(log, "")
+    for name in build.options.plugins:
+        _load_plugin(trt, name)
+
+
+@functools.cache
+def _load_plugin(trt: Any, name: str) -> None:
+    """Once in a process: TensorRT complains of plugins that are registered already.
 
     A library registers its creators as it is loaded, or exports a function that tells them, which the registry asks.
     """
     import ctypes
 
-    trt.init_libnvinfer_plugins(log, "")
-    for name in build.options.plugins:
-        library = ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
-        if any(hasattr(library, function) for function in ("getCreators", "getPluginCreators")):
-            trt.get_plugin_registry().load_library(name)
+    library = ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+    if any(hasattr(library, function) for function in ("getCreators", "getPluginCreators")):
+        trt.get_plugin_registry().load_library(name)
+
+
+def recipe() -> str:
+    """A hash of how engines are built: other code may give other engines for the same options."""
+    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 
 
 def make_engine(
@@ -79,6 +120,8 @@ def make_engine(
     _parse(trt, log, network, model)
     config = builder.create_builder_config()
     _configure(trt, config, build)
+    if not strongly_typed(trt):
+        _allow_precisions(trt, config, model)
     _add_profile(builder, config, network, build)
     timings = None
     if build.options.timing_cache and cache is not None:
@@ -106,14 +149,25 @@ def _parse(trt: Any, log: Any, network: Any, model: Path) -> None:
     if parser.parse(model.read_bytes(), str(model)):
         return
     nodes = onnx.load(model, load_external_data=False).graph.node
-    texts = []
-    for index in range(parser.num_errors):
-        error = parser.get_error(index)
-        number = error.node()
-        known = 0 <= number < len(nodes)
-        where = f"node {number} ({nodes[number].op_type} {nodes[number].name}): " if known else ""
-        texts.append(f"{where}{error.desc().strip()}")
+    errors = [parser.get_error(index) for index in range(parser.num_errors)]
+    texts = [f"{_where(error, nodes)}{error.desc().strip()}" for error in errors]
     raise UnsupportedModel("; ".join(texts) or log.errors())
+
+
+def _where(error: Any, nodes: Sequence[Any]) -> str:
+    """The node that an error of the parser is about; empty where it is about none.
+
+    From TensorRT 10 the error names the node itself. Its number may then count from the start of the body of an If or
+    a Loop, and would name another node of the graph.
+    """
+    number = error.node()
+    if hasattr(error, "node_name"):
+        operator, name = error.node_operator(), error.node_name()
+    elif 0 <= number < len(nodes):
+        operator, name = nodes[number].op_type, nodes[number].name
+    else:
+        return ""
+    return f"node {number} ({operator} {name}): " if operator else ""
 
 
 def _configure(trt: Any, config: Any, build: Build) -> None:
@@ -127,9 +181,35 @@ def _configure(trt: Any, config: Any, build: Build) -> None:
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     if not options.tf32:
         config.clear_flag(trt.BuilderFlag.TF32)
-    if not strongly_typed(trt):
-        for name in {"fp16": ["FP16"], "int8": ["INT8"]}.get(build.model_precision, []):
-            config.set_flag(getattr(trt.BuilderFlag, name))
+
+
+def _allow_precisions(trt: Any, config: Any, model: Path) -> None:
+    """A builder that no types bind refuses a network that has other precisions than float32 unless it may use them,
+    whether the precision of the cell or the module itself brought them."""
+    import onnx
+
+    for name in precisions_of(onnx.load(model, load_external_data=False).graph):
+        config.set_flag(getattr(trt.BuilderFlag, name))
+
+
+def precisions_of(graph: Any) -> list[str]:
+    """What an ONNX graph and the bodies in it have besides float32: ``FP16`` for float16, ``INT8`` for Q/DQ."""
+    from onnx import TensorProto
+
+    found: set[str] = set()
+    types = {one.type.tensor_type.elem_type for one in (*graph.input, *graph.output, *graph.value_info)}
+    types |= {one.data_type for one in graph.initializer}
+    for node in graph.node:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            found.add("INT8")
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.name == "to":
+                types.add(attribute.i)
+            if attribute.HasField("t"):
+                types.add(attribute.t.data_type)
+            if attribute.HasField("g"):
+                found.update(precisions_of(attribute.g))
+    return sorted(found | ({"FP16"} if TensorProto.FLOAT16 in types else set()))
 
 
 def _add_profile(builder: Any, config: Any, network: Any, build: Build) -> None:

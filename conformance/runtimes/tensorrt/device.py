@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import os
+import re
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from conformance.compare import Array
@@ -19,14 +24,45 @@ def current_device() -> Iterator[Any]:
     context = device.retain_primary_context()
     context.push()
     try:
-        yield device
+        with ending_if_lost():
+            yield device
+            context.synchronize()
     finally:
-        context.synchronize()
         context.pop()
 
 
+@contextlib.contextmanager
+def ending_if_lost() -> Iterator[None]:
+    """Inside, an error after which CUDA answers nothing but that error ends this process, where it is a worker.
+
+    After an illegal address, a failed launch and their like "the process must be terminated and relaunched" (CUDA
+    Runtime API, cudaErrorIllegalAddress). A worker that went on would find ever smaller examples that fail just as
+    well, and then fail all cells to come.
+    """
+    try:
+        yield
+    except Exception:
+        lost = _lost()
+        if lost is not None and multiprocessing.parent_process() is not None:
+            print(f"CUDA can do nothing more in this process: {lost}", file=sys.stderr, flush=True)
+            os.abort()
+        raise
+
+
+def _lost() -> str | None:
+    """What CUDA says of a context that cannot be used any more; None of one that can."""
+    import pycuda.driver as cuda
+
+    try:
+        cuda.Context.synchronize()
+    except Exception as error:
+        return str(error)
+    return None
+
+
 def facts() -> dict[str, Any] | None:
-    """Name, compute capability, memory (MiB), driver and CUDA version of the GPU; None where there is none."""
+    """Name, compute capability, memory (MiB) of the GPU, and versions: the driver's, of the latest CUDA that it runs,
+    of the CUDA that pycuda was built with. None where there is no GPU."""
     try:
         import pycuda.driver as cuda
 
@@ -36,11 +72,21 @@ def facts() -> dict[str, Any] | None:
             "name": device.name(),
             "compute_capability": ".".join(map(str, device.compute_capability())),
             "memory": device.total_memory() // 2**20,
-            "driver": cuda.get_driver_version(),
+            "driver": driver_release(),
+            "driver_cuda": cuda.get_driver_version(),
             "cuda": ".".join(map(str, cuda.get_version())),
         }
     except Exception:
         return None
+
+
+def driver_release(file: Path = Path("/proc/driver/nvidia/version")) -> str | None:
+    """``550.54.14``, where the kernel tells it; the driver's CUDA version is the same for many releases."""
+    try:
+        found = re.search(r"Kernel Module\b.*?\s(\d+(?:\.\d+)+)\s", file.read_text(errors="replace"))
+    except OSError:  # not on Linux under Windows
+        return None
+    return found[1] if found else None
 
 
 class Memory:

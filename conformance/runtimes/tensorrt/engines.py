@@ -76,6 +76,10 @@ def _sha(data: bytes) -> str:
 def _replace(file: Path, data: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=".new-")
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(data)
-    Path(temporary).replace(file)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        Path(temporary).replace(file)
+    except BaseException:  # the disk is full
+        Path(temporary).unlink(missing_ok=True)
+        raise

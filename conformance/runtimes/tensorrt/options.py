@@ -48,7 +48,7 @@ class Build:
 
     shapes: Shapes
     model_precision: str = "fp32"
-    """``fp32``, ``fp16`` or ``int8``: what the ONNX model is in. TensorRT 8.6 has to be told."""
+    """``fp32``, ``fp16`` or ``int8``: what the ONNX model was converted to, as the record tells it."""
     options: Options = field(default_factory=Options)
     store: Path | None = None
     """Folder of engines; None builds anew and keeps nothing."""

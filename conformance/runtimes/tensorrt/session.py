@@ -13,9 +13,16 @@ import numpy as np
 from conformance.compare import Array
 from conformance.errors import Unavailable
 from conformance.runtimes.tensorrt.absence import absence, version_of
-from conformance.runtimes.tensorrt.build import load_plugins, make_engine, make_log, strongly_typed
+from conformance.runtimes.tensorrt.build import (
+    check_cuda,
+    load_plugins,
+    make_engine,
+    make_log,
+    recipe,
+    strongly_typed,
+)
 from conformance.runtimes.tensorrt.cudagraph import captured
-from conformance.runtimes.tensorrt.device import Memory, current_device, download, facts, upload
+from conformance.runtimes.tensorrt.device import Memory, current_device, download, ending_if_lost, facts, upload
 from conformance.runtimes.tensorrt.engines import Engines
 from conformance.runtimes.tensorrt.options import Build
 
@@ -30,15 +37,15 @@ DTYPES = {
 def open_model(model: Path, libraries: Sequence[str], build: Build) -> Iterator[TensorRTSession]:
     """Builds an engine, or takes it from the store, and loads it.
 
-    Raises Unavailable where this host has no TensorRT, UnsupportedModel, ShapeInput, BuildFailed or what TensorRT
-    raises where it has. ``libraries`` are ONNX Runtime's; TensorRT's plugins are in ``build``.
+    Raises Unavailable where this host has no TensorRT or none that can use its GPU, UnsupportedModel, ShapeInput,
+    BuildFailed or what TensorRT raises where it has. ``libraries`` are ONNX Runtime's; TensorRT's plugins are in
+    ``build``.
     """
     missing = absence()
     if missing is not None:
         raise Unavailable(missing)
     import tensorrt
 
-    _lift_address_limit()
     with contextlib.ExitStack() as stack:
         stack.enter_context(current_device())
         session = TensorRTSession(tensorrt, model, build)
@@ -55,24 +62,35 @@ class TensorRTSession:
 
         self._trt, self._model, self._build = trt, model, build
         self._log = make_log(trt)
-        load_plugins(trt, self._log, build)
-        graph = onnx.load(model, load_external_data=False).graph
+        self._log.forget()
+        self._engine: Any = None
+        self._context: Any = None
+        self._allocators: dict[str, Any] = {}
+        self._memory = Memory()
         self.built_seconds: float | None = None
         """Seconds that building took, or None where the engine came from the store."""
+        check_cuda(trt, self._log)
         # The runtime has to live as long as its engine.
         self._runtime = trt.Runtime(self._log)
-        self._engine, size = self._load()
-        self._context = self._engine.create_execution_context()
-        if self._context is None:
-            raise RuntimeError(f"no execution context: {self._log.errors()}")
         self._stream = cuda.Stream()
-        self._memory = Memory()
+        load_plugins(trt, self._log, build)
+        graph = onnx.load(model, load_external_data=False).graph
+        try:
+            self._engine, size = self._load()
+            self._renew_context()
+            self._describe(graph, size)
+        except BaseException:
+            self.close()
+            raise
+
+    def _describe(self, graph: Any, size: int) -> None:
+        """What there is to feed and to fetch, and what the record says of the engine of ``size`` bytes."""
+        trt, build = self._trt, self._build
         self._outputs = [one.name for one in graph.output]
         self._inputs = [name for name in self._names() if self._mode(name) == trt.TensorIOMode.INPUT]
         declared = {one.name: _numpy_dtype(one) for one in (*graph.input, *graph.output)}
         self._declared = {name: declared[name] for name in (*self._inputs, *self._outputs)}
         self._dtypes = {name: self._dtype(name) for name in self._declared}
-        self._allocators: dict[str, Any] = {}
         cast = {name: dtype for name, dtype in self._dtypes.items() if dtype != declared[name]}
         self.arithmetic: Mapping[str, Any] = {
             "provider": f"TensorRT {trt.__version__}",
@@ -105,6 +123,14 @@ class TensorRTSession:
             cache.put(depends, data)
         return engine, len(data)
 
+    def _renew_context(self) -> None:
+        """An execution context in place of the one before, which goes first: in TensorRT 8.6 no two contexts can have
+        the engine's only profile."""
+        self._context = None
+        self._context = self._engine.create_execution_context()
+        if self._context is None:
+            raise RuntimeError(f"no execution context: {self._log.errors()}")
+
     def _names(self) -> list[str]:
         return [self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)]
 
@@ -121,6 +147,10 @@ class TensorRTSession:
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         """All outputs in graph order; arrays of the graph's input dtypes, keyed by graph input name."""
+        with ending_if_lost():
+            return self._run(inputs)
+
+    def _run(self, inputs: Mapping[str, Array]) -> list[Array]:
         arrays = self._set_inputs(inputs)
         for name, array in arrays.items():
             upload(self._memory.at_least(name, array.nbytes), array, self._stream)
@@ -161,23 +191,27 @@ class TensorRTSession:
             if any(size < 0 for size in shape):  # known only once the values are
                 if name not in self._allocators:
                     self._allocators[name] = _make_allocator(self._trt, self._memory)
-                self._context.set_output_allocator(name, self._allocators[name])
+                self._allocators[name].error = None
+                taken = self._context.set_output_allocator(name, self._allocators[name])
             else:
                 size = int(np.prod(shape, dtype=np.int64)) * np.dtype(self._dtypes[name]).itemsize
-                self._context.set_tensor_address(name, int(self._memory.at_least(name, size)))
+                taken = self._context.set_tensor_address(name, int(self._memory.at_least(name, size)))
+            if not taken:
+                raise RuntimeError(f"the memory of {name} is refused: {self._log.errors()}")
 
     def _execute(self, context: Any) -> None:
-        if not context.execute_async_v3(self._stream.handle):
-            raise RuntimeError(f"the engine does not run: {self._log.errors()}")
+        if context.execute_async_v3(self._stream.handle):
+            return
+        for name, allocator in self._allocators.items():
+            if allocator.error is not None:
+                raise RuntimeError(f"no memory for {name}: {allocator.error}") from allocator.error
+        raise RuntimeError(f"the engine does not run: {self._log.errors()}")
 
     def _output_shape(self, name: str) -> tuple[int, ...]:
         shape = tuple(self._context.get_tensor_shape(name))
         if any(size < 0 for size in shape):
             self._stream.synchronize()
-            allocator = self._allocators[name]
-            if allocator.error is not None:
-                raise RuntimeError(f"no memory for {name}: {allocator.error}")
-            return tuple(allocator.shape)
+            return tuple(self._allocators[name].shape)
         return shape
 
     def _output_buffer(self, name: str) -> Any:
@@ -199,6 +233,7 @@ class TensorRTSession:
         results = {name: _pinned(np.empty(self._output_shape(name), self._dtypes[name])) for name in self._outputs}
         first, last = cuda.Event(), cuda.Event()
         with contextlib.ExitStack() as stack:
+            stack.enter_context(ending_if_lost())
             launch: Callable[[], None] = lambda: self._execute(self._context)  # noqa: E731
             if self._build.options.cuda_graph:
                 launch = stack.enter_context(captured(self._stream.handle, launch))
@@ -230,22 +265,29 @@ class TensorRTSession:
             def report_layer_time(self, layer_name: str, ms: float) -> None:
                 self.spent.setdefault(layer_name, []).append(ms)
 
-        plain, self._context = self._context, self._engine.create_execution_context()
+        self._renew_context()
         try:
             profiler = Profiler()
             self.run(inputs)  # the first is not like the others
             self._context.profiler = profiler
             for _ in range(rounds):
                 self.run(inputs)
-            found = [{"name": name, "ms": sum(spent) / len(spent)} for name, spent in profiler.spent.items()]
         finally:
-            self._context = plain
+            self._renew_context()  # without a profiler
+        found = [{"name": name, "ms": sum(spent) / rounds} for name, spent in profiler.spent.items()]
         return sorted(found, key=lambda layer: -float(str(layer["ms"])))
 
     def close(self) -> None:
-        """Frees the device's memory; the engine goes with the session."""
-        self._stream.synchronize()
-        self._memory.free()
+        """Frees what the engine and the session have on the device, while its context is current: whoever still holds
+        the session, as a traceback may, holds none of that."""
+        try:
+            self._stream.synchronize()
+        finally:
+            self._context = None
+            self._engine = None
+            self._runtime = None
+            self._allocators.clear()
+            self._memory.free()
 
 
 def depends_on(trt: Any, model: Path, build: Build) -> dict[str, Any]:
@@ -256,6 +298,7 @@ def depends_on(trt: Any, model: Path, build: Build) -> dict[str, Any]:
         "plugins": {name: hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in build.options.plugins},
         "gpu": facts(),
         "tensorrt": ".".join(map(str, version_of(trt))),
+        "recipe": recipe(),
     }
 
 
@@ -295,10 +338,12 @@ def _as(array: Array, dtype: str, name: str) -> Array:
 
 
 def _pinned(array: Array) -> Array:
-    """A copy in page-locked memory, from where copies to the device need no detour."""
+    """A copy in page-locked memory, from where copies to the device need no detour; of nothing, a plain copy."""
     import pycuda.driver as cuda
 
-    copy: Array = cuda.pagelocked_empty(array.shape, array.dtype)
+    if not array.size:  # CUDA gives no memory of no size
+        return array.copy()
+    copy: Array = cuda.pagelocked_empty((array.size,), array.dtype).reshape(array.shape)  # pycuda makes no 0-d arrays
     copy[...] = array
     return copy
 
@@ -307,13 +352,3 @@ def _numpy_dtype(value: Any) -> str:
     from onnx import helper
 
     return str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
-
-
-def _lift_address_limit() -> None:
-    """CUDA maps far more addresses than it uses, so the limit that tells a memory flood does not go with it.
-
-    It is not put back: what CUDA has mapped stays mapped as long as the process lives.
-    """
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_AS, (resource.getrlimit(resource.RLIMIT_AS)[1],) * 2)

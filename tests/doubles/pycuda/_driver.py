@@ -5,6 +5,7 @@ Asynchronous copies are made when their stream is waited for, so that code that 
 
 from __future__ import annotations
 
+import resource
 import time
 from typing import Any
 
@@ -44,12 +45,26 @@ _ready: list[bool] = []  # one for each init()
 def init(flags: int = 0) -> None:
     if _memory.faulty("nogpu"):
         raise RuntimeError("cuInit failed: no CUDA-capable device is detected")
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if soft != hard:  # CUDA reserves addresses for all memory that there is
+        raise MemoryError("cuInit failed: out of memory")
     _ready.append(True)
 
 
-def _active(function: str) -> None:
+def _active(function: str, *, captured: bool = True) -> None:
+    """Refuses what needs a context, and unless ``captured``, what is not allowed while a stream is captured."""
     if not _stack:
         raise LogicError(f"{function} failed: invalid device context - no currently active context?")
+    if _memory.lost:
+        raise LogicError(f"{function} failed: {_memory.lost[0]}")
+    if _memory.capturing() and not captured:
+        raise LogicError(f"{function} failed: operation not permitted when stream is capturing")
+
+
+def _wait(function: str, stream: int | None = None) -> None:
+    _active(function, captured=False)
+    _memory.wait(stream)
+    _active(function)
 
 
 class Device:
@@ -100,8 +115,7 @@ class Context:
 
     @staticmethod
     def synchronize() -> None:
-        _active("cuCtxSynchronize")
-        _memory.wait()
+        _wait("cuCtxSynchronize")
 
     @staticmethod
     def get_current() -> Any:
@@ -122,7 +136,7 @@ class Stream:
         return id(self)
 
     def synchronize(self) -> None:
-        _memory.wait(id(self))
+        _wait("cuStreamSynchronize", id(self))
 
     def is_done(self) -> bool:
         return not _memory._pending.get(id(self))
@@ -138,7 +152,7 @@ class Event:
         return self
 
     def synchronize(self) -> Any:
-        _memory.wait(getattr(self, "_stream", 0))
+        _wait("cuEventSynchronize", getattr(self, "_stream", 0))
         return self
 
     def query(self) -> bool:
@@ -170,7 +184,7 @@ class DeviceAllocation:
 
 
 def mem_alloc(arg1: int) -> Any:
-    _active("cuMemAlloc")
+    _active("cuMemAlloc", captured=False)
     if _memory.faulty("oom"):
         raise MemoryError("cuMemAlloc failed: out of memory")
     if int(arg1) <= 0:
@@ -206,14 +220,12 @@ def _to_host(dest: Any, src: Any) -> None:
 
 
 def memcpy_htod(dest: Any, src: Any) -> None:
-    _active("cuMemcpyHtoD")
-    _memory.wait()
+    _wait("cuMemcpyHtoD")
     _to_device(dest, src)
 
 
 def memcpy_dtoh(dest: Any, src: Any) -> None:
-    _active("cuMemcpyDtoH")
-    _memory.wait()
+    _wait("cuMemcpyDtoH")
     _to_host(dest, src)
 
 
@@ -232,8 +244,13 @@ def memset_d8(dest: Any, data: int, size: int) -> None:
 
 
 def pagelocked_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Any:
-    _active("cuMemHostAlloc")
-    return np.empty(shape, dtype, order)
+    _active("cuMemHostAlloc", captured=False)
+    if shape == ():
+        raise IndexError("the sizes of an array of no dimensions have no first one")  # undefined in pycuda's C++
+    empty = np.empty(shape, dtype, order)
+    if not empty.nbytes:
+        raise LogicError("cuMemHostAlloc failed: invalid argument")
+    return empty
 
 
 def mem_get_info() -> tuple[int, int]:

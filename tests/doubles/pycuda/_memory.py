@@ -11,7 +11,7 @@ from typing import Any
 ALIGNMENT = 256  # cuMemAlloc's
 NAME = "TensorRT double (no GPU)"
 TOTAL = 1 << 34
-FAULTS = {"wrong", "rows", "rebuild", "crash", "hang", "build", "nogpu", "nodriver", "oom"}
+FAULTS = {"wrong", "rows", "rebuild", "crash", "hang", "build", "nogpu", "nodriver", "olddriver", "oom"}
 
 _live: dict[int, tuple[int, Any]] = {}
 """Size and buffer of each allocation, by address."""
@@ -19,6 +19,10 @@ _freed: deque[Any] = deque(maxlen=256)
 """Kept for a while, so that the same address is not handed out again at once and a stale pointer is noticed."""
 _pending: dict[int, list[Callable[[], None]]] = {}
 """What streams still have to do; 0 is the default stream."""
+_capturing: dict[int, list[Callable[[], None]]] = {}
+"""What streams were given while they were captured as CUDA graphs."""
+lost: list[str] = []
+"""Why this process can do nothing more with CUDA; an error of a kernel cannot be got rid of."""
 
 
 def faulty(name: str) -> bool:
@@ -62,8 +66,31 @@ def write(address: int, data: bytes, what: str) -> None:
     ctypes.memmove(address, data, len(data))
 
 
+class Held:
+    """Device memory of an object of TensorRT, given back when that goes."""
+
+    def __init__(self, size: int) -> None:
+        self._address = allocate(max(1, size))
+
+    def __del__(self) -> None:
+        free(self._address)
+
+
 def enqueue(stream: int, task: Callable[[], None]) -> None:
-    _pending.setdefault(stream, []).append(task)
+    (_capturing if stream in _capturing else _pending).setdefault(stream, []).append(task)
+
+
+def capturing() -> bool:
+    """Whether a stream is being captured, when nothing may be waited for, allocated or freed."""
+    return bool(_capturing)
+
+
+def begin_capture(stream: int) -> None:
+    _capturing[stream] = []
+
+
+def end_capture(stream: int) -> list[Callable[[], None]]:
+    return _capturing.pop(stream)
 
 
 def wait(stream: int | None = None) -> None:

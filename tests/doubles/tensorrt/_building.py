@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from pycuda import _memory
 
-from tensorrt._common import MAJOR, TAG, complain, gpu, say
+from tensorrt._common import MAJOR, TAG, check_driver, complain, gpu, say
 from tensorrt._model import Model, Refusal, shape_of
 
 _LAYERS = {
@@ -246,9 +246,7 @@ class Builder:
 
     def __init__(self, logger: Any) -> None:
         self._logger = logger
-        if _memory.faulty("nogpu"):
-            say(self, "WARNING", "CUDA initialization failure with error: 100")
-            raise TypeError("pybind11::init(): factory function returned nullptr")
+        check_driver(self)
 
     @property
     def logger(self) -> Any:
@@ -387,14 +385,14 @@ class OnnxParser:
                 "parser only supports TensorRT INetworkDefinitions with an explicit batch dimension. Please ensure "
                 'the network was created using the EXPLICIT_BATCH NetworkDefinitionCreationFlag."'
             )
-            return self._refuse(None, [Refusal("INVALID_VALUE", -1, "parse", text)])
+            return self._refuse([Refusal("INVALID_VALUE", -1, "parse", text)])
         try:
             read = Model(bytes(model), MAJOR)
         except DecodeError:
             text = (
                 'Assertion failed: (model->ParseFromCodedStream(&coded_input)) && "Failed to parse the ONNX model."'
             )
-            return self._refuse(None, [Refusal("MODEL_DESERIALIZE_FAILED", -1, "parseModel", text)])
+            return self._refuse([Refusal("MODEL_DESERIALIZE_FAILED", -1, "parseModel", text)])
         if read.opset > 17 and MAJOR == 8:
             say(self, "WARNING", f"The model has opset {read.opset}; this parser was made for opsets up to 17.")
         narrowed = any(one.data_type == 7 for one in read.graph.initializer) and not read.int64
@@ -408,13 +406,13 @@ class OnnxParser:
         unsupported = os.environ.get("CONFORMANCE_DOUBLE_UNSUPPORTED", "").split(",")
         refusals = list(read.refusals(unsupported))
         if refusals:
-            return self._refuse(read, refusals)
+            return self._refuse(refusals)
         self._network._model = read
         return True
 
-    def _refuse(self, model: Model | None, refusals: list[Any]) -> bool:
+    def _refuse(self, refusals: list[Any]) -> bool:
         for one in refusals:
-            node = model.graph.node[one.node] if model and one.node >= 0 else None
+            node = one.proto
             if node is not None:
                 say(self, "ERROR", f'While parsing node number {one.node} [{node.op_type} -> "{node.output[0]}"]:')
             self._errors.append(ParserError.make(_refusal=one, _node=node))

@@ -19,6 +19,20 @@ OTHERS = [recorded.load(f"tensorrt-{one}.json") for one in VERSIONS if one != VE
 TAG = f"TensorRT double {RECORDING['version']}\n".encode()
 
 
+class Crash(BaseException):
+    """Here the real library ends the process with SIGSEGV."""
+
+
+def check_driver(owner: Any) -> None:
+    """Fails as TensorRT does where CUDA does not start; tried with the real 8.6.0 on a host without a driver."""
+    code = 100 if _memory.faulty("nogpu") else 35 if _memory.faulty("olddriver") else 0
+    if code:
+        say(owner, "WARNING", f"CUDA initialization failure with error: {code}. Please check your CUDA installation")
+        if MAJOR == 8 and type(owner).__name__ == "Runtime":
+            raise Crash("CUDA does not start")
+        raise TypeError("pybind11::init(): factory function returned nullptr")
+
+
 def gpu() -> str:
     return os.environ.get("CONFORMANCE_DOUBLE_GPU", _memory.NAME)
 

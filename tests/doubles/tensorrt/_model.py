@@ -30,12 +30,13 @@ SHAPE_POSITIONS = {
 
 
 class Refusal(NamedTuple):
-    """Why the parser does not take a node: the name of an ErrorCode, where, and its words."""
+    """Why the parser does not take a node: the name of an ErrorCode, where, its words, and the node."""
 
     code: str
     node: int
     function: str
     text: str
+    proto: Any = None
 
 
 class Model:
@@ -100,26 +101,33 @@ class Model:
                 )
                 yield Refusal("UNSUPPORTED_GRAPH", -1, "convertOnnxInput", text)
         for index, node in enumerate(self.graph.node):
-            custom = node.domain not in ("", "ai.onnx") and (node.domain, node.op_type) not in self.functions
-            if custom or node.op_type in unsupported:
+            yield from self._refused(index, node, unsupported)
+
+    def _refused(self, index: int, node: NodeProto, unsupported: Sequence[str]) -> Iterator[Refusal]:
+        """Of a node and those in its bodies, which count from 0 again from TensorRT 10."""
+        bodies = [one.g for one in node.attribute if one.HasField("g")]
+        for number, inner in ((number, inner) for body in bodies for number, inner in enumerate(body.node)):
+            yield from self._refused(number if self.int64 else index, inner, unsupported)
+        custom = node.domain not in ("", "ai.onnx") and (node.domain, node.op_type) not in self.functions
+        if custom or node.op_type in unsupported:
+            text = (
+                f"No importer registered for op: {node.op_type}. Assertion failed: creator && "
+                '"Plugin not found, are the plugin name, version, and namespace correct?"'
+            )
+            yield Refusal("UNSUPPORTED_NODE", index, "importFallbackPluginImporter", text, node)
+        elif node.op_type == "Cast" and attribute(node, "to") == TensorProto.DOUBLE:
+            text = "Assertion failed: convertDtype(onnxType, &newType) && "
+            text += '"Unsupported data type for the Cast operator!"'
+            yield Refusal("UNSUPPORTED_NODE", index, "importCast", text, node)
+        elif node.op_type in ("QuantizeLinear", "DequantizeLinear") and len(node.input) > 2 and node.input[2]:
+            zero = self.initializers.get(node.input[2]) or self._constants.get(node.input[2])
+            if zero is not None and (zero.data_type != TensorProto.INT8 or numpy_helper.to_array(zero).any()):
                 text = (
-                    f"No importer registered for op: {node.op_type}. Assertion failed: creator && "
-                    '"Plugin not found, are the plugin name, version, and namespace correct?"'
+                    'Assertion failed: shiftIsAllZeros(zeroPoint) && "TensorRT only supports symmetric '
+                    "quantization. The zero point for the QuantizeLinear/DequantizeLinear operator must be "
+                    'all zeros."'
                 )
-                yield Refusal("UNSUPPORTED_NODE", index, "importFallbackPluginImporter", text)
-            elif node.op_type == "Cast" and attribute(node, "to") == TensorProto.DOUBLE:
-                text = "Assertion failed: convertDtype(onnxType, &newType) && "
-                text += '"Unsupported data type for the Cast operator!"'
-                yield Refusal("UNSUPPORTED_NODE", index, "importCast", text)
-            elif node.op_type in ("QuantizeLinear", "DequantizeLinear") and len(node.input) > 2 and node.input[2]:
-                zero = self.initializers.get(node.input[2]) or self._constants.get(node.input[2])
-                if zero is not None and (zero.data_type != TensorProto.INT8 or numpy_helper.to_array(zero).any()):
-                    text = (
-                        'Assertion failed: shiftIsAllZeros(zeroPoint) && "TensorRT only supports symmetric '
-                        "quantization. The zero point for the QuantizeLinear/DequantizeLinear operator must be "
-                        'all zeros."'
-                    )
-                    yield Refusal("UNSUPPORTED_NODE", index, f"QuantDequantLinearHelper_{node.op_type}", text)
+                yield Refusal("UNSUPPORTED_NODE", index, f"QuantDequantLinearHelper_{node.op_type}", text, node)
 
     @cached_property
     def _constants(self) -> dict[str, TensorProto]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,7 +135,11 @@ class IPluginRegistry:
         return []
 
     def load_library(self, plugin_path: str) -> Any:
-        return None
+        """A handle; None where the library is not there, or has plugins that are registered already."""
+        if plugin_path in _libraries or not Path(plugin_path).is_file():
+            return None
+        _libraries.append(plugin_path)
+        return object()
 
     def get_plugin_creator(self, type: str, version: str, plugin_namespace: str = "") -> Any:
         return None
@@ -143,7 +149,15 @@ def get_plugin_registry() -> Any:
     return IPluginRegistry.make()
 
 
+_libraries: list[str] = []
+_plugins_log_to: list[Any] = []
+
+
 def init_libnvinfer_plugins(logger: Any, namespace: str) -> bool:
+    """The plugins keep a bare pointer to the logger, which they follow whenever they have something to say."""
+    if _plugins_log_to and _plugins_log_to[-1]() is None:
+        raise RuntimeError("the plugins' pointer to their logger leads nowhere: it was not kept")
+    _plugins_log_to.append(weakref.ref(logger))
     return True
 
 

@@ -8,12 +8,13 @@ import json
 import os
 import threading
 import time
+import weakref
 from typing import Any
 
 import numpy as np
 from pycuda import _memory
 
-from tensorrt._common import MAJOR, RECORDING, TAG, complain, gpu, say
+from tensorrt._common import MAJOR, RECORDING, TAG, check_driver, complain, gpu, say
 from tensorrt._model import Model
 
 
@@ -22,9 +23,7 @@ class Runtime:
 
     def __init__(self, logger: Any) -> None:
         self._logger = logger
-        if _memory.faulty("nogpu"):
-            say(self, "WARNING", "CUDA initialization failure with error: 100")
-            raise TypeError("pybind11::init(): factory function returned nullptr")
+        check_driver(self)
 
     @property
     def logger(self) -> Any:
@@ -61,8 +60,9 @@ class Runtime:
             )
         read = Model(model, MAJOR)
         return ICudaEngine.make(
-            _logger=self._logger, _model=read, _header=header, _data=data, _session=read.session()
-        )
+            _logger=self._logger, _model=read, _header=header, _data=data, _session=read.session(),
+            _contexts=weakref.WeakSet(), _held=_memory.Held(len(data)),
+        )  # fmt: skip
 
 
 class ICudaEngine:
@@ -131,9 +131,19 @@ class ICudaEngine:
         return [Dims(one) for one in three]
 
     def create_execution_context(self, strategy: Any = None, runtime_config: Any = None) -> Any:
-        return IExecutionContext.make(
-            _logger=self._logger, _engine=self, _profile=0, _shapes={}, _addresses={}, _allocators={}, _times=[]
+        profile = 0
+        if MAJOR < 10 and self._header["profiles"] and any(one._profile == 0 for one in self._contexts):
+            text = "Profile 0 has been chosen by another IExecutionContext. Use another profileIndex or destroy "
+            text += "the IExecutionContext that use this profile."
+            complain(self, "engine.cpp::setOptimizationProfileInternal", 3, text)
+            text = "Could not set default profile 0 for execution context. Profile index must be set explicitly."
+            say(self, "WARNING", text)
+            profile = -1
+        made = IExecutionContext.make(
+            _logger=self._logger, _engine=self, _profile=profile, _shapes={}, _addresses={}, _allocators={}, _times=[]
         )
+        self._contexts.add(made)
+        return made
 
     def create_engine_inspector(self) -> Any:
         return EngineInspector.make(_engine=self)
@@ -187,6 +197,9 @@ class IExecutionContext:
             complain(
                 self, place, 3, f"given invalid tensor name: {name}. Get valid tensor names with getIOTensorName()"
             )
+            return False
+        if self._profile < 0:
+            complain(self, place, 3, "Parameter check failed, condition: mOptimizationProfile >= 0")
             return False
         given, declared = tuple(map(int, shape)), self._engine._model.shape(name)
         low, _, high = self._engine._profiles[self._profile]["shapes"].get(name) or [declared] * 3
@@ -292,6 +305,9 @@ class IExecutionContext:
                     return False
                 size = int(np.prod(shape)) * nptype(self._engine.get_tensor_dtype(name))().itemsize
                 _memory.check(self._addresses[name], size, f"output {name}")
+        if not later and _memory.capturing():
+            complain(self, place, 1, "Cuda Runtime (operation not permitted when stream is capturing)")
+            return False
         if later:
             _memory.enqueue(int(stream_handle), lambda: self._compute(int(stream_handle)) and None)
             return True
@@ -299,6 +315,10 @@ class IExecutionContext:
         return self._compute(int(stream_handle))
 
     def _compute(self, stream: int) -> bool:
+        illegal = {one for one in os.environ.get("CONFORMANCE_DOUBLE_ILLEGAL", "").split(",") if one}
+        if illegal & {one.op_type for one in self._engine._model.graph.node}:
+            _memory.lost.append("an illegal memory access was encountered")
+            return True
         start = time.perf_counter()
         answers = self._engine._model.run(self._arrays(), self._engine._session)
         milliseconds = (time.perf_counter() - start) * 1e3
@@ -307,7 +327,7 @@ class IExecutionContext:
             answer = _spoiled(answer, self._engine._header["noise"], last=index == len(outputs) - 1)
             allocator, address = self._allocators.get(name), self._addresses.get(name, 0)
             if allocator is not None:
-                size = max(1, answer.nbytes)
+                size = answer.nbytes  # of an empty output none, and yet it takes an address
                 if hasattr(allocator, "reallocate_output_async") and MAJOR >= 10:
                     address = allocator.reallocate_output_async(name, address, size, _memory.ALIGNMENT, stream)
                 else:
