@@ -26,6 +26,7 @@ _ALLOWED = (
     ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq,
 )  # fmt: skip
 _FUNCTIONS = {"min": min, "max": max}
+_LONGEST = 500
 _LARGEST = 2**31  # no tensor of a test is larger along one axis; keeps a typo from filling the memory
 
 
@@ -40,6 +41,8 @@ class Expression:
     def parse(cls, text: str | int) -> Expression:
         """Raises ValueError, with a message for the author of the case, on anything but such an expression."""
         text = str(text).strip()
+        if len(text) > _LONGEST:  # how deep a nesting Python parses depends on its version
+            raise ValueError(f"'{text[:30]}...' is longer than the {_LONGEST} characters of an expression over dims")
         try:
             tree = ast.parse(text, mode="eval")
         except (SyntaxError, ValueError, MemoryError, RecursionError):
