@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from conformance.errors import Stopped, Unavailable
 from conformance.inputs import Draw, Inputs, seed_of
@@ -23,6 +26,14 @@ if TYPE_CHECKING:
 
 FLOOR_SECONDS = 1.0
 """How long the runtime is measured against itself; what that finds is no difference, and widens the interval."""
+
+ALONE_SECONDS = 0.2
+"""How long each side is measured alone, for ``IN_TURN``."""
+
+IN_TURN = 3.0
+"""How many times as long as alone a side may take in turn with the other one. Beyond that their threads are in each
+other's way, and the ratio says nothing of either: on two busy cores a product of small matrices took PyTorch's two
+threads 15 ms in place of 10 µs."""
 
 THROUGHPUT_SECONDS = 1.0
 """How long at each batch size."""
@@ -48,7 +59,7 @@ def check_latency(run: CellRun) -> None:
     assert entry is not None
     inputs, sizes = _inputs(run, entry.at)
     try:
-        samples, judged = (None, []) if entry.at_most is None else _judged(run, entry, inputs)
+        samples, judged, disturbed = (None, [], None) if entry.at_most is None else _judged(run, entry, inputs)
         with run.stages("latency", "runtime"):
             rates = {batch: _throughput(run, entry, batch) for batch in entry.throughput}
     except SideFailed as error:
@@ -62,10 +73,11 @@ def check_latency(run: CellRun) -> None:
         if one.verdict == "broken":
             raise Stopped("latency", "TooSlow", _text(one), "runtime")
         if one.verdict == "inconclusive":
-            raise Unavailable(f"inconclusive: {_text(one)}")
+            raise Unavailable(f"inconclusive: {'; '.join(filter(None, [disturbed, _text(one)]))}")
 
 
-def _judged(run: CellRun, entry: Latency, inputs: Inputs) -> tuple[Any, list[Judged]]:
+def _judged(run: CellRun, entry: Latency, inputs: Inputs) -> tuple[Any, list[Judged], str | None]:
+    """The samples, the verdict, and why it is none if the two sides were in each other's way."""
     budget = entry.at_most
     assert budget is not None
     seed = seed_of(run.cell.id, "latency")
@@ -92,7 +104,23 @@ def _judged(run: CellRun, entry: Latency, inputs: Inputs) -> tuple[Any, list[Jud
         budget, sides, seed=seed, percentile=entry.percentile, floor=floor, max_seconds=entry.seconds
     )
     run.record.seconds["latency"] = run.record.seconds.get("latency", 0.0) + samples.seconds
-    return samples, [found]
+    disturbed = None
+    if budget.kind == "relation" and found.verdict != "inconclusive":
+        with sides() as pair:
+            disturbed = _disturbed(pair, (samples.own, samples.other), seed)
+    return samples, [found if disturbed is None else replace(found, verdict="inconclusive")], disturbed
+
+
+def _disturbed(sides: tuple[Any, Any], in_turn: tuple[Any, Any], seed: int) -> str | None:
+    """Which side is slowed down most by running in turn with the other one; ``in_turn`` are its durations there."""
+    found: list[tuple[float, str]] = []
+    for side, durations in zip(sides, in_turn, strict=True):
+        alone = interleave(side, None, seed=seed, max_seconds=ALONE_SECONDS).own
+        found.append((float(np.median(durations) / np.median(alone)), side.name))
+    times, name = max(found)
+    if times <= IN_TURN:
+        return None
+    return f"{name} takes {times:.3g} times as long in turn with the other side as alone"
 
 
 def _inputs(run: CellRun, at: dict[str, int]) -> tuple[Inputs, dict[str, int]]:

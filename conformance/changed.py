@@ -6,7 +6,9 @@ of a file selects the cases that use it and no other. Reads the earlier revision
 
 from __future__ import annotations
 
+import ast
 import io
+import os
 import subprocess
 import sys
 import tarfile
@@ -16,19 +18,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from conformance import pins
 from conformance.case import Case
 from conformance.casefile import case_files, load
 from conformance.errors import CaseFileError
 from conformance.plan import Cell, Selection, plan
-from conformance.slices import Slices
-from conformance.source import forward_names
+from conformance.slices import Slices, names
 
 _NOT_THE_VERDICT = {"about", "tags", "export"}
 """Of what a case says: words for the reader; ``export`` is looked at by exporter."""
 
-_PINS = ("constraints.txt", "requirements.txt")
-
-_PACKAGE = Path(__file__).parent.resolve()
+_IN_ORDER = "registers"
+"""Functions that register for themselves: of two that do so for one operator, the order decides."""
 
 
 @dataclass
@@ -61,15 +62,16 @@ def changed_since(revision: str, paths: Sequence[Path], cells: Sequence[Cell], s
 
     Raises ValueError where there is no repository or no such revision.
     """
-    top = Path(_git(paths[0] if paths[0].is_dir() else paths[0].parent, "rev-parse", "--show-toplevel")).resolve()
-    _git(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    beside = paths[0] if paths[0].is_dir() else paths[0].parent
+    top = Path(os.fsdecode(_git(beside, "rev-parse", "--show-toplevel").removesuffix(b"\n"))).resolve()
+    _check_revision(top, revision)
     with tempfile.TemporaryDirectory() as name:
         before = Path(name).resolve()
         folders = {path.resolve() if path.is_dir() else path.resolve().parent for path in paths}
         _extract(top, revision, [_inside(folder, top) for folder in folders], before)
-        everywhere = [*_pins(before, top), *_harness(before, top)]
+        everywhere = list(pins.differences(before, top, [_inside(folder, top) for folder in folders]))
         old_cells, unreadable = _read(before, [before / _inside(path.resolve(), top) for path in paths])
-        old, new = _Contents(before, top, before), _Contents(top, top, before)
+        old, new = (_Contents(root, top, [_inside(folder, top) for folder in folders]) for root in (before, top))
         found = Changes(revision)
         for cell in cells:
             reasons = list(everywhere)
@@ -90,25 +92,37 @@ def changed_since(revision: str, paths: Sequence[Path], cells: Sequence[Cell], s
 # ---- the earlier revision -----------------------------------------------------------------------------------
 
 
-def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
+def _git(folder: Path, *arguments: str) -> bytes:
+    """What git prints; ValueError in one line where it refuses, or is not there."""
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "LC_ALL": "C"})
+    except OSError as error:
+        raise ValueError(f"git cannot be run ({error.strerror})") from None
     if done.returncode:
-        if "not a git repository" in done.stderr:
+        words = " ".join(done.stderr.decode("utf-8", "replace").split())
+        if "not a git repository" in words:
             raise ValueError(f"{folder} is in no git repository")
-        words = done.stderr.strip().splitlines()
-        raise ValueError(words[-1] if words else f"git knows no revision '{arguments[-1].partition('^')[0]}'")
-    return done.stdout.strip()
+        raise ValueError(words.removeprefix("fatal: ") or f"git {arguments[0]} failed")
+    return done.stdout
+
+
+def _check_revision(top: Path, revision: str) -> None:
+    try:
+        _git(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    except ValueError:
+        shallow = _git(top, "rev-parse", "--is-shallow-repository").strip() == b"true"
+        hint = "; this is a shallow clone, which lacks most: fetch it, as with fetch-depth: 0" if shallow else ""
+        raise ValueError(f"git knows no revision '{revision}'{hint}") from None
 
 
 def _extract(top: Path, revision: str, folders: Sequence[Path], target: Path) -> None:
     """The revision's Python, pins, and all that lies in the folders of cases."""
-    done = subprocess.run(
-        ["git", "-C", str(top), "archive", "--format=tar", revision], capture_output=True, check=True
-    )
-    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+    with tarfile.open(fileobj=io.BytesIO(_git(top, "archive", "--format=tar", revision))) as archive:
         for member in archive:
             place = Path(member.name)
-            wanted = place.suffix == ".py" or place.name in _PINS or any(place.is_relative_to(one) for one in folders)
+            wanted = place.suffix == ".py" or pins.is_pin(place)
+            wanted = wanted or any(place.is_relative_to(one) for one in folders)
             if wanted and member.isfile():
                 archive.extract(member, target, filter="data")
 
@@ -136,51 +150,20 @@ def _read(before: Path, paths: Iterable[Path]) -> tuple[dict[str, Cell], set[str
     return cells, unreadable
 
 
-def _pins(before: Path, top: Path) -> Iterator[str]:
-    """Versions that are pinned otherwise than then: everything may depend on them."""
-    for name in _PINS:
-        old, new = _versions(before / name), _versions(top / name)
-        for package in sorted(old.keys() | new.keys()):
-            if old.get(package) != new.get(package):
-                yield f"{name}: {package} {old.get(package, 'not pinned')} -> {new.get(package, 'not pinned')}"
-
-
-def _versions(file: Path) -> dict[str, str]:
-    if not file.is_file():
-        return {}
-    lines = (line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines())
-    return {name.strip(): version.strip() for name, _, version in (line.partition("==") for line in lines if line)}
-
-
-def _harness(before: Path, top: Path) -> Iterator[str]:
-    """Files of this package that differ, where it lies in the same repository."""
-    if not _PACKAGE.is_relative_to(top):
-        return
-    here = _PACKAGE.relative_to(top)
-    for file in sorted({*_python(before / here), *_python(_PACKAGE)}):
-        if _bytes(before / here / file) != _bytes(_PACKAGE / file):
-            yield f"the harness: {file.as_posix()}"
-
-
-def _python(folder: Path) -> Iterator[Path]:
-    return (file.relative_to(folder) for file in folder.rglob("*.py"))
-
-
-def _bytes(file: Path) -> bytes | None:
-    return file.read_bytes() if file.is_file() else None
-
-
 # ---- what a cell is made of ---------------------------------------------------------------------------------
 
 
 class _Contents:
     """What cells of one revision depend on: labels with a text that changes when that does."""
 
-    def __init__(self, root: Path, top: Path, before: Path) -> None:
+    def __init__(self, root: Path, top: Path, folders: Sequence[Path]) -> None:
+        """``root`` is where the tree lies that is at ``top`` now; ``folders`` are those of cases, relative to it."""
         own = [Path(entry).resolve() for entry in sys.path if entry]
-        # A module of the repository is looked for where it lay then; the others are the same for both.
-        inside = [root / entry.relative_to(top) for entry in own if entry.is_relative_to(top) and _is_own(entry)]
-        self._slices = Slices(inside)
+        inside = [entry.relative_to(top) for entry in own if entry.is_relative_to(top) and _is_own(entry)]
+        # An installed package of the repository may be found in ways that sys.path does not show.
+        around = [parent for folder in folders for parent in (folder, *folder.parents)]
+        places = [*inside, *around, *(place / "src" for place in around)]
+        self._slices = Slices([root / place for place in dict.fromkeys(places)])
         self._kept: dict[tuple[Path, str, str], dict[str, str]] = {}
 
     def __call__(self, cell: Cell) -> dict[str, str]:
@@ -197,6 +180,8 @@ class _Contents:
         for key, value in target.items():
             if isinstance(value, Mapping) and key in ("symbolics", "registers", "translations"):
                 found |= {f"{key} of {operator}": repr(one) for operator, one in value.items()}
+                if key == _IN_ORDER and len(value) > 1:
+                    found[f"the order of {key}"] = repr(list(value))
             else:
                 found[f"{exporter}'s {key}"] = repr(value)
         return found
@@ -207,16 +192,25 @@ class _Contents:
         dotted = [says.module, says.prepare, says.draw, *says.libraries, *says.tensorrt.plugins]
         dotted += [one.values.python for one in says.inputs.values() if one.values]
         dotted += [settings.calibration.data for settings in says.precisions.values()]
-        dotted += [*target.own_code().values(), *target.own_code(), *forward_names(says.forward)]
+        dotted += [*target.own_code().values(), *target.own_code(), *_in_expression(says.forward)]
         found: dict[str, str] = {}
         for name in dict.fromkeys(name for name in dotted if name):
             found |= self._slices.parts(folder, name)
-            for file in folder.glob(name):  # a library, or calibration data
-                found[name] = str(_sha(file))
+            if (file := folder / name).is_file():  # a library, or calibration data
+                found[name] = _sha(file)
         for pattern in says.depends:
             for file in sorted(folder.glob(pattern)):
-                found[file.relative_to(folder).as_posix()] = str(_sha(file))
+                found[file.relative_to(folder).as_posix()] = _sha(file)
         return found
+
+
+def _in_expression(forward: str | None) -> list[str]:
+    """What an expression may take from the files beside, as ``file.name``; the names of other things do no harm."""
+    try:
+        tree = ast.parse(forward or "")
+    except SyntaxError:
+        return []
+    return [".".join(chain[:2]) for chain in names(tree)]
 
 
 def _is_own(entry: Path) -> bool:

@@ -302,9 +302,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     state = session.config.stash[_SESSION]
     controls = not hasattr(session.config, "workerinput") and not session.config.option.collectonly
     option = session.config.getoption
-    if controls and option("shard") is not None and (state.collected or state.records):
+    if controls and _may_be_empty(state) and (state.collected or state.records):
         state.begin()
-    state.close()
+    broken_off = session.exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+    state.close(finished=not (broken_off or session.shouldstop or session.shouldfail))
     if not controls or not (state.collected or state.records):
         return
     if option("baseline") is not None and state.records:

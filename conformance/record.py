@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -113,9 +113,11 @@ class RunWriter:
         self._lines.write(json.dumps(line, separators=(",", ":")) + "\n")
         self._lines.flush()
 
-    def close(self, seconds: float) -> None:
-        """Makes ``run.json`` from the lines; ``seconds`` is what the whole run took."""
+    def close(self, seconds: float | None) -> None:
+        """Makes ``run.json`` from the lines; ``seconds`` is what the whole run took, None if it was broken off."""
         self._lines.close()
+        if seconds is None:
+            return
         header, records = read_lines(self._folder / "records.jsonl")
         run = {**header, "seconds": round(seconds, 3), "records": records}
         (self._folder / "run.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
@@ -147,17 +149,23 @@ def read_run(place: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def read_lines(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Header and records of a ``records.jsonl``; a last line that was cut off is left out.
 
-    Raises ValueError where the file is not a run of this schema.
+    Raises ValueError where the file is not a run of this schema, or another line is damaged.
     """
-    lines = list(_complete_lines(file.read_text(encoding="utf-8").splitlines()))
-    if not lines or not all(isinstance(line, dict) for line in lines) or lines[0].get("schema") != SCHEMA:
+    lines = _complete_lines(file, file.read_text(encoding="utf-8").splitlines())
+    header = next(lines, None)
+    if header is None or header.get("schema") != SCHEMA:
         raise ValueError(f"{file}: is not a run of schema {SCHEMA}")
-    return lines[0], lines[1:]
+    return header, list(lines)
 
 
-def _complete_lines(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    for line in lines:
+def _complete_lines(file: Path, lines: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(lines, 1):
         try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
-            return
+            found = json.loads(line)
+        except json.JSONDecodeError as error:
+            if number == len(lines):
+                return
+            raise ValueError(f"{file}:{number}: is damaged: {error}") from None
+        if not isinstance(found, dict):
+            raise ValueError(f"{file}:{number}: is no record")
+        yield found

@@ -216,7 +216,8 @@ class Session:
             _, records = read_run(self.config.invocation_params.dir / self.config.getoption("reuse"))
         except ValueError as error:
             raise pytest.UsageError(f"--reuse {error}") from None
-        sound = [record for record in records if record["status"] in ("passed", "xfailed")]
+        # a duration is of the run that measured it
+        sound = [r for r in records if r["status"] in ("passed", "xfailed") and r["check"] != "latency"]
         self._earlier = {record["fingerprint"]: record for record in sound if record["fingerprint"]}
 
     def check_gating(self) -> None:
@@ -326,16 +327,24 @@ class Session:
         if self._writer is None:
             (self.report / "changes.json").unlink(missing_ok=True)
             started = datetime.datetime.fromtimestamp(self._started, datetime.timezone.utc)
-            flags = [str(argument) for argument in self.config.invocation_params.args]
+            flags = [*self._standing_options(), *(str(one) for one in self.config.invocation_params.args)]
             header = {"started": started.isoformat(timespec="seconds"), "environment": environment(flags)}
             self._writer = RunWriter(self.report, header)
 
-    def close(self) -> None:
+    def _standing_options(self) -> list[str]:
+        """Options that stand in the environment or in the settings; they select cells as those of the command do."""
+        import os
+        import shlex
+
+        return [*self.config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
+
+    def close(self, *, finished: bool = True) -> None:
+        """Ends the worker and the run file; a run that did not reach its end has no ``run.json``."""
         if self._worker is not None:
             self._worker.close()
             self._worker = self._runner = None
         if self._writer is not None:
-            self._writer.close(time.time() - self._started)
+            self._writer.close(time.time() - self._started if finished else None)
             self._writer = None
 
 

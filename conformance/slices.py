@@ -1,36 +1,88 @@
 """What a function or class of a Python file depends on, as text: what can change its behaviour, and nothing else.
 
 A file's definitions are followed by the names that they use, into the other files that are the user's own. Two
-versions of a file that differ elsewhere give the same slice. Where names are computed (``getattr``, ``globals``,
-``importlib``, star imports) the whole file counts.
+versions of a file that differ elsewhere give the same slice. What files do while they are loaded counts for all who
+load them. Where names are computed (``getattr``, ``globals``, star imports) the whole file counts, and where imports
+are (``importlib``) all files of the folder.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
-_REGISTERS = re.compile(r"register|impl|custom_op|define|library|onnx_symbolic")
-"""In the text of a decorator: loading the file makes the function known elsewhere."""
+_HARMLESS = {
+    "abstractmethod", "cache", "cached_property", "classmethod", "compile", "contextmanager", "dataclass",
+    "enable_grad", "final", "inference_mode", "jit", "lru_cache", "no_grad", "overload", "override", "parse_args",
+    "property", "quantized_args", "script", "staticmethod", "total_ordering", "wraps",
+}  # fmt: skip
+"""Decorators that tell nobody of the function. Any other may register it, so that loading the file does something."""
 
-_COMPUTED = {"eval", "exec", "globals", "locals", "vars", "getattr", "importlib", "__import__"}
+_REGISTERS = re.compile(r"regist|impl|custom_op|define|librar|onnx_symbolic", re.IGNORECASE)
+"""In the text of an assignment that calls something: as with such a decorator."""
+
+_COMPUTED = {"eval", "exec", "globals", "locals", "vars", "getattr"}
+_IMPORTS_COMPUTED = {"__import__", "exec", "imp", "importlib", "pkgutil", "runpy"}
+_IMPORTS_NOTHING = {("importlib", "metadata"), ("importlib", "resources")}
+
+_KNOWS_SUBCLASSES = re.compile(rb"__init_subclass__|metaclass\s*=")
+
+Chain = tuple[str, ...]
+"""A dotted name: ``("helpers", "rounded")``."""
+
+
+@dataclass(frozen=True)
+class _Import:
+    """``level`` counts the dots before a relative one. Of ``from a import b`` the path is ``("a", "b")``."""
+
+    level: int
+    path: Chain
+
+
+class _Statement:
+    """A statement at the top of a file, with what is asked of it again and again."""
+
+    def __init__(self, node: ast.stmt) -> None:
+        self.node = node
+
+    @cached_property
+    def text(self) -> str:
+        """The same for all layouts and comments."""
+        return ast.dump(self.node)
+
+    @cached_property
+    def names(self) -> list[Chain]:
+        return list(names(self.node))
 
 
 @dataclass
 class _Source:
-    """A parsed file: its top-level statements by the names that they bind, and those that bind none."""
+    """A parsed file: top-level statements by the names that they bind, and those that do something when loaded."""
 
-    text: str
-    statements: dict[str, list[ast.stmt]] = field(default_factory=dict)
-    always: list[ast.stmt] = field(default_factory=list)
+    text: bytes
+    statements: dict[str, list[_Statement]] = field(default_factory=dict)
+    always: list[_Statement] = field(default_factory=list)
     """Statements that do something when the file is loaded: registrations, settings."""
-    imports: dict[str, tuple[str, str | None]] = field(default_factory=dict)
-    """Module and member by the name that an import binds; the member is None for a module."""
+    imports: dict[str, list[_Import]] = field(default_factory=dict)
+    """By the name that they bind, ``*`` where that is not known; also those inside functions and ``try``."""
     whole: bool = False
+    """Names are computed, so that any part may use any other."""
+    imports_anything: bool = False
+    """Imports are computed, so that any file may be one of them."""
+
+    def binds(self, name: str) -> bool:
+        return name in self.statements or name in self.imports
+
+    @property
+    def knows_subclasses(self) -> bool:
+        """Whether a class of this file may be told of classes that are derived from it."""
+        return bool(_KNOWS_SUBCLASSES.search(self.text))
 
 
 class Slices:
@@ -40,101 +92,255 @@ class Slices:
         """``roots`` are where imports of the user's own modules are looked for, in this order."""
         self._roots = list(roots)
         self._sources: dict[Path, _Source] = {}
+        self._modules: dict[tuple[Path, Chain], list[tuple[Path, int]]] = {}
 
     def parts(self, folder: Path, dotted: str) -> dict[str, str]:
         """What ``file.name`` beside a case in ``folder`` depends on: by ``file.py: name`` a hash of its text."""
         stem, _, name = dotted.partition(".")
-        found: dict[str, str] = {}
-        self._follow(folder / f"{stem}.py", name.split(".")[0] or None, folder, found, set())
-        return found
+        walk = _Walk(self, folder, self._roots)
+        walk.follow(folder / f"{stem}.py", name.split(".")[0] or None)
+        return walk.found
 
-    def _follow(
-        self, file: Path, name: str | None, folder: Path, found: dict[str, str], seen: set[tuple[Path, str | None]]
-    ) -> None:
-        if (file, name) in seen or not file.is_file():
-            return
-        seen.add((file, name))
-        source = self._source(file)
-        if name is None or source.whole or name not in {*source.statements, *source.imports}:
-            found[f"{file.name}"] = _hash(source.text)
-            for module, member in source.imports.values():
-                self._follow_import(module, member, folder, found, seen)
-            return
-        here = [(f"{file.name}: {name}", statement) for statement in source.statements.get(name, [])]
-        here += [(f"{file.name}, when loaded", statement) for statement in source.always]
-        if name in source.imports:
-            self._follow_import(*source.imports[name], folder, found, seen)
-        for label, statement in here:
-            found[label] = _hash(found.get(label, ""), ast.dump(statement))
-            for used, attribute in _names(statement):
-                if used in source.imports:
-                    module, member = source.imports[used]
-                    self._follow_import(module, attribute if member is None else member, folder, found, seen)
-                elif used in source.statements:
-                    self._follow(file, used, folder, found, seen)
-
-    def _follow_import(
-        self, module: str, member: str | None, folder: Path, found: dict[str, str], seen: set[tuple[Path, str | None]]
-    ) -> None:
-        for root in (folder, *self._roots):
-            base = root.joinpath(*module.split(".")) if module else root
-            for file in (base.with_suffix(".py"), base / "__init__.py"):
-                self._follow(file, member, folder, found, seen)
-            if member is not None:  # from package import module
-                self._follow(base / f"{member}.py", None, folder, found, seen)
-
-    def _source(self, file: Path) -> _Source:
+    def source(self, file: Path) -> _Source:
         if file not in self._sources:
             self._sources[file] = _read(file)
         return self._sources[file]
 
+    def modules(self, root: Path, path: Chain) -> list[tuple[Path, int]]:
+        """The files that importing ``path`` below ``root`` loads, with how many names of the path lead there."""
+        if (root, path) not in self._modules:
+            found = []
+            for count in range(1, len(path) + 1):
+                base = root.joinpath(*path[:count])
+                found += [(base.with_name(f"{base.name}.py"), count), (base / "__init__.py", count)]
+                if not base.is_dir():
+                    break
+            self._modules[root, path] = [(file, count) for file, count in found if file.is_file()]
+        return self._modules[root, path]
+
+
+class _Walk:
+    """One slice in the making."""
+
+    def __init__(self, slices: Slices, folder: Path, roots: Sequence[Path]) -> None:
+        self._slices, self._folder = slices, folder
+        self._roots = [folder, *roots]
+        self._seen: set[tuple[Path, str | None]] = set()
+        self._loaded: dict[Path, bool] = {}
+        self.found: dict[str, str] = {}
+
+    def follow(self, file: Path, name: str | None) -> None:
+        """Adds what ``name`` of ``file`` depends on, or the whole file where that is None or not to be found."""
+        if not file.is_file():
+            return
+        source = self._slices.source(file)
+        name = name if name is not None and source.binds(name) and not source.whole else None
+        if (file, name) in self._seen:
+            return
+        self._seen.add((file, name))
+        self._load(file)
+        if name is None:
+            self._add(self._label(file), source.text.decode("utf-8", "backslashreplace"))
+            for imports in source.imports.values():
+                for imported in imports:
+                    self._import(file, imported)
+            return
+        for statement in source.statements.get(name, []):
+            self._statement(file, source, f"{self._label(file)}: {name}", statement)
+        self._imported(file, source, name)
+
+    def _load(self, file: Path) -> bool:
+        """Adds what loading the file does, and loading what it imports; whether that is anything."""
+        if file in self._loaded:
+            return self._loaded[file]
+        self._loaded[file] = False
+        source = self._slices.source(file)
+        told = source.knows_subclasses
+        active: list[str] = []
+        for imported in (one for imports in source.imports.values() for one in imports):
+            for other, _ in itertools.chain.from_iterable(self._places(file, imported.level, imported.path)):
+                active += [self._label(other)] if self._load(other) else []
+                told |= self._slices.source(other).knows_subclasses
+        active = list(dict.fromkeys(active))
+        if len(active) > 1:
+            self._add(f"{self._label(file)}, the order of its imports", repr(active))
+        does = list(source.always)
+        if told:
+            bound = itertools.chain.from_iterable(source.statements.values())
+            does += [one for one in bound if isinstance(one.node, ast.ClassDef) and one not in does]
+        for statement in sorted(does, key=lambda one: one.node.lineno):
+            self._statement(file, source, f"{self._label(file)}, when loaded", statement)
+        if source.imports_anything:
+            for other in sorted({*file.parent.glob("*.py"), *_python(self._folder)}):
+                self.follow(other, None)
+        self._loaded[file] = bool(does or active or source.imports_anything)
+        return self._loaded[file]
+
+    def _statement(self, file: Path, source: _Source, label: str, statement: _Statement) -> None:
+        self._add(label, statement.text)
+        for chain in statement.names:
+            self._imported(file, source, chain[0], chain[1:])
+            if chain[0] in source.statements:
+                self.follow(file, chain[0])
+
+    def _imported(self, file: Path, source: _Source, name: str, attributes: Chain = ()) -> None:
+        """Follows what is imported as ``name``, which may as well be no file of the user's own."""
+        if name in source.imports:
+            self.found[f"{self._label(file)}: the import of {name}"] = _hash(repr(source.imports[name]))
+        for imported in source.imports.get(name, []):
+            self._import(file, imported, attributes)
+
+    def _import(self, file: Path, imported: _Import, attributes: Chain = ()) -> None:
+        """Follows what is imported, and of a module only the attribute that is used, if one is."""
+        path = (*imported.path, *attributes)
+        for files in self._places(file, imported.level, path):
+            deepest = max((count for _, count in files), default=0)
+            for other, count in files:
+                name = path[count] if path[count : count + 1] not in ((), ("*",)) else None
+                if count == deepest or (name is not None and self._slices.source(other).binds(name)):
+                    self.follow(other, name)  # a package's own name may hide its module
+
+    def _places(self, file: Path, level: int, path: Chain) -> Iterator[list[tuple[Path, int]]]:
+        """The files that an import of ``file`` loads, for each place where it may be found."""
+        path = path[: path.index("*")] if "*" in path else path
+        if level == 0:
+            yield from (self._slices.modules(root, path) for root in self._roots)
+        elif level <= len(file.parents):
+            package = file.parents[level - 1]
+            own = package / "__init__.py"
+            yield [*([(own, 0)] if own.is_file() else []), *self._slices.modules(package, path)]
+
+    def _add(self, label: str, text: str) -> None:
+        self.found[label] = _hash(self.found.get(label, ""), text)
+
+    def _label(self, file: Path) -> str:
+        """The same for two versions of a file, which lie in different places."""
+        place = next((place for place in self._roots if file.is_relative_to(place)), file.parent)
+        return file.relative_to(place).as_posix()
+
+
+def names(tree: ast.AST) -> Iterator[Chain]:
+    """The dotted names that a piece of code uses, each as long as it goes on."""
+    inside: set[ast.AST] = set()
+    for node in ast.walk(tree):  # an attribute before what it is taken of
+        if node in inside:
+            continue
+        attributes: list[str] = []
+        while isinstance(node, ast.Attribute):
+            attributes.append(node.attr)
+            node = node.value
+            inside.add(node)
+        if isinstance(node, ast.Name):
+            yield (node.id, *reversed(attributes))
+
+
+def _python(folder: Path) -> Iterator[Path]:
+    """All Python below a folder, but no environment that lies there."""
+    for file in folder.rglob("*.py"):
+        inside = file.relative_to(folder).parts
+        if "site-packages" not in inside and not any(part.startswith(".") for part in inside):
+            yield file
+
+
+# ---- reading a file -----------------------------------------------------------------------------------------
+
 
 def _read(file: Path) -> _Source:
-    text = file.read_text(encoding="utf-8", errors="replace")
-    source = _Source(text)
+    source = _Source(file.read_bytes())
     try:
-        tree = ast.parse(text)
+        tree = ast.parse(source.text)
     except (SyntaxError, ValueError):
         source.whole = True
         return source
-    for statement in tree.body:
-        if isinstance(statement, ast.Import):
-            for alias in statement.names:
-                source.imports[alias.asname or alias.name.split(".")[0]] = (alias.name, None)
-        elif isinstance(statement, ast.ImportFrom):
-            for alias in statement.names:
-                source.whole |= alias.name == "*"
-                source.imports[alias.asname or alias.name] = (statement.module or "", alias.name)
-        else:
-            names = list(_bound(statement))
-            for name in names:
-                source.statements.setdefault(name, []).append(statement)
-            if any(_REGISTERS.search(ast.unparse(one)) for one in getattr(statement, "decorator_list", ())):
-                source.always.append(statement)
-            docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-            if not names and not docstring:
-                source.always.append(statement)
-    source.whole |= any(isinstance(node, ast.Name) and node.id in _COMPUTED for node in ast.walk(tree))
+    for node in ast.walk(tree):
+        for name, imported in _imported(node):
+            source.imports.setdefault(name, []).append(imported)
+            first = imported.path[:2] if imported.level == 0 else ()
+            source.imports_anything |= bool({*first[:1]} & _IMPORTS_COMPUTED) and first not in _IMPORTS_NOTHING
+    used = set(names(tree))
+    first_names = {chain[0] for chain in used}
+    source.imports_anything |= bool(first_names & {"__import__", "exec"})
+    source.imports_anything |= ("sys", "modules") in {chain[:2] for chain in used}
+    source.whole = source.imports_anything or bool(first_names & _COMPUTED) or "*" in source.imports
+    changed: list[tuple[str, _Statement]] = []
+    for node in tree.body:
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            _sort(source, _Statement(node), changed)
+    for name, statement in changed:  # of an object that another file made, all who load this one see it
+        source.statements.get(name, source.always).append(statement)
     return source
 
 
-def _bound(statement: ast.stmt) -> Iterator[str]:
-    """The names that a top-level statement defines."""
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield statement.name
-    elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        for target in targets:
-            yield from (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
+def _imported(node: ast.AST) -> Iterator[tuple[str, _Import]]:
+    """The names that an import binds, with what."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            path = tuple(alias.name.split("."))
+            yield alias.asname or path[0], _Import(0, path if alias.asname else path[:1])
+            if not alias.asname and len(path) > 1:
+                yield alias.name, _Import(0, path)  # loaded, and found by the attributes that are used of the first
+    elif isinstance(node, ast.ImportFrom):
+        module = tuple(node.module.split(".")) if node.module else ()
+        for alias in node.names:
+            yield alias.asname or alias.name, _Import(node.level, (*module, alias.name))
 
 
-def _names(statement: ast.AST) -> Iterator[tuple[str, str | None]]:
-    """Names that a statement uses, with the attribute that is taken of them, if any."""
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            yield node.value.id, node.attr
-        elif isinstance(node, ast.Name):
-            yield node.id, None
+def _sort(source: _Source, statement: _Statement, changed: list[tuple[str, _Statement]]) -> None:
+    """Puts a statement where it counts: with the names that it binds, or with what loading the file does."""
+    node = statement.node
+    bound, roots = _bound(node)
+    for name in bound:
+        source.whole |= name in source.statements  # bound anew: what others see depends on the order
+        source.statements.setdefault(name, []).append(statement)
+    changed += [(name, statement) for name in roots]
+    docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    if _does_more(node) or not (bound or roots or docstring):
+        source.always.append(statement)
+
+
+def _bound(node: ast.stmt) -> tuple[list[str], list[str]]:
+    """The names that a top-level statement defines, and those whose objects it changes: ``x`` of ``x.a = 1``."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name], []
+    if isinstance(node, ast.AugAssign):
+        return [], [name for name in [_root(node.target)] if name is not None]
+    if not isinstance(node, ast.Assign | ast.AnnAssign):
+        return [], []
+    inside = [one for target in _targets(node) for one in ast.walk(target)]
+    bound = [one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+    roots = [
+        one for one in inside if isinstance(one, ast.Attribute | ast.Subscript) and isinstance(one.ctx, ast.Store)
+    ]
+    return bound, [name for one in roots if (name := _root(one)) is not None]
+
+
+def _targets(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
+
+
+def _root(node: ast.expr) -> str | None:
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _does_more(node: ast.stmt) -> bool:
+    """Whether a statement that binds a name may do something else besides."""
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        calls = any(isinstance(one, ast.Call) for one in ast.walk(node))
+        return (calls and bool(_REGISTERS.search(ast.unparse(node)))) or _changes_unknown(node)
+    return any(_last_name(one) not in _HARMLESS for one in getattr(node, "decorator_list", ()))
+
+
+def _changes_unknown(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> bool:
+    """``f(x).a = 1``: of what, is not known."""
+    return any(isinstance(one, ast.Attribute | ast.Subscript) and _root(one) is None for one in _targets(node))
+
+
+def _last_name(decorator: ast.expr) -> str:
+    if isinstance(decorator, ast.Call):
+        decorator = decorator.func
+    return decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")
 
 
 def _hash(*texts: str) -> str:

@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -103,17 +103,39 @@ class Folder:
 
 def describe(error: BaseException, folder: Path) -> str:
     """``ValueError: text (modules.py:12)``: one line, with the place in the user's own code if there is one."""
-    lines = [line for line in _COLOURS.sub("", str(error)).splitlines() if line.strip()]
-    text = f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
-    cause = error.__cause__
-    if cause is not None and type(error).__module__.startswith("torch.onnx"):  # which only says that it failed
-        text = f"{text}; caused by {type(cause).__name__}: {_COLOURS.sub('', str(cause)).strip().split(chr(10))[0]}"
+    cause = _first_cause(error)
+    said = type(cause).__name__ + (f": {_head(cause)}" if _head(cause) else "")
+    text = said if cause is error else f"{type(error).__name__}, caused by {said}"
     text = text if len(text) <= 400 else f"{text[:397]}..."
     if isinstance(error, SyntaxError) and error.filename:
         return f"{text} ({Path(error.filename).name}:{error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).resolve().is_relative_to(folder.resolve())]
     return f"{text} ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else text
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """What torch.onnx or onnx_ir stopped at, behind the exceptions that only say at which of their steps."""
+    while type(error).__module__.startswith(("torch.onnx", "onnx_ir")) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _head(error: BaseException) -> str:
+    """The first line, and the one that it introduces where it ends with a colon."""
+    lines = [line.strip() for line in _COLOURS.sub("", str(error)).splitlines() if line.strip()]
+    return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
+
+
+def call(what: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Calls a function of the case's own. That it takes other arguments is the case's mistake, though no line of its
+    code is in the traceback: Stopped at ``declare``."""
+    try:
+        return function(*args, **kwargs)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            raise Stopped("declare", "TypeError", f"{what} cannot be called: {error}", "case") from None
+        raise
 
 
 def check_needs(case: Case) -> None:
@@ -143,8 +165,9 @@ def dependencies(case: Case) -> list[Path]:
         if file in seen or not file.is_file():
             continue
         seen[file] = None
-        names, computed = _imports(file)
+        names, relative, computed = _imports(file)
         todo += [found for name in names for found in _local(name, folder)]
+        todo += relative
         if computed:
             todo += folder.rglob("*.py")
     for pattern in case.says.depends:
@@ -172,38 +195,42 @@ def _named_files(case: Case) -> set[str]:
     return stems
 
 
-def forward_names(forward: str | None) -> list[str]:
-    """What an expression takes from the files beside, as ``file.name``; the names of other things do no harm."""
-    if forward is None:
-        return []
-    try:
-        tree = ast.parse(forward)
-    except SyntaxError:
-        return []
-    return [
-        f"{node.value.id}.{node.attr}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    ]
-
-
-def _imports(file: Path) -> tuple[set[str], bool]:
-    """The modules that a file imports, and whether it imports by computed names."""
+def _imports(file: Path) -> tuple[set[str], list[Path], bool]:
+    """The modules that a file imports, the files of relative imports, and whether it imports by computed names."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):
-        return set(), False
+        return set(), [], False
     names: set[str] = set()
+    relative: list[Path] = []
     computed = False
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
-            names |= {base, *(f"{base}.{alias.name}".strip(".") for alias in node.names)}
+            found = {base, *(f"{base}.{alias.name}".strip(".") for alias in node.names)}
+            if node.level == 0:
+                names |= found
+            elif node.level <= len(file.parents):
+                package = file.parents[node.level - 1]
+                relative += [one for name in ("", *found) for one in _files_of(package, name)]
         elif isinstance(node, ast.Name) and node.id in ("importlib", "__import__"):
             computed = True
-    return names, computed
+    # importing a.b loads a as well
+    names |= {".".join(name.split(".")[:n]) for name in names for n in range(1, name.count(".") + 1)}
+    computed = computed or any(name.split(".")[0] in ("importlib", "pkgutil", "runpy") for name in names)
+    return names, relative, computed
+
+
+def _files_of(root: Path, name: str) -> Iterator[Path]:
+    """The files that importing ``name`` below ``root`` loads."""
+    parts = name.split(".") if name else []
+    for count in range(len(parts) + 1):
+        base = root.joinpath(*parts[:count])
+        yield base / "__init__.py"
+        if count:
+            yield base.with_name(f"{base.name}.py")
 
 
 def _local(name: str, folder: Path) -> Iterator[Path]:

@@ -218,6 +218,14 @@ class Page:
         """What the system prefers: ``light`` or ``dark``."""
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
+    def media(self, name: str) -> None:
+        """``print`` or ``screen``; the page's own events of printing are not told by this."""
+        self.call("Emulation.setEmulatedMedia", media=name)
+
+    def printed(self) -> bytes:
+        """The page on paper, as PDF."""
+        return base64.b64decode(self.call("Page.printToPDF", printBackground=False)["data"])
+
     def screenshot(self, file: Path) -> None:
         file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 

@@ -152,6 +152,18 @@ def test_a_difference_is_told(before, after, kind, regression, said):
     assert gate([change]) == regression
 
 
+def test_a_budget_that_could_not_be_decided_is_told_and_gates_nothing():
+    """Only --require latency fails it; one that was not measured at all is newly skipped."""
+    budgets = [{"text": "1.2 x pytorch", "verdict": "inconclusive"}]
+    undecided = {**SKIPPED, "stage": "latency", "reason": "inconclusive: 1.2 x", "latency": {"budgets": budgets}}
+    change = of_one(beside(1e-3, 2e-3), undecided)
+    assert (change.kind, change.regression) == ("newly skipped", False)
+    assert "inconclusive" in change.text
+    assert of_one(beside(1e-3, 2e-3), {**undecided, "latency": None}).regression
+    failed = of_one({}, {**undecided, "status": "failed", "error": "Inconclusive"})
+    assert (failed.kind, failed.regression) == ("newly failing", True)
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -383,6 +395,12 @@ def test_only_what_was_selected_can_vanish():
         (["--cases", "cases/b.yaml", "--opset", "18"], "b18"),
         (["--cases", "cases/a.yaml", "--cases", "cases/b.yaml"], "a18 a20 b18 b20"),
         (["-n", "2", "--report", "there", "--examples", "3", "-q"], "a18 a20 b18 b20"),
+        (["--timeout", "60", "--benchmark-json", "times.json", "--log-level", "INFO"], "a18 a20 b18 b20"),
+        (["--cases", f"{Path.cwd()}/cases"], "a18 a20 b18 b20"),
+        (["--cases", f"{Path.cwd()}/cases/a.yaml"], "a18 a20"),
+        (["--cases", "/checked/out/on/another/host/cases/b.yaml"], "b18 b20"),
+        (["tests"], "a18 a20 b18 b20"),
+        (["--report", "conformance/run"], "a18 a20 b18 b20"),
     ],
 )
 def test_the_arguments_of_a_run_say_what_it_was_to_run(flags, kept):
@@ -390,6 +408,11 @@ def test_the_arguments_of_a_run_say_what_it_was_to_run(flags, kept):
     predicate, note = selection_of(run(environment=environment(flags=["conformance", *flags]))[0])
     found = [f"{one['case']}{one['opset']}" for one in cells if predicate is None or predicate(one)]
     assert (" ".join(found), note) == (kept, None)
+
+
+@pytest.mark.parametrize("word", ["conformance", "./conformance/", "/checked/out/conformance"])
+def test_the_whole_suite_may_be_named_by_any_path(word):
+    assert selection_of(run(environment=environment(flags=["-q", word]))[0]) == (None, None)
 
 
 def test_a_variant_of_a_precision_is_selected_by_what_it_is_a_variant_of():
@@ -400,13 +423,21 @@ def test_a_variant_of_a_precision_is_selected_by_what_it_is_a_variant_of():
     assert not predicate(record())
 
 
-@pytest.mark.parametrize("flags", [["-k", "asinh"], ["-kasinh"], ["conformance/test_export.py"], ["--shard=1/2"]])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["-k", "asinh", "conformance"], ["-kasinh", "conformance"], ["conformance/test_export.py"],
+        ["--shard=1/2", "conformance"], ["--random", "conformance/test_export.py"],
+        ["--pyargs", "conformance.test_export"],
+        ["conformance/test_export.py::test_export[one-dynamo-op20]"], ["-x", "tests"],
+    ],
+)  # fmt: skip
 def test_a_selection_that_records_do_not_show_says_that_nothing_vanishes(flags):
-    predicate, note = selection_of(run(environment=environment(flags=["conformance", *flags]))[0])
+    predicate, note = selection_of(run(environment=environment(flags=flags))[0])
     assert predicate is not None
     assert not predicate(record())
     assert note is not None
-    assert flags[0][:2] in note
+    assert any(word[:2] in note for word in flags if word != "conformance")
 
 
 # ---- the file ------------------------------------------------------------------------------------------
@@ -484,6 +515,14 @@ def test_a_baseline_and_every_form_of_a_run_can_be_loaded(tmp_path):
         assert compare(loaded, run(*records)) == compare(run(*records), loaded) == []
 
 
+def test_a_baseline_is_known_by_what_it_says_and_not_by_its_name(tmp_path):
+    file = written(tmp_path, record()).rename(tmp_path / "baseline.json")
+    assert compare(load(file), run(record())) == []
+    (tmp_path / "later.jsonl").write_text('{"schema": 2}\n')
+    with pytest.raises(ValueError, match="is not a run of schema 1"):
+        load(tmp_path / "later.jsonl")
+
+
 def test_a_place_without_a_run_is_refused(tmp_path):
     with pytest.raises(ValueError, match="there is no run"):
         load(tmp_path / "nothing")
@@ -512,6 +551,17 @@ LINE = '{"id":"export[one-dynamo-op20]","file":"cases/one.yaml"}'
             (LINE, LINE.replace("}", ',"accepted":[{"kind":"slower","because":" ","was":{}}]}')), 3,
             "accepted without a 'because'",
         ),
+        (
+            (LINE, LINE.replace("}", ',"accepted":[{"kind":"slower","because":"x","was":{"ratio":"much"}}]}')), 3,
+            "'was' of 'slower': 'ratio' is 'much'",
+        ),
+        ((LINE, LINE.replace("}", ',"graph":{}}')), 3, "'graph' is an object with opset, sha, and nodes"),
+        (
+            (LINE, LINE.replace("}", ',"graph":{"opset":17,"sha":"a","nodes":{"Add":"two"}}}')), 3,
+            "nodes, which counts operators",
+        ),
+        ((LINE, LINE.replace("}", ',"latency":{"own":{"median":"1 ms"}}}')), 3, "'latency' has no median"),
+        ((LINE, LINE.replace("}", ',"latency":{"own":{"median":1,"interval":[1]}}}')), 3, "'latency' has no median"),
         ((LINE, LINE.replace("export[", "export{")), 3, "is not the id of a cell"),
         (('{"baseline":1', '{"baseline":2'), 1, "format 2, this version knows format 1"),
         (('{"baseline":1', '{"base":1'), 1, "does not say that this is a baseline"),
@@ -701,6 +751,21 @@ def test_the_first_baseline_is_made_by_accepting_a_run(tmp_path):
     assert change.kind == "acceptance pointless"
 
 
+def test_a_run_that_did_not_finish_makes_no_baseline_and_no_cell_vanish(tmp_path):
+    header, records = run(record())
+    killed = ({name: value for name, value in header.items() if name != "seconds"}, records)
+    partial = ({**header, "unfinished": ["shard 2/2"]}, records)
+    for after in (killed, partial):
+        with pytest.raises(ValueError, match="did not finish: a baseline made from it"):
+            accept(tmp_path / "new.jsonl", after, ["*"])
+    assert not (tmp_path / "new.jsonl").exists()
+    file = written(tmp_path, record(**worst(0.9)), record("export[two-dynamo-op20]"))
+    with pytest.raises(ValueError, match=r"export\[two-dynamo-op20\]: the run did not finish"):
+        accept(file, killed, ["*"], because="x")
+    (change,) = accept(file, killed, [record()["id"]])
+    assert change.kind == "accuracy better"
+
+
 def test_a_new_cell_of_another_processor_brings_no_latency(tmp_path):
     file = written(tmp_path, record("export[two-dynamo-op20]"))
     timed = [record("export[two-dynamo-op20]"), record(**latency(1e-3, 0.9e-3, 1.1e-3))]
@@ -728,12 +793,12 @@ def test_the_environment_is_taken_over_on_demand(tmp_path):
 # ---- merging baselines in git --------------------------------------------------------------------------
 
 
-def merged_by_git(folder: Path, base: bytes, ours: bytes, theirs: bytes) -> tuple[int, Path]:
+def merged_by_git(folder: Path, base: bytes, ours: bytes, theirs: bytes, *how: str) -> tuple[int, Path]:
     files = []
     for name, content in (("ours", ours), ("base", base), ("theirs", theirs)):
         files.append(folder / f"{name}.jsonl")
         files[-1].write_bytes(content)
-    done = subprocess.run(["git", "merge-file", *map(str, files)], check=False)
+    done = subprocess.run(["git", "merge-file", *how, *map(str, files)], check=False)
     return done.returncode, files[0]
 
 
@@ -751,6 +816,28 @@ def test_branches_that_accept_different_cases_merge(tmp_path, pair):
     accepted = [one["id"] for one in read_baseline(merged)[1] if one["accepted"]]
     assert {case_of(name) for name in accepted} == {f"case{case}" for case in pair}
     assert len(accepted) == 4
+
+
+def test_new_cases_side_by_side_merge_as_a_union_and_a_cell_that_both_changed_is_refused(tmp_path):
+    """What the guide says of merge=union."""
+    file = written(tmp_path, *cells())
+    base, results = file.read_bytes(), []
+    for name in ("export[case2a-dynamo-op20]", "export[case2b-dynamo-op20]"):
+        file.write_bytes(base)
+        accept(file, run(*cells(), record(name)), [name])
+        results.append(file.read_bytes())
+    assert merged_by_git(tmp_path, base, *results)[0] == 1
+    code, merged = merged_by_git(tmp_path, base, *results, "--union")
+    assert code == 0
+    assert {"case2a", "case2b"} <= {one["case"] for one in read_baseline(merged)[1]}
+    changed = []
+    for how in (FAILED, CRASHED):
+        file.write_bytes(base)
+        accept(file, run(*({**one, **how} for one in cells())), ["export[case1-*"], because="x")
+        changed.append(file.read_bytes())
+    _, merged = merged_by_git(tmp_path, base, *changed, "--union")
+    with pytest.raises(ValueError, match=r"export\[case1-dynamo-op20\] is also in line"):
+        read_baseline(merged)
 
 
 def test_a_conflict_in_one_cell_is_refused_until_it_is_resolved(tmp_path):
@@ -825,6 +912,14 @@ def test_a_cell_of_two_shards_is_kept_once_where_they_agree(tmp_path):
     assert len(records) == 1
 
 
+def test_what_was_compared_there_before_is_gone(tmp_path):
+    places = [put(tmp_path / name, [record()]) for name in "ab"]
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "changes.json").write_text("[]")
+    merge(places, tmp_path / "out")
+    assert not (tmp_path / "out" / "changes.json").exists()
+
+
 def test_shards_that_disagree_are_refused(tmp_path):
     places = [put(tmp_path / "a", [record()]), put(tmp_path / "b", [record(**FAILED)])]
     with pytest.raises(ValueError) as error:
@@ -840,6 +935,14 @@ def test_what_one_host_skips_and_another_runs_has_run(tmp_path, order):
     places = [put(tmp_path / "a", [record(**SKIPPED)]), put(tmp_path / "b", [record(**FAILED)])]
     _, (found,) = merge([places[index] for index in order], tmp_path / "out")
     assert found["status"] == "failed"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_what_was_measured_and_not_decided_says_more_than_what_was_not_measured(tmp_path, order):
+    undecided = {**SKIPPED, "latency": {"budgets": [{"verdict": "inconclusive"}]}}
+    places = [put(tmp_path / "a", [record(**SKIPPED)]), put(tmp_path / "b", [record(**undecided)])]
+    _, (found,) = merge([places[index] for index in order], tmp_path / "out")
+    assert found["latency"] == undecided["latency"]
 
 
 def test_other_versions_are_refused_or_told(tmp_path):

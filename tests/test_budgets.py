@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.runtimes import onnxruntime
+from conformance.runtimes import onnxruntime, pytorch
 from tests.support import PASSED, problems_of, run_suite, say, verdict, write_case
 
 DOUBLES = Path(__file__).parent / "doubles"
@@ -63,6 +63,18 @@ def test_a_budget_with_room_holds_and_the_record_has_the_distribution(bench, at_
     assert json.dumps(record.as_dict()["latency"])
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """PyTorch's side without a pool of threads: on a busy host two of them may wait for one another a thousand times
+    as long as they compute, and then every runtime is quick beside them."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def test_a_runtime_that_is_slowed_down_breaks_its_budget(bench, monkeypatch):
     body = say(BODY, "latency: [{at_most: 5 x pytorch, seconds: 3}]")
     assert verdict(run(bench, body)) == PASSED
@@ -72,6 +84,42 @@ def test_a_runtime_that_is_slowed_down_breaks_its_budget(bench, monkeypatch):
     assert "x pytorch (99% within" in record.reason
     assert "at most 5" in record.reason
     assert record.latency["budgets"][0]["low"] > 5
+
+
+def test_sides_that_are_in_each_other_s_way_are_not_judged(bench, monkeypatch):
+    """PyTorch works a thousand times as long right after ONNX Runtime, as a pool of threads does on a busy host: all
+    budgets beside it would hold."""
+    caller, open_optimized = pytorch.Reference.caller, onnxruntime.open_optimized
+    last = [""]
+
+    def disturbed_caller(self, inputs):
+        quick = caller(self, inputs)
+
+        def run():
+            times, last[0] = 1000 if last[0] == "onnxruntime" else 1, "pytorch"
+            return [quick() for _ in range(times)].pop()
+
+        return run
+
+    @contextlib.contextmanager
+    def open_disturbing(model, libraries):
+        with open_optimized(model, libraries) as session:
+            quick = session.run
+
+            def run(inputs):
+                last[0] = "onnxruntime"
+                return quick(inputs)
+
+            session.run = run
+            yield session
+
+    monkeypatch.setattr(pytorch.Reference, "caller", disturbed_caller)
+    monkeypatch.setattr(onnxruntime, "open_optimized", open_disturbing)
+    record = run(bench, say(BODY, "latency: [{at_most: 0.1 x pytorch, seconds: 2}]"))
+    assert record.status == "skipped"
+    assert "inconclusive: pytorch takes" in record.reason
+    assert "as long in turn with the other side as alone" in record.reason
+    assert record.latency["budgets"][0]["verdict"] == "inconclusive"
 
 
 def test_a_time_that_is_too_long_is_found_too(bench, monkeypatch):

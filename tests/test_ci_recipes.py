@@ -55,13 +55,13 @@ def test_the_github_workflow_says_when_it_runs_and_what_it_may():
 
 def test_github_jobs_need_jobs_that_exist_and_run_somewhere():
     jobs = read(GITHUB)["jobs"]
-    assert set(jobs) == {"cells", "gate", "gpu"}
+    assert set(jobs) == {"cells", "latency", "gate", "gpu"}
     for job in jobs.values():
         needs = job.get("needs", [])
         assert {*([needs] if isinstance(needs, str) else needs)} <= set(jobs)
         assert job["runs-on"]
         assert 0 < job["timeout-minutes"] <= 120
-    assert jobs["gate"]["needs"] == "cells"
+    assert jobs["gate"]["needs"] == ["cells", "latency"]
 
 
 def test_github_steps_do_one_thing_each_with_a_pinned_action():
@@ -99,7 +99,7 @@ def test_what_github_fills_in_is_no_part_of_a_script():
 
 def test_gitlab_jobs_have_stages_and_needs_that_exist():
     recipe, jobs = read(GITLAB), gitlab_jobs()
-    assert set(jobs) == {".python", "cells", "gate", "gpu"}
+    assert set(jobs) == {".python", "cells", "latency", "gate", "gpu"}
     for name, job in jobs.items():
         if name.startswith("."):
             continue
@@ -107,7 +107,7 @@ def test_gitlab_jobs_have_stages_and_needs_that_exist():
         assert job["stage"] in recipe["stages"]
         assert set(job.get("needs", [])) <= set(jobs)
         assert all(isinstance(line, str) for line in job["script"])
-    assert jobs["gate"]["needs"] == ["cells"]
+    assert jobs["gate"]["needs"] == ["cells", "latency"]
     assert jobs["cells"]["parallel"] > 1
     assert jobs["cells"]["artifacts"]["when"] == "always"
 
@@ -117,6 +117,19 @@ def test_the_model_store_is_kept_and_tensorrt_is_required(file):
     text = file.read_text(encoding="utf-8")
     assert ".conformance/models" in text
     assert "--runtime tensorrt --require tensorrt" in text
+
+
+@pytest.mark.parametrize("where", ["github latency", "gitlab latency"])
+def test_budgets_of_time_are_measured_alone_and_joined_with_the_shards(where):
+    """With -n they are skipped, so that the shards cannot have them."""
+    (text,) = (text for name, text in scripts() if name == where and "pytest" in text)
+    assert "-m latency --report reports/shard-latency" in text
+    assert "-n " not in text
+    kept = [
+        one["with"]["path"] for job, one in github_steps() if job == "latency" and "upload" in one.get("uses", "")
+    ]
+    assert kept == ["reports/shard-latency"]
+    assert gitlab_jobs()["latency"]["artifacts"]["paths"] == ["reports/shard-latency/"]
 
 
 @pytest.mark.parametrize("file", [GITHUB, GITLAB], ids=lambda file: file.stem)
@@ -158,7 +171,7 @@ def test_the_gate_ends_as_the_comparison_does(tmp_path, code):
     known = stand_in(tmp_path, MERGES.format(code=code))
     ended, called = gate(tmp_path, "base.jsonl", "out", "a b", "c", **known)
     assert ended == code
-    assert called == ["merge out a b c", "report out --markdown", "diff base.jsonl out"]
+    assert called == ["merge out a b c", "report out --baseline base.jsonl --markdown", "diff base.jsonl out"]
     assert (tmp_path / "out" / "summary.md").read_text() == "# summary\n"
 
 
@@ -166,7 +179,8 @@ def test_the_gate_writes_the_summary_of_the_job_where_there_is_one(tmp_path):
     known = stand_in(tmp_path, MERGES.format(code=1))
     ended, called = gate(tmp_path, "base.jsonl", "out", "a", GITHUB_STEP_SUMMARY=str(tmp_path / "summary"), **known)
     assert ended == 1
-    assert called[1:] == ["report out --markdown", "report out --github", "diff base.jsonl out"]
+    report = "report out --baseline base.jsonl"
+    assert called[1:] == [f"{report} --markdown", f"{report} --github", "diff base.jsonl out"]
     assert (tmp_path / "summary").read_text() == "# summary\n"
 
 
@@ -177,9 +191,9 @@ def test_the_gate_is_red_where_shards_do_not_merge(tmp_path):
 
 
 @pytest.mark.parametrize(("code", "ends"), [(0, 0), (1, 0), (2, 2), (5, 5)])
-@pytest.mark.parametrize("where", ["github cells", "gitlab cells"])
+@pytest.mark.parametrize("where", ["github cells", "gitlab cells", "github latency", "gitlab latency"])
 def test_a_shard_with_failing_cells_is_left_to_the_gate(tmp_path, where, code, ends):
-    (text,) = (text for name, text in scripts() if name == where and "--shard" in text)
+    (text,) = (text for name, text in scripts() if name == where and "pytest" in text)
     command = tmp_path / "pytest"
     command.write_text(f"#!/usr/bin/env bash\nexit {code}\n")
     command.chmod(0o755)

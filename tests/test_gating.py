@@ -192,3 +192,39 @@ def test_a_run_that_is_not_there_is_one_clear_line(folder, arguments):
     assert done.code == 2
     assert "nowhere" in done.text
     assert "Traceback" not in done.text
+
+
+def test_options_in_the_environment_select_cells_like_those_of_the_command(folder):
+    baseline(folder)
+    again = run_suite(folder, "--baseline", "baseline.jsonl", PYTEST_ADDOPTS="-k one")
+    assert again.code == 0, again.text
+    assert "limited by -k one" in again.text
+
+
+def test_a_run_that_was_broken_off_is_not_taken_for_a_whole_one(folder):
+    (folder / "cases" / "all.yaml").write_text(CASES + BROKEN)
+    assert run_suite(folder, "-x", "-k", "three").code == 1
+    assert not (folder / "reports/latest/run.json").exists()
+    refused = conformance(folder, "accept", "reports/latest", "--baseline", "new.jsonl", "*", "--because", "planted")
+    assert refused.code == 2
+    assert "did not finish" in refused.text
+    assert run_suite(folder, "-k", "three").code == 1
+    assert (folder / "reports/latest/run.json").exists()
+
+
+def test_where_nothing_changed_no_earlier_run_is_left_to_be_taken_for_this_one(folder):
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e@example.com"]
+    for command in (["init", "-q"], ["add", "cases"], ["commit", "-q", "-m", "cases"]):
+        subprocess.run([*git, *command], cwd=folder, check=True)
+    assert run_suite(folder).records
+    again = run_suite(folder, "--changed-since", "HEAD")
+    assert again.code == 0, again.text
+    assert read_run(folder / "reports/latest")[1] == []
+
+
+def test_on_a_host_without_jinja2_the_page_is_refused_in_one_line(folder):
+    assert run_suite(folder, "-k", "one and export").code == 0
+    (folder / "jinja2.py").write_text("raise ModuleNotFoundError('planted', name='jinja2')")
+    refused = conformance(folder, "report", "reports/latest")
+    assert (refused.code, "Traceback" in refused.text) == (2, False)
+    assert "pip install jinja2" in refused.text

@@ -599,6 +599,31 @@ def test_samples_that_resemble_their_neighbours_count_as_fewer():
     assert widths[1] > 2 * widths[0]
 
 
+def test_a_host_that_remembers_longer_than_a_part_of_the_measurement_is_not_taken_at_its_word():
+    """The limit is the true median, and durations remember the last 50: blocks of 25 to 50 calls resemble one
+    another, so that their scatter alone says too little."""
+    rng, sure = np.random.default_rng(0), 0
+    for _ in range(100):
+        level, levels = 0.3 * rng.standard_normal(), []
+        for step in 0.3 * math.sqrt(1 - 0.98**2) * rng.standard_normal(800):
+            level = 0.98 * level + step
+            levels.append(level)
+        found = percentile_interval(paired(np.exp(levels), None), 50)
+        sure += not found.low <= 1 <= found.high
+    assert sure <= 5  # 10 without a look at the neighbouring parts
+
+
+def test_single_calls_are_measured_for_the_whole_time_however_short_they_are():
+    """A host is busy for hundredths of a second at a time; so many calls of microseconds then count as few."""
+    simulated = Host()
+    found = interleave(
+        simulated.side("own", 5e-6), None, seed=0, iterations=1, max_seconds=0.2, warmup_seconds=0,
+        clock=simulated.clock,
+    )  # fmt: skip
+    assert found.seconds == pytest.approx(0.2, rel=0.01)
+    assert len(found.own) == pytest.approx(40_000, rel=0.01)
+
+
 def test_seconds_are_judged_at_their_percentile():
     durations = np.concatenate([np.full(940, 1e-3), np.full(60, 9e-3)])
     np.random.default_rng(0).shuffle(durations)

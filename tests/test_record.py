@@ -86,3 +86,22 @@ def test_a_file_that_is_no_run_is_refused(tmp_path, text):
     file.write_text(text)
     with pytest.raises(ValueError, match="is not a run of schema"):
         read_lines(file)
+
+
+def test_only_a_last_line_may_be_cut_off(tmp_path):
+    with pytest.raises(ValueError, match=r"records\.jsonl:2: is damaged"):
+        read_lines(written(tmp_path, 3, damaged=1))
+    assert len(read_lines(written(tmp_path, 3, damaged=3))[1]) == 2
+
+
+def written(folder, cells, damaged):
+    """The lines of a run with one cut in half: 0 is the header."""
+    writer = RunWriter(folder, {})
+    for _ in range(cells):
+        writer.add(record().as_dict())
+    writer.close(None)
+    file = folder / "records.jsonl"
+    lines = file.read_text().splitlines()
+    lines[damaged] = lines[damaged][: len(lines[damaged]) // 2]
+    file.write_text("\n".join(lines))
+    return file

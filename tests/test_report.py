@@ -140,6 +140,8 @@ def cells_of(column: dict[str, list[Any]]) -> list[Any]:
         ("\u202eexe", "<U+202E>exe"),
         ("\ud800", "<U+D800>"),
         ("\x9b31m", "<U+009B>31m"),
+        ("a\u061cb\u00adc", "a<U+061C>b<U+00AD>c"),
+        ("\U000e0041", "<U+E0041>"),
     ],
 )
 def test_what_acts_is_written_out(text: str, seen: str) -> None:
@@ -440,6 +442,30 @@ def test_hostile_text_stays_in_its_code_span(name: str) -> None:
     assert [line for line in outside if poison[:40] in line and line != command and "```" not in line] == []
 
 
+def test_the_sign_of_a_summary_is_that_of_the_job() -> None:
+    """A release waits for what is gone, too, and a run that was killed or skipped everything has shown nothing."""
+    gone = {"id": "a[b]", "kind": "vanished", "regression": True, "accepted": False, "text": "x"}
+    skipped = record(status="skipped", reason="no GPU")
+    assert summary(HEADER, [record()]).startswith("### ✅")
+    assert summary(HEADER, [record(), skipped], [{**gone, "accepted": True}]).startswith("### ✅")
+    assert summary(HEADER, [record()], [gone]).startswith("### ❌")
+    assert summary(KILLED, [record()]).startswith("### ❌")
+    assert summary(HEADER, [skipped]).startswith("### ⚪")
+
+
+def test_the_title_of_a_page_tells_regressions_and_that_nothing_ran() -> None:
+    gone = {"id": "a[b]", "kind": "vanished", "regression": True, "accepted": False, "text": "x"}
+
+    def title(records: list[dict[str, Any]], changes: list[dict[str, Any]]) -> str:
+        (found,) = re.findall("<title>(.*?)</title>", page([("run", HEADER, records)], changes))
+        return str(found)
+
+    assert title([record()], []) == "1 cell, none failed"
+    assert title([record()], [gone]) == "1 cell, none failed, 1 regression"
+    assert title([record()], [{**gone, "accepted": True}]) == "1 cell, none failed"
+    assert title([record(status="skipped", reason="no GPU")], []) == "1 cell, nothing verified"
+
+
 def test_code_spans() -> None:
     assert code("a | b") == "`a \\| b`"
     assert code("a `b`") == "`` a `b` ``"
@@ -520,6 +546,30 @@ def test_the_last_that_github_shows_counts_the_others() -> None:
     assert len(errors) == len(warnings) == 10
     assert "\n4 more failures are not shown" in errors[-1][2] and "\n1 more reasons are not" in warnings[-1][2]
     assert not any("not shown" in one[2] for one in [*errors[:-1], *warnings[:-1]])
+
+
+def test_regressions_that_are_no_failures_stand_at_their_cases() -> None:
+    source = {"file": "cases/gone.yaml", "line": None}
+    gone = {"id": "accuracy[gone]", "kind": "vanished", "regression": True, "accepted": False, "source": source}
+    gone["text"] = "passed before"
+    also = {**gone, "id": "export[gone]"}
+    fine = {**gone, "id": "export[fine]", "accepted": True}
+    red = {**gone, "id": failed()["id"], "kind": "newly failing"}
+    lines = [parsed(line) for line in annotations.github([failed()], [gone, also, fine, red])]
+    assert [kind for kind, _, _ in lines] == ["error", "error"]
+    _, properties, message = lines[1]
+    assert properties == {"file": "cases/gone.yaml", "title": "accuracy[gone]"}
+    assert message == "vanished since the baseline: passed before\nthe same in export[gone]"
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_changes_make_no_further_command(name: str) -> None:
+    poison = HOSTILE[name]
+    change = {**hostile_change(poison), "source": {"file": poison, "line": 3}}
+    (line,) = annotations.github([record()], [change])
+    kind, properties, message = parsed(line)
+    assert kind == "error" and set(properties) == {"file", "line", "title"}
+    assert message.startswith(visible(poison)[:3000])
 
 
 def test_exactly_ten_leave_nothing_out() -> None:

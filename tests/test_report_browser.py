@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -420,6 +422,45 @@ def test_on_a_phone_the_matrix_scrolls_in_its_box(tab: Page, report: Path) -> No
     tab.size(360, 740)
     tab.open(report)
     assert tab.value("matrix.scrollWidth > matrix.clientWidth && matrix.clientWidth <= 360")
+
+
+def test_on_paper_is_what_is_shown_in_black_on_white(tab: Page, report: Path) -> None:
+    """Rows one after another, up to a number; no room for those that are out of sight on a screen."""
+    tab.open(report)
+    tab.click("#theme")
+    tab.value("window.dispatchEvent(new Event('beforeprint'))")
+    tab.media("print")
+    assert len(ids(tab)) == 300
+    assert tab.value("getComputedStyle(document.getElementById('list'), '::after').content") == '"and 18 more"'
+    boxes = "[...document.querySelectorAll('.list .row:not([hidden])')].map(one => one.getBoundingClientRect().top)"
+    tops = tab.value(boxes)
+    assert all(one < next_one for one, next_one in itertools.pairwise(tops))
+    assert tab.value("list.getBoundingClientRect().height") < 1.2 * (tops[-1] - tops[0])
+    assert luminance(tab, "body", "backgroundColor") > 0.9 and luminance(tab, "h1", "color") < 0.1
+    tab.value(f"location.hash = '#cell=' + encodeURIComponent({json.dumps(FULL['id'])})")
+    tab.wait("!document.getElementById('panel').hidden")
+    assert tab.value("getComputedStyle(main).display") == "none"
+    assert tab.value("getComputedStyle(panel).position") == "static"
+    tab.value("window.dispatchEvent(new Event('afterprint'))")
+    tab.media("screen")
+    assert len(ids(tab)) < 60
+
+
+def test_printing_is_few_pages(tab: Page, report: Path) -> None:
+    tab.open(report, "#status=failed")
+    pages = re.findall(rb"/Type\s*/Page\b", tab.printed())
+    assert 1 <= len(pages) <= 25
+
+
+def test_without_scripts_what_needs_them_is_not_there(browser: Browser, report: Path) -> None:
+    with browser.page() as page:
+        page.call("Emulation.setScriptExecutionDisabled", value=True)
+        page.call("Page.navigate", url=report.resolve().as_uri())
+        page.wait("document.readyState === 'complete' && document.querySelector('footer') !== null")
+        text = page.value("document.body.innerText")
+        assert "need JavaScript" in text and "4 of 318 cells failed" in text and FULL["id"] in text
+        for selector in (".filters", "#matrix", "#list", "footer", "#theme"):
+            assert page.value(f"document.querySelector('{selector}').getClientRects().length") == 0, selector
 
 
 # ---- nothing of a record runs -------------------------------------------------------------------------------

@@ -143,3 +143,42 @@ def test_what_cannot_be_reused_is_a_usage_error(folder: Path, arguments: list[st
     assert outcome.code == 4
     assert text in outcome.text
     assert "Traceback" not in outcome.text
+
+
+def test_files_of_relative_imports_count_and_those_of_packages_around_them(tmp_path: Path) -> None:
+    nets = tmp_path / "nets"
+    nets.mkdir()
+    (nets / "core.py").write_text("AMOUNT = 1\n")
+    (nets / "__init__.py").write_text("from .core import AMOUNT\n")
+    (nets / "one.py").write_text("import torch\nfrom . import core\nclass One(torch.nn.Module):\n    pass\n")
+    (tmp_path / "modules.py").write_text("from nets.one import One\n")
+    cell = next(plan(load_case(tmp_path, "module: modules.One\ninputs: {x: 'float32[3]'}\n")))
+    found = [Fingerprints({})(cell)]
+    for file in ("core.py", "__init__.py", "one.py"):
+        with (nets / file).open("a") as lines:
+            lines.write("# edited\n")
+        found.append(Fingerprints({})(cell))
+    assert None not in found
+    assert len(set(found)) == 4
+
+
+def test_a_duration_is_measured_again(tmp_path: Path) -> None:
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases/one.yaml").write_text(
+        """
+one:
+  about: sound
+  forward: torch.sin(x)
+  inputs: {x: "float32[batch, 3]"}
+  dims: {batch: 1..4}
+  export: {torchscript: [17]}
+  runtimes: onnxruntime
+  specials: false
+  latency: {throughput: [1], seconds: 0.1}
+""".replace("latency: {", "latency:\n  - {")
+    )
+    assert run_suite(tmp_path).code == 0
+    again = run_suite(tmp_path, "--reuse", "reports/latest")
+    assert again.code == 0, again.text
+    taken = {name.partition("[")[0]: one for name, one in reused(again).items()}
+    assert taken == {"export": True, "accuracy": True, "latency": False}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from conformance.baseline.change import KINDS, Change, Limits, Record, Run, Selected, by_id
 from conformance.baseline.diff import Comparison, changes
-from conformance.baseline.facts import same_processor
+from conformance.baseline.facts import finished, same_processor
 from conformance.baseline.file import Entry, head, read, write
 from conformance.baseline.line import MEASURED, Line, compact, dump, expand, part, replaced
 from conformance.errors import did_you_mean
@@ -37,7 +38,8 @@ def accept(
     are those of ``compare``; with ``environment`` the first line becomes that of the run. Where there is no file yet,
     all cells of the run are new.
 
-    Raises ValueError for a name that matches no change, a kind that is not known, a missing reason, a broken file.
+    Raises ValueError for a name that matches no change, a kind that is not known, a missing reason, a broken file,
+    and where a run that did not finish would make a new baseline, or cells vanish.
     """
     if kinds is not None:
         _check_kinds(kinds)
@@ -49,6 +51,7 @@ def accept(
     before: Run = (json.loads(first), [expand(line) for line in lines.values()])
     found = changes(before, after_run, selected, limits or Limits())
     chosen = _chosen(found, ids_or_patterns, kinds)
+    _check_whole(after_run[0], chosen, new=not entries)
     reason = " ".join(because.split())
     _check_reason(chosen, reason)
 
@@ -171,6 +174,16 @@ def _check_kinds(kinds: Collection[str]) -> None:
     for kind in kinds:
         if kind not in KINDS:
             raise ValueError(f"there is no kind '{kind}'{did_you_mean(kind, KINDS)}")
+
+
+def _check_whole(header: Mapping[str, Any], chosen: Sequence[Change], *, new: bool) -> None:
+    if finished(header):
+        return
+    if new:
+        raise ValueError("the run did not finish: a baseline made from it would never miss the other cells")
+    gone = [change.id for change in chosen if change.kind == "vanished"]
+    if gone:
+        raise ValueError(f"{gone[0]}: the run did not finish, so that nothing says that the cell is gone")
 
 
 def _check_reason(chosen: Sequence[Change], because: str) -> None:

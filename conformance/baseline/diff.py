@@ -209,7 +209,14 @@ def _status(old: Record, new: Record) -> Iterator[Change]:
             "xfailed": "newly expected to fail" if was == "passed" else "expected failure changed",
             "passed": "newly passing",
         }[now]
-        yield _change(kind, old, new, was, now, text)
+        change = _change(kind, old, new, was, now, text)
+        yield dataclasses.replace(change, regression=change.regression and not _inconclusive(new))
+
+
+def _inconclusive(record: Record) -> bool:
+    """Whether a budget of time was measured and could not be decided, which only ``--require latency`` fails."""
+    budgets = (record.get("latency") or {}).get("budgets") or []
+    return record["status"] == "skipped" and any(one.get("verdict") == "inconclusive" for one in budgets)
 
 
 def _state(record: Record) -> str:

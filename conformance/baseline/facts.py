@@ -107,6 +107,11 @@ def _not_comparable(before: Run, after: Run) -> Iterator[str]:
         yield "models with equal nodes are not compared by their bytes, which name the exporter's version"
 
 
+def finished(header: Mapping[str, Any]) -> bool:
+    """Whether the run reached all its cells; a merged one, whether all its parts did."""
+    return ("seconds" in header or "baseline" in header) and not header.get("unfinished")
+
+
 def _unfinished(header: Mapping[str, Any]) -> Iterator[str]:
     if "seconds" not in header and "baseline" not in header:
         yield "the later run did not finish: what it did not reach counts as vanished"

@@ -16,7 +16,7 @@ from typing import Any
 from conformance.baseline.change import Record, Run
 from conformance.baseline.line import Line, check, compact, dump, expand
 from conformance.errors import display_path
-from conformance.record import SCHEMA, read_run
+from conformance.record import read_run
 
 VERSION = 1
 """Of this format."""
@@ -52,7 +52,7 @@ def read_baseline(file: Path) -> Run:
 
 def load(place: Path) -> Run:
     """A baseline or a whole run: a folder, its ``run.json`` or its ``records.jsonl``. Raises ValueError."""
-    if place.is_file() and place.suffix != ".json" and not _is_run(place):
+    if place.is_file() and not _is_run(place):
         return read_baseline(place)
     return read_run(place)
 
@@ -146,10 +146,11 @@ def _check_head(found: Any, where: str) -> None:
 
 
 def _is_run(file: Path) -> bool:
-    """Whether the first line is that of a run's ``records.jsonl``."""
+    """Whether this is a run's ``records.jsonl``, by its first line, or a ``run.json``, which has no first record in
+    a line."""
     with file.open(encoding="utf-8", errors="replace") as lines:
         try:
             first = json.loads(lines.readline())
         except ValueError:
-            return False
-    return isinstance(first, dict) and first.get("schema") == SCHEMA
+            return file.suffix == ".json"
+    return isinstance(first, dict) and "baseline" not in first and ("schema" in first or file.suffix == ".json")

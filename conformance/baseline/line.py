@@ -128,12 +128,30 @@ def check(line: Any) -> Line:
             number(line.get(name))
         except ValueError:
             raise ValueError(f"'{name}' is '{line[name]}', which is no number") from None
+    _check_parts(line)
     for entry in line.get("accepted", []):
-        _check_accepted(entry)
+        _check_accepted(line, entry)
     return line
 
 
-def _check_accepted(entry: Any) -> None:
+def _check_parts(line: Mapping[str, Any]) -> None:
+    """What comparing reads of a graph and a latency."""
+    graph = line.get("graph", {"opset": 0, "nodes": {}, "sha": None})
+    if not {"opset", "nodes", "sha"} <= graph.keys() or not _are_counts(graph["nodes"]):
+        raise ValueError("'graph' is an object with opset, sha, and nodes, which counts operators")
+    try:
+        known = timing(line) is not None
+    except (TypeError, ValueError, AttributeError, IndexError):
+        known = False
+    if "latency" in line and not known:
+        raise ValueError("'latency' has no median above 0 with the interval that it lies in")
+
+
+def _are_counts(nodes: Any) -> bool:
+    return isinstance(nodes, (dict, type(None))) and all(type(count) is int for count in (nodes or {}).values())
+
+
+def _check_accepted(line: Mapping[str, Any], entry: Any) -> None:
     if not isinstance(entry, dict) or not {"kind", "because", "was"} <= entry.keys():
         raise ValueError("'accepted' is a list of objects with kind, because and was")
     if entry["kind"] not in KINDS:
@@ -142,6 +160,16 @@ def _check_accepted(entry: Any) -> None:
         raise ValueError(f"'{entry['kind']}' is accepted without a 'because'")
     if not isinstance(entry["was"], (dict, type(None))):
         raise ValueError("'was' of what is accepted is an object with the earlier fields, or null")
+    if entry["was"]:
+        try:
+            check({"id": line["id"], "file": line["file"], **_place(line), **entry["was"]})
+        except ValueError as error:
+            raise ValueError(f"'was' of '{entry['kind']}': {error}") from None
+
+
+def _place(line: Mapping[str, Any]) -> Line:
+    """Which cell it is, where the id does not say."""
+    return {name: line[name] for name in ("case", "exporter", "opset", "check", "precision") if name in line}
 
 
 def _graph(record: Record) -> Line | None:

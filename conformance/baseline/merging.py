@@ -69,6 +69,7 @@ def merge(runs: Sequence[Path], out: Path, *, partial: bool = False, allow_mixed
     records = _joined(parts)
     header = _header(parts, [*unfinished, *missing])
     writer = RunWriter(out, header)
+    (out / "changes.json").unlink(missing_ok=True)  # of a run that was there before
     for record in records:
         writer.add(record)
     writer.close(max((float(part.header["seconds"]) for part in parts if part.finished), default=0.0))
@@ -125,7 +126,7 @@ def _joined(parts: Iterable[Part]) -> list[dict[str, Any]]:
     for part in parts:
         for record in part.records:
             name = record["id"]
-            if name not in found or found[name][1]["status"] == "skipped":
+            if name not in found or _says_less(found[name][1], record):
                 found[name] = (part, record)
             elif record["status"] != "skipped" and _verdict(record) != _verdict(found[name][1]):
                 first, other = found[name]
@@ -134,6 +135,11 @@ def _joined(parts: Iterable[Part]) -> list[dict[str, Any]]:
                     "run the cell alone to see which is right, and the shards without overlap"
                 )
     return [dict(record) for _, record in found.values()]
+
+
+def _says_less(record: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Skipped, where another run did not skip the cell, or measured a budget of time that it could not decide."""
+    return record["status"] == "skipped" and (other["status"] != "skipped" or record.get("latency") is None)
 
 
 def _verdict(record: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from conformance.baseline.change import Record
+from conformance.errors import display_path
 from conformance.schema.words import base_of
 
 _BY_FIELD = ("--exporter", "--opset", "--runtime", "--precision", "--cases")
@@ -16,11 +19,11 @@ _LIMITING = ("-k", "-m", "--deselect", "--ignore", "--ignore-glob", "--changed-s
 """Options of which the arguments alone do not say what they left."""
 
 _WITH_VALUE = (*_BY_FIELD, "-k", "-m", "--deselect", "--ignore", "--ignore-glob", "--changed-since", "--shard",
-               "--report", "--store", "--baseline", "--examples", "--reuse", "--require", "--cell-timeout",
-               "--isolation", "--tensorrt",
-               "-n", "--numprocesses", "--maxprocesses", "--maxfail", "-p", "-o", "-c", "-r", "-W",
-               "--tb", "--color", "--junitxml", "--junit-xml", "--rootdir", "--durations", "--dist",
-               "--capture")  # fmt: skip
+               "-n", "-p", "-o", "-c", "-r", "-W")  # fmt: skip
+"""Of other options nobody here knows: a word behind a long one is taken for its value, unless it names tests."""
+
+_TESTS = re.compile(r"(.*/)?conformance([/.].+)?|.*::.*|.*\.py")
+"""Words that name tests; pytest's plugins have too many options to know which of them take a value."""
 
 
 def selection_of(header: Mapping[str, Any]) -> tuple[Callable[[Record], bool] | None, str | None]:
@@ -42,19 +45,24 @@ def selection_of(header: Mapping[str, Any]) -> tuple[Callable[[Record], bool] | 
 def _of_flags(flags: Sequence[str]) -> tuple[Callable[[Record], bool] | None, str | None]:
     given: dict[str, list[str]] = {}
     words: list[str] = []
+    option = ""  # that may still get a value
     rest = iter(flags)
     for flag in rest:
         name, equals, value = flag.partition("=")
         if not flag.startswith("-"):
-            words.append(flag)
+            if _TESTS.fullmatch(flag) or not option:
+                words.append(flag)
+            option = ""
         elif flag[:2] in ("-k", "-m") and len(flag) > 2 and flag[1] != "-":
             given.setdefault(flag[:2], []).append(flag[2:])
         elif name in _WITH_VALUE and not equals:
             given.setdefault(name, []).append(next(rest, ""))
+            option = ""
         else:
             given.setdefault(name, []).append(value)
+            option = flag if flag.startswith("--") and not equals else ""
     limiting = [f"{name} {' '.join(given[name])}".strip() for name in _LIMITING if name in given]
-    limiting += [word for word in words if word not in ("conformance", "conformance/", "./conformance")]
+    limiting += [] if _with_all(words) else words
     if limiting:
         note = f"the later run was limited by {', '.join(limiting)}: cells that it lacks are not told as vanished"
         return (lambda record: False), note
@@ -77,6 +85,19 @@ def _keeps(fields: Mapping[str, Sequence[str]], record: Record) -> bool:
     return True
 
 
+def _with_all(words: Sequence[str]) -> bool:
+    """Whether the suite was named as a whole; what is named besides adds to it."""
+    return any(posixpath.basename(word.rstrip("/")) == "conformance" for word in words)
+
+
 def _below(file: str, place: str) -> bool:
-    place = posixpath.normpath(place)
-    return place == "." or file == place or file.startswith(f"{place}/")
+    """Whether ``--cases PLACE`` reads a record's case file; both are given from where pytest was started."""
+    place = posixpath.normpath(display_path(Path(place)))
+    if posixpath.isabs(place) and not posixpath.isabs(file):  # of another host, or of another folder than this one
+        parts = place.split("/")
+        return any(_is_below(file, "/".join(parts[start:])) for start in range(1, len(parts)))
+    return place == "." or _is_below(file, place)
+
+
+def _is_below(file: str, place: str) -> bool:
+    return file == place or file.startswith(f"{place}/")

@@ -25,12 +25,14 @@ def run(given: argparse.Namespace) -> int:
     from conformance.baseline import Limits, accept, lines, load, selection_of
 
     after = load(given.after)
-    selected, _ = selection_of(after[0])
+    selected, note = selection_of(after[0])
     found = Limits(accuracy_factor=given.accuracy_factor, slower_factor=given.slower_factor)
     changes = accept(
         given.baseline, after, given.patterns, given.kind, given.because, selected=selected, limits=found,
         environment=given.environment,
     )  # fmt: skip
+    if note is not None:
+        print(note)
     for line in lines(changes, shutil.get_terminal_size((120, 40)).columns):
         print(line)
     print(f"wrote {given.baseline}")

@@ -27,7 +27,9 @@ IN_A_ROW = 2
 half a second, in which one side is 1.7 times slower: a look that falls into it is sure of itself, and wrong."""
 MIN_PAIRS = 16
 """Pairs before the first look: with ten, the signed-rank test can just refuse anything at 0.01 / 5."""
-MAX_PAIRS = 20_000
+MAX_PAIRS = 200_000
+"""More than calls of 20 µs give in four seconds: the time is to end a measurement, since a host that is busy for some
+hundredths of a second makes any number of calls in it count as few."""
 
 
 class Runs(Protocol):

@@ -29,6 +29,8 @@ BLOCKS = 8
 """Parts of a measurement that are compared with one another, to see whether one side changed its pace meanwhile."""
 LARGEST = 1024
 """Log ratios of which all means of two are formed; more are joined to medians of neighbours first."""
+_MOST_ALIKE = 0.9
+"""The largest correlation of neighbouring blocks that sixteen of them can tell."""
 _EXACT = 60
 """Pairs up to which the signed-rank distribution is counted out; beyond, it is normal to within 2% of its tails."""
 
@@ -176,7 +178,9 @@ def dependence(above: Any) -> float:
     """How many neighbours count as one independent sample: the variance of the blocks' shares over that of coin
     tosses.
 
-    ``above`` is bool[samples]. At least 1.
+    Where blocks resemble their neighbours too, they are shorter than what the host remembers, and the variance of
+    their mean is larger by the factor (1 + r) / (1 - r) of a first-order autoregression. ``above`` is bool[samples].
+    At least 1.
     """
     count = min(2 * BLOCKS, len(above) // 8)
     share = float(np.mean(above))
@@ -184,7 +188,10 @@ def dependence(above: Any) -> float:
         return 1.0
     size = len(above) // count
     shares = np.asarray(above[: size * count], dtype=np.float64).reshape(count, size).mean(axis=1)
-    return max(1.0, float(np.var(shares, ddof=1)) * size / (share * (1 - share)))
+    off = shares - shares.mean()
+    alike = float(np.sum(off[1:] * off[:-1]) / np.sum(off**2)) if np.any(off) else 0.0
+    alike = min(max(alike, 0.0), _MOST_ALIKE)
+    return max(1.0, float(np.var(shares, ddof=1)) * size / (share * (1 - share)) * (1 + alike) / (1 - alike))
 
 
 def summary(durations: Durations) -> dict[str, Any]:

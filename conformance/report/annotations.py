@@ -1,4 +1,4 @@
-"""Failures as GitHub's workflow commands, which put them beside the case's line in a pull request.
+"""Failures and regressions as GitHub's workflow commands, which put them beside the case's line in a pull request.
 
 https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands#setting-an-error-message
 """
@@ -6,10 +6,11 @@ https://docs.github.com/actions/reference/workflows-and-actions/workflow-command
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from conformance.report.clean import one_line, visible
-from conformance.report.rows import Row, complete, failures
+from conformance.report.rows import Row, blocking, complete, failures
 from conformance.report.words import verdict
 
 MOST = 10
@@ -20,17 +21,35 @@ _NAMED = 5
 """Further cells with the same failure that are named."""
 
 
-def github(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """One line for each failure, and one for each reason for which cells were skipped; each at a case's line.
+@dataclass(frozen=True)
+class _Command:
+    source: Mapping[str, Any]
+    title: str
+    message: str
+
+
+def github(records: Sequence[Mapping[str, Any]], changes: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
+    """One line for each failure, for each regression that is none (``changes`` are those since a baseline), and for
+    each reason for which cells were skipped; each at a case's line.
 
     Cells of a case that fail for the same reason share a line. Of more than ten errors or warnings the last one
     that GitHub shows says how many are left out. Raises ValueError where a record is none.
     """
     rows = complete(records)
-    errors = _same(failures(rows), ("stage", "error", "reason"), by_case=True)
-    yield from _commands("error", errors, [_error(group) for group in errors], "failures")
+    red = failures(rows)
+    errors = [_error(group) for group in _same(red, ("stage", "error", "reason"), by_case=True)]
+    told = {row["id"] for row in red}
+    worse = [_changed(one) for one in blocking(changes) if one.get("id") not in told]
+    errors += [_worse(group) for group in _same(worse, ("kind",), by_case=True)]
+    yield from _commands("error", errors, "failures")
     skipped = _same([row for row in rows if row["status"] == "skipped"], ("reason",), by_case=False)
-    yield from _commands("warning", skipped, [_warning(group) for group in skipped], "reasons")
+    yield from _commands("warning", [_warning(group) for group in skipped], "reasons")
+
+
+def _changed(change: Mapping[str, Any]) -> dict[str, Any]:
+    """A change with the fields that grouping and its line need."""
+    source = change.get("source") or {}
+    return {**change, "source": {"file": source.get("file"), "line": source.get("line")}}
 
 
 def _same(rows: Sequence[Row], fields: Sequence[str], by_case: bool) -> list[list[Row]]:
@@ -42,31 +61,40 @@ def _same(rows: Sequence[Row], fields: Sequence[str], by_case: bool) -> list[lis
     return list(groups.values())
 
 
-def _error(group: Sequence[Row]) -> str:
+def _error(group: Sequence[Row]) -> _Command:
     message = verdict(group[0])
     if len(message) > _LONG:
         message = f"{message[: _LONG - 1]}…"
+    return _Command(group[0]["source"], str(group[0]["id"]), f"{message}{_others(group)}")
+
+
+def _worse(group: Sequence[Row]) -> _Command:
+    first = group[0]
+    message = f"{first.get('kind')} since the baseline: {one_line(first.get('text'), _LONG)}"
+    return _Command(first["source"], str(first.get("id")), f"{message}{_others(group)}")
+
+
+def _others(group: Sequence[Row]) -> str:
     others = [row["id"] for row in group[1:]]
-    if others:
-        named = ", ".join(one_line(other, 200) for other in others[:_NAMED])
-        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-        message += f"\nthe same in {named}{more}"
-    return message
+    if not others:
+        return ""
+    named = ", ".join(one_line(other, 200) for other in others[:_NAMED])
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    return f"\nthe same in {named}{more}"
 
 
-def _warning(group: Sequence[Row]) -> str:
+def _warning(group: Sequence[Row]) -> _Command:
     cells = "cell was" if len(group) == 1 else "cells were"
-    return f"{len(group)} {cells} skipped: {one_line(group[0]['reason'] or 'no reason given', _LONG)}"
+    message = f"{len(group)} {cells} skipped: {one_line(group[0]['reason'] or 'no reason given', _LONG)}"
+    return _Command(group[0]["source"], f"{len(group)} skipped", message)
 
 
-def _commands(kind: str, groups: Sequence[Sequence[Row]], messages: Sequence[str], what: str) -> Iterator[str]:
-    for number, (group, message) in enumerate(zip(groups, messages, strict=True), 1):
-        if number > MOST:
-            return
-        if number == MOST and len(groups) > MOST:
-            message += f"\n{len(groups) - MOST} more {what} are not shown here: GitHub takes {MOST} of a step"
-        title = group[0]["id"] if kind == "error" else f"{len(group)} skipped"
-        yield _command(kind, group[0]["source"], one_line(title, 250), message)
+def _commands(kind: str, commands: Sequence[_Command], what: str) -> Iterator[str]:
+    for number, command in enumerate(commands[:MOST], 1):
+        message = command.message
+        if number == MOST and len(commands) > MOST:
+            message += f"\n{len(commands) - MOST} more {what} are not shown here: GitHub takes {MOST} of a step"
+        yield _command(kind, command.source, one_line(command.title, 250), message)
 
 
 def _command(kind: str, source: Mapping[str, Any], title: str, message: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,7 @@ def report(
     runs = read(places)
     _, header, records = runs[-1]
     if html is not None:
-        from conformance.report.html import page
-
-        _write(html, page(runs, changes))
+        _write(html, _page()(runs, changes))
     if markdown is not None:
         from conformance.report.markdown import summary
 
@@ -47,8 +45,16 @@ def report(
     if github:
         from conformance.report.annotations import github as annotations
 
-        for line in annotations(records):
+        for line in annotations(records, changes):
             print(line)
+
+
+def _page() -> Callable[..., str]:
+    try:
+        from conformance.report.html import page
+    except ModuleNotFoundError as error:  # a host that bundles are replayed on; the run can be carried elsewhere
+        raise ValueError(f"{error.name} is not installed: pip install {error.name}") from None
+    return page
 
 
 def read(places: Sequence[Path]) -> list[Run]:

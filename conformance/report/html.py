@@ -15,7 +15,18 @@ from conformance import matrix
 from conformance.report import embed
 from conformance.report.clean import cleaned, visible
 from conformance.report.grid import grid
-from conformance.report.rows import STATUSES, WORDS, Row, by_reason, complete, failures, finished, place, ratio
+from conformance.report.rows import (
+    STATUSES,
+    WORDS,
+    Row,
+    blocking,
+    by_reason,
+    complete,
+    failures,
+    finished,
+    place,
+    ratio,
+)
 from conformance.report.words import verdict
 
 Run = tuple[str, Mapping[str, Any], Sequence[Mapping[str, Any]]]
@@ -62,7 +73,7 @@ def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
         style=Markup(style),  # ours, and hashed as it stands
         script=Markup(script),
         data=Markup(embed.script_text(_data(rows, history, changed))),
-        title=_title(rows),
+        title=_title(rows, len(blocking(changed))),
         name=name,
         started=header.get("started"),
         finished=finished(header),
@@ -113,10 +124,16 @@ def _policy(script: str, style: str) -> str:
     )
 
 
-def _title(rows: Sequence[Row]) -> str:
+def _title(rows: Sequence[Row], regressions: int) -> str:
     red = len(failures(rows))
     cells = "1 cell" if len(rows) == 1 else f"{len(rows)} cells"
-    return f"{red} of {cells} failed" if red else f"{cells}, none failed"
+    if red:
+        return f"{red} of {cells} failed"
+    if regressions:
+        return f"{cells}, none failed, {regressions} regression{'' if regressions == 1 else 's'}"
+    return (
+        f"{cells}, none failed" if any(row["status"] != "skipped" for row in rows) else f"{cells}, nothing verified"
+    )
 
 
 def _headline(row: Row) -> dict[str, Any]:

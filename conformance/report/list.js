@@ -6,9 +6,11 @@ const list = {
   height: 36,
   rows: [], // numbers of the records that are shown, in order
   selected: -1, // index into rows
+  printing: false,
 };
 
 const AT_LEAST = 20; // rows that exist even where the list is out of sight
+const PRINTED = 300; // rows on paper
 const LEFT_OUT = 160; // characters of a field that a row shows at most; CSS cuts the rest
 
 function emptyRow() {
@@ -57,10 +59,11 @@ function drawList() {
   list.box.style.height = `${count * list.height}px`;
   list.box.setAttribute("aria-rowcount", count);
   const top = -list.box.getBoundingClientRect().top;
-  const first = Math.max(0, Math.min(count, Math.floor(top / list.height)) - 6);
-  const inSight = Math.ceil((top + window.innerHeight) / list.height) + 6;
+  const first = list.printing ? 0 : Math.max(0, Math.min(count, Math.floor(top / list.height)) - 6);
+  const inSight = list.printing ? PRINTED : Math.ceil((top + window.innerHeight) / list.height) + 6;
   const last = Math.min(count, Math.max(inSight, first + AT_LEAST));
   const wanted = Math.max(0, last - first);
+  list.box.dataset.more = list.printing && last < count ? `and ${count - last} more` : "";
   while (list.pool.length < wanted) list.pool.push(emptyRow());
   list.pool.forEach((slot, place) => {
     slot.node.hidden = place >= wanted;
@@ -87,6 +90,12 @@ function drawSoon() {
   drawing = true;
   requestAnimationFrame(() => {
     drawing = false;
+    drawList();
+  });
+}
+for (const [event, printing] of [["beforeprint", true], ["afterprint", false]]) {
+  window.addEventListener(event, () => {
+    list.printing = printing;
     drawList();
   });
 }

@@ -13,7 +13,7 @@ from typing import Any
 
 from conformance import matrix
 from conformance.report.clean import one_line, visible
-from conformance.report.rows import WORDS, Row, by_reason, complete, failures, finished, place
+from conformance.report.rows import WORDS, Row, blocking, by_reason, complete, failures, finished, place
 
 LIMIT_BYTES = 1 << 20
 """GitHub shows no step summary above 1 MiB.
@@ -69,7 +69,7 @@ def _lines(
     header: Mapping[str, Any], rows: Sequence[Row], changes: Sequence[Mapping[str, Any]], most: int
 ) -> Iterator[str]:
     red = failures(rows)
-    yield f"### {'❌' if red else '✅'} Conformance: {matrix.counts(rows)}"
+    yield f"### {_mark(header, rows, changes)} Conformance: {matrix.counts(rows)}"
     if not finished(header):
         yield ""
         yield "**The run did not finish:** it was killed, or still runs. Cells that are not here were not reached."
@@ -78,6 +78,13 @@ def _lines(
     for status in ("xfailed", "skipped"):
         yield from _reasons(WORDS[status], [row for row in rows if row["status"] == status], most)
     yield ""
+
+
+def _mark(header: Mapping[str, Any], rows: Sequence[Row], changes: Sequence[Mapping[str, Any]]) -> str:
+    """Red is what fails the job: also a regression of a cell that is gone, and a run that did not get to its end."""
+    if failures(rows) or blocking(changes) or not finished(header):
+        return "❌"
+    return "✅" if any(row["status"] != "skipped" for row in rows) else "⚪"
 
 
 def _failures(red: Sequence[Row], most: int) -> Iterator[str]:
@@ -106,15 +113,15 @@ def _failures(red: Sequence[Row], most: int) -> Iterator[str]:
 def _changes(changes: Sequence[Mapping[str, Any]], most: int) -> Iterator[str]:
     if not changes:
         return
-    blocking = [one for one in changes if one.get("regression") and not one.get("accepted")]
+    blocks = blocking(changes)
     accepted = [one for one in changes if one.get("regression") and one.get("accepted")]
     others = [one for one in changes if not one.get("regression")]
     yield ""
     yield (
-        f"**Since the baseline:** {len(blocking)} regressions, {len(accepted)} accepted regressions, "
+        f"**Since the baseline:** {len(blocks)} regressions, {len(accepted)} accepted regressions, "
         f"{len(others)} other changes."
     )
-    yield from _change_table(blocking, most)
+    yield from _change_table(blocks, most)
     if accepted + others and most:
         yield ""
         yield f"<details><summary>{len(accepted + others)} changes that block nothing</summary>"

@@ -57,6 +57,11 @@ def failures(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row["status"] in ("failed", "xpassed")]
 
 
+def blocking(changes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Of the changes since a baseline those that nobody has accepted and that a release waits for."""
+    return [one for one in changes if one.get("regression") and not one.get("accepted")]
+
+
 def finished(header: Mapping[str, Any]) -> bool:
     """A run that was killed, or still runs, has not said how long it took."""
     return isinstance(header.get("seconds"), (int, float))

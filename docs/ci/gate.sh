@@ -16,10 +16,10 @@ conformance merge "$out" "$@"
 
 # The summary and the annotations come first: they are wanted most where the gate is red.
 if [ -n "${GITHUB_STEP_SUMMARY:-}" ]; then
-    conformance report "$out" --markdown >> "$GITHUB_STEP_SUMMARY"
-    conformance report "$out" --github
+    conformance report "$out" --baseline "$baseline" --markdown >> "$GITHUB_STEP_SUMMARY"
+    conformance report "$out" --baseline "$baseline" --github
 else
-    conformance report "$out" --markdown > "$out/summary.md"
+    conformance report "$out" --baseline "$baseline" --markdown > "$out/summary.md"
 fi
 
 conformance diff "$baseline" "$out"
