@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,6 +27,8 @@ class Budget:
     sqnr: float
     runtime: float
     epsilon: float
+    smallest: float = 0.0
+    """The smallest value that the format holds; an error of that size is none."""
     cosine: float | None = None
     magnitude: float | None = None
 
@@ -40,7 +42,7 @@ class Budget:
 
 
 BUDGETS = {
-    "fp16": Budget(sqnr=45.0, runtime=60.0, epsilon=2.0**-10),
+    "fp16": Budget(sqnr=45.0, runtime=60.0, epsilon=2.0**-10, smallest=2.0**-24),
     "int8": Budget(sqnr=20.0, runtime=40.0, epsilon=2.0**-6),
 }
 """The defaults by precision; ``docs/precision.md`` has the evidence."""
@@ -56,19 +58,27 @@ graph's own meaning is within twice that of the meaning, and is not to be accuse
 by luck; what it would be with the inputs rounded otherwise (``moved``) counts as much.
 """
 
-FLOOR = 6.0
-"""Decibels below which an output is more noise than signal, and tells nothing of a runtime."""
+FLOOR = 7.0
+"""Decibels below which an output is more noise than signal, and tells nothing of a runtime: at 6 dB, zeros would be
+within ``OWN`` times its error."""
 
 PEAK = 16.0
 """How many times the allowed noise (root mean square) one value may be off. Rounding differently by one step shifts a
 value by at most 3.5 times the noise of the rounding itself, and errors of several layers add up."""
 
 
+ALONE = 64.0
+"""How many times the median noise (mean square) of all draws one has to have to be looked at by itself. Where an
+output is a single number, whose error may by chance be far above the median, that happens once in ten million times.
+"""
+
+
 def decibels(signal: float, noise: float) -> float:
-    """10 log10(signal / noise); infinite without noise."""
+    """10 log10(signal / noise); infinite without noise, -infinite without signal or where the noise is infinite."""
     if noise <= 0:
         return math.inf
-    return 10 * math.log10(signal / noise) if signal > 0 else -math.inf
+    ratio = signal / noise
+    return 10 * math.log10(ratio) if ratio > 0 else -math.inf
 
 
 def power(values: Array) -> float:
@@ -79,7 +89,8 @@ def power(values: Array) -> float:
 class Noise:
     """What all draws of a cell have shown for one output.
 
-    Draws count alike, whatever their size, so that one shape that is all wrong is not lost among large ones.
+    Draws count alike, whatever their number of elements, so that one shape that is all wrong is not lost among large
+    ones. One whose values are small is, which is what ``drowned`` looks for.
     """
 
     budget: Budget
@@ -94,6 +105,8 @@ class Noise:
     """For integers and bools: the sum of the shares of values that differ."""
     counted: bool = False
     """Whether the output is of integers or bools."""
+    each: list[tuple[float, float]] = field(default_factory=list)
+    """Signal and noise of every draw."""
 
     def see(self, got: Array, wanted: Array) -> float:
         """Adds one draw; its noise (mean square of the error, or share of values that differ)."""
@@ -102,11 +115,13 @@ class Noise:
             self.counted = True
             share = float(np.mean(got != wanted)) if wanted.size else 0.0
             self.changed += share
+            self.each.append((0.0, 0.0))
             return share
         finite = np.isfinite(wanted) & np.isfinite(got)
         right, one = wanted[finite].astype(np.float64), got[finite].astype(np.float64)
-        noise = power(one - right)
-        self.signal += power(right)
+        signal, noise = power(right), power(one - right)
+        self.each.append((signal, noise))
+        self.signal += signal
         self.noise += noise
         self.product += float(np.mean(one * right)) if right.size else 0.0
         self.size += power(one)
@@ -134,6 +149,20 @@ class Noise:
         if self.budget.cosine is not None:
             return self.cosine >= self.budget.cosine and self.magnitude <= (self.budget.magnitude or 0.0)
         return self.noise == 0 or self.sqnr >= self.budget.sqnr
+
+    def drowned(self) -> int | None:
+        """The draw that is more noise than signal and is lost among others with larger values; None without one.
+
+        Its noise has to stand out from that of all, and from what the format rounds at their size: where an output
+        happens to be near zero, what is left of it may well be noise.
+        """
+        if not self.each:
+            return None
+        signals, noises = np.asarray(self.each).T
+        typical = max(float(np.median(noises)), self.budget.epsilon**2 * float(np.median(signals)))
+        lost = (noises > ALONE * typical) & (noises > signals * 10 ** (-FLOOR / 10))
+        index = int(np.where(lost, noises, -1.0).argmax())
+        return index if lost[index] else None
 
     def ratio(self) -> float:
         """Root mean square error over what is allowed, so that below 1 passes."""
@@ -208,7 +237,7 @@ def _compare_output(output: int, got: Array, meant: Array, exact: Array, budget:
     own = moved
     if same_shape:
         own = max(own, power(np.where(finite & np.isfinite(exact), exact.astype(np.float64) - right, 0)))
-    allowed = max(due, OWN**2 * own)
+    allowed = max(due, OWN**2 * own, budget.smallest**2)
     limit = PEAK * math.sqrt(allowed) + 4 * budget.epsilon * np.abs(right)
     peaks = error / np.maximum(limit, np.finfo(np.float64).tiny)
     index = np.unravel_index(int(peaks.argmax()), peaks.shape)

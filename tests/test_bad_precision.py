@@ -362,6 +362,21 @@ def test_data_of_sizes_that_the_model_does_not_take_is_the_cases_fault(bench, in
     assert_stopped(record, "declare", "BadCalibration", "case", "data.npy")
 
 
+CHOSEN = 'inputs: {x: "float32[batch, 4]", i: {type: "int64[batch]", values: {integers: {low: 0, high: 4}}}}'
+
+
+@CONVERTED
+def test_data_that_the_exported_model_does_not_run_on_is_the_cases_fault(bench, precision):
+    body = body_of(say(CHOSEN, "dims: {batch: 1..4}"), f"{precision}: {{calibration: {{data: data.npz}}}}")
+    python = module("self.w(x) * self.w.weight.sum(1)[i][:, None]").replace("(self, x)", "(self, x, i)")
+    numbers = np.arange(32) % 5
+    assert run(bench, body, python, files={"data.npz": npz(x=GOOD, i=numbers)}).stage in (None, "compare")
+    numbers[20] = 9
+    record = run(bench, body, python, files={"data.npz": npz(x=GOOD, i=numbers)})
+    parts = ("the exported model does not run on batch 2, data.npz",)
+    assert_stopped(record, "convert", "BadCalibration", "case", *parts)
+
+
 def test_a_file_of_an_unknown_kind_is_named(bench):
     record = run(bench, body_of(says=from_data("data.txt")), files={"data.txt": b"1 2 3"})
     assert_stopped(record, "declare", record.error, "case", "data.txt", ".npy")

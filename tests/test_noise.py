@@ -43,6 +43,8 @@ def test_decibels_are_ten_times_the_logarithm_of_the_powers():
     assert decibels(100.0, 1.0) == pytest.approx(20)
     assert decibels(1.0, 0.0) == math.inf
     assert decibels(0.0, 1.0) == -math.inf
+    assert decibels(0.0, 0.0) == math.inf
+    assert decibels(1.0, math.inf) == decibels(math.inf, math.inf) == -math.inf
     assert measured(INT8, ([1.1, -0.9], [1.0, -1.0])).sqnr == pytest.approx(20)
 
 
@@ -51,6 +53,36 @@ def test_draws_count_alike_whatever_their_size():
     noise = measured(INT8, *[(large, large)] * 9, (0 * small, small))
     assert noise.sqnr == pytest.approx(10)
     assert not noise.within()
+
+
+def drawn(*more, budget=INT8, step=0.05):
+    """Eleven sound draws, then others, each a pair of got and wanted."""
+    exact = [np.random.default_rng(seed).standard_normal((4, 8)) for seed in range(11)]
+    return measured(budget, *[(rounded(one, step), one) for one in exact], *more)
+
+
+@pytest.mark.parametrize("size, times", [(0.2, 1), (0.2, 2), (0.3, 1)])
+def test_a_draw_that_is_all_wrong_is_found_though_its_values_are_small(size, times):
+    small = size * np.random.default_rng(99).standard_normal((4, 8))
+    wrong = drawn(*[(0 * small, small)] * times)
+    assert wrong.within()
+    assert wrong.drowned() == 11
+    assert drawn((rounded(small, 0.05), small)).drowned() is None
+
+
+def test_a_draw_that_comes_out_near_zero_may_be_noise():
+    """As one number may, where it is as far off as others."""
+    assert drawn((np.array([0.02]), np.array([0.001]))).drowned() is None
+    assert drawn((np.array([0.05]), np.array([0.0]))).drowned() is None
+    zero = np.zeros((4, 8))
+    assert drawn((zero, zero)).drowned() is None
+    assert measured(INT8, (zero + 1, zero)).drowned() is None  # nothing to hide among
+
+
+def test_a_rounding_where_all_others_are_exact_does_not_stand_out():
+    exact = [(np.ones((4, 8)),) * 2] * 11
+    assert measured(FP16, *exact, (np.full(8, 1e-8), np.zeros(8))).drowned() is None
+    assert measured(FP16, *exact, (np.full(8, 1e-2), np.zeros(8))).drowned() == 11
 
 
 def test_a_cosine_is_blind_to_scale_and_the_magnitude_is_not():
@@ -68,6 +100,50 @@ def test_integers_may_change_in_five_places_of_a_hundred(changed, within):
     got = wanted.copy()
     got[:changed] += 1
     assert measured(INT8, (got, wanted)).within() is within
+
+
+def test_an_output_without_elements_costs_nothing():
+    empty = np.zeros((0, 3), "float32")
+    noise = measured(INT8, (empty, empty), (empty, empty))
+    assert (noise.within(), noise.ratio(), noise.sqnr) == (True, 0.0, math.inf)
+    mixed = measured(INT8, (empty, empty), (2 * EXACT, EXACT))
+    assert not mixed.within()
+    counted = measured(INT8, (np.zeros(0, "int64"), np.zeros(0, "int64")))
+    assert (counted.within(), counted.ratio()) == (True, 0.0)
+
+
+def test_an_output_that_should_be_zero_and_is_not_is_all_noise():
+    zero = np.zeros((4, 3), "float32")
+    assert measured(INT8, (zero, zero)).within()
+    noise = measured(INT8, (zero + np.float32(1e-30), zero))
+    assert not noise.within()
+    assert noise.ratio() == math.inf
+    budget = dataclasses.replace(INT8, cosine=0.9, magnitude=0.1)
+    assert not measured(budget, (zero + np.float32(1e-3), zero)).within()
+    assert not measured(budget, (np.zeros_like(EXACT), EXACT)).within()
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-12, 1.0, 1e30])
+def test_noise_is_relative_to_the_output_whatever_its_size(size):
+    wanted = (EXACT * np.float32(size)).astype("float32")
+    assert measured(INT8, (rounded(EXACT, 0.1) * np.float32(size), wanted)).within()
+    assert not measured(INT8, (rounded(EXACT, 2.0) * np.float32(size), wanted)).within()
+
+
+def test_float64_beyond_what_squares_hold_is_judged_and_does_not_stop():
+    with np.errstate(over="ignore"):
+        noise = measured(FP16, (np.array([1e200]), np.array([2e200])))
+    assert not noise.within()
+    assert noise.ratio() == math.inf
+    assert noise.text()
+
+
+def test_bools_and_unsigned_numbers_are_counted():
+    wanted = np.arange(40) % 2 == 0
+    assert measured(INT8, (wanted, wanted)).within()
+    assert not measured(INT8, (~wanted, wanted)).within()
+    small = np.zeros(40, "uint8")
+    assert not measured(INT8, (small - np.uint8(1), small)).within()
 
 
 @pytest.mark.parametrize("wrong", [np.zeros_like(EXACT), np.roll(EXACT, 1, axis=0), 2 * EXACT])
@@ -155,6 +231,29 @@ def test_integers_may_differ_as_much_as_the_conversion_changed_them():
     assert verdict(got, meant, exact) == ("verified", None)
     got[110:140] += 1
     assert verdict(got, meant, exact) == ("failed", "WrongValue")
+
+
+def test_outputs_without_elements_are_compared_by_their_shape():
+    empty = np.zeros((0, 3), "float32")
+    assert verdict(empty, empty, empty) == ("verified", None)
+    assert verdict(empty, np.zeros((1, 3), "float32"), empty) == ("failed", "WrongShape")
+
+
+@pytest.mark.parametrize("kind", ["int64", "bool", "uint8"])
+def test_integers_and_bools_that_the_conversion_left_alone_are_exact_in_small_outputs(kind):
+    exact = (np.arange(50) % 2).astype(kind)
+    assert verdict(exact, exact, exact) == ("verified", None)
+    got = exact.copy()
+    got[7] = 1 - got[7]
+    assert verdict(got, exact, exact) == ("failed", "WrongValue")
+
+
+def test_every_output_is_judged_by_itself():
+    wrong = -MEANT
+    for place in range(3):
+        got = [wrong if output == place else MEANT for output in range(3)]
+        found = compare_outputs(got, [MEANT] * 3, [EXACT] * 3, [INT8] * 3)
+        assert (found.verdict, found.error, found.worst.output) == ("failed", "WrongValue", place)
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([INT8, FP16]))

@@ -263,6 +263,53 @@ def test_an_int8_model_that_breaks_the_rules_stops_where_it_is_made_and_names_th
     assert record.conversion["broken"]
 
 
+# ---- constants and ranges that are not those that the converter was given ------------------------------------------
+
+
+def one_channel_by_a_twentieth(model):
+    change_initializer(model, "second.weight_scale", lambda scales: scales * (1 + 0.05 * (np.arange(4) == 2)))
+
+
+def one_constant_rounded_up(model):
+    (name,) = (one.name for one in model.graph.initializer if one.name == "second.bias")
+    change_initializer(model, name, lambda values: np.nextafter(values, np.float16(9)))
+
+
+@pytest.mark.parametrize("precision, change, node, what", [
+    pytest.param("int8", lambda model: scale_off_by_two(model), "Conv /first/Conv", "more than half a step",
+                 id="scale off by two"),
+    pytest.param("int8", one_channel_by_a_twentieth, "Conv /second/Conv", "more than half a step",
+                 id="one channel by a twentieth"),
+    pytest.param("int8", lambda model: activation_at_an_eighth_of_its_range(model), "/Relu_output_0_QuantizeLinear",
+                 "the measured range asks for", id="saturated"),
+    pytest.param("fp16", lambda model: weights_in_bfloat16(model), "second.weight", "exported ones rounded",
+                 id="bfloat16"),
+    pytest.param("fp16", one_constant_rounded_up, "second.bias", "4 of 4", id="one constant rounded up"),
+])  # fmt: skip
+def test_a_converter_that_rounds_wrongly_stops_where_it_does_and_names_the_node(
+    bench, break_conversion, precision, change, node, what
+):
+    break_conversion(change)
+    for check in ("fidelity", "accuracy"):
+        record = run(bench, check, precision)
+        assert verdict(record) == ("failed", "convert", "BrokenRule", "precision")
+        assert node in record.reason
+        assert what in record.reason
+
+
+def test_a_cast_that_is_missing_makes_an_invalid_model(bench, break_conversion):
+    def change(model):
+        name = model.graph.output[0].name
+        cast = next(node for node in model.graph.node if name in node.output)
+        cast.op_type = "Identity"
+        del cast.attribute[:]
+
+    break_conversion(change)
+    record = run(bench, "fidelity", "fp16")
+    assert (record.status, record.stage, record.fault) == ("failed", "convert", "precision")
+    assert "onnx.checker refuses the converted model" in record.reason
+
+
 def test_sound_models_pass_all_their_cells(bench):
     records = all_of(bench, BODY)
     assert list(records) == ["export fp32", "accuracy fp32", *(f"{check} {p}" for p in ("fp16", "int8")
@@ -308,9 +355,9 @@ def moved_by_one_place(model):
     pytest.param("int8", moved_by_one_place, id="transposed at int8"),
 ])  # fmt: skip
 def test_accuracy_lost_in_the_conversion_is_the_precisions_fault_and_no_runtime_is_accused(
-    bench, break_conversion, precision, change
+    bench, break_after_conversion, precision, change
 ):
-    break_conversion(change)
+    break_after_conversion(change)
     record = run(bench, "fidelity", precision)
     assert_blamed(record, "LowFidelity", "precision", "conversion")
     assert record.worst["ratio"] > 1
@@ -338,9 +385,9 @@ def weights_in_bfloat16(model):
 TIGHT = say(BODY, "tolerance: {fp16: {sqnr: 58 dB}}")
 
 
-def test_weights_in_bfloat16_are_found_where_the_case_asks_for_what_fp16_can_do(bench, break_conversion):
+def test_weights_in_bfloat16_are_found_where_the_case_asks_for_what_fp16_can_do(bench, break_after_conversion):
     assert verdict(run(bench, "fidelity", "fp16", TIGHT)) == PASSED
-    break_conversion(weights_in_bfloat16)
+    break_after_conversion(weights_in_bfloat16)
     fresh = dataclasses.replace(bench, store=bench.store / "planted")
     assert_blamed(run(fresh, "fidelity", "fp16", TIGHT), "LowFidelity", "precision", "conversion")
 
@@ -362,12 +409,129 @@ def test_ranges_from_data_a_hundredth_of_the_real_size_are_found(bench, factor, 
     }  # fmt: skip
 
 
+SUM = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(6, 6)
+
+    def forward(self, x):
+        return self.layer(x).sum(0)
+"""
+SUM_INPUT = 'module: beside.Net\ninputs: {x: "float32[n, 6]"}\ndims: {n: 1..60}'
+
+
+@CONVERTED
+def test_a_shape_whose_outputs_are_small_and_all_wrong_is_found(bench, break_after_conversion, precision):
+    loose = "tolerance: {fp16: {sqnr: 20 dB, because: planted}}"  # else the default would find it
+    body = say(SUM_INPUT, COMMON, f"precisions: {{{precision}: {{}}}}", loose if precision == "fp16" else "")
+    assert verdict(run(bench, "fidelity", precision, body, SUM)) == PASSED
+
+    def nothing_for_one_row(model):
+        output, name = model.graph.output[0].name, model.graph.input[0].name
+        maker = next(node for node in model.graph.node if output in node.output)
+        maker.output[0] = "planted/before"
+        for what, value in (("one", np.int64([1])), ("first", np.int64([0]))):
+            model.graph.initializer.append(numpy_helper.from_array(value, f"planted/{what}"))
+        model.graph.node.extend([
+            helper.make_node("Shape", [name], ["planted/shape"]),
+            helper.make_node("Gather", ["planted/shape", "planted/first"], ["planted/rows"]),
+            helper.make_node("Greater", ["planted/rows", "planted/one"], ["planted/more"]),
+            helper.make_node("Cast", ["planted/more"], ["planted/factor"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["planted/before", "planted/factor"], [output]),
+        ])  # fmt: skip
+
+    break_after_conversion(nothing_for_one_row)
+    fresh = dataclasses.replace(bench, store=bench.store / "planted")
+    record = run(fresh, "fidelity", precision, body, SUM)
+    assert_blamed(record, "LowFidelity", "precision", "conversion")
+    assert "SQNR 0.0 dB at n=1, which is more noise than signal; all draws together have" in record.reason
+    assert record.draw["dims"] == {"n": 1}
+
+
+@pytest.mark.parametrize("factors, output", [((1.5, 9.0), 1), ((9.0, 1.5), 0), ((1.0, 1.5), 1)])
+@CONVERTED
+def test_of_several_failing_outputs_reason_and_record_are_about_the_worst(
+    bench, break_conversion, precision, factors, output
+):
+    def scale_outputs(model):
+        for place, factor in enumerate(factors):
+            name = model.graph.output[place].name
+            maker = next(node for node in model.graph.node if name in node.output)
+            maker.output[list(maker.output).index(name)] = f"planted/{place}"
+            model.graph.initializer.append(numpy_helper.from_array(np.float32(factor), f"planted/by{place}"))
+            model.graph.node.append(helper.make_node("Mul", [f"planted/{place}", f"planted/by{place}"], [name]))
+
+    break_conversion(scale_outputs)
+    record = run(bench, "fidelity", precision, python=TWO_OUTPUTS)
+    assert_blamed(record, "LowFidelity", "precision", "conversion")
+    assert record.reason.startswith(f"output {output}: ")
+    assert record.fidelity["output"] == record.worst["output"] == output
+
+
 def test_a_failing_output_among_sound_ones_is_named(bench, break_conversion):
     break_conversion(lambda model: behind(model, "Mul", 1.5))
     record = run(bench, "fidelity", "int8", python=TWO_OUTPUTS)
     assert_blamed(record, "LowFidelity", "precision", "conversion")
     assert record.reason.startswith("output 0: ")
     assert record.fidelity["output"] == 0
+
+
+LABELLED = returning("(x.permute(0, 2, 3, 1), self.last(x.permute(0, 2, 3, 1)).argmax(-1))")
+
+
+@CONVERTED
+def test_integers_that_the_conversion_changes_are_counted(bench, break_after_conversion, precision):
+    record = run(bench, "fidelity", precision, python=LABELLED)
+    assert verdict(record) == PASSED
+
+    def add_one(model):
+        name = model.graph.output[1].name
+        maker = next(node for node in model.graph.node if name in node.output)
+        maker.output[0] = "planted/before"
+        model.graph.initializer.append(numpy_helper.from_array(np.int64(1), "planted/one"))
+        model.graph.node.append(helper.make_node("Add", ["planted/before", "planted/one"], [name]))
+
+    break_after_conversion(add_one)
+    fresh = dataclasses.replace(bench, store=bench.store / "planted")
+    record = run(fresh, "fidelity", precision, python=LABELLED)
+    assert_blamed(record, "LowFidelity", "precision", "conversion")
+    assert record.reason == "output 1: 100.0% of the values differ, allowed are 5%"
+    assert record.fidelity == {"output": 1, "changed": pytest.approx(1, abs=0.01)}
+
+
+WITH_INFINITY = returning("self.last(x.permute(0, 2, 3, 1)).masked_fill(torch.arange(5) == 2, float('-inf'))")
+
+
+@pytest.mark.parametrize("operator, more, error", [
+    pytest.param("Max", [-100.0], "WrongInf", id="clipped"),
+    pytest.param("Mul", [[1, 1, -1, 1, 1]], "WrongInf", id="other infinity"),
+    pytest.param("Where", None, "WrongNaN", id="NaN for an infinity"),
+])  # fmt: skip
+@CONVERTED
+def test_what_is_not_finite_in_pytorch_has_to_be_the_same_in_the_converted_graph(
+    bench, break_after_conversion, precision, operator, more, error
+):
+    assert verdict(run(bench, "fidelity", precision, python=WITH_INFINITY)) == PASSED
+
+    def replace_the_column(model):
+        model.graph.initializer.extend([
+            numpy_helper.from_array(np.arange(5) == 2, "planted/column"),
+            numpy_helper.from_array(np.float32(np.nan), "planted/value"),
+        ])  # fmt: skip
+        name = model.graph.output[0].name
+        maker = next(node for node in model.graph.node if name in node.output)
+        maker.output[0] = "planted/before"
+        inputs = ["planted/column", "planted/value", "planted/before"]
+        model.graph.node.append(helper.make_node("Where", inputs, [name]))
+
+    break_after_conversion(replace_the_column if more is None else lambda model: behind(model, operator, *more))
+    fresh = dataclasses.replace(bench, store=bench.store / "planted")
+    record = run(fresh, "fidelity", precision, python=WITH_INFINITY)
+    assert verdict(record) == ("failed", "compare", error, "precision")
 
 
 # ---- fp16: beyond its range -----------------------------------------------------------------------------------
@@ -793,10 +957,10 @@ def statuses(records: dict[str, Record]) -> dict[str, str]:
     return {name: record.status for name, record in records.items() if record.status != "passed"}
 
 
-def test_a_declared_loss_is_expected_of_fidelity_and_owed_by_it_alone(bench, break_conversion):
+def test_a_declared_loss_is_expected_of_fidelity_and_owed_by_it_alone(bench, break_after_conversion):
     body = say(BODY, fails("precision: int8"))
     assert statuses(all_of(bench, body)) == {"fidelity int8": "xpassed"}
-    break_conversion(at_int8(scale_off_by_two))
+    break_after_conversion(at_int8(scale_off_by_two))
     planted = dataclasses.replace(bench, store=bench.store / "planted")
     assert statuses(all_of(planted, body)) == {"fidelity int8": "xfailed"}
 

@@ -62,6 +62,27 @@ class Subnormal(torch.nn.Module):
         return self.last(torch.tanh(self.tiny(self.first(x)) * 100))
 
 
+class Labels(Uneven):
+    def forward(self, x):
+        return super().forward(x).argmax(1)
+
+
+class Branches(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(4, 4)
+        self.up = torch.nn.Linear(4, 4)
+        self.down = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = self.first(x)
+        if x.sum() > 0:
+            y = torch.tanh(self.up(x))
+        else:
+            y = torch.sigmoid(self.down(x))
+        return y * 2
+
+
 class Large(torch.nn.Module):
     def forward(self, x):
         return torch.sin(x * 0.01) + x * x
@@ -209,6 +230,53 @@ def test_the_output_with_most_noise_decides(conversion_of):
     body = with_precision(UNEVEN, "int8")
     exact_first = conversion_of(body.replace("beside.Uneven", "beside.WithItsInput"))
     assert exact_first.rank().sqnr == pytest.approx(conversion_of(body).rank().sqnr, abs=2)
+
+
+@BOTH
+def test_a_node_that_is_put_into_exclude_wins_back_what_the_ranking_promised(conversion_of, precision):
+    body, _ = PLANTED[precision]
+    made = conversion_of(with_precision(body, precision))
+    promised = made.rank()
+    for one in promised.nodes:
+        says = with_precision(body, precision, f'exclude: ["{one.node}"]')
+        kept = conversion_of(says)
+        assert kept.given.kept == {one.node}
+        kept.batches = made.batches
+        assert kept.rank().sqnr == pytest.approx(one.sqnr, abs=1e-6), one.node
+
+
+@BOTH
+def test_the_whole_list_in_exclude_wins_back_at_least_as_much_as_its_first_node(conversion_of, precision):
+    body, _ = PLANTED[precision]
+    made = conversion_of(with_precision(body, precision))
+    promised = made.rank()
+    names = ", ".join(f'"{name}"' for name in promised.exclude())
+    together = conversion_of(with_precision(body, precision, f"exclude: [{names}]"))
+    together.batches = made.batches
+    assert together.rank().sqnr >= promised.nodes[0].sqnr - 0.1
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_a_model_of_integers_alone_has_no_gains_and_no_nan(conversion_of, precision):
+    made = conversion_of(with_precision(UNEVEN.replace("beside.Uneven", "beside.Labels"), precision))
+    ranking = made.rank()
+    assert ranking.nodes
+    assert {one.gain for one in ranking.nodes} == {0.0}
+    assert ranking.exclude() == []
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_a_node_with_branches_is_ranked_and_can_be_excluded(conversion_of):
+    body = UNEVEN.replace("beside.Uneven", "beside.Branches").replace("[batch, 3, 6, 6]", "[batch, 4]")
+    body = say(body, "script: true")
+    made = conversion_of(with_precision(body, "fp16"))
+    assert verdict(made.record) == PASSED
+    promised = made.rank()
+    (branches,) = (one for one in promised.nodes if one.operator == "If")
+    kept = conversion_of(with_precision(body, "fp16", "exclude: If"))
+    assert verdict(kept.record) == PASSED
+    kept.batches = made.batches
+    assert kept.rank().sqnr == pytest.approx(branches.sqnr, abs=1e-6)
 
 
 @pytest.mark.xfail(strict=True, reason="where neighbours overflow too, one node alone wins nothing back")

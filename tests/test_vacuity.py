@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from conformance.compare import DEFAULTS
-from conformance.vacuity import ANOTHER, SHUFFLED, ZEROS, Vacuity
+from conformance.noise import BUDGETS
+from conformance.vacuity import ANOTHER, MEAN, SHUFFLED, ZEROS, Vacuity
 
 
 def found(*draws, dtype="float32"):
@@ -29,6 +30,16 @@ def test_different_values_that_are_not_zero_prove_something():
 ])  # fmt: skip
 def test_what_would_have_passed_is_named(draws, wrong):
     assert found(*draws) == sorted(wrong)
+
+
+def test_values_close_to_their_mean_are_not_seen_by_a_budget_that_the_mean_is_within():
+    rng = np.random.default_rng(0)
+    draws = [(12 + rng.standard_normal((8, 16))).astype(np.float32) for _ in range(3)]
+    for budget, wrong in ((BUDGETS["int8"], [MEAN]), (BUDGETS["fp16"], [])):
+        vacuity = Vacuity([budget])
+        for draw in draws:
+            vacuity.see([draw])
+        assert vacuity.findings().get(0, []) == wrong
 
 
 def test_one_draw_that_shows_it_is_enough_for_the_cell():

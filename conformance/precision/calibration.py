@@ -23,6 +23,9 @@ from conformance.schema.precision import Calibration
 FEWEST = 8
 """Fewer samples than this make no range worth the name."""
 
+DRAWN = "drawn from the case"
+"""The source of inputs that are not the user's own."""
+
 
 @dataclass(frozen=True)
 class Feeds:
@@ -30,7 +33,7 @@ class Feeds:
 
     batches: list[Inputs]
     source: str
-    """``drawn from the case``, or the file or function that it was read from."""
+    """``DRAWN``, or the file or function that it was read from."""
     samples: int
     batch: int
     """Samples in each batch; the last may have fewer."""
@@ -57,7 +60,7 @@ def gather(
     not fit the inputs.
     """
     if says.data is None:
-        batches, source = list(_drawn(case, says, dims, traced, maker, purpose)), "drawn from the case"
+        batches, source = list(_drawn(case, says, dims, traced, maker, purpose)), DRAWN
     else:
         batches, source = list(_given(case, says, dims, resolve)), says.data
     dim = batch_dim(case, dims)
@@ -167,19 +170,22 @@ def _checked(case: Case, dims: Dims, batch: Mapping[str, Any], source: str) -> I
             raise _bad(f"{source}: {name} is no array: {error}") from None
         if array.dtype != np.dtype(one.type.dtype):
             raise _bad(f"{source}: {name} is {array.dtype}, declared is {one.type}")
-        fits = array.ndim == len(one.type.shape)
-        for axis, size in enumerate(one.type.shape if fits else ()):
-            if size.constant is not None:
-                fits &= array.shape[axis] == size.constant
-            elif size.text in dims.ranges:
-                fits &= sizes.setdefault(size.text, array.shape[axis]) == array.shape[axis]
-                held = dims.ranges[size.text]
-                fits &= not held.fixed or array.shape[axis] in held.values(sizes)
-        if not fits:
-            known = ", ".join(f"{dim}={r}" for dim, r in dims.ranges.items() if r.fixed)
-            held_at = f" with {known}" if known else ""
-            raise _bad(f"{source}: {name} has shape {array.shape}, declared is {one.type}{held_at}")
+        for size, found in zip(one.type.shape, array.shape, strict=False):
+            if size.text in dims.ranges:
+                sizes.setdefault(size.text, found)
         arrays[name] = array
+    for dim, held in dims.ranges.items():
+        if held.fixed and held.names <= sizes.keys():
+            sizes[dim] = held.low(sizes)
+    for name, one in case.says.inputs.items():
+        # An expression over a dim that no input has by itself could be anything.
+        wanted = [size(sizes) if size.names <= sizes.keys() else None for size in one.type.shape]
+        shape = arrays[name].shape
+        if len(shape) != len(wanted) or any(w not in (None, s) for w, s in zip(wanted, shape, strict=True)):
+            known = ", ".join(f"{dim}={size}" for dim, size in sizes.items() if dim in one.type.names)
+            raise _bad(
+                f"{source}: {name} has shape {shape}, declared is {one.type}{f' with {known}' if known else ''}"
+            )
     return arrays
 
 

@@ -7,7 +7,7 @@ import importlib.metadata
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,14 +17,15 @@ import numpy as np
 from conformance.errors import Stopped, did_you_mean
 from conformance.graph import Facts
 from conformance.precision import fp16, int8, rules
-from conformance.precision.calibration import Feeds
+from conformance.precision.calibration import DRAWN, Feeds
 from conformance.precision.ranges import check_finite, measure, not_finite
 from conformance.runtimes import opener
 from conformance.schema.precision import Calibration, PrecisionSettings
 from conformance.schema.words import base_of
+from conformance.source import describe
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, TensorProto
 
 SHOWN = 5
 """Nodes named in a message; more are counted."""
@@ -112,7 +113,13 @@ def convert(given: Source, feeds: Feeds) -> tuple[ModelProto, dict[str, Any]]:
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        measured = ranges(given, feeds, folder)
+        try:
+            measured = ranges(given, feeds, folder)
+        except Stopped:
+            raise
+        except Exception:
+            _check_runs(folder / "model.onnx", feeds)
+            raise
         _check_outputs(folder / "model.onnx", feeds)
         if base_of(given.precision) == "int8":
             check_finite(measured)
@@ -121,7 +128,7 @@ def convert(given: Source, feeds: Feeds) -> tuple[ModelProto, dict[str, Any]]:
                 "method": given.settings.calibration.method,
                 **({"percentile": given.settings.calibration.percentile} if _is_percentile(given) else {}),
                 "quantized": len(int8.quantized_nodes(model)),
-                "broken": rules.broken(model),
+                "broken": [*rules.broken(model), *rules.unfaithful(given.model, model, measured)],
             }
         else:
             import onnx
@@ -131,8 +138,22 @@ def convert(given: Source, feeds: Feeds) -> tuple[ModelProto, dict[str, Any]]:
             model = fp16.convert(copy, given.kept)
             overflow, underflow = _beyond(given, measured)
             told = {"overflow": list(overflow.values()), "overflow_at": list(overflow), "underflow": underflow}
+            if wrong := fp16.wrongly_rounded(given.model, model):
+                told["broken"] = wrong
     tool = f"onnxruntime {importlib.metadata.version('onnxruntime')}"
     return model, {"tool": tool, "calibration": feeds.as_dict(), "kept": sorted(given.kept), **told}
+
+
+def _check_runs(model: Path, feeds: Feeds) -> None:
+    """Stopped where the exported model itself does not run on the calibration data: no conversion is to blame."""
+    with opener("onnxruntime-unoptimized")(model, []) as session:
+        for index, batch in enumerate(feeds.batches):
+            try:
+                session.run(batch)
+            except Exception as error:
+                text = f"calibration: the exported model does not run on batch {index}, {feeds.source}"
+                fault = "exporter" if feeds.source == DRAWN else "case"
+                raise Stopped("convert", "BadCalibration", f"{text}: {describe(error, Path('/'))}", fault) from error
 
 
 def _check_outputs(model: Path, feeds: Feeds) -> None:
@@ -151,9 +172,8 @@ def findings(told: Mapping[str, Any], exported: Facts, converted: Facts) -> Stop
         return Stopped("convert", error, text, "precision")
 
     if told.get("broken"):
-        return stop(
-            "BrokenRule", f"the int8 model breaks the rules for explicit quantization: {_few(told['broken'])}"
-        )
+        rule = "the rules for explicit quantization" if "quantized" in told else "a rule"
+        return stop("BrokenRule", f"the converted model breaks {rule}: {_few(told['broken'])}")
     if told.get("overflow"):
         where = f"beyond what fp16 holds ({fp16.LARGEST:g}) on the calibration data"
         found = stop("Overflow", f"{where}: {_few(told['overflow'])}")
@@ -185,24 +205,27 @@ def _beyond(given: Source, measured: Any) -> tuple[dict[str, str], list[str]]:
     """What does not fit fp16: by node, finite values and constants that are too large; and values that all vanish."""
     makers = {name: node for node in given.model.graph.node for name in node.output}
     users: dict[str, list[str]] = {}
-    for node in given.model.graph.node:
+    for node in fp16.nodes(given.model.graph):
         for name in node.input:
             users.setdefault(name, []).append(node.name)
+    staying = fp16.staying(given.model, given.kept)
     overflow: dict[str, str] = {}
     underflow: list[str] = []
     for name, data in (measured or {}).items():
         largest = max(abs(float(np.min(end))) for end in data.range_value)
         maker = makers.get(name)
-        if {*users.get(name, ()), *([maker.name] if maker else [])} <= given.kept:
+        if {*users.get(name, ()), *([maker.name] if maker else [])} <= staying:
             continue
         where = f"{maker.op_type} {maker.name}" if maker is not None else f"the input {name}"
         if math.isfinite(largest) and fp16.LARGEST < largest < _MASK:
             at = maker.name if maker is not None else users.get(name, [name])[0]
             overflow[at] = f"{where} reaches {largest:g}"
         elif 0 < largest < fp16.SMALLEST_NORMAL:
-            what = "all become 0" if largest < fp16.SMALLEST / 2 else "lose digits"
+            vanish = "are raised to" if maker is not None and maker.op_type == "Constant" else "all become"
+            to = fp16.SMALLEST if vanish == "are raised to" else 0
+            what = f"{vanish} {to:.2g}" if largest < fp16.SMALLEST / 2 else "lose digits"
             underflow.append(f"the values of {where} are at most {largest:.2g} and {what} in fp16")
-    for reader, text, high in _weights_beyond(given, users):
+    for reader, text, high in _constants_beyond(given, users, staying):
         if high:
             overflow.setdefault(reader, text)
         else:
@@ -210,21 +233,38 @@ def _beyond(given: Source, measured: Any) -> tuple[dict[str, str], list[str]]:
     return overflow, underflow
 
 
-_MASK = 1e30
+_MASK = 1e8
 """Constants of this size stand for minus infinity in masks, and may become that."""
 
 
-def _weights_beyond(given: Source, users: Mapping[str, list[str]]) -> Iterator[tuple[str, str, bool]]:
-    """The node that reads a constant, what is wrong with it, and whether it is too large."""
+def _constants_beyond(
+    given: Source, users: Mapping[str, list[str]], staying: Collection[str]
+) -> Iterator[tuple[str, str, bool]]:
+    """The node that reads a constant, what is wrong with it, and whether it is too large.
+
+    The converter makes a constant that is too small for fp16 the smallest number that it has.
+    """
     from onnx import TensorProto, numpy_helper
 
-    for tensor in given.model.graph.initializer:
-        if tensor.data_type != TensorProto.FLOAT or {*users.get(tensor.name, ())} <= given.kept:
+    for name, tensor in _constants(given.model):
+        if tensor.data_type != TensorProto.FLOAT or {*users.get(name, ())} <= {*staying}:
             continue
         size = np.abs(numpy_helper.to_array(tensor))
-        reader = users.get(tensor.name, ["nobody"])[0]
+        reader = users.get(name, ["nobody"])[0]
         largest = float(size.max(initial=0.0, where=size < _MASK))
         if largest > fp16.LARGEST:
-            yield reader, f"the constant {tensor.name} of {reader} reaches {largest:g}", True
+            yield reader, f"the constant {name} of {reader} reaches {largest:g}", True
         elif 0 < largest < fp16.SMALLEST / 2:
-            yield reader, f"the constant {tensor.name} of {reader} is {largest:.2g} and becomes 0 in fp16", False
+            to = f"is raised to {fp16.SMALLEST:.2g} in fp16"
+            yield reader, f"the constant {name} of {reader} is {largest:.2g} and {to}", False
+
+
+def _constants(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
+    """Initializers, and constants inside a branch or a body, where nothing is measured."""
+    outermost, *inner = fp16.graphs(model.graph)
+    for graph in (outermost, *inner):
+        yield from ((one.name, one) for one in graph.initializer)
+    for graph in inner:
+        for node in graph.node:
+            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+                yield node.output[0], node.attribute[0].t

@@ -18,7 +18,7 @@ from conformance.errors import Stopped
 from conformance.explain import worst_dict
 from conformance.inputs import Draw, Inputs, Maker
 from conformance.judges import Budgets
-from conformance.noise import BUDGETS, Budget, Noise, power
+from conformance.noise import BUDGETS, Budget, Noise, decibels, power
 from conformance.plan import Cell
 from conformance.record import Record
 from conformance.runtimes import Session
@@ -109,6 +109,7 @@ class FidelityVerifier(_Budgeted):
         self._record = record
         self._noise: list[Noise] = []
         self._worst: list[tuple[float, Worst, Draw]] = []
+        self._draws: list[Draw] = []
 
     def wanted(self, inputs: Inputs) -> tuple[list[Array], list[Array] | None]:
         self.reference.restore()
@@ -139,6 +140,7 @@ class FidelityVerifier(_Budgeted):
         return Comparison("verified")
 
     def _measure(self, draw: Draw, got: list[Array], wanted: list[Array]) -> None:
+        self._draws.append(draw)
         for output, (one, right) in enumerate(zip(got, wanted, strict=True)):
             if output == len(self._noise):
                 self._noise.append(Noise(self.budgets(wanted).budgets[output]))
@@ -148,8 +150,8 @@ class FidelityVerifier(_Budgeted):
                 self._worst[output] = (noise, _furthest(output, one, right), draw)
 
     def alone(self, draw: Draw) -> Comparison:
-        kept = self._noise, self._worst
-        self._noise, self._worst = [], []
+        kept = self._noise, self._worst, self._draws
+        self._noise, self._worst, self._draws = [], [], []
         try:
             found = self(draw)
             for output, noise in enumerate(self._noise):
@@ -157,12 +159,13 @@ class FidelityVerifier(_Budgeted):
                     raise WrongAnswer(failed("LowFidelity", f"output {output}: {noise.text()}"))
             return found
         finally:
-            self._noise, self._worst = kept
+            self._noise, self._worst, self._draws = kept
 
     def conclude(self) -> None:
         if not self._noise:
             return
-        output = max(range(len(self._noise)), key=lambda one: self._noise[one].ratio())
+        worst_first = sorted(range(len(self._noise)), key=lambda one: -self._noise[one].ratio())
+        output = worst_first[0]
         noise, (_, worst, draw) = self._noise[output], self._worst[output]
         worst = dataclasses.replace(worst, ratio=noise.ratio())
         self._record.worst, self._record.draw = worst_dict(worst, draw), draw.as_dict()
@@ -171,10 +174,26 @@ class FidelityVerifier(_Budgeted):
             **({"changed": noise.changed / noise.draws} if noise.counted else {}),
             **({} if noise.counted else {"sqnr": noise.sqnr, "cosine": noise.cosine, "magnitude": noise.magnitude}),
         }
-        for output, one in enumerate(self._noise):
-            if not one.within():
-                stop = Stopped("compare", "LowFidelity", f"output {output}: {one.text()}", "precision")
+        for output in worst_first:  # the reason is about the output that the record is about
+            if not self._noise[output].within():
+                text = f"output {output}: {self._noise[output].text()}"
+                stop = Stopped("compare", "LowFidelity", text, "precision")
                 raise self.explain(stop, self.inputs(self._worst[output][2]))
+        for output in worst_first:
+            index = self._noise[output].drowned()
+            if index is not None:
+                raise self._drowned(output, index)
+
+    def _drowned(self, output: int, index: int) -> Stopped:
+        """The failure of a draw that all draws together hide, since its values are small."""
+        noise, draw = self._noise[output], self._draws[index]
+        sizes = ", ".join(f"{name}={size}" for name, size in draw.dims.items())
+        text = (
+            f"output {output}: SQNR {decibels(*noise.each[index]):.1f} dB at {sizes or 'one of the draws'}, "
+            f"which is more noise than signal; all draws together have {noise.sqnr:.1f} dB"
+        )
+        self._record.worst, self._record.draw = worst_dict(self._worst[output][1], draw), draw.as_dict()
+        return self.explain(Stopped("compare", "LowFidelity", text, "precision"), self.inputs(draw))
 
 
 def mean(session: Session, inputs: Inputs) -> list[Array]:
@@ -187,20 +206,24 @@ def mean(session: Session, inputs: Inputs) -> list[Array]:
 
 
 def _not_finite(output: int, got: Array, wanted: Array) -> Comparison | None:
-    """NaN or infinite where PyTorch is finite: the values do not fit the precision."""
+    """NaN or infinite on one side only, or another infinity: the values do not fit the precision."""
     if wanted.dtype.kind != "f":
         return None
-    odd = ~np.isfinite(got) & np.isfinite(wanted)
-    if not odd.any():
+    same = (np.isfinite(got) & np.isfinite(wanted)) | (got == wanted) | (np.isnan(got) & np.isnan(wanted))
+    if same.all():
         return None
+    odd = ~same
     first = tuple(int(i) for i in np.argwhere(odd)[0])
-    name = "WrongNaN" if np.isnan(got[first]) else "WrongInf"
-    text = f"output {output}: {int(odd.sum())} of {got.size} values are NaN or infinite where PyTorch's are not"
+    name = "WrongNaN" if np.isnan(got[first]) or np.isnan(wanted[first]) else "WrongInf"
+    lost = np.isfinite(wanted[odd]).all()
+    where = "where PyTorch's are not" if lost else "on one side only, or not the same infinity"
+    text = f"output {output}: {int(odd.sum())} of {got.size} values are NaN or infinite {where}"
     return failed(name, text, worst_at(output, first, got, wanted, np.inf, np.inf))
 
 
 def _furthest(output: int, got: Array, wanted: Array) -> Worst:
-    error = np.abs(np.asarray(got, dtype=np.float64) - np.asarray(wanted, dtype=np.float64))
+    with np.errstate(invalid="ignore"):  # an infinity that meets the same infinity
+        error = np.abs(np.asarray(got, dtype=np.float64) - np.asarray(wanted, dtype=np.float64))
     error = np.nan_to_num(error, nan=0.0, posinf=0.0)
     index = np.unravel_index(int(error.argmax()), error.shape)
     return worst_at(output, index, got, wanted, float(error[index]), 0.0)

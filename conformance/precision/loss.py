@@ -34,8 +34,10 @@ def by_stage(
     runtime: str | None,
     libraries: Sequence[str],
     inputs: Inputs,
+    output: int | None = None,
 ) -> Loss:
-    """``wanted`` are PyTorch's outputs; ``converted`` and ``runtime`` are None where there are none."""
+    """``wanted`` are PyTorch's outputs; ``converted`` and ``runtime`` are None where there are none. With ``output``
+    the loss is that of this output alone."""
     found: Loss = {}
 
     def run(stage: str, name: str, model: Path, before: Sequence[Array] | None) -> list[Array] | None:
@@ -47,7 +49,8 @@ def by_stage(
         except Exception as error:  # this only explains a failure, and must not be another
             found[stage] = type(error).__name__
             return None
-        found[stage] = sqnr(got, before)
+        one = slice(None) if output is None else slice(output, output + 1)
+        found[stage] = sqnr(got[one], before[one])
         return got
 
     literal = run("export", LITERAL, exported, wanted)

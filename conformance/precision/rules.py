@@ -1,8 +1,9 @@
-"""Whether an int8 model is one that TensorRT takes: explicit Q/DQ by its rules, which ONNX Runtime fuses too.
+"""Whether an int8 model is one that TensorRT takes, and that of the exported one: explicit Q/DQ by the rules.
 
 The rules, as NVIDIA documents them for explicit quantization: int8 only and symmetric (zero point 0); scales are
-constant, positive and finite; several scales only for weights, along the axis of the output channels; a bias stays
-float; an operator has both of its operands quantized or none.
+float, constant, positive and finite; several scales only for weights, along the axis of the output channels; a bias
+stays float; an operator has both of its operands quantized or none. A quantizer has to keep two more: what
+is quantized is dequantized by the same scale, and weights and ranges are those that it was given.
 """
 
 from __future__ import annotations
@@ -17,21 +18,76 @@ if TYPE_CHECKING:
 
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
+HALF = 0.501
+"""Of a step: how far a weight may be from the exported one; float32 itself adds a little to a half."""
+
+LEVELS = 127
+"""Of symmetric int8 on each side of 0."""
+
 
 def broken(model: ModelProto) -> list[str]:
     """What breaks the rules, by node; empty for a model that keeps them."""
     return list(_in_graph(model.graph, {}))
 
 
+def unfaithful(exported: ModelProto, quantized: ModelProto, ranges: Any) -> list[str]:
+    """Weights that are not the exported ones rounded, and activations whose scale is not that of their range.
+
+    ``ranges`` are ``ranges.measure``'s. What a model loses by such a mistake may be too little to fail for it: one
+    output in a thousand that is all wrong leaves 30 dB.
+    """
+    return [*_wrong_weights(exported.graph, quantized.graph), *_wrong_ranges(quantized.graph, ranges or {})]
+
+
+def _wrong_weights(exported: GraphProto, quantized: GraphProto) -> Iterator[str]:
+    from onnx import numpy_helper
+
+    weights, before = _constants(exported), {node.name: node for node in exported.node}
+    constants, makers = _constants(quantized), _makers(quantized)
+    for node in quantized.node:
+        names = before[node.name].input if node.name in before else []
+        for name, old in zip(node.input, names, strict=False):
+            one = makers.get(name)
+            if one is None or one.op_type != "DequantizeLinear" or old not in weights:
+                continue
+            if not {*one.input[:2]} <= constants.keys():
+                continue
+            where = f"{node.op_type} {node.name}: "
+            right, levels, scale = map(
+                numpy_helper.to_array, (weights[old], constants[one.input[0]], constants[one.input[1]])
+            )
+            axis = _axis(one, levels.ndim)
+            fits = scale.size == 1 or (axis < levels.ndim and scale.shape == (levels.shape[axis],))
+            if levels.shape != right.shape or not fits:
+                yield f"{where}the weight {old} of {right.shape} became {levels.shape} with scales of {scale.shape}"
+                continue
+            step = scale.reshape([-1 if place == axis and scale.size > 1 else 1 for place in range(levels.ndim)])
+            with np.errstate(invalid="ignore"):
+                wrong = int((np.abs(levels * step - right) > HALF * step).sum())
+            if wrong:
+                what = "are more than half a step from the exported ones"
+                yield f"{where}{wrong} of {right.size} values of the weight {old} {what}"
+
+
+def _wrong_ranges(quantized: GraphProto, ranges: Any) -> Iterator[str]:
+    from onnx import numpy_helper
+
+    constants, measured = _constants(quantized), dict(ranges.items())
+    for node in quantized.node:
+        found = measured.get(node.input[0]) if node.op_type == "QuantizeLinear" else None
+        if found is None or node.input[1] not in constants:
+            continue
+        scale = float(np.max(numpy_helper.to_array(constants[node.input[1]])))
+        right = max(float(np.abs(end).max()) for end in found.range_value) / LEVELS
+        if right > np.finfo(np.float32).tiny and abs(scale - right) > 1e-3 * right:
+            yield f"QuantizeLinear {node.name}: the scale is {scale:.4g}, the measured range asks for {right:.4g}"
+
+
 def _in_graph(graph: GraphProto, outer: Mapping[str, Any]) -> Iterator[str]:
-    constants = {**outer, **{one.name: one for one in graph.initializer}}
-    makers = {name: node for node in graph.node for name in node.output}
-    for node in graph.node:
-        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-            constants[node.output[0]] = node.attribute[0].t
+    constants, makers = {**outer, **_constants(graph)}, _makers(graph)
     for node in graph.node:
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
-            yield from _format(node, constants)
+            yield from _format(node, makers, constants)
         if node.op_type in WEIGHTED:
             yield from _operands(node, makers, constants)
         for attribute in node.attribute:
@@ -39,8 +95,20 @@ def _in_graph(graph: GraphProto, outer: Mapping[str, Any]) -> Iterator[str]:
                 yield from _in_graph(inner, constants)
 
 
-def _format(node: NodeProto, constants: Mapping[str, Any]) -> Iterator[str]:
-    """int8, zero point 0, constant positive scales."""
+def _constants(graph: GraphProto) -> dict[str, Any]:
+    found: dict[str, Any] = {one.name: one for one in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            found[node.output[0]] = node.attribute[0].t
+    return found
+
+
+def _makers(graph: GraphProto) -> dict[str, NodeProto]:
+    return {name: node for node in graph.node for name in node.output}
+
+
+def _format(node: NodeProto, makers: Mapping[str, NodeProto], constants: Mapping[str, Any]) -> Iterator[str]:
+    """int8, zero point 0, constant positive scales, the same on both sides of a pair."""
     from onnx import TensorProto, numpy_helper
 
     where = f"{node.op_type} {node.name}"
@@ -51,14 +119,42 @@ def _format(node: NodeProto, constants: Mapping[str, Any]) -> Iterator[str]:
         values = numpy_helper.to_array(scale)
         if not (np.isfinite(values).all() and (values > 0).all()):
             yield f"{where}: a scale is {values.min():g}, scales are positive"
-    zero = constants.get(node.input[2]) if len(node.input) > 2 else None
-    if zero is None:
-        yield f"{where}: has no zero point, which makes it uint8"
+        if scale.data_type != TensorProto.FLOAT:
+            kind = TensorProto.DataType.Name(scale.data_type).lower()
+            yield f"{where}: the scales are {kind}, they have to be float"
+        if values.ndim > 1:
+            yield f"{where}: has scales for blocks, a weight has one or one for each output channel"
+        if node.op_type == "QuantizeLinear" and values.size > 1 and node.input[0] not in constants:
+            yield f"{where}: has several scales, but what it quantizes is no weight"
+    maker = makers.get(node.input[0])
+    if node.op_type == "DequantizeLinear" and maker is not None and maker.op_type == "QuantizeLinear":
+        before = constants.get(maker.input[1])
+        if scale is not None and before is not None:
+            one, other = numpy_helper.to_array(before), numpy_helper.to_array(scale)
+            if one.shape != other.shape or (one != other).any():
+                yield f"{where}: its scale is not that of {maker.op_type} {maker.name}, which it undoes"
+    yield from _zero_point(node, where, maker, constants)
+
+
+def _zero_point(node: NodeProto, where: str, maker: NodeProto | None, constants: Mapping[str, Any]) -> Iterator[str]:
+    from onnx import TensorProto, numpy_helper
+
+    if len(node.input) > 2 and node.input[2]:
+        zero = constants.get(node.input[2])
+        if zero is None:
+            yield f"{where}: the zero point is not constant"
+            return
+        kind = zero.data_type
+        if numpy_helper.to_array(zero).any():
+            yield f"{where}: the zero point is not 0, only symmetric quantization is taken"
+    elif node.op_type == "QuantizeLinear":  # opset 21 has an attribute in place of a zero point
+        kind = next((one.i for one in node.attribute if one.name == "output_dtype"), TensorProto.UINT8)
+    elif node.input[0] in constants:
+        kind = constants[node.input[0]].data_type
+    else:  # what its QuantizeLinear makes, which is looked at there
         return
-    if zero.data_type != TensorProto.INT8:
-        yield f"{where}: is {TensorProto.DataType.Name(zero.data_type).lower()}, only int8 is taken"
-    if numpy_helper.to_array(zero).any():
-        yield f"{where}: the zero point is not 0, only symmetric quantization is taken"
+    if kind != TensorProto.INT8:
+        yield f"{where}: is {TensorProto.DataType.Name(kind).lower()}, only int8 is taken"
 
 
 def _operands(node: NodeProto, makers: Mapping[str, NodeProto], constants: Mapping[str, Any]) -> Iterator[str]:
@@ -76,23 +172,31 @@ def _operands(node: NodeProto, makers: Mapping[str, NodeProto], constants: Mappi
         scale = None if one is None else constants.get(one.input[1])
         if one is None or scale is None or numpy_helper.to_array(scale).size <= 1:
             continue
-        if not _is_constant(one, makers, constants):
+        weight = _weight(one, makers, constants)
+        if weight is None:
             yield f"{where}: operand {index} has several scales, but is no weight"
-        axis = next((attribute.i for attribute in one.attribute if attribute.name == "axis"), 1)
-        weight = constants.get(one.input[0])
-        stacked = node.op_type == "MatMul" and weight is not None and len(weight.dims) != 2
-        right = None if stacked else channel_axis(node, index)
+        rank = None if weight is None else len(weight.dims)
+        axis = _axis(one, rank)
+        right = None if node.op_type == "MatMul" and rank not in (None, 2) else channel_axis(node, index)
         if right is None:
             yield f"{where}: the weight has scales along axis {axis}, it can have only one"
         elif axis != right:
             yield f"{where}: the weight has scales along axis {axis}, its output channels are axis {right}"
 
 
-def _is_constant(dequantize: NodeProto, makers: Mapping[str, NodeProto], constants: Mapping[str, Any]) -> bool:
+def _weight(dequantize: NodeProto, makers: Mapping[str, NodeProto], constants: Mapping[str, Any]) -> Any:
+    """The constant that is dequantized, quantized beforehand or by a node; None where it is computed."""
     source = dequantize.input[0]
     maker = makers.get(source)
-    quantized_here = maker is not None and maker.op_type == "QuantizeLinear" and maker.input[0] in constants
-    return source in constants or quantized_here
+    if maker is not None and maker.op_type == "QuantizeLinear":
+        source = maker.input[0]
+    return constants.get(source)
+
+
+def _axis(node: NodeProto, rank: int | None) -> int:
+    """Of the scales; ONNX's default is 1, and an axis may count from the end."""
+    axis = next((int(one.i) for one in node.attribute if one.name == "axis"), 1)
+    return axis + rank if axis < 0 and rank is not None else axis
 
 
 def channel_axis(node: NodeProto, operand: int) -> int | None:

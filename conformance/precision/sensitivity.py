@@ -100,7 +100,7 @@ def rank(
             on_node(done, len(names), node)
             with _keeping(given, converted, node) as data:
                 one = sqnr(data)
-            found.append(Kept(node, operators[node], one, one - whole))
+            found.append(Kept(node, operators[node], one, 0.0 if one == whole else one - whole))
     return Ranking(whole, sorted(found, key=lambda one: -one.gain))
 
 
