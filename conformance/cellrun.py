@@ -10,7 +10,7 @@ from conformance import graph
 from conformance.dims import Dims
 from conformance.errors import Stopped, display_path
 from conformance.export import Exported, export
-from conformance.inputs import boundary_sizes
+from conformance.inputs import Inputs, boundary_sizes
 from conformance.plan import Cell
 from conformance.precision import convert as conversion
 from conformance.prepared import prepare
@@ -22,6 +22,7 @@ from conformance.settings import Settings
 from conformance.source import Folder
 from conformance.stages import Stages
 from conformance.store import Store, Stored
+from conformance.verify import check_outputs
 
 
 class CellRun:
@@ -43,8 +44,17 @@ class CellRun:
             reference, self.cell.exporter, self.cell.opset, inputs, sizes, with_symbolics=with_symbolics
         )
         if not reference.restore() and reference.fingerprint() != reference.weights:
-            raise Stopped("export", "ChangedModule", "exporting changed the module's weights or buffers", "exporter")
+            raise self._changed_module(inputs)
         return exported
+
+    def _changed_module(self, inputs: Inputs) -> Stopped:
+        """Who changed the module: every call of it does, or the exporter did."""
+        before = self.reference.fingerprint()
+        self.reference(inputs)
+        if self.reference.fingerprint() != before:
+            text = "every call of the module changes its weights or buffers, so that no two calls have to agree"
+            return Stopped("declare", "NotDeterministic", text, "case")
+        return Stopped("export", "ChangedModule", "exporting changed the module's weights or buffers", "exporter")
 
     def model(self) -> Stored:
         """The exported model, from the store or new; Stopped where it is not a valid model of what was asked."""
@@ -57,7 +67,8 @@ class CellRun:
             if name in self.prepared.failed:
                 raise self.prepared.failed[name]
             with self.stages("declare", "case"):
-                self.reference(inputs)  # a module that PyTorch itself cannot run is not the exporter's fault
+                # what PyTorch cannot run, or what returns something else, is not the exporter's fault
+                check_outputs(cell.case, self.reference(inputs))
             try:
                 with self.stages("export", "exporter"):
                     start = time.perf_counter()

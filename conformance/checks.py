@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from conformance import blame, graph, symbolics
@@ -212,10 +212,15 @@ def _whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stor
             opinion = _ask_others(run, verify, stop, stored, inputs)
         else:
             opinion = Opinion(stop.fault or ("precision" if run.cell.check == "fidelity" else "runtime"))
+            if stop.stage == "run" and _stops(stored, libraries, inputs):
+                opinion = Opinion("exporter", ["the exported fp32 model stops there too"])
         if stop.stage == "compare":
             run.reference.restore()
             file = converted.file if converted is not None else None
-            found = loss.by_stage(run.reference(inputs), stored.file, file, run.cell.runtime, libraries, inputs)
+            output = (run.record.fidelity or {}).get("output")
+            found = loss.by_stage(
+                run.reference(inputs), stored.file, file, run.cell.runtime, libraries, inputs, output
+            )
             run.record.loss = dict(found)
             opinion.lines += loss.lines(found)
             if run.cell.check == "fidelity" and loss.greatest(found) == "export":
@@ -223,6 +228,16 @@ def _whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stor
         return opinion
 
     return find
+
+
+def _stops(stored: Stored, libraries: Sequence[str], inputs: Inputs) -> bool:
+    """Whether the exported model, before any conversion, cannot be run on these inputs."""
+    try:
+        with opener("onnxruntime-unoptimized")(stored.file, libraries) as session:
+            session.run(inputs)
+    except Exception:
+        return True
+    return False
 
 
 def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, inputs: Inputs) -> Opinion:
@@ -250,7 +265,8 @@ def _check_fidelity(run: CellRun) -> None:
     with contextlib.ExitStack() as stack:
         with run.stages("load", "precision"):
             verify.session = stack.enter_context(opener(LITERAL)(converted.file, libraries))
-        run.record.arithmetic = dict(verify.session.arithmetic)
+        storage = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
+        run.record.arithmetic = {**verify.session.arithmetic, "storage": storage}
         Examples(cell, run.record, Draws(cell, run.settings, prepared, dims, traced), verify, explainer).run()
 
 

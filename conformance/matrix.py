@@ -142,7 +142,8 @@ def _table(
     for case in cases:
         if not any((case, column) in cells for group in groups for column in group):
             continue
-        name = case if len(case) <= label else f"{case[: label - 1]}…"
+        half = label // 2  # the combinations of a grid differ at their ends
+        name = case if len(case) <= label else f"{case[: label - half - 1]}…{case[-half:]}"
         row = ""
         for group in groups:
             signs = "".join(f" {cells[case, c]} " if (case, c) in cells else " · " for c in group)
@@ -158,9 +159,10 @@ def counts(records: Sequence[Mapping[str, Any]]) -> str:
     }  # fmt: skip
     found = {status: sum(record["status"] == status for record in records) for status in words}
     parts = [f"{count} {words[status]}" for status, count in found.items() if count]
-    examples = sum(record["examples"] for record in records if record["runtime"])
+    examples = sum(record["examples"] for record in records if record["runtime"] or record["check"] == "fidelity")
     weak = sum(record["ill_conditioned"] for record in records)
-    text = f"{len(records)} cells: {', '.join(parts) or 'none'}; {examples} examples verified"
+    cells = "1 cell" if len(records) == 1 else f"{len(records)} cells"
+    text = f"{cells}: {', '.join(parts) or 'none'}; {examples} examples verified"
     text = f"{text}, {weak} ill-conditioned" if weak else text
     reused = sum(record.get("reused", False) for record in records)
     return f"{text}; {reused} cells taken over from an earlier run" if reused else text

@@ -47,8 +47,8 @@ def _simpler(array: Array) -> Iterator[Array]:
         for value in {float(finite.max()), float(finite.min())} if finite.size else set():
             yield np.full_like(array, value)
         with np.errstate(invalid="ignore"):
-            yield np.round(array)
-            yield np.round(array, 1)
+            yield np.asarray(np.round(array))  # of a 0-d array, NumPy makes a scalar
+            yield np.asarray(np.round(array, 1))
         odd = ~np.isfinite(array)
         if odd.any():
             yield np.where(odd, array, np.zeros_like(array))

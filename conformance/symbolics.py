@@ -22,6 +22,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from conformance.source import call
+
 if TYPE_CHECKING:
     from torch._C import Node, Value
 
@@ -206,7 +208,7 @@ def _watched(name: str, symbolic: Symbolic, usage: Usage) -> Symbolic:
     @functools.wraps(symbolic)  # also copies what parse_args and its like set on the function
     def watched(g: Any, *args: Any, **kwargs: Any) -> Any:
         usage.calls[name] += 1
-        result = symbolic(g, *args, **kwargs)
+        result = call(f"the symbolic of {name}", symbolic, g, *args, **kwargs)
         names = _tensor_names(name, symbolic, len(args))
         for label, used in _consumption(names, args, result).items():
             consumed[label] = used or consumed.get(label, False)

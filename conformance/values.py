@@ -15,6 +15,7 @@ import numpy as np
 from conformance.compare import Array
 from conformance.dims import Expression, Sizes
 from conformance.schema.inputs import Between, Input, Normal, Values
+from conformance.source import call
 
 _SPECIAL_VALUES: Mapping[str, tuple[float, ...]] = {
     "nan": (np.nan,),
@@ -42,7 +43,7 @@ def make(one: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None = No
     shape, dtype = one.type.at(sizes), np.dtype(one.type.dtype)
     values = one.values or _STANDARD_NORMAL
     if hook is not None:
-        array = check(hook(shape, dict(sizes), rng), shape, dtype, f"{values.python}")
+        array = check(call(f"{values.python}", hook, shape, dict(sizes), rng), shape, dtype, f"{values.python}")
     elif values.permutations is not None:
         array = rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1).astype(dtype)
     elif values.choice is not None:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from conformance.case import Case
 from conformance.compare import DEFAULTS, Array, Comparison, Tolerance
 from conformance.errors import Stopped
 from conformance.inputs import Draw, Inputs, Maker
@@ -154,7 +155,7 @@ class Verifier:
     def judge_of(self, wanted: list[Array]) -> Judge:
         """What decides, which depends on the outputs: they are known once PyTorch has run."""
         if self.judge is None:
-            self.check_outputs(wanted)
+            check_outputs(self.cell.case, wanted)
             rows = [one.rows == "in any order" for one in self.cell.case.says.outputs] or [False] * len(wanted)
             self.judge = self.make_judge(wanted, tuple(rows))
             self.vacuity = self.judge.vacuity()
@@ -175,13 +176,6 @@ class Verifier:
             )
 
         return Tolerances(tuple(tolerance(output, array) for output, array in enumerate(wanted)), any_order)
-
-    def check_outputs(self, wanted: list[Array]) -> None:
-        """Stopped at ``declare`` where forward returns more or fewer outputs than the case names."""
-        declared = self.cell.case.says.outputs
-        if declared and len(declared) != len(wanted):
-            text = f"outputs declares {len(declared)} names, forward returns {len(wanted)} tensors"
-            raise Stopped("declare", "WrongOutputs", text, "case")
 
     def declared(self, output: int) -> OutputTolerance:
         """What the case declares for an output at this cell's precision."""
@@ -212,6 +206,14 @@ class Verifier:
 
     def _add_seconds(self, what: str, seconds: float) -> None:
         self._seconds[what] = self._seconds.get(what, 0.0) + seconds
+
+
+def check_outputs(case: Case, wanted: Sequence[Array]) -> None:
+    """Stopped at ``declare`` where forward returns more or fewer outputs than the case names."""
+    declared = case.says.outputs
+    if declared and len(declared) != len(wanted):
+        text = f"outputs declares {len(declared)} names, forward returns {len(wanted)} tensors"
+        raise Stopped("declare", "WrongOutputs", text, "case")
 
 
 def _nudged(inputs: Inputs, signs: Inputs, units: float) -> Inputs:

@@ -161,3 +161,10 @@ def test_rows_in_any_order_stay_matched_when_values_differ_within_tolerance():
     wanted = np.array([[1.0, 5.0], [1.0 + 1e-7, 2.0]], "float32")
     got = np.array([[1.0 + 1e-7, 5.0], [1.0, 2.0]], "float32")
     assert judge(got, wanted, any_order=True).verdict == "verified"
+
+
+@pytest.mark.parametrize("got", [np.nan, np.inf, -np.inf])
+def test_what_float32_rounds_is_no_excuse_for_a_nan_or_an_infinity(got):
+    wanted, exact = f32(1 / 3), np.array([1 / 3 + 1e-7])
+    assert exact.astype("float32") != wanted
+    assert judge(f32(got), wanted, exact).error in ("WrongNaN", "WrongInf")

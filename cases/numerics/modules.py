@@ -57,6 +57,9 @@ class GroupNorm(nn.Module):
     def __init__(self, groups=2):
         super().__init__()
         self.norm = nn.GroupNorm(groups, 6)
+        with torch.no_grad():  # with ones and zeros nobody would notice that they are left out
+            self.norm.weight.uniform_(0.5, 1.5)
+            self.norm.bias.normal_()
 
     def forward(self, x):
         return self.norm(x)

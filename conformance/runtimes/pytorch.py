@@ -190,7 +190,11 @@ def _leaves(result: Any) -> list[Any]:
 
 
 def _array(tensor: Any) -> Array:
-    array: Array = tensor.detach().numpy()
+    try:
+        array: Array = tensor.detach().resolve_conj().resolve_neg().numpy()
+    except (TypeError, RuntimeError):  # bfloat16, sparse, quantized
+        text = f"forward returns a tensor that NumPy cannot hold ({tensor.dtype}, {tensor.layout}); convert it"
+        raise Stopped("declare", "NoTensor", text, "case") from None
     return array
 
 
