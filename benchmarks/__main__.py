@@ -1,11 +1,14 @@
-"""Measures everything and writes ``docs/benchmarks.md``; with a group or ``--quick`` it prints and writes nothing."""
+"""Measures everything and writes ``docs/benchmarks.md``; with a group or ``--quick`` it prints and writes nothing.
+
+The group ``mutants`` writes ``docs/mutants.md``.
+"""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from benchmarks import dynamo, examples, gating, isolation, latency, precision, whole_run
+from benchmarks import dynamo, examples, gating, isolation, latency, mutants, precision, whole_run
 from benchmarks.common import HEAD, Row, table
 from conformance.environment import environment
 
@@ -17,9 +20,10 @@ GROUPS = {
     "precision": precision,
     "gating": gating,
     "latency": latency,
+    "mutants": mutants,
 }
-APART = {"latency"}
-"""Takes a quarter of an hour by itself, and has its table in ``docs/latency.md``."""
+APART = {"latency", "mutants"}
+"""Take a quarter of an hour each, and have their tables in ``docs/latency.md`` and ``docs/mutants.md``."""
 
 TEXT = """# Benchmarks
 
@@ -41,6 +45,8 @@ each export of it may add a symbol to its range constraints, which are written i
 stay the same, its bytes do not).
 
 How often a budget of time is decided wrongly stands in [latency](latency.md), made by `python -m benchmarks latency`.
+How many planted defects are found, by the suite and by other tools, stands in [mutants](mutants.md), made by
+`python -m benchmarks mutants`.
 
 What each side does is said at the functions in `benchmarks/`. Some comparisons do not exist: Polygraphy does not
 export, and `torch.onnx.testing.assert_onnx_program` takes models of the dynamo exporter only.
@@ -61,6 +67,8 @@ def main() -> None:
     if not options.quick and not options.group:
         target = Path(__file__).parent.parent / "docs" / "benchmarks.md"
         target.write_text(TEXT.format(table=table(rows), where=_where()), encoding="utf-8")
+    if not options.quick and "mutants" in options.group:
+        mutants.write(mutants.study(options.quick), _where())
 
 
 def _where() -> str:

@@ -1,0 +1,228 @@
+"""In a worker: the mutants of a model, and whether a legal input tells one from the sound model."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.mutants.kinds import View, choose
+from conformance.compare import Array
+from conformance.dims import Expression
+from conformance.errors import Stopped
+from conformance.inputs import Draw, Inputs, seed_of
+from conformance.plan import Cell
+from conformance.settings import Settings
+
+if TYPE_CHECKING:
+    from conformance.cellrun import CellRun
+
+
+INDEPENDENT = 240
+"""Inputs, besides those of the suite, on which a mutant may show that it differs; a twentieth for large models."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A mutant in a store of its own."""
+
+    kind: str
+    node: str
+    what: str
+    store: Path
+
+
+@contextlib.contextmanager
+def run_of(cell: Cell, store: Path) -> Iterator[CellRun]:
+    """What the checks of a cell work with, inside the folder of its case."""
+    from conformance.cellrun import CellRun
+    from conformance.progress import Progress
+    from conformance.source import Folder
+    from conformance.stages import Stages
+
+    record = cell.record()
+    with Folder.of(cell.case.folder).active() as folder:
+        stages = Stages(record, Progress(), cell.case.folder)
+        yield CellRun(cell, Settings(store=store), record, stages, folder)
+
+
+def make(progress: object, cell: Cell, store: Path, folder: Path, count: int) -> list[Made]:
+    """Puts mutants of a cell's model, which is in ``store``, into stores of their own under the model's key."""
+    import onnx
+
+    from conformance import graph
+    from conformance.runtimes.onnxruntime import OnnxRuntimeSession
+    from conformance.store import Store
+
+    with run_of(cell, store) as run:
+        libraries, (_, inputs) = run.libraries(), run.prepared.trace()
+        model = onnx.load(str(run.model().file))
+        key = run.prepared.key(cell.exporter, cell.opset)
+
+        def traced(names: Sequence[str]) -> list[Array]:
+            shown = onnx.ModelProto()
+            shown.CopyFrom(model)
+            del shown.graph.output[:]
+            wanted = sorted(set(names))
+            shown.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
+            session = OnnxRuntimeSession(shown.SerializeToString(), libraries, optimize=False)
+            values = dict(zip(wanted, session.run(inputs), strict=True))
+            return [values[name] for name in names]
+
+        def loads(data: bytes) -> None:
+            OnnxRuntimeSession(data, libraries, optimize=True)
+
+        found = []
+        for number, (kind, site, data) in enumerate(choose(View(model, traced), seed_of(cell.id), count, loads)):
+            place = folder / f"mutant{number}" / "models"
+            Store(place).put(key, data, graph.read(onnx.load_from_string(data), data), {"export": 0.0})
+            found.append(Made(kind, site.node, site.what, place))
+        return found
+
+
+def independent(run: CellRun, count: int, specials: bool) -> list[Inputs]:
+    """Legal inputs that the suite's own drawing has no part in, several for each shape.
+
+    Where the case's own Python makes the values, it does so here too: nothing else knows which are legal. With
+    ``specials``, every fourth has NaN, infinities or signed zeros wherever the case takes them.
+    """
+    says, dims = run.cell.case.says, run.dims()
+    rng = np.random.default_rng(seed_of(run.cell.id, "independent"))
+    resolve = run.reference.folder.resolve
+    found: list[Inputs] = [run.prepared.trace()[1]]  # which everybody looks at
+    sizes: dict[str, int] = {}
+    while len(found) < count:
+        if not sizes or len(found) % 3 == 0:
+            while True:
+                sizes = {}
+                for name, r in dims.ranges.items():
+                    sizes[name] = int(rng.choice(np.array(r.values(sizes))))
+                if dims.allow(sizes):
+                    break
+        inputs: Inputs = {}
+        for name, one in says.inputs.items():
+            shape, dtype = one.type.at(sizes), np.dtype(one.type.dtype)
+            if one.values is not None and one.values.python is not None:
+                inputs[name] = np.asarray(resolve(one.values.python)(shape, dict(sizes), rng))
+            else:
+                inputs[name] = np.asarray(_values(one.values, sizes, shape, dtype, rng)).astype(dtype)
+        if says.draw is not None:
+            inputs |= {name: np.asarray(array) for name, array in resolve(says.draw)(dict(sizes), rng).items()}
+        if specials and len(found) % 4 == 3:
+            inputs = {
+                name: _special(array, rng) if says.takes_specials(name) else array for name, array in inputs.items()
+            }
+        found.append(inputs)
+    return found
+
+
+def _values(values: Any, sizes: Mapping[str, int], shape: tuple[int, ...], dtype: np.dtype[Any], rng: Any) -> Array:
+    """Of the kind and in the range that the input declares; otherwise of all sizes up to 1000, some with ties."""
+
+    def end(one: float | Expression) -> float:
+        return float(one(sizes)) if isinstance(one, Expression) else float(one)
+
+    if values is not None and values.permutations is not None:
+        return np.asarray(rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1))
+    if values is not None and values.choice is not None:
+        return np.asarray(rng.choice(values.choice, size=shape))
+    if dtype.kind == "b":
+        return np.asarray(rng.random(shape) < rng.random())
+    if values is not None and values.integers is not None:
+        return np.asarray(rng.integers(int(end(values.integers.low)), int(end(values.integers.high)) + 1, size=shape))
+    if values is not None and values.uniform is not None:
+        low, high = end(values.uniform.low), end(values.uniform.high)
+        return np.asarray(low + (high - low) * rng.beta(*rng.choice([0.3, 1.0, 3.0], 2), size=shape))
+    if values is not None and values.normal is not None:
+        return np.asarray(rng.normal(values.normal.mean, values.normal.std, size=shape))
+    scale = 10.0 ** rng.uniform(-3, 3)
+    kind = rng.integers(4)
+    if kind == 0:
+        return np.asarray(scale * rng.standard_normal(shape))
+    if kind == 1:
+        return np.asarray(scale * rng.uniform(rng.choice([-1, 0]), 1, size=shape))
+    if kind == 2:
+        return np.asarray(rng.integers(-3, 4, size=shape) / rng.choice([1, 2, 10]))
+    return np.asarray(rng.standard_t(3, size=shape))
+
+
+def _special(array: Array, rng: Any) -> Array:
+    array = np.array(array)
+    here = rng.random(array.shape) < 0.15
+    array[here] = rng.choice(np.array([np.nan, np.inf, -np.inf, -0.0], dtype=array.dtype), size=int(here.sum()))
+    return array
+
+
+def _count(run: CellRun) -> int:
+    return INDEPENDENT if run.model().file.stat().st_size < 2**20 else INDEPENDENT // 20
+
+
+def differs(progress: object, cell: Cell, sound: Path, mutant: Path, specials: bool) -> bool:
+    """Whether outputs are other than the sound model's on any of the independent inputs; -0.0 is 0.0."""
+    from conformance.runtimes import opener
+    from conformance.store import Store
+
+    with run_of(cell, sound) as run:
+        wrong = Store(mutant).get(run.prepared.key(cell.exporter, cell.opset))
+        assert wrong is not None
+        open_model, libraries = opener("onnxruntime"), run.libraries()
+        with open_model(run.model().file, libraries) as one, open_model(wrong.file, libraries) as other:
+            for inputs in independent(run, _count(run), specials):
+                try:
+                    wanted = one.run(inputs)
+                except Exception:
+                    continue  # not for this model, whatever it is
+                try:
+                    got = other.run(inputs)
+                except Exception:
+                    return True
+                if any(
+                    a.dtype != b.dtype
+                    or a.shape != b.shape
+                    or not np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+                    for a, b in zip(got, wanted, strict=True)
+                ):
+                    return True
+    return False
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the suite's own comparison says of a mutant on the independent inputs."""
+
+    asked: int
+    refused: int
+    unclear: int
+    """Ill-conditioned, so that the comparison does not say."""
+    largest: float
+    """The largest error relative to what is allowed, of those that were not refused."""
+    example: str
+    """What the comparison says of the first that is refused, and the shapes of the inputs."""
+
+
+def judge(progress: object, cell: Cell, mutant: Path, specials: bool) -> Judged:
+    from conformance.runtimes import opener
+    from conformance.verify import Verifier
+
+    with run_of(cell, mutant) as run:
+        stored = run.model()
+        verify = Verifier(cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs))
+        refused, unclear, largest, example = 0, 0, 0.0, ""
+        given = independent(run, _count(run), specials)
+        with opener("onnxruntime")(stored.file, run.libraries()) as session:
+            verify.session = session
+            for inputs in given:
+                try:
+                    found = verify.run(inputs, Draw({}, "independent", 0))
+                    unclear += found.verdict != "verified"
+                    largest = max(largest, found.worst.ratio if found.worst else 0.0)
+                except Stopped as stop:
+                    if stop.stage == "declare":
+                        continue
+                    refused += 1
+                    example = example or f"{stop.reason}, at {[list(one.shape) for one in inputs.values()]}"
+        return Judged(len(given), refused, unclear, largest, example)

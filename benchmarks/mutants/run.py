@@ -1,0 +1,193 @@
+"""All models, their mutants, and who finds them."""
+
+from __future__ import annotations
+
+import functools
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.mutants.probe import Judged, Made, differs, judge, make
+from benchmarks.mutants.tools import TOOLS, ask
+from conformance.isolation import Death, Worker
+from conformance.plan import Cell
+from conformance.record import Record
+from conformance.runner import Runner
+from conformance.settings import Settings
+from conformance.warm import prepare_process
+
+if TYPE_CHECKING:
+    pass
+
+
+ROOT = Path(__file__).parent.parent.parent
+EACH = 6
+"""Mutants of a model."""
+VARIANTS = 2
+"""Of a case with ``vary``, so many are taken for each exporter; else deformable convolution would be a quarter."""
+LARGE = ("classifier", "swin_t")
+"""Whole networks, of which only the smallest is taken: a cell of the others runs for ten seconds and more."""
+SMALLEST = "mobilenet_v3_small"
+QUICK = ("softmax",)
+TIMEOUT = 180.0
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """What became of one mutant."""
+
+    cell: str
+    made: Made
+    differs: bool
+    record: Record | None
+    """The failed record of the suite's cell that found it; None where all of them passed."""
+    tools: Mapping[str, bool]
+    """Which tools found it, of those that accept the sound model."""
+    judged: Judged | None = None
+    """Of survivors only."""
+
+    @property
+    def found(self) -> bool:
+        return self.record is not None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a defect: a legal input tells it from the sound model. What Polygraphy feeds may be none."""
+        return self.differs or self.found
+
+
+@dataclass
+class Study:
+    """What the benchmark found."""
+
+    models: list[str] = field(default_factory=list)
+    mutants: list[Mutant] = field(default_factory=list)
+    accused: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in TOOLS})
+    """By tool: sound models that it refuses."""
+    unable: dict[str, dict[str, str]] = field(default_factory=lambda: {name: {} for name in TOOLS})
+    """By tool: models about which it says nothing, and why."""
+    asked: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOOLS, 0))
+    """By tool: sound models that it was asked about."""
+
+    @property
+    def defects(self) -> list[Mutant]:
+        return [one for one in self.mutants if one.counts]
+
+    @property
+    def survivors(self) -> list[Mutant]:
+        return [one for one in self.defects if not one.found]
+
+    @property
+    def missed(self) -> list[Mutant]:
+        """Survivors that the suite's own comparison refuses on inputs that it did not draw."""
+        return [one for one in self.survivors if one.judged is not None and one.judged.refused]
+
+    @property
+    def tolerated(self) -> list[Mutant]:
+        """Survivors that it accepts on all of those too."""
+        return [one for one in self.survivors if one.judged is not None and not one.judged.refused]
+
+
+def cells(quick: bool) -> list[tuple[Cell, Cell | None]]:
+    """The accuracy cells that are looked at, each with its cell of specials: the highest opset, few variants."""
+    from conformance.casefile import case_files, load
+    from conformance.plan import plan
+
+    rng = random.Random(0)
+    chosen: list[tuple[Cell, Cell | None]] = []
+    groups: dict[tuple[str, str], list[tuple[Cell, Cell | None]]] = {}
+    for case in (case for file in case_files([ROOT / "cases"]) for case in load(file)):
+        name = case.name.split("-")[0]
+        if (quick and name not in QUICK) or (name.startswith(LARGE) and SMALLEST not in case.name):
+            continue
+        of_case = [one for one in plan(case) if one.runtime == "onnxruntime" and not one.converted]
+        for exporter in sorted({one.exporter for one in of_case}):
+            highest = max(one.opset for one in of_case if one.exporter == exporter)
+            by_check = {one.check: one for one in of_case if (one.exporter, one.opset) == (exporter, highest)}
+            groups.setdefault((name, exporter), []).append((by_check["accuracy"], by_check.get("specials")))
+    for variants in groups.values():
+        chosen += sorted(rng.sample(variants, min(VARIANTS, len(variants))), key=lambda pair: pair[0].id)
+    return chosen
+
+
+@functools.cache
+def study(quick: bool) -> Study:
+    found = Study()
+    with tempfile.TemporaryDirectory() as name, hasty_worker() as worker:
+        for number, (cell, specials) in enumerate(chosen := cells(quick)):
+            if not quick:
+                print(f"{number + 1} of {len(chosen)}: {cell.label}", file=sys.stderr, flush=True)
+            folder = Path(name) / "model"
+            add_model(
+                found, worker, folder, [one for one in (cell, specials) if one is not None], 5 if quick else EACH
+            )
+            shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def hasty_worker() -> Worker:
+    """A worker whose failing cells look for a small example for a second at most; found they are either way."""
+    return Worker(["conformance.preload"], initializer=_prepare)
+
+
+def _prepare() -> None:
+    from conformance import explain
+
+    prepare_process()
+    explain.SHRINK_SECONDS = 1.0
+
+
+def add_model(found: Study, worker: Worker, folder: Path, checks: list[Cell], count: int) -> None:
+    """Adds a model's mutants to what was found, unless the model itself does not pass. ``folder`` is for its files.
+
+    ``checks`` are its accuracy cell and, where there is one, its cell of specials.
+    """
+    cell, store = checks[0], folder / "sound" / "models"
+    passing = [one for one in checks if _record(worker, one, store).status == "passed"]
+    if cell not in passing:
+        return
+    made = worker.call(make, cell, store, folder, count, timeout=TIMEOUT)
+    if isinstance(made, Death):
+        raise RuntimeError(f"{cell.id}: making mutants ended the process: {made.how}\n{made.output}")
+    found.models.append(cell.label)
+    asked = []
+    for tool in TOOLS:
+        if tool == "assert_onnx_program" and cell.exporter != "dynamo":
+            continue
+        found.asked[tool] += 1
+        answer = _asked(worker, tool, cell, store)
+        if answer == "accepts":
+            asked.append(tool)
+        elif answer == "refuses":
+            found.accused[tool].append(cell.label)
+        else:
+            found.unable[tool][cell.label] = answer
+    for one in made:
+        found.mutants.append(_look_at(worker, one, passing, store, asked))
+        shutil.rmtree(one.store.parent, ignore_errors=True)
+
+
+def _look_at(worker: Worker, made: Made, passing: list[Cell], sound: Path, asked: list[str]) -> Mutant:
+    cell, specials = passing[0], len(passing) > 1
+    told = worker.call(differs, cell, sound, made.store, specials, timeout=TIMEOUT)
+    tools = {tool: _asked(worker, tool, cell, made.store) != "accepts" for tool in asked}
+    record = next((one for one in (_record(worker, c, made.store) for c in passing) if one.status != "passed"), None)
+    judged = None
+    if record is None:
+        answer = worker.call(judge, cell, made.store, specials, timeout=TIMEOUT)
+        judged = Judged(0, 1, 0, 0.0, answer.how) if isinstance(answer, Death) else answer
+    return Mutant(cell.label, made, isinstance(told, Death) or told, record, tools, judged)
+
+
+def _record(worker: Worker, cell: Cell, store: Path) -> Record:
+    return Runner(Settings(store=store), TIMEOUT, worker)(cell)
+
+
+def _asked(worker: Worker, tool: str, cell: Cell, store: Path) -> str:
+    answer = worker.call(ask, tool, cell, store, timeout=TIMEOUT)
+    return answer.how if isinstance(answer, Death) else answer
