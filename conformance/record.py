@@ -167,5 +167,5 @@ def _complete_lines(file: Path, lines: Sequence[str]) -> Iterator[dict[str, Any]
                 return
             raise ValueError(f"{file}:{number}: is damaged: {error}") from None
         if not isinstance(found, dict):
-            raise ValueError(f"{file}:{number}: is no record")
+            raise ValueError(f"{file}:{number}: is not a run of schema {SCHEMA}")
         yield found
