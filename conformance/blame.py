@@ -63,6 +63,7 @@ def find(example: Example, stop: Stopped) -> Opinion:
         return Opinion("reference", ["PyTorch in float64 agrees with the runtime, against PyTorch in float32"])
     lines: list[str] = []
     wrong: list[str] = []
+    runs = False
     if exact is None and stop.stage == "compare":
         lines.append("the module has no float64 form, so PyTorch's own rounding is not known")
     for other in _OTHERS.get(runtime, ()):
@@ -80,7 +81,8 @@ def find(example: Example, stop: Stopped) -> Opinion:
         if example.judge.compare(_where_it_failed(stop, got, wanted), wanted, exact).verdict == "failed":
             if stop.stage != "compare":  # it runs the model; that its values are wrong is another question
                 lines.append(f"{_NAMES[other]}: runs it, but its outputs are wrong")
-                return Opinion(None, [*lines, "so it is open whether the model or the runtime is wrong"])
+                runs = True
+                continue
             lines.append(f"{_NAMES[other]}: is wrong too")
             wrong.append(other)
             continue
@@ -91,6 +93,8 @@ def find(example: Example, stop: Stopped) -> Opinion:
         if (runtime, other) == ("onnxruntime", "onnxruntime-unoptimized"):
             lines.append("so the model is right, and onnxruntime's graph optimizer breaks it")
         return Opinion("runtime", lines)
+    if runs:
+        return Opinion(None, [*lines, "so it is open whether the model or the runtime is wrong"])
     if not example.own_code and not any(_KERNELS[other] != _KERNELS.get(runtime) for other in wrong):
         lines.append("nobody else could be asked, so it is open whether the model or the runtime is wrong")
         return Opinion(None, lines)

@@ -17,6 +17,7 @@ from conformance.compare import Array
 from conformance.dims import Dims, Sizes
 from conformance.schema.holds import When
 from conformance.schema.words import REGIMES, SPECIALS
+from conformance.source import call
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -239,7 +240,7 @@ class Maker:
             for name, one in self._case.says.inputs.items()
         }
         if self._joint is not None:
-            given = self._joint(dict(draw.dims), rng)
+            given = call(f"{self._case.says.draw}", self._joint, dict(draw.dims), rng)
             if not isinstance(given, Mapping) or not given.keys() <= arrays.keys():
                 raise ValueError(f"{self._case.says.draw} has to return a mapping from input names to arrays")
             for name, array in given.items():

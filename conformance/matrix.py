@@ -139,16 +139,24 @@ def _table(
 ) -> Iterator[str]:
     yield (" " * label + "".join(f"  {_title(group):<{_width(group) - 2}}" for group in groups)).rstrip()
     yield (" " * label + "".join(f"  {''.join(f'{c[3]:>2} ' for c in g):<{_width(g) - 2}}" for g in groups)).rstrip()
+    short = _short(cases, label)
     for case in cases:
         if not any((case, column) in cells for group in groups for column in group):
             continue
-        half = label // 2  # the combinations of a grid differ at their ends
-        name = case if len(case) <= label else f"{case[: label - half - 1]}…{case[-half:]}"
         row = ""
         for group in groups:
             signs = "".join(f" {cells[case, c]} " if (case, c) in cells else " · " for c in group)
             row += f"  {signs:<{_width(group) - 2}}"
-        yield f"{name:<{label}}{row}".rstrip()
+        yield f"{short[case]:<{label}}{row}".rstrip()
+
+
+def _short(cases: Sequence[str], label: int) -> dict[str, str]:
+    """The names in at most ``label`` columns, cut in the middle, further left the more this tells them apart."""
+    long = [case for case in cases if len(case) > label]
+    tails = [{case: f"{case[: label - 1 - tail]}…{case[len(case) - tail :]}" for case in long}
+             for tail in range(label // 2, label - 1)]  # fmt: skip
+    best = max(tails, key=lambda names: len({*names.values()})) if tails else {}
+    return {case: best.get(case, case) for case in cases}
 
 
 def counts(records: Sequence[Mapping[str, Any]]) -> str:

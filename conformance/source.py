@@ -109,7 +109,7 @@ def describe(error: BaseException, folder: Path) -> str:
     text = text if len(text) <= 400 else f"{text[:397]}..."
     if isinstance(error, SyntaxError) and error.filename:
         return f"{text} ({Path(error.filename).name}:{error.lineno})"
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = traceback.extract_tb(cause.__traceback__) or traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).resolve().is_relative_to(folder.resolve())]
     return f"{text} ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else text
 
@@ -133,7 +133,8 @@ def call(what: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
     try:
         return function(*args, **kwargs)
     except TypeError as error:
-        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+        wrapped = str(error).startswith(f"{getattr(function, '__qualname__', '?')}() ")  # as by torch's parse_args
+        if wrapped or (error.__traceback__ is not None and error.__traceback__.tb_next is None):
             raise Stopped("declare", "TypeError", f"{what} cannot be called: {error}", "case") from None
         raise
 

@@ -209,6 +209,7 @@ def _beyond(given: Source, measured: Any) -> tuple[dict[str, str], list[str]]:
         for name in node.input:
             users.setdefault(name, []).append(node.name)
     staying = fp16.staying(given.model, given.kept)
+    masks = _masks(given.model)
     overflow: dict[str, str] = {}
     underflow: list[str] = []
     for name, data in (measured or {}).items():
@@ -217,7 +218,8 @@ def _beyond(given: Source, measured: Any) -> tuple[dict[str, str], list[str]]:
         if {*users.get(name, ()), *([maker.name] if maker else [])} <= staying:
             continue
         where = f"{maker.op_type} {maker.name}" if maker is not None else f"the input {name}"
-        if math.isfinite(largest) and fp16.LARGEST < largest < _MASK:
+        masked = any(one / 2 <= largest <= 2 * one for one in masks)
+        if fp16.LARGEST < largest < _INFINITE and not masked:
             at = maker.name if maker is not None else users.get(name, [name])[0]
             overflow[at] = f"{where} reaches {largest:g}"
         elif 0 < largest < fp16.SMALLEST_NORMAL:
@@ -235,6 +237,20 @@ def _beyond(given: Source, measured: Any) -> tuple[dict[str, str], list[str]]:
 
 _MASK = 1e8
 """Constants of this size stand for minus infinity in masks, and may become that."""
+
+_INFINITE = 1e30
+"""Computed values of this size stand for infinity too."""
+
+
+def _masks(model: ModelProto) -> list[float]:
+    """The sizes of constants that stand for minus infinity; what is computed from them is about as large."""
+    from onnx import TensorProto, numpy_helper
+
+    outermost = [(one.output[0], one.attribute[0].t) for one in model.graph.node
+                 if one.op_type == "Constant" and one.attribute and one.attribute[0].name == "value"]  # fmt: skip
+    floats = [one for _, one in (*_constants(model), *outermost) if one.data_type == TensorProto.FLOAT]
+    sizes = [float(np.abs(numpy_helper.to_array(one)).max(initial=0.0)) for one in floats]
+    return [size for size in sizes if _MASK <= size < math.inf]
 
 
 def _constants_beyond(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -169,11 +170,7 @@ class FidelityVerifier(_Budgeted):
         noise, (_, worst, draw) = self._noise[output], self._worst[output]
         worst = dataclasses.replace(worst, ratio=noise.ratio())
         self._record.worst, self._record.draw = worst_dict(worst, draw), draw.as_dict()
-        self._record.fidelity = {
-            "output": output,
-            **({"changed": noise.changed / noise.draws} if noise.counted else {}),
-            **({} if noise.counted else {"sqnr": noise.sqnr, "cosine": noise.cosine, "magnitude": noise.magnitude}),
-        }
+        self._record.fidelity = _told(output, noise)
         for output in worst_first:  # the reason is about the output that the record is about
             if not self._noise[output].within():
                 text = f"output {output}: {self._noise[output].text()}"
@@ -192,8 +189,17 @@ class FidelityVerifier(_Budgeted):
             f"output {output}: SQNR {decibels(*noise.each[index]):.1f} dB at {sizes or 'one of the draws'}, "
             f"which is more noise than signal; all draws together have {noise.sqnr:.1f} dB"
         )
-        self._record.worst, self._record.draw = worst_dict(self._worst[output][1], draw), draw.as_dict()
+        worst = dataclasses.replace(self._worst[output][1], ratio=noise.ratio())
+        self._record.worst, self._record.draw = worst_dict(worst, draw), draw.as_dict()
+        self._record.fidelity = _told(output, noise)
         return self.explain(Stopped("compare", "LowFidelity", text, "precision"), self.inputs(draw))
+
+
+def _told(output: int, noise: Noise) -> dict[str, Any]:
+    """What a record says of the output that it is about."""
+    if noise.counted:
+        return {"output": output, "changed": noise.changed / noise.draws}
+    return {"output": output, "sqnr": noise.sqnr, "cosine": noise.cosine, "magnitude": noise.magnitude}
 
 
 def mean(session: Session, inputs: Inputs) -> list[Array]:
