@@ -38,7 +38,7 @@ class Expression:
     names: frozenset[str]
 
     @classmethod
-    def parse(cls, text: str | int) -> Expression:
+    def parse(cls, text: object) -> Expression:
         """Raises ValueError, with a message for the author of the case, on anything but such an expression."""
         text = str(text).strip()
         if len(text) > _LONGEST:  # how deep a nesting Python parses depends on its version
@@ -100,13 +100,15 @@ class Range:
     step: int = 1
 
     @classmethod
-    def parse(cls, text: str | int) -> Range:
+    def parse(cls, text: object) -> Range:
         """Reads ``4``, ``1..64``, ``32..256 step 32`` or ``1..n``; raises ValueError."""
         match = re.fullmatch(r"\s*(.+?)\s*\.\.\s*(.+?)(?:\s+step\s+(\d+))?\s*", str(text))
+        if isinstance(text, list):
+            raise ValueError(f"{text} is not a range; write its ends as in 1..8")
         if match is None:
             exact = Expression.parse(text)
             if exact.constant is not None and exact.constant < 0:
-                raise ValueError(f"'{text}': a size cannot be negative")
+                raise ValueError(f"'{text}': a size cannot be negative; a range is written as 1..8")
             return cls(exact, exact)
         found = cls(Expression.parse(match[1]), Expression.parse(match[2]), int(match[3] or 1))
         if found.step < 1:
@@ -152,8 +154,11 @@ class TensorType:
         if match[1] not in DTYPES:
             raise ValueError(f"unknown dtype '{match[1]}'{did_you_mean(match[1], DTYPES)}")
         inner = match[2].strip()
-        parts = _split(inner) if inner else []
-        return cls(match[1], tuple(Expression.parse(part) for part in parts))
+        shape = tuple(Expression.parse(part) for part in (_split(inner) if inner else []))
+        for size in shape:
+            if size.constant is not None and size.constant < 0:
+                raise ValueError(f"'{size}' is not a size; one that varies has a name, as in float32[batch, 5]")
+        return cls(match[1], shape)
 
     @property
     def names(self) -> frozenset[str]:

@@ -69,6 +69,7 @@ def test_ranges_are_read_as_they_are_documented(text, values):
 @pytest.mark.parametrize("text, message", [
     ("9..4", "9 is larger than 4"), ("-3..4", "cannot be negative"), ("1..8 step 0", "at least 1"),
     ("1..", "not an expression"), ("1...8", "'"), ("a b..8", "not an expression"), ("1..2..3", "'"),
+    ("1-8", "a range is written as 1..8"), ([1, 8], "write its ends as in 1..8"),
 ])  # fmt: skip
 def test_a_range_that_cannot_be_is_refused(text, message):
     with pytest.raises(ValueError, match=message):
@@ -146,3 +147,8 @@ def test_fit_gives_nothing_where_a_condition_fails():
 def test_fixing_holds_a_dim_at_one_value():
     assert dims(n="2..9", k="1..n").fixing({"n": 4}).ranges["n"].fixed
     assert list(dims(n="2..9", k="1..n").fixing({"n": 4}).ranges["k"].values({"n": 4})) == [1, 2, 3, 4]
+
+
+def test_a_size_that_is_not_fixed_is_told_to_have_a_name():
+    with pytest.raises(ValueError, match="'-1' is not a size; one that varies has a name"):
+        TensorType.parse("float32[-1, 3]")
