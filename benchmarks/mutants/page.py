@@ -130,7 +130,7 @@ Why they survive, as far as they were looked at:
 - `half_pixel_symmetric` is `half_pixel` for a size that is given, but for the rounding of its scale.
 - The bias in `mobilenet_v3_small` is so near to 0 that the outputs move by no more than rounding moves them. Whole
   networks are the weak spot: with the tolerance of 1e-4 that the case had at first, 7 of 49 defects in the weights of
-  this model alone were not found, one percent in a small branch among them. It is 4e-5 now, which was not measured so.
+  this model alone were not found, one percent in a small branch among them. It is 4e-5 now, not measured so.
 
 Of those not shown to differ, most are equal by ONNX's own rules (an axis counted from the other end, a mode of Resize
 that says nothing to another mode). Some are equal only in this catalogue: shrinking to a half takes the same pixels
