@@ -31,11 +31,22 @@ def case_files(paths: Sequence[Path]) -> list[Path]:
 
 def load(file: Path) -> list[Case]:
     """All cases of one file; raises CaseFileError with every problem that the file has."""
-    document = _read(file)
+    cases, problems = read(file)
+    if problems:
+        raise CaseFileError(problems)
+    return cases
+
+
+def read(file: Path) -> tuple[list[Case], list[Problem]]:
+    """The cases of one file that are sound, and every problem that the file has."""
+    try:
+        document = _read(file)
+    except CaseFileError as error:
+        return [], error.problems
     problems: list[Problem] = []
     defaults = document.values.pop("defaults", None) or {}
     if not isinstance(defaults, dict):
-        raise CaseFileError([document.problem(("defaults",), "defaults is a mapping, like a case")])
+        return [], [document.problem(("defaults",), "defaults is a mapping, like a case")]
     cases: list[Case] = []
     for name, said in document.values.items():
         place = (name,)
@@ -57,16 +68,14 @@ def load(file: Path) -> list[Case]:
         wrong = [document.problem((*place, *where), text) for where, text in declaration.inconsistencies()]
         if not wrong:
             try:
-                cases += _vary(name, declaration, document)
+                cases += list(_vary(name, declaration, document))  # all of them or none
             except ValueError as error:
                 wrong.append(document.problem((*place, "dims"), str(error)))
         problems += wrong
     if not document.values and not problems:
         problems.append(document.problem((), "there is no case in this file"))
     problems += _repeated_names(cases)
-    if problems:
-        raise CaseFileError(problems)
-    return cases
+    return cases, problems
 
 
 # ---- YAML --------------------------------------------------------------------------------------------

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
 from conformance.case import Case
-from conformance.casefile import case_files, load
+from conformance.casefile import case_files, load, read
 from conformance.errors import CaseFileError, Problem, did_you_mean, display_path
 from conformance.plan import Cell, Selection, plan, unmatched
 from conformance.schema.words import Exporter, Precision, Runtime, base_of
@@ -16,7 +16,7 @@ from conformance.schema.words import Exporter, Precision, Runtime, base_of
 def read_suite(paths: Sequence[Path], selection: Selection) -> tuple[list[Cell], dict[str, CaseFileError | None]]:
     """The selected cells, and each case file by its display path with its error or None.
 
-    A file with a mistake gives no cells and costs no other file its own.
+    A case with a mistake gives no cells and costs no other case its own.
     """
     cells: list[Cell] = []
     files: dict[str, CaseFileError | None] = {}
@@ -30,36 +30,20 @@ def read_suite(paths: Sequence[Path], selection: Selection) -> tuple[list[Cell],
         if not found:
             files[str(path)] = CaseFileError([Problem(path, 1, 1, "there is no case file (.yaml) in this folder")])
         for file in found:
-            name = display_path(file)
-            try:
-                cases = load(file)
-                _refuse_known(cases, first)
-                problems = unmatched(cases)
-                if problems:
-                    raise CaseFileError(problems)
-            except CaseFileError as error:
-                files[name] = error
-                continue
-            files[name] = None
+            cases, problems = read(file)
+            problems += [*unmatched(cases), *_known(cases, first)]
+            files[display_path(file)] = CaseFileError(problems) if problems else None
+            cases = [first.setdefault(case.name, case) for case in cases if case.name not in first]
             cells += [cell for case in cases for cell in plan(case) if selection.keeps(cell)]
     return cells, files
 
 
-def _refuse_known(cases: Sequence[Case], first: dict[str, Case]) -> None:
+def _known(cases: Sequence[Case], first: Mapping[str, Case]) -> Iterator[Problem]:
     """Names are unique over all files, or ids and records would be ambiguous."""
-    problems = [
-        Problem(
-            case.file,
-            case.line,
-            1,
-            f"the case '{case.name}' stands in {display_path(first[case.name].file)} too",
-        )
-        for case in cases
-        if case.name in first
-    ]
-    if problems:
-        raise CaseFileError(problems)
-    first.update((case.name, case) for case in cases)
+    for case in cases:
+        if case.name in first:
+            text = f"the case '{case.name}' stands in {display_path(first[case.name].file)} too"
+            yield Problem(case.file, case.line, 1, text)
 
 
 def find_case(name: str, paths: Sequence[Path]) -> Case:
