@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -170,3 +172,19 @@ def run_pytest(folder: Path, *arguments: str | Path, **environment: str) -> Outc
         check=False,
     )
     return Outcome(folder, done.returncode, done.stdout)
+
+
+Alter = Callable[[dict[str, Any], list[Any]], list[Any]]
+
+
+def altered(original: Any, alter: Alter) -> Any:
+    """A runtime's opener whose sessions give what ``alter(inputs, outputs)`` makes of their outputs."""
+
+    @contextlib.contextmanager
+    def open_altered(model, libraries):
+        with original(model, libraries) as session:
+            run = session.run
+            session.run = lambda inputs: alter(inputs, run(inputs))
+            yield session
+
+    return open_altered

@@ -3,7 +3,6 @@ who gets the blame."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable
@@ -24,9 +23,7 @@ from conformance.record import Record
 from conformance.runtimes import onnxreference, onnxruntime
 from conformance.source import describe
 from conformance.warm import prepare_process
-from tests.support import PASSED, Bench, say, verdict, with_symbolic
-
-Alter = Callable[[dict[str, Any], list[Any]], list[Any]]
+from tests.support import PASSED, Alter, Bench, altered, say, verdict, with_symbolic
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -46,16 +43,7 @@ def break_opener(monkeypatch):
     """``break_opener(module, "open_model", alter)``: what ``alter`` makes of a runtime's outputs."""
 
     def break_(module: Any, name: str, alter: Alter) -> None:
-        original = getattr(module, name)
-
-        @contextlib.contextmanager
-        def open_broken(model, libraries):
-            with original(model, libraries) as session:
-                run = session.run
-                session.run = lambda inputs: alter(inputs, run(inputs))
-                yield session
-
-        monkeypatch.setattr(module, name, open_broken)
+        monkeypatch.setattr(module, name, altered(getattr(module, name), alter))
 
     return break_
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import zlib
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from conformance.precision.loss import greatest
 from conformance.record import Record
 from conformance.runtimes import onnxruntime
 from conformance.warm import prepare_process
-from tests.support import PASSED, Bench, say, verdict
+from tests.support import PASSED, Alter, Bench, altered, say, verdict
 
 NET = """
 import torch
@@ -60,7 +59,6 @@ dims: {batch: 1..4}
 BODY = say(NET_INPUT, COMMON, "precisions: {fp16: {}, int8: {}}")
 
 Change = Callable[[onnx.ModelProto], None]
-Alter = Callable[[dict[str, Any], list[Any]], list[Any]]
 
 CONVERTED = pytest.mark.parametrize("precision", ["fp16", "int8"])
 
@@ -149,20 +147,9 @@ def break_runtime(monkeypatch):
 
     def break_(alter: Alter, *openers: str) -> None:
         for name in openers or ("open_optimized",):
-            monkeypatch.setattr(onnxruntime, name, _broken(getattr(onnxruntime, name), alter))
+            monkeypatch.setattr(onnxruntime, name, altered(getattr(onnxruntime, name), alter))
 
     return break_
-
-
-def _broken(original: Any, alter: Alter) -> Any:
-    @contextlib.contextmanager
-    def open_broken(model, libraries):
-        with original(model, libraries) as session:
-            run = session.run
-            session.run = lambda inputs: alter(inputs, run(inputs))
-            yield session
-
-    return open_broken
 
 
 def initializer(model: onnx.ModelProto, name: str) -> onnx.TensorProto:

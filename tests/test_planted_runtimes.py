@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
 from conformance.runtimes import onnxruntime
-from tests.support import PASSED, verdict
+from tests.support import PASSED, Alter, altered, verdict
 
 BODY = """
 forward: torch.sin(x)
 inputs: {x: "float32[batch, 3]"}
 dims: {batch: 1..64}
 """
-
-Alter = Callable[[dict[str, Any], list[Any]], list[Any]]
 
 
 @pytest.fixture
@@ -27,20 +21,9 @@ def break_runtime(monkeypatch):
 
     def break_(alter: Alter, *openers: str) -> None:
         for name in openers:
-            monkeypatch.setattr(onnxruntime, name, _broken(getattr(onnxruntime, name), alter))
+            monkeypatch.setattr(onnxruntime, name, altered(getattr(onnxruntime, name), alter))
 
     return break_
-
-
-def _broken(original: Any, alter: Alter) -> Any:
-    @contextlib.contextmanager
-    def open_broken(model, libraries):
-        with original(model, libraries) as session:
-            run = session.run
-            session.run = lambda inputs: alter(inputs, run(inputs))
-            yield session
-
-    return open_broken
 
 
 BOTH = ("open_optimized", "open_unoptimized")
@@ -76,7 +59,7 @@ def test_a_wrong_model_is_the_exporters_fault_though_all_runtimes_are_sound(benc
 def test_the_specifications_evaluator_being_wrong_is_its_own_fault(bench, monkeypatch):
     from conformance.runtimes import onnxreference
 
-    monkeypatch.setattr(onnxreference, "open_model", _broken(onnxreference.open_model, off_by_a_bit))
+    monkeypatch.setattr(onnxreference, "open_model", altered(onnxreference.open_model, off_by_a_bit))
     record = bench.run(BODY, runtime="onnx-reference")
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
     assert verdict(bench.run(BODY, runtime="onnxruntime")) == PASSED
