@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from conformance.compare import Comparison
 from conformance.draws import Draws
 from conformance.errors import Stopped
+from conformance.expect import MARGIN
 from conformance.explain import Explainer, worst_dict
 from conformance.inputs import Draw, about
-from conformance.plan import Cell, expected, left_out, owed, shows
+from conformance.plan import Cell, apart, declared, on_host, owed, shows
 from conformance.record import Record
 from conformance.schema.holds import Fails, When
-from conformance.verify import Verifier
+from conformance.settings import Settings
+from conformance.verify import Verifier, WrongAnswer
 
 
 class Examples:
@@ -21,6 +24,7 @@ class Examples:
     def __init__(
         self,
         cell: Cell,
+        settings: Settings,
         record: Record,
         draws: Draws,
         verify: Verifier,
@@ -28,7 +32,7 @@ class Examples:
     ) -> None:
         self._cell, self._record, self._draws = cell, record, draws
         self._verify, self._explainer = verify, explainer
-        self._scoped = [entry for entry in expected(cell) if entry.when.only_some_draws]
+        self._apart = on_host(apart(cell), settings.instructions)
         # At other precisions the noise of the precision decides, which has a check of its own.
         self._conditioned = not cell.converted and all(
             one.values is not None for one in cell.case.says.inputs.values() if one.type.is_float
@@ -39,26 +43,46 @@ class Examples:
         together prove nothing."""
         first = self._draws.first()
         outputs = self._verify.check_deterministic(first)
-        apart = [*self._scoped, *left_out(self._cell)]
-        for draw in self._draws:
-            if not any(about(entry.when, draw) for entry in apart):
-                self._run_one(draw)
+        for draw in self._undeclared():
+            self._run_one(draw)
         self._verify.check_deterministic(first, outputs)
         self._judge()
         # Last, since some of these may end the process, which then has proved all the rest.
-        for entry in self._scoped:
+        scoped = [entry for entry in self._apart if entry in declared(self._cell)]
+        for entry in scoped:
             if owed(entry, self._cell):
                 self._confirm(entry)
+
+    def _undeclared(self) -> Iterator[Draw]:
+        """All draws but those that are declared to fail."""
+        return (draw for draw in self._draws if not any(about(entry.when, draw) for entry in self._apart))
 
     def _run_one(self, draw: Draw) -> None:
         try:
             found = self._verify(draw)
         except Stopped as stop:
             self._draws.keep(draw)
-            raise self._explainer(draw, stop) from stop
+            raise self._explainer(*self._clearest(draw, stop)) from stop
         self._note(draw, found)
         if found.verdict == "ill-conditioned" and draw.regime == "plain" and self._conditioned:
             raise self._ill_conditioned(found, draw)
+
+    def _clearest(self, draw: Draw, stop: Stopped) -> tuple[Draw, Stopped]:
+        """Of a declared failure that is off by less than ``MARGIN``, a draw that shows it clearly, or else the
+        clearest; any draw that fails in another way goes before."""
+        if not self._explainer.is_declared(stop) or _ratio(stop) >= MARGIN:
+            return draw, stop
+        for other in self._undeclared():
+            try:
+                self._verify(other)
+            except Stopped as found:
+                if not self._explainer.is_declared(found):
+                    return other, found
+                if _ratio(found) > _ratio(stop):
+                    draw, stop = other, found
+                if _ratio(stop) >= MARGIN:
+                    break
+        return draw, stop
 
     def _ill_conditioned(self, found: Comparison, draw: Draw) -> Stopped:
         """On values that the suite chose, such a draw is only counted; these are the case's own."""
@@ -112,6 +136,7 @@ class Examples:
         record.details.append(f"fails as declared at {condition}: {entry.because}")
         record.status, record.stage = "xfailed", entry.stage
         record.reason, record.fault = entry.because, entry.fault
+        record.declared_for = None if entry.when.cpu is None else entry.when.cpu.model_dump()
 
     # ---- what all examples together mean -----------------------------------------------------------------
 
@@ -141,6 +166,12 @@ class Examples:
         if self._verify.reference.oracle_missing:
             return f"there is no float64 form: {self._verify.reference.oracle_missing}"
         return "PyTorch's own float32 is too far from float64 to compare with; declare values or a tolerance"
+
+
+def _ratio(stop: Stopped) -> float:
+    """Error / allowed of a wrong value; infinite for what is wrong in any other way."""
+    worst = stop.worst if isinstance(stop, WrongAnswer) and stop.error == "WrongValue" else None
+    return math.inf if worst is None else worst.ratio
 
 
 EDGES = list(range(-6, 4))

@@ -54,6 +54,8 @@ class Example:
     """The runtime with the model loaded; None where it could not be."""
     own_code: bool
     """Whether the export used code of the case's own."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """ONNX Runtime's session options."""
 
 
 def find(example: Example, stop: Stopped) -> Opinion:
@@ -68,7 +70,7 @@ def find(example: Example, stop: Stopped) -> Opinion:
         lines.append("the module has no float64 form, so PyTorch's own rounding is not known")
     for other in _OTHERS.get(runtime, ()):
         try:
-            with opener(other)(example.model, example.libraries) as session:
+            with opener(other, config=example.config)(example.model, example.libraries) as session:
                 got = session.run(example.inputs)
         except (Unavailable, ImportError) as reason:
             lines.append(f"{_NAMES[other]}: no opinion, {reason}")

@@ -159,7 +159,7 @@ def _session(run: CellRun, runtime: str, precision: str, inputs: Inputs) -> Iter
     with contextlib.ExitStack() as stack:
         with run.stages("load", "runtime"):
             build = run.build(model, [], precision=precision) if runtime == "tensorrt" else None
-            session = stack.enter_context(opener(runtime, build)(model.file, run.libraries()))
+            session = stack.enter_context(opener(runtime, build, run.config())(model.file, run.libraries()))
         with run.stages("run", "runtime"):
             session.run(inputs)
         if runtime == run.cell.runtime and precision == run.cell.precision:

@@ -18,7 +18,7 @@ import dataclasses
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from typing import Any
 from conformance.compare import Array
 from conformance.engine import Trial
 from conformance.judges import Judge
+from conformance.processor import is_of_kind
 
 FORMAT = 1
 HEAD = "bundle.json"
@@ -52,8 +53,8 @@ class Entry:
     build: dict[str, Any]
     """``runtimes.tensorrt.Build.from_dict`` makes it again; its plugins are paths in the bundle."""
     sets: list[dict[str, Any]]
-    """For each data set: dims, regime, seed, index, the runtimes that are declared to fail there (``apart``),
-    conditioning, and whether there are exact outputs."""
+    """For each data set: dims, regime, seed, index, the runtimes that are declared to fail there (``apart``, each by
+    its name, or with the kind of processor that this is said of), conditioning, whether there are exact outputs."""
     runtimes: list[str]
     """Those that the case declares for this model."""
     expected: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -68,6 +69,8 @@ class Entry:
     trial: dict[str, Any] | None = None
     """For TensorRT's check ``engine``: outputs with equal rows, batch sizes; the arrays lie in ``engine/``."""
     conversion: dict[str, Any] | None = None
+    config: dict[str, str] = field(default_factory=dict)
+    """ONNX Runtime's session options."""
     command: str | None = None
 
 
@@ -81,6 +84,14 @@ class DataSet:
     conditioning: list[float] | None
     draw: dict[str, Any]
     """dims, regime, seed and index; ``apart`` names the runtimes that are declared to fail there."""
+
+    def fails_in(self, runtime: str, instructions: Collection[str]) -> bool:
+        """Whether it is declared to fail in a runtime on a host whose processor has these instruction sets."""
+        for one in self.draw["apart"]:
+            named, kind = (one, None) if isinstance(one, str) else (one["runtime"], one["cpu"])
+            if named == runtime and is_of_kind(kind or {}, instructions):
+                return True
+        return False
 
 
 class BundleWriter:

@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field
 
 from conformance.dims import Dims, Range
 from conformance.errors import did_you_mean
-from conformance.schema.deploy import Latency, TensorRT
+from conformance.schema.deploy import Latency, OnnxRuntime, TensorRT
 from conformance.schema.export import Dynamo, Export, TorchScript
 from conformance.schema.fields import DottedName, Listed, PrecisionName, Says, Size, SizeRange, TensorName
 from conformance.schema.holds import Fails, Graphs, OutputOrName, PrecisionTolerance
@@ -73,6 +73,8 @@ class Declaration(Says):
     """What runs the model: onnx-reference, onnxruntime, tensorrt."""
     tensorrt: TensorRT = TensorRT()
     """How TensorRT's engines are built, where it is one of the runtimes."""
+    onnxruntime: OnnxRuntime = OnnxRuntime()
+    """How ONNX Runtime's sessions are made."""
     libraries: Listed[str] = []
     """Custom-operator libraries: a file, or file.function that returns the path of one."""
     graph: Graphs = []
@@ -128,6 +130,9 @@ class Declaration(Says):
         yield from self._precision_inconsistencies()
         yield from self._tensorrt_inconsistencies()
         yield from self._latency_inconsistencies()
+        for index, graph in enumerate(self.graph):
+            if graph.when.cpu is not None:
+                yield ("graph", index, "when", "cpu"), "an exported graph does not depend on the processor"
         for index, entry in enumerate(self.fails):
             for dim, sizes in entry.when.at.items():
                 yield from self._unknown_dims(("fails", index, "when", "at"), {dim, *sizes.names})
@@ -149,6 +154,8 @@ class Declaration(Says):
                 yield where, "fp32 is what is exported, and needs no conversion"
             if settings.operators is not None and base_of(precision) != "int8":
                 yield (*where, "operators"), "operators is for int8; exclude keeps operators in fp32"
+            if settings.reduce_range and base_of(precision) != "int8":
+                yield (*where, "reduce_range"), "reduce_range is for int8"
             yield from self._unknown_dims((*where, "calibration", "at"), settings.calibration.at)
             for opset in settings.opsets or ():
                 if opset not in exported:

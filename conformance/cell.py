@@ -37,4 +37,4 @@ def run_cell(progress: Progress, cell: Cell, settings: Settings) -> Record:
     except BaseException as error:  # a SystemExit of the case's own code, or a mistake of ours
         stop_record(record, stages.stopped_by(error))
     record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
-    return settle(record, expectations(cell))
+    return settle(record, expectations(cell), settings.instructions)

@@ -159,6 +159,19 @@ class CellRun:
                 self.settings.store.parent / "engines",
             )
 
+    def config(self) -> dict[str, str]:
+        """The session options of ONNX Runtime; Stopped at ``load`` for one that it does not know."""
+        found = self.cell.case.says.onnxruntime.config
+        with self.stages("load", "case"):
+            if found:
+                from conformance.runtimes.onnxruntime import check_config
+
+                try:
+                    check_config(found)
+                except ValueError as error:
+                    raise Stopped("load", "UnknownOption", str(error), "case") from None
+        return found
+
     def libraries(self) -> list[str]:
         """The paths of the case's custom-operator libraries."""
         with self.stages("load", "case"):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from conformance import blame, graph, symbolics
+from conformance import blame, graph, saturation, symbolics
 from conformance.accuracy import Examples
+from conformance.baseline.change import Limits
 from conformance.blame import Opinion
 from conformance.budgets import check_latency
 from conformance.cellrun import CellRun
+from conformance.compare import Array
 from conformance.draws import Draws
 from conformance.engine import try_engine
 from conformance.errors import Stopped, display_path
@@ -162,7 +165,7 @@ def _check_accuracy(run: CellRun) -> None:
             verify = RuntimeVerifier(*parts)
             with run.stages("load", "precision"):
                 verify.meaning = stack.enter_context(opener(LITERAL)(model.file, run.libraries()))
-        explainer = Explainer(run.record, verify, dims, _whom_to_ask(run, verify, stored, converted))
+        explainer = Explainer(run.settings, run.record, verify, dims, _whom_to_ask(run, verify, stored, converted))
         try:
             _run_examples(run, verify, explainer, draws, model, stack)
         except Stopped as stop:
@@ -175,10 +178,12 @@ def _run_examples(
 ) -> None:
     cell, libraries, inputs = run.cell, run.libraries(), run.prepared.trace()[1]
     assert cell.runtime is not None
+    config = run.config() if cell.runtime == "onnxruntime" else {}
     try:
         with run.stages("load", "runtime" if cell.converted else "exporter"):
             build = run.build(model, draws.sizes()) if cell.runtime == "tensorrt" else None
-            verify.session = stack.enter_context(opener(cell.runtime, build)(model.file, libraries))
+            open_model = opener(cell.runtime, build, config)
+            verify.session = stack.enter_context(open_model(model.file, libraries))
     except Stopped as stop:
         raise explainer.blamed(stop, inputs) from stop
     run.record.arithmetic = dict(verify.session.arithmetic)
@@ -186,8 +191,34 @@ def _run_examples(
         run.record.arithmetic["storage"] = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
         # a model that does not run is found below
         with contextlib.suppress(Stopped), run.stages("run", "runtime"):
-            run.record.arithmetic |= kernels(model.file, libraries, inputs)
-    Examples(cell, run.record, draws, verify, explainer).run()
+            run.record.arithmetic |= kernels(model.file, libraries, inputs, config)
+    Examples(cell, run.settings, run.record, draws, verify, explainer).run()
+    _note_saturation(run, verify, model)
+
+
+def _note_saturation(run: CellRun, verify: Verifier, model: Stored) -> None:
+    """Notes in the record of a cell that came close to its limit whether saturation brought it there: on a processor
+    that does not saturate it will be further away, and a comparison of the two runs has to know why."""
+    record = run.record
+    if record.status != "passed" or not _may_saturate(run) or not record.worst or not record.draw:
+        return
+    ratio = float(record.worst["ratio"])
+    if ratio < Limits.accuracy_floor:
+        return
+    inputs = verify.inputs(Draw(**record.draw))
+    wanted, exact = verify.wanted(inputs)
+
+    def closer(outputs: list[Array]) -> bool:
+        worst = verify.compare(outputs, wanted, exact).worst
+        return worst is None or worst.ratio * Limits.accuracy_factor <= ratio
+
+    record.cause = saturation.ask(model.file, run.libraries(), run.config(), inputs, None, closer).cause
+
+
+def _may_saturate(run: CellRun) -> bool:
+    nodes = (run.record.graph or {}).get("nodes") or {}
+    says = run.cell.case.says.onnxruntime
+    return run.cell.runtime == "onnxruntime" and saturation.possible(nodes, says.config, run.settings.instructions)
 
 
 def _leave_bundle(
@@ -219,15 +250,37 @@ def _whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stor
             file = converted.file if converted is not None else None
             output = (run.record.fidelity or {}).get("output")
             found = loss.by_stage(
-                run.reference(inputs), stored.file, file, run.cell.runtime, libraries, inputs, output
-            )
+                run.reference(inputs), stored.file, file, run.cell.runtime, libraries, inputs, output,
+                run.cell.case.says.onnxruntime.config,
+            )  # fmt: skip
             run.record.loss = dict(found)
             opinion.lines += loss.lines(found)
             if run.cell.check == "fidelity" and loss.greatest(found) == "export":
                 opinion.fault = "exporter"
+            if _may_saturate(run):
+                answer = _ask_the_switch(run, verify, (converted or stored).file, inputs)
+                opinion.lines += answer.lines
+                if answer.cause is not None:
+                    run.record.cause, opinion.fault = answer.cause, "runtime"
         return opinion
 
     return find
+
+
+def _ask_the_switch(run: CellRun, verify: Verifier, model: Path, inputs: Inputs) -> saturation.Answer:
+    """Whether the runtime is right where its 8-bit kernels cannot saturate."""
+    assert verify.session is not None
+    try:
+        wanted, exact = verify.wanted(inputs)
+        got = verify.session.run(inputs)
+    except Exception:  # the failure that is explained is of another kind
+        return saturation.NOTHING
+    conditioning = verify.conditioning(inputs, wanted, exact)
+
+    def agrees(outputs: list[Array]) -> bool:
+        return verify.compare(outputs, wanted, exact, conditioning).verdict != "failed"
+
+    return saturation.ask(model, run.libraries(), run.config(), inputs, got, agrees)
 
 
 def _stops(stored: Stored, libraries: Sequence[str], inputs: Inputs) -> bool:
@@ -247,7 +300,7 @@ def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, i
         return Opinion("case")
     example = blame.Example(
         run.cell.runtime or "", stored.file, run.libraries(), inputs, wanted, exact, verify.judge_of(wanted),
-        verify.session, bool(run.target.own_code()),
+        verify.session, bool(run.target.own_code()), run.cell.case.says.onnxruntime.config,
     )  # fmt: skip
     return blame.find(example, stop)
 
@@ -260,14 +313,16 @@ def _check_fidelity(run: CellRun) -> None:
     dims, traced, libraries = run.dims(), prepared.trace()[0], run.libraries()
     parts = (cell, run.record, run.stages, run.reference, prepared.maker, list(stored.facts.outputs))
     verify = FidelityVerifier(*parts)
-    explainer = Explainer(run.record, verify, dims, _whom_to_ask(run, verify, stored, converted))
+    explainer = Explainer(run.settings, run.record, verify, dims, _whom_to_ask(run, verify, stored, converted))
     verify.explain = explainer.blamed
     with contextlib.ExitStack() as stack:
         with run.stages("load", "precision"):
             verify.session = stack.enter_context(opener(LITERAL)(converted.file, libraries))
         storage = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
         run.record.arithmetic = {**verify.session.arithmetic, "storage": storage}
-        Examples(cell, run.record, Draws(cell, run.settings, prepared, dims, traced), verify, explainer).run()
+        Examples(
+            cell, run.settings, run.record, Draws(cell, run.settings, prepared, dims, traced), verify, explainer
+        ).run()
 
 
 def _check_engine(run: CellRun) -> None:

@@ -6,6 +6,7 @@ Everything here is NumPy on lists of arrays in output order. Values are compared
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -54,7 +55,8 @@ Measured over the catalogue (``docs/comparison.md``): sound runtimes stay below 
 start at 80 times.
 """
 
-ROUNDING = 16 * float(np.finfo(np.float32).eps)
+ROUNDING_UNITS = 16.0
+ROUNDING = ROUNDING_UNITS * float(np.finfo(np.float32).eps)
 """Own error, relative to the output's largest value, up to which a float32 computation is well conditioned.
 
 A convolution or a matrix product that is summed in another order is off by about one eps of its largest
@@ -74,6 +76,9 @@ class Worst:
     wanted: Any
     error: float
     ratio: float
+    rounding: float | None = None
+    """The error relative to what another order of the same sums can make of this output (``by_rounding``): up to 1 it
+    is no more than rounding. None where the comparison was not element by element."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +180,8 @@ def _compare_output(
     slack = 0.0
     if ratio > 1 and oracle is not None:
         slack = SLACK * max(own_error(wanted, oracle), moved)
-    worst = worst_at(output, index, got, wanted, float(error[index]), ratio)
+    rounding = by_rounding(float(error[index]), right, wanted, oracle)
+    worst = worst_at(output, index, got, wanted, float(error[index]), ratio, rounding)
     if ratio <= 1:
         return Comparison("verified", worst)
     over = error > np.maximum(limit, slack)
@@ -207,6 +213,15 @@ def allowed(wanted: Array, tolerance: Tolerance) -> Array:
     scale = min(1.0, largest) if largest > 0 and not tolerance.absolute else 1.0
     limit: Array = tolerance.atol * scale + tolerance.rtol * size
     return limit
+
+
+def by_rounding(error: float, finite: Array, wanted: Array, oracle: Array | None) -> float:
+    """An error relative to what rounding explains: ``ROUNDING_UNITS`` in the last place of the output's largest value
+    or ``SLACK`` times eager's own distance from float64. ``finite`` is ``wanted`` in float64 without the rest."""
+    explained = ROUNDING_UNITS * float(np.finfo(wanted.dtype).eps) * float(np.abs(finite).max(initial=0.0))
+    if error > explained and oracle is not None:
+        explained = max(explained, SLACK * own_error(wanted, oracle))
+    return error / explained if explained else (math.inf if error else 0.0)
 
 
 def own_error(wanted: Array, oracle: Array) -> float:
@@ -249,10 +264,12 @@ def _compare_exactly(output: int, got: Array, wanted: Array, oracle: Array | Non
     return failed("WrongValue", text, worst_at(output, first, got, wanted, error, np.inf))
 
 
-def worst_at(output: int, index: Any, got: Array, wanted: Array, error: float, ratio: float) -> Worst:
+def worst_at(
+    output: int, index: Any, got: Array, wanted: Array, error: float, ratio: float, rounding: float | None = None
+) -> Worst:
     """The element at ``index`` as the worst one."""
     where = tuple(int(i) for i in index)
-    return Worst(output, where, got[where].item(), wanted[where].item(), error, ratio)
+    return Worst(output, where, got[where].item(), wanted[where].item(), error, ratio, rounding)
 
 
 def matched_rows(rows: Array, wanted: Array) -> Array:

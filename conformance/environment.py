@@ -7,10 +7,10 @@ import importlib.util
 import os
 import platform
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from conformance import __version__
+from conformance.processor import cpu
 
 
 def environment(flags: list[str]) -> dict[str, Any]:
@@ -34,21 +34,6 @@ def gpu() -> dict[str, Any] | None:
     from conformance.runtimes.tensorrt.device import facts
 
     return facts()
-
-
-def cpu() -> dict[str, Any]:
-    """The processor's name and the instruction sets that decide how int8 and fp16 are computed."""
-    telling = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "f16c", "asimddp")
-    info = Path("/proc/cpuinfo")
-    if not info.is_file():
-        return {"name": platform.processor(), "instructions": []}
-    lines = dict(line.split(":", 1) for line in info.read_text(errors="replace").splitlines() if ":" in line)
-    fields = {key.strip(): value.strip() for key, value in lines.items()}
-    flags = set((fields.get("flags") or fields.get("Features") or "").split())
-    return {
-        "name": fields.get("model name", platform.machine()),
-        "instructions": [f for f in telling if f in flags],
-    }
 
 
 TENSORRT = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu11")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.processor import is_of_kind
 from conformance.record import Record
 
 MARGIN = 2.0
@@ -27,6 +28,8 @@ class Expectation:
     """Whether it has to show in this cell; elsewhere it only may."""
     margin: bool = True
     """Whether a wrong value has to be off by ``MARGIN``; not where only some of the cell's examples are run."""
+    cpu: Mapping[str, Sequence[str]] | None = None
+    """``has`` and ``lacks``: the instruction sets of the hosts that it is about; None where it is about all."""
 
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -35,18 +38,23 @@ class Expectation:
     def from_dict(cls, values: Mapping[str, Any]) -> Expectation:
         return cls(**values)
 
+    def holds(self, instructions: Collection[str]) -> bool:
+        """Whether it is about a host whose processor has these instruction sets."""
+        return self.cpu is None or is_of_kind(self.cpu, instructions)
+
     @property
     def text(self) -> str:
         what = f"stage {self.stage}" + (f" with {self.error}" if self.error else "")
         return f"{self.place} declares that it fails at {what}"
 
 
-def settle(record: Record, declared: Sequence[Expectation]) -> Record:
+def settle(record: Record, declared: Sequence[Expectation], instructions: Collection[str]) -> Record:
     """Turns passed/failed into the final status; entries about single draws have been settled before.
 
     A failure that is declared is expected wherever the declaration matches; that it does not happen is held against
-    the cells that owe it.
+    the cells that owe it. What is declared of other hosts than one with these ``instructions`` says nothing here.
     """
+    declared = [one for one in declared if one.holds(instructions)]
     if not declared or record.status not in ("passed", "failed"):
         return record
     if record.status == "passed":
@@ -69,6 +77,7 @@ def settle(record: Record, declared: Sequence[Expectation]) -> Record:
             record.details.insert(0, f"found: {record.reason}")
             record.reason = one.because
             record.fault = one.fault or record.fault
+            record.declared_for = None if one.cpu is None else {name: list(words) for name, words in one.cpu.items()}
             return record
     record.details.insert(0, f"declared otherwise: {_declared(declared)}")
     return record

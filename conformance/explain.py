@@ -12,8 +12,9 @@ from conformance.compare import Worst
 from conformance.dims import Dims
 from conformance.errors import Stopped
 from conformance.inputs import Draw, Inputs, seed_of, shrink
-from conformance.plan import expected, shows
+from conformance.plan import declared, on_host, shows
 from conformance.record import Record
+from conformance.settings import Settings
 from conformance.simplest import simplest
 from conformance.verify import Verifier, WrongAnswer
 
@@ -27,9 +28,10 @@ Ask = Callable[[Stopped, Inputs], blame.Opinion]
 class Explainer:
     """Explains failures of one cell and notes the example in its record."""
 
-    def __init__(self, record: Record, verify: Verifier, dims: Dims, ask: Ask) -> None:
+    def __init__(self, settings: Settings, record: Record, verify: Verifier, dims: Dims, ask: Ask) -> None:
         """``ask`` finds out who is at fault for a failure with given inputs."""
         self._record, self._verify, self._dims, self._ask = record, verify, dims, ask
+        self._declared = on_host(declared(verify.cell), settings.instructions)
         self.shown: Inputs | None = None
         """The inputs of the failure that was explained."""
 
@@ -70,7 +72,7 @@ class Explainer:
         """Whether the case says that the whole cell fails like this."""
         return any(
             shows(entry, stop.stage, stop.error, stop.reason)
-            for entry in expected(self._verify.cell)
+            for entry in self._declared
             if not entry.when.only_some_draws
         )
 

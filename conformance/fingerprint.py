@@ -10,9 +10,10 @@ from functools import cache
 from pathlib import Path
 
 from conformance.case import Case
-from conformance.environment import cpu, versions
+from conformance.environment import versions
 from conformance.errors import Stopped
 from conformance.plan import Cell
+from conformance.processor import cpu
 from conformance.source import dependencies
 
 

@@ -8,6 +8,7 @@ import itertools
 import shutil
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from conformance.bundle import CELLS, BundleWriter, DataSet, Entry, write_model, write_set, write_trial
 from conformance.cellrun import CellRun
@@ -16,7 +17,7 @@ from conformance.draws import Draws
 from conformance.environment import environment
 from conformance.errors import Stopped, Unavailable
 from conformance.inputs import Draw, Inputs, about
-from conformance.plan import NOT_FOR_CONVERTED, Cell, expectations, expected, left_out
+from conformance.plan import NOT_FOR_CONVERTED, Cell, apart, expectations
 from conformance.precision.judge import RuntimeVerifier
 from conformance.precision.loss import LITERAL
 from conformance.progress import Progress
@@ -88,9 +89,9 @@ def _verifier(run: CellRun, stored: Stored, converted: Stored | None, stack: con
 
 
 def _undeclared(cell: Cell, draws: Draws) -> Iterator[Draw]:
-    """The draws of the cell but for those that are declared to fail, which may end a process."""
-    apart = [entry for entry in expected(cell) if entry.when.only_some_draws] + left_out(cell)
-    return (draw for draw in draws if not any(about(entry.when, draw) for entry in apart))
+    """The draws of the cell but for those that are declared to fail on every host, which may end a process."""
+    everywhere = [entry for entry in apart(cell) if entry.when.cpu is None]
+    return (draw for draw in draws if not any(about(entry.when, draw) for entry in everywhere))
 
 
 def _spread(draws: Iterable[Draw], values: int, most: int) -> list[Draw]:
@@ -142,6 +143,7 @@ def write_entry(
         ).as_dict(),
         sets=sets, expected=_expected_by_runtime(cell), excused=excused, own_code=list(run.target.own_code()),
         libraries=libraries, conversion=run.record.conversion, runtimes=_runtimes(cell),
+        config=says.onnxruntime.config,
     )  # fmt: skip
 
 
@@ -176,12 +178,11 @@ def _runtimes(cell: Cell) -> list[str]:
     return [one for one in cell.case.says.runtimes if not (cell.converted and one in NOT_FOR_CONVERTED)]
 
 
-def _apart(cell: Cell, draw: Draw) -> list[str]:
-    """The runtimes that are declared to fail at this draw."""
-    found = []
-    for runtime in _runtimes(cell):
-        other = dataclasses.replace(cell, runtime=runtime)
-        scoped = [entry for entry in expected(other) if entry.when.only_some_draws] + left_out(other)
-        if any(about(entry.when, draw) for entry in scoped):
-            found.append(runtime)
-    return found
+def _apart(cell: Cell, draw: Draw) -> list[dict[str, Any]]:
+    """The runtimes that are declared to fail at this draw, each with the kind of processor that this is said of."""
+    return [
+        {"runtime": runtime, "cpu": None if entry.when.cpu is None else entry.when.cpu.model_dump()}
+        for runtime in _runtimes(cell)
+        for entry in apart(dataclasses.replace(cell, runtime=runtime))
+        if about(entry.when, draw)
+    ]

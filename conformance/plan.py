@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from conformance.case import Case
 from conformance.errors import Problem, display_path
 from conformance.expect import Expectation, agrees
+from conformance.processor import is_of_kind
 from conformance.record import Record, cell_id, cell_label
 from conformance.schema.deploy import Latency
 from conformance.schema.holds import Fails, When
@@ -113,8 +114,11 @@ def _known_wrong(case: Case, exporter: str, opset: int) -> bool:
     """
     in_fp32 = Cell(case, "accuracy", exporter, opset, "onnxruntime")
     return any(
-        entry.stage in ("load", "run", "compare") and not entry.when.only_some_draws and owed(entry, in_fp32)
-        for entry in expected(in_fp32)
+        entry.stage in ("load", "run", "compare")
+        and not entry.when.only_some_draws
+        and entry.when.cpu is None  # which cells there are does not depend on the host
+        and owed(entry, in_fp32)
+        for entry in declared(in_fp32)
     )
 
 
@@ -138,7 +142,7 @@ class Selection:
 
 
 def matches(when: When, cell: Cell) -> bool:
-    """Whether a condition is about this cell, leaving aside what it says about single draws."""
+    """Whether a condition is about this cell, leaving aside what it says about single draws and about the host."""
     return bool(
         when.exporter in (None, cell.exporter)
         and (when.opset is None or cell.opset in when.opset)
@@ -165,8 +169,8 @@ _OWED = {
 _BEFORE_CONVERSION = ("declare", "export", "check")
 
 
-def expected(cell: Cell) -> list[Fails]:
-    """The declared failures that are about this cell, or about some of its draws.
+def declared(cell: Cell) -> list[Fails]:
+    """The declared failures that are about this cell, or about some of its draws, on whatever host.
 
     One of the exported model that names no precision and shows only in running it is about fp32: it may be smaller
     than what another precision costs anyway.
@@ -179,14 +183,22 @@ def expected(cell: Cell) -> list[Fails]:
     ]
 
 
+def on_host(entries: Iterable[Fails], instructions: Collection[str]) -> list[Fails]:
+    """Those of the entries that are about a host whose processor has these instruction sets."""
+    return [
+        entry for entry in entries if entry.when.cpu is None or is_of_kind(entry.when.cpu.model_dump(), instructions)
+    ]
+
+
 def expectations(cell: Cell) -> list[Expectation]:
     """The declared failures of the whole cell, as data; those about single draws are settled while it runs."""
     return [
         Expectation(
             entry.stage, entry.error, entry.because, entry.fault,
             f"{display_path(cell.case.file)}:{cell.case.line_of(entry)}", owed(entry, cell),
+            cpu=None if entry.when.cpu is None else entry.when.cpu.model_dump(),
         )
-        for entry in expected(cell)
+        for entry in declared(cell)
         if not entry.when.only_some_draws
     ]  # fmt: skip
 
@@ -196,12 +208,14 @@ def shows(entry: Fails, stage: str | None, error: str | None, reason: str | None
     return agrees(entry.stage, entry.error, stage, error, reason)
 
 
-def left_out(cell: Cell) -> list[Fails]:
-    """Entries about single draws of the exported model, which a converted one is not tried with either."""
+def apart(cell: Cell) -> list[Fails]:
+    """Declared failures of single draws, which are not among the examples that have to hold. A converted model is not
+    tried either with those at which the exported one fails."""
+    entries = [entry for entry in declared(cell) if entry.when.only_some_draws]
     if not cell.converted:
-        return []
+        return entries
     about_fp32 = dataclasses.replace(cell, check="accuracy", runtime=cell.runtime or "onnxruntime", precision="fp32")
-    return [
+    return entries + [
         entry
         for entry in cell.case.says.fails
         if entry.when.only_some_draws and entry.when.precision is None and matches(entry.when, about_fp32)

@@ -61,6 +61,8 @@ class Record:
     arithmetic: dict[str, Any] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     fault: str | None = None
+    cause: dict[str, Any] | None = None
+    declared_for: dict[str, list[str]] | None = None
     fidelity: dict[str, Any] | None = None
     conversion: dict[str, Any] | None = None
     loss: dict[str, Any] | None = None

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance import blame
+from conformance import blame, saturation
 from conformance.bundle import Bundle, DataSet, Entry
 from conformance.compare import Array, Comparison
 from conformance.engine import try_engine
@@ -23,6 +23,7 @@ from conformance.errors import Stopped, Unavailable
 from conformance.expect import Expectation, settle
 from conformance.isolation import Death, Worker
 from conformance.judges import judge_from
+from conformance.processor import instructions
 from conformance.progress import Progress
 from conformance.record import Record, RunWriter, cell_id, cell_label
 from conformance.runtimes import ABSENT, Session, opener
@@ -122,7 +123,7 @@ def run_entry(progress: Progress, folder: Path, entry: Entry, runtime: str, stor
         record.reason = f"a mistake in the harness, or a bundle that was edited: {_line(error)}"
         record.details += traceback.format_exception(error)[-6:]
     record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
-    return settle(record, _declared(entry, runtime))
+    return settle(record, _declared(entry, runtime), instructions())
 
 
 def _declared(entry: Entry, runtime: str) -> list[Expectation]:
@@ -147,7 +148,7 @@ class _Replay:
             session = self._load(stack)
             record.arithmetic = dict(session.arithmetic)
             for example in self._examples():
-                if self._runtime in example.draw["apart"]:
+                if example.fails_in(self._runtime, instructions()):
                     record.details.append(f"declared to fail, and not run: {example.draw['dims']}")
                     continue
                 found = self._one(session, example)
@@ -193,7 +194,7 @@ class _Replay:
     def _load(self, stack: contextlib.ExitStack) -> Session:
         bundle, entry = self._bundle, self._entry
         with self._stage("load"):
-            open_model = opener(self._runtime, self._build())
+            open_model = opener(self._runtime, self._build(), entry.config)
             try:
                 return stack.enter_context(open_model(bundle.model(entry), bundle.libraries(entry)))
             except ImportError as error:
@@ -244,15 +245,36 @@ class _Replay:
                 opinion = blame.find(
                     blame.Example(
                         self._runtime, self._bundle.model(entry), self._bundle.libraries(entry), example.inputs,
-                        example.wanted, example.exact, self._judge, session, bool(entry.own_code),
+                        example.wanted, example.exact, self._judge, session, bool(entry.own_code), entry.config,
                     ),
                     stop,
                 )  # fmt: skip
                 stop.fault, stop.details = opinion.fault, [*stop.details, *opinion.lines]
             else:
                 stop.fault = "runtime"
+            if stop.stage == "compare" and session is not None:
+                self._ask_the_switch(stop, session, example)
         stop.details += blame.show(example.inputs)
         return stop
+
+    def _ask_the_switch(self, stop: Stopped, session: Session, example: DataSet) -> None:
+        """Whether ONNX Runtime is right where its 8-bit kernels cannot saturate."""
+        entry = self._entry
+        nodes = entry.graph.get("nodes") or {}
+        if self._runtime != "onnxruntime" or not saturation.possible(nodes, entry.config, instructions()):
+            return
+
+        def agrees(outputs: list[Array]) -> bool:
+            found = self._judge.compare(outputs, example.wanted, example.exact, example.conditioning)
+            return found.verdict != "failed"
+
+        answer = saturation.ask(
+            self._bundle.model(entry), self._bundle.libraries(entry), entry.config, example.inputs,
+            self._run(session, example), agrees,
+        )  # fmt: skip
+        stop.details += answer.lines
+        if answer.cause is not None:
+            self._record.cause, stop.fault = answer.cause, "runtime"
 
     def _note(self, found: Comparison, example: DataSet) -> None:
         record, worst = self._record, found.worst
@@ -307,7 +329,7 @@ def _died(entry: Entry, runtime: str, death: Death) -> Record:
     stack = [line for line in lines if line.startswith(_STACK)]
     # What was said goes first: of the stack below it only the innermost frames tell anything.
     record.details = [*[line for line in lines if line not in stack][-4:], *stack[:4]]
-    return settle(record, _declared(entry, runtime))
+    return settle(record, _declared(entry, runtime), instructions())
 
 
 def summary(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from conformance.errors import Stopped
 from conformance.expect import settle
 from conformance.isolation import Death, Worker, WorkerError
-from conformance.plan import Cell, expectations, expected, shows
+from conformance.plan import Cell, declared, expectations, on_host, shows
 from conformance.record import Record
 from conformance.settings import Settings
 from conformance.warm import prepare_process
@@ -48,7 +48,7 @@ class Runner:
             with contextlib.suppress(WorkerError):  # told when that cell is asked for
                 self._worker.begin(_run, then, self._settings)
                 self._begun = then
-        return died(cell, answer) if isinstance(answer, Death) else answer
+        return died(cell, answer, self._settings.instructions) if isinstance(answer, Death) else answer
 
     def _finish(self, on_wait: OnWait | None) -> Any:
         assert self._worker is not None
@@ -69,7 +69,7 @@ _FAULTS = {
 }  # fmt: skip
 
 
-def died(cell: Cell, death: Death) -> Record:
+def died(cell: Cell, death: Death, instructions: frozenset[str]) -> Record:
     """The record of a cell whose worker ended instead of answering."""
     record = cell.record()
     stage = str(death.last.get("stage", "declare"))
@@ -86,7 +86,7 @@ def died(cell: Cell, death: Death) -> Record:
         record.fault = "reference" if record.draw is not None and kind != "Timeout" else "case"
     if kind == "Timeout" and stage == "run":
         record.details.append("too slow? say examples: or smaller dims, or leave the runtime out with runtimes:")
-    return _settle_draw(cell, record) or settle(record, expectations(cell))
+    return _settle_draw(cell, record, instructions) or settle(record, expectations(cell), instructions)
 
 
 def _where(cell: Cell, output: str) -> tuple[list[str], bool]:
@@ -99,14 +99,14 @@ def _where(cell: Cell, output: str) -> tuple[list[str], bool]:
     return [*said[-4:], *(own or stack)[:4]], bool(own)
 
 
-def _settle_draw(cell: Cell, record: Record) -> Record | None:
+def _settle_draw(cell: Cell, record: Record, instructions: frozenset[str]) -> Record | None:
     """A crash at a draw that is declared to crash; such draws run last, so the others have passed."""
     from conformance.inputs import Draw, about
 
     if record.draw is None:
         return None
     draw = Draw(**record.draw)
-    for entry in expected(cell):
+    for entry in on_host(declared(cell), instructions):
         if (
             entry.when.only_some_draws
             and about(entry.when, draw)
@@ -115,5 +115,6 @@ def _settle_draw(cell: Cell, record: Record) -> Record | None:
             record.status = "xfailed"
             record.details.insert(0, f"found: {record.reason}")
             record.reason, record.fault = entry.because, entry.fault or record.fault
+            record.declared_for = None if entry.when.cpu is None else entry.when.cpu.model_dump()
             return record
     return None

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from conformance import processor
+
 DRAWN_SHAPES = 8
 """Drawn shapes for each cell, besides the boundary ones, unless the case or --examples says otherwise."""
 
@@ -21,5 +23,7 @@ class Settings:
     """Draw anew in every run instead of from seeds made of the cells' ids."""
     failures: Path | None = None
     """Folder in which failing draws are kept, to be replayed first next time; None keeps none."""
+    instructions: frozenset[str] = field(default_factory=processor.instructions)
+    """The instruction sets of the processor that the cells run on."""
     tensorrt: Mapping[str, Any] = field(default_factory=dict)
     """Builder options of this run, which go before those of the cases."""

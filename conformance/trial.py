@@ -10,7 +10,7 @@ from conformance.cellrun import CellRun
 from conformance.draws import Draws
 from conformance.engine import BATCHES, Trial, unequal_row
 from conformance.inputs import Draw, Inputs, about, seed_of
-from conformance.plan import expected, left_out
+from conformance.plan import apart, on_host
 from conformance.precision.calibration import batch_dim
 from conformance.verify import Verifier
 
@@ -47,5 +47,5 @@ def _batched(run: CellRun, batch: int) -> Inputs | None:
         return None
     draw = Draw(sizes, "plain", seed_of(run.cell.id, "rows", batch))
     accuracy = dataclasses.replace(run.cell, check="accuracy", runtime="tensorrt")
-    apart = [entry for entry in expected(accuracy) if entry.when.only_some_draws] + left_out(accuracy)
-    return None if any(about(entry.when, draw) for entry in apart) else run.prepared.maker(draw)
+    entries = on_host(apart(accuracy), run.settings.instructions)
+    return None if any(about(entry.when, draw) for entry in entries) else run.prepared.maker(draw)

@@ -53,10 +53,12 @@ ORDER = (
     (precision.Exclude, "precisions: NAME: exclude"),
     (holds.PrecisionTolerance, "tolerance: PRECISION"),
     (holds.OutputTolerance, "tolerance: PRECISION: outputs: NAME"),
+    (deploy.OnnxRuntime, "onnxruntime"),
     (deploy.TensorRT, "tensorrt"),
     (deploy.Latency, "latency"),
     (holds.Fails, "fails"),
     (holds.When, "when"),
+    (holds.Processor, "when: cpu"),
     (inputs.Examples, "examples"),
 )
 

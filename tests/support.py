@@ -181,8 +181,8 @@ def altered(original: Any, alter: Alter) -> Any:
     """A runtime's opener whose sessions give what ``alter(inputs, outputs)`` makes of their outputs."""
 
     @contextlib.contextmanager
-    def open_altered(model, libraries):
-        with original(model, libraries) as session:
+    def open_altered(model, libraries, **options):
+        with original(model, libraries, **options) as session:
             run = session.run
             session.run = lambda inputs: alter(inputs, run(inputs))
             yield session

@@ -78,7 +78,9 @@ def test_ranges_that_leave_nothing_are_an_error():
 # ---- boundary shapes -----------------------------------------------------------------------------------------
 
 
-@settings(suppress_health_check=[HealthCheck.nested_given])  # the search for sizes is Hypothesis' too
+@settings(
+    suppress_health_check=[HealthCheck.nested_given, HealthCheck.too_slow]
+)  # the search for sizes is Hypothesis' too
 @given(ranges, ranges)
 def test_boundary_shapes_hold_the_traced_one_all_ends_and_sizes_beyond_the_traced(a, b):
     found = dims(a=a, b=b)

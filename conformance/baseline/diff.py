@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from conformance.baseline.change import KINDS, Change, Limits, Record, Run, Selected, by_id, number
-from conformance.baseline.facts import graph_change, same_exporters, same_instructions, same_processor
+from conformance.baseline.facts import Instructions, graph_change, instructions_of, same_exporters, same_processor
 from conformance.baseline.line import MODEL_CHECKS, compact, expand, replaced
 from conformance.baseline.timing import timing
+from conformance.processor import is_of_kind
 
 _OPPOSITE = {"status": "newly passing", "accuracy": "accuracy better", "latency": "faster"}
 """What is told of a family where it got better, which an acceptance that has become pointless says already."""
@@ -63,13 +64,17 @@ class Comparison:
     limits: Limits
     same_processor: bool
     same_exporters: bool
-    same_kernels: bool = True
+    instructions: tuple[Instructions, Instructions] = (None, None)
+    """Of the two runs' processors; None where a header does not say."""
 
     @classmethod
     def of(cls, before: Mapping[str, Any], after: Mapping[str, Any], limits: Limits) -> Comparison:
         """From the headers of the two runs."""
         return cls(
-            limits, same_processor(before, after), same_exporters(before, after), same_instructions(before, after)
+            limits,
+            same_processor(before, after),
+            same_exporters(before, after),
+            (instructions_of(before), instructions_of(after)),
         )
 
     def cell(self, old: Record | None, new: Record | None) -> list[Change]:
@@ -121,7 +126,7 @@ class Comparison:
         elif new is None:
             yield _change("vanished", old, old, old["status"], None, f"{_state(old)} before, is not in the later run")
         else:
-            yield from _status(old, new)
+            yield from (self._told_by_processor(change, new) for change in _status(old, new))
             if old["status"] == new["status"] == "passed":
                 yield from self._accuracy(old, new)
                 yield from self._examples(old, new)
@@ -142,12 +147,27 @@ class Comparison:
             text = f"the error is {_share(now)}, was {was:.2g}{times}"
             worse, better = now > was and now >= factor * was, was > now and was >= factor * now
         if worse and now >= self.limits.accuracy_floor:
-            if not self.same_kernels:
-                text += "; another processor, whose kernels round otherwise"
-            found = _change("accuracy worse", old, new, _plain(values[0]), _plain(values[1]), text)
-            yield found if self.same_kernels else dataclasses.replace(found, regression=False)
+            change = _change("accuracy worse", old, new, _plain(values[0]), _plain(values[1]), text)
+            yield self._told_by_processor(change, new)
         elif better and was >= self.limits.accuracy_floor:
             yield _change("accuracy better", old, new, _plain(values[0]), _plain(values[1]), text)
+
+    def _told_by_processor(self, change: Change, new: Record) -> Change:
+        """No regression where the run's own record shows that the change is of its processor, which is another kind
+        than that of the earlier run, or where the failure is declared for processors of its kind."""
+        before, after = self.instructions
+        if not change.regression or before == after:
+            return change
+        kind = new.get("declared_for")
+        if change.kind == "newly expected to fail" and kind and (before is None or not is_of_kind(kind, before)):
+            why = f"declared for processors {_kind(kind)}"
+        elif _saturates(new, before):
+            why = f"the processor's, which lacks {' and '.join(new['cause']['lacks'])} (shown by {_shown(new)})"
+        elif change.kind == "accuracy worse" and _is_rounding(new):
+            why = "another processor, and no more than rounding"
+        else:
+            return change
+        return dataclasses.replace(change, regression=False, text=f"{change.text}; {why}")
 
     def _examples(self, old: Record, new: Record) -> Iterator[Change]:
         was, now = int(old["examples"]), int(new["examples"])
@@ -211,6 +231,29 @@ def _status(old: Record, new: Record) -> Iterator[Change]:
         }[now]
         change = _change(kind, old, new, was, now, text)
         yield dataclasses.replace(change, regression=change.regression and not _inconclusive(new))
+
+
+def _saturates(record: Record, before: Instructions) -> bool:
+    """Whether the record shows that 8-bit sums saturated, which they cannot have done on the earlier processor."""
+    cause = record.get("cause") or {}
+    return (
+        cause.get("name") == "saturation" and before is not None and not is_of_kind({"lacks": cause["lacks"]}, before)
+    )
+
+
+def _shown(record: Record) -> str:
+    return ", ".join(f"{key}={value}" for key, value in record["cause"]["shown_by"].items())
+
+
+def _is_rounding(record: Record) -> bool:
+    """Whether the worst error is no more than what another order of the same sums can make of the output."""
+    rounding = number((record.get("worst") or {}).get("rounding"))
+    return rounding is not None and rounding <= 1
+
+
+def _kind(kind: Mapping[str, Sequence[str]]) -> str:
+    parts = (("with", " or ", kind.get("has")), ("without", " and ", kind.get("lacks")))
+    return ", ".join(f"{word} {joint.join(names)}" for word, joint, names in parts if names)
 
 
 def _inconclusive(record: Record) -> bool:

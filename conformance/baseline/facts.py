@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from conformance.baseline.change import Run
 from conformance.baseline.timing import timing
+
+Instructions: TypeAlias = frozenset[str] | None
 
 _EXPORTERS = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxsim")
 
@@ -38,10 +40,11 @@ def same_processor(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     return all(old.get(one) == new.get(one) and not _mixed(old.get(one)) for one in ("cpu", "gpu"))
 
 
-def same_instructions(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether the two runs' processors have the same instruction sets, by which libraries choose their kernels."""
-    found = [(_environment(header).get("cpu") or {}).get("instructions") for header in (before, after)]
-    return bool(found[0] == found[1])
+def instructions_of(header: Mapping[str, Any]) -> Instructions:
+    """Those of a run's processor, by which libraries choose their kernels; None where the header does not say."""
+    cpu = _environment(header).get("cpu")
+    found = cpu.get("instructions") if isinstance(cpu, Mapping) else None
+    return None if found is None else frozenset(map(str, found))
 
 
 def graph_change(before: Mapping[str, Any], after: Mapping[str, Any], *, by_bytes: bool) -> str | None:
@@ -126,7 +129,7 @@ def _name(processor: Any) -> str:
 
 
 def _instructions(processor: Any) -> set[str]:
-    return set(processor.get("instructions") or []) if isinstance(processor, Mapping) else set()
+    return set(map(str, processor.get("instructions") or ())) if isinstance(processor, Mapping) else set()
 
 
 def _mixed(processor: Any) -> bool:

@@ -66,10 +66,12 @@ def run(given: argparse.Namespace) -> int:
 
 def _declared(cell: Cell) -> bool:
     """Whether the case says that there is no model to pack, or that this host cannot make it."""
-    from conformance.plan import expected
+    from conformance.plan import declared, on_host
+    from conformance.processor import instructions
 
     before = ("declare", "export", "check", "convert")
-    return bool(cell.case.says.needs) or any(entry.stage in before for entry in expected(cell))
+    failing = (entry.stage for entry in on_host(declared(cell), instructions()))
+    return bool(cell.case.says.needs) or any(stage in before for stage in failing)
 
 
 def _pack(progress: Any, *given: Any) -> Any:

@@ -123,10 +123,13 @@ def convert(given: Source, feeds: Feeds) -> tuple[ModelProto, dict[str, Any]]:
         _check_outputs(folder / "model.onnx", feeds)
         if base_of(given.precision) == "int8":
             check_finite(measured)
-            model = int8.quantize(given.model, measured, given.operators, given.kept, folder)
+            model = int8.quantize(
+                given.model, measured, given.operators, given.kept, folder, given.settings.reduce_range
+            )
             told = {
                 "method": given.settings.calibration.method,
                 **({"percentile": given.settings.calibration.percentile} if _is_percentile(given) else {}),
+                **({"reduce_range": True} if given.settings.reduce_range else {}),
                 "quantized": len(int8.quantized_nodes(model)),
                 "broken": [*rules.broken(model), *rules.unfaithful(given.model, model, measured)],
             }

@@ -20,9 +20,15 @@ OPERATORS = WEIGHTED
 
 
 def quantize(
-    model: ModelProto, ranges: Any, operators: Sequence[str], kept: Collection[str], folder: Path
+    model: ModelProto,
+    ranges: Any,
+    operators: Sequence[str],
+    kept: Collection[str],
+    folder: Path,
+    reduce_range: bool = False,
 ) -> ModelProto:
-    """The model with Q/DQ around the nodes of these operators, but those named in ``kept``.
+    """The model with Q/DQ around the nodes of these operators, but those named in ``kept``; ``reduce_range`` leaves
+    the weights 7 bits.
 
     ``ranges`` are ``ranges.measure``'s. Raises Stopped at ``convert`` (NothingToQuantize) where there is no such node
     with float operands. The quantizer wants files, and changes what it is given; ``folder`` is for copies.
@@ -44,6 +50,7 @@ def quantize(
             calibrate_method=ranges.calibration_method,
             calibration_cache_path=folder / "ranges.json",
             per_channel=True,
+            reduce_range=reduce_range,
             op_types_to_quantize=list(operators),
             nodes_to_exclude=sorted({*kept, *_not_for_the_quantizer(model)}),
             extra_options={

@@ -35,16 +35,17 @@ def by_stage(
     libraries: Sequence[str],
     inputs: Inputs,
     output: int | None = None,
+    config: Mapping[str, str] | None = None,
 ) -> Loss:
-    """``wanted`` are PyTorch's outputs; ``converted`` and ``runtime`` are None where there are none. With ``output``
-    the loss is that of this output alone."""
+    """What each stage adds. ``wanted`` are PyTorch's outputs; ``converted`` and ``runtime`` are None where there are
+    none; ``config`` has ONNX Runtime's session options. With ``output`` the loss is that of this output alone."""
     found: Loss = {}
 
     def run(stage: str, name: str, model: Path, before: Sequence[Array] | None) -> list[Array] | None:
         if before is None:
             return None
         try:
-            with opener(name)(model, libraries) as session:
+            with opener(name, config=config)(model, libraries) as session:
                 got = session.run(inputs)
         except Exception as error:  # this only explains a failure, and must not be another
             found[stage] = type(error).__name__

@@ -33,11 +33,12 @@ Open = Callable[[Path, Sequence[str]], AbstractContextManager[Session]]
 """Opens the model at a path with custom-operator libraries; raises what the runtime raises."""
 
 
-def opener(name: str, build: Build | None = None) -> Open:
-    """The runtime of that name; ``build`` is what ``tensorrt`` builds an engine with.
+def opener(name: str, build: Build | None = None, config: Mapping[str, str] | None = None) -> Open:
+    """The runtime of that name; ``build`` is what ``tensorrt`` builds an engine with, ``config`` has the session
+    options of ``onnxruntime``.
 
     ``onnxruntime-unoptimized`` is only used to find who is at fault, ``onnxruntime-literal`` for what a converted
-    model means.
+    model means, which no option changes.
     """
     if name == "onnx-reference":
         from conformance.runtimes.onnxreference import open_model
@@ -46,12 +47,13 @@ def opener(name: str, build: Build | None = None) -> Open:
     if name.startswith("onnxruntime"):
         from conformance.runtimes import onnxruntime
 
+        if name == "onnxruntime-literal":
+            return onnxruntime.open_literal
         ways = {
             "onnxruntime": onnxruntime.open_optimized,
             "onnxruntime-unoptimized": onnxruntime.open_unoptimized,
-            "onnxruntime-literal": onnxruntime.open_literal,
         }
-        return ways[name]
+        return functools.partial(ways[name], config=config) if config else ways[name]
     if name == "tensorrt" and build is not None:
         from conformance.runtimes import tensorrt
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.compare import Array
+from conformance.errors import did_you_mean
 
 if TYPE_CHECKING:
     from onnx import GraphProto
@@ -19,16 +23,19 @@ PROVIDER = "CPUExecutionProvider"
 class OnnxRuntimeSession:
     """One thread, so that results and timings do not depend on what else the host does."""
 
-    def __init__(self, model: Path | bytes, libraries: Sequence[str], *, optimize: bool) -> None:
+    def __init__(
+        self,
+        model: Path | bytes,
+        libraries: Sequence[str],
+        *,
+        optimize: bool,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
         import onnxruntime
 
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 4  # its warnings are not about this model's answers
+        options = _options(libraries, config)
         if not optimize:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        for library in libraries:
-            options.register_custom_ops_library(library)
         self._session = onnxruntime.InferenceSession(
             model if isinstance(model, bytes) else str(model), options, providers=[PROVIDER]
         )
@@ -38,6 +45,7 @@ class OnnxRuntimeSession:
             "optimizer": optimize,
             "storage": "float32",
             "arithmetic": "float32",
+            **({"config": dict(config)} if config else {}),
         }
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
@@ -46,14 +54,65 @@ class OnnxRuntimeSession:
         return outputs
 
 
-@contextlib.contextmanager
-def open_optimized(model: Path, libraries: Sequence[str]) -> Iterator[OnnxRuntimeSession]:
-    yield OnnxRuntimeSession(model, libraries, optimize=True)
+def _options(libraries: Sequence[str], config: Mapping[str, str] | None) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # its warnings are not about this model's answers
+    for key, value in (config or {}).items():
+        options.add_session_config_entry(key, value)
+    for library in libraries:
+        options.register_custom_ops_library(library)
+    return options
+
+
+def check_config(config: Mapping[str, str]) -> None:
+    """Raises ValueError for a key that the installed ONNX Runtime does not know.
+
+    ``add_session_config_entry`` takes any key and says nothing. The keys that ONNX Runtime looks up stand as text in
+    its library, so that one which is not there cannot be heard.
+    """
+    import onnxruntime
+
+    for key in config:
+        if not knows(key):
+            text = f"ONNX Runtime {onnxruntime.__version__} has no session option '{key}'"
+            raise ValueError(f"{text}{did_you_mean(key, _known_keys())}")
+
+
+@cache
+def knows(key: str) -> bool:
+    """Whether the installed ONNX Runtime has a session option of that key."""
+    name = key.encode()
+    return any(library.find(name) >= 0 for library in _libraries())
+
+
+def _libraries() -> Iterator[mmap.mmap]:
+    import onnxruntime.capi
+
+    for file in sorted(Path(onnxruntime.capi.__path__[0]).glob("*onnxruntime*.so*")):
+        with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as library:
+            yield library
+
+
+def _known_keys() -> list[str]:
+    keys = re.compile(rb"(?:session|optimization|ep|mlas)\.[a-z0-9_]+(?:\.[a-z0-9_]+)*")
+    return sorted({match.decode() for library in _libraries() for match in keys.findall(library)})
 
 
 @contextlib.contextmanager
-def open_unoptimized(model: Path, libraries: Sequence[str]) -> Iterator[OnnxRuntimeSession]:
-    yield OnnxRuntimeSession(model, libraries, optimize=False)
+def open_optimized(
+    model: Path, libraries: Sequence[str], config: Mapping[str, str] | None = None
+) -> Iterator[OnnxRuntimeSession]:
+    yield OnnxRuntimeSession(model, libraries, optimize=True, config=config)
+
+
+@contextlib.contextmanager
+def open_unoptimized(
+    model: Path, libraries: Sequence[str], config: Mapping[str, str] | None = None
+) -> Iterator[OnnxRuntimeSession]:
+    yield OnnxRuntimeSession(model, libraries, optimize=False, config=config)
 
 
 @contextlib.contextmanager
@@ -99,7 +158,9 @@ def _keep_roundings(graph: GraphProto) -> bool:
     return found
 
 
-def kernels(model: Path, libraries: Sequence[str], inputs: Mapping[str, Array]) -> dict[str, Any]:
+def kernels(
+    model: Path, libraries: Sequence[str], inputs: Mapping[str, Array], config: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """What really computes a model: ``kernels`` counts them by operator and dtype of the first input, and
     ``arithmetic`` names the dtypes of those that compute, from one profiled run.
 
@@ -112,13 +173,9 @@ def kernels(model: Path, libraries: Sequence[str], inputs: Mapping[str, Array]) 
     import onnxruntime
 
     with tempfile.TemporaryDirectory() as folder:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 4
+        options = _options(libraries, config)
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(folder) / "profile")
-        for library in libraries:
-            options.register_custom_ops_library(library)
         session = onnxruntime.InferenceSession(str(model), options, providers=[PROVIDER])
         names = {one.name for one in session.get_inputs()}
         session.run(None, {name: array for name, array in inputs.items() if name in names})

@@ -1,10 +1,10 @@
-"""What a case says of its deployment: how TensorRT's engines are built, and how fast it has to be."""
+"""What a case says of its deployment: how sessions and engines are made, and how fast they have to be."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from conformance.errors import did_you_mean
 from conformance.schema.fields import BudgetText, Listed, Mebibytes, PrecisionName, Says
@@ -31,6 +31,21 @@ class TensorRT(Says):
     """Launch the engine as one CUDA graph where its latency is measured."""
     plugins: Listed[str] = []
     """Plugin libraries beside the case file, or file.function that returns the path of one."""
+
+
+def _option(value: object) -> object:
+    return str(value) if type(value) is int else value
+
+
+class OnnxRuntime(Says):
+    """How ONNX Runtime's sessions are made, here as in the deployment that the case stands for."""
+
+    config: dict[
+        Annotated[str, Field(min_length=1)],
+        Annotated[str, BeforeValidator(_option, json_schema_input_type=str | int)],
+    ] = {}
+    """Session options by their keys, as in ``session.x64quantprecision: 1``. One that the installed ONNX Runtime does
+    not know stops the cell at ``load``."""
 
 
 class Latency(Says):

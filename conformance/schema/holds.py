@@ -5,12 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from conformance.compare import DEFAULTS
 from conformance.noise import BUDGETS
+from conformance.processor import Instruction
 from conformance.schema.fields import Decibels, Listed, OpsetCondition, PrecisionName, Says, SizeRange, TensorName
 from conformance.schema.words import Check, Exporter, Fault, Regime, Runtime, Special, Stage, base_of
+
+
+class Processor(Says):
+    """The kind of processor that a declared failure is about, in the words of a run's ``environment.cpu``."""
+
+    has: Listed[Instruction] = []
+    """At least one of these is there."""
+    lacks: Listed[Instruction] = []
+    """None of these is there."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Processor:
+        if not self.has and not self.lacks:
+            raise ValueError("name instruction sets under has (at least one is there) or lacks (none is)")
+        if self.has and {*self.has} <= {*self.lacks}:
+            raise ValueError(f"no processor has {' or '.join(self.has)} and lacks the same")
+        return self
 
 
 class When(Says):
@@ -28,6 +46,8 @@ class When(Says):
     """Only draws whose dims lie here; the rest of the cell must still hold."""
     values: Listed[Regime | Special] = []
     """Only draws of these value regimes; the rest of the cell must still hold."""
+    cpu: Processor | None = None
+    """Only on hosts with such a processor; the entry is neither owed nor out of date on others."""
 
     @property
     def only_some_draws(self) -> bool:

@@ -57,5 +57,7 @@ class PrecisionSettings(Says):
     """What stays in fp32. An entry that matches nothing is an error."""
     operators: Listed[str] | None = None
     """int8: the operators that are quantized; the default is Conv, ConvTranspose, MatMul and Gemm."""
+    reduce_range: bool = False
+    """int8: weights of 7 bits, whose sums of products fit the 16 bits of x86 processors without VNNI."""
     calibration: Calibration = Calibration()
     """int8: where ranges come from. fp16: what overflow is looked for with."""
