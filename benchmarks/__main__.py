@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks import dynamo, examples, gating, isolation, latency, mutants, precision, whole_run
 from benchmarks.common import HEAD, Row, table
-from conformance.environment import environment
+from conformance.records.environment import environment
 
 GROUPS = {
     "whole_run": whole_run,

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import Row, in_turn, seconds_of
-from conformance.casefile import load
-from conformance.plan import Cell, plan
-from conformance.runner import Runner
-from conformance.settings import Settings
-from conformance.warm import new_worker
+from conformance.case.file import load
+from conformance.checks.runner import Runner
+from conformance.plan.catalogue import plan
+from conformance.plan.cell import Cell
+from conformance.plan.settings import Settings
+from conformance.worker.warm import new_worker
 
 CASE = """
 softsign:

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import Row, seconds_of
-from conformance.changed import changed_since
-from conformance.plan import Selection
-from conformance.record import read_lines, read_run
+from conformance.depends.changed import changed_since
+from conformance.plan.catalogue import Selection, read_suite
+from conformance.records.run_file import read_lines, read_run
 from conformance.report.html import page
-from conformance.suite import read_suite
 from tests import browser
 
 CASE = """

@@ -10,9 +10,9 @@ from typing import Any
 
 from benchmarks.common import Row, in_turn, interleaved, run_python
 from benchmarks.examples import small_cell
-from conformance.runner import Runner
-from conformance.settings import Settings
-from conformance.warm import MODULES, new_worker
+from conformance.checks.runner import Runner
+from conformance.plan.settings import Settings
+from conformance.worker.warm import MODULES, new_worker
 
 START = """
 import time

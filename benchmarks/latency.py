@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.common import HEAD, Row
-from conformance.latency.budget import parse
+from conformance.case.time_budget import parse
 from conformance.latency.decide import decide
 from conformance.latency.measure import interleave
 from conformance.latency.statistics import ratio_interval, signed_rank_interval

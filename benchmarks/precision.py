@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import Row, interleaved, seconds_of
-from conformance.case import Case
-from conformance.casefile import case_files, load
-from conformance.cell import run_cell
-from conformance.cellrun import CellRun
-from conformance.plan import Cell
-from conformance.progress import Progress
-from conformance.record import Record
-from conformance.schema.precision import Calibration, PrecisionSettings
-from conformance.settings import Settings
-from conformance.source import Folder
-from conformance.stages import Stages
-from conformance.store import Stored
-from conformance.warm import prepare_process
+from conformance.case.declaration import Case
+from conformance.case.file import case_files, load
+from conformance.case.precision import Calibration, PrecisionSettings
+from conformance.case.python import Folder
+from conformance.checks.models import CellRun
+from conformance.checks.run_cell import run_cell
+from conformance.checks.stages import Stages
+from conformance.export.store import Stored
+from conformance.plan.cell import Cell
+from conformance.plan.settings import Settings
+from conformance.records.record import Record
+from conformance.worker.progress import Progress
+from conformance.worker.warm import prepare_process
 
 SHIPPED = Path(__file__).parent.parent / "cases"
 NETWORKS = {
@@ -113,7 +113,7 @@ def _sensitivity(case: Case, settings: Settings) -> Row:
     import onnx
 
     from conformance.precision import convert
-    from conformance.precision.sensitivity import evaluation, rank
+    from conformance.sensitivity.ranking import evaluation, rank
 
     cell = _cell(case, "fidelity", "int8-minmax")
     stored, converted, run = _models(cell, settings)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # so that a worker starts before the schema of case files is imported
-    from conformance.plan import Cell
+    from conformance.plan.cell import Cell
 
 
 def test_fidelity(cell: Cell, run: Callable[[Cell], None]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:  # so that a worker starts before the schema of case files is imported
-    from conformance.plan import Cell
+    from conformance.plan.cell import Cell
 
 
 @pytest.mark.latency

@@ -8,8 +8,9 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from conformance.case import Declaration
-from conformance.schema import deploy, export, holds, inputs, precision
+from conformance.case import deploy, export, inputs, precision
+from conformance.case import must_hold as holds
+from conformance.case.declaration import Declaration
 
 INTRO = """# Case files
 

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conformance.case import Case
-from conformance.casefile import load
-from conformance.cell import run_cell
+from conformance.case.declaration import Case
+from conformance.case.file import load
+from conformance.checks.run_cell import run_cell
 from conformance.errors import CaseFileError, Problem
-from conformance.plan import Cell, plan
-from conformance.progress import Progress
-from conformance.record import Record
-from conformance.settings import Settings
+from conformance.plan.catalogue import plan
+from conformance.plan.cell import Cell
+from conformance.plan.settings import Settings
+from conformance.records.record import Record
+from conformance.worker.progress import Progress
 
 
 def say(*parts: str) -> str:

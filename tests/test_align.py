@@ -16,15 +16,15 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from conformance.align import text
-from conformance.align.command import Answer, Question, align
 from conformance.align.compare import Row, at_fp32
 from conformance.align.modules import calls_of, paired
 from conformance.align.nodes import Graph, Place, _label, match, scopes
 from conformance.align.nodes import candidates as candidates_of
 from conformance.commands import align as command
-from conformance.judges import Tolerances
-from conformance.store import Store
+from conformance.commands.align import text
+from conformance.commands.align.question import Answer, Question, align
+from conformance.compare.judges import Tolerances
+from conformance.export.store import Store
 from tests.support import say, with_symbolic, write_case
 
 PYTHON = """

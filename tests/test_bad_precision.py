@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from conformance.errors import CaseFileError
-from conformance.record import Record
-from conformance.warm import prepare_process
+from conformance.records.record import Record
+from conformance.worker.warm import prepare_process
 from tests.support import PASSED, Bench, load_case, problems_of, say, verdict
 
 COMMON = """

@@ -32,7 +32,8 @@ from conformance.baseline import (
 )
 from conformance.baseline.ids import fields_of
 from conformance.baseline.line import FAMILIES
-from conformance.record import Record, RunWriter, read_run
+from conformance.records.record import Record
+from conformance.records.run_file import RunWriter, read_run
 
 HEADER: dict[str, Any] = {
     "schema": 1,

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.runtimes import onnxruntime, pytorch
+from conformance.export import reference as pytorch
+from conformance.runtimes import onnxruntime
 from tests.support import PASSED, problems_of, run_suite, say, verdict, write_case
 
 DOUBLES = Path(__file__).parent / "doubles"

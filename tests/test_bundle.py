@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from conformance import cli
-from conformance.bundle import Bundle
-from conformance.record import read_run
+from conformance.bundle.layout import Bundle
+from conformance.records.run_file import read_run
 from tests.support import run_suite, say, write_case
 
 BODY = """

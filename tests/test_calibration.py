@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.case.precision import Calibration
+from conformance.draw.draw import Maker
+from conformance.draw.shapes import trace_sizes
 from conformance.errors import Stopped
-from conformance.inputs import Maker, trace_sizes
 from conformance.precision.calibration import DRAWN, Feeds, batch_dim, gather
-from conformance.schema.precision import Calibration
 from tests.support import load_case, say
 
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from conformance.casefile import case_files, load
+from conformance.case.file import case_files, load
 from tests.support import problems_of
 
 BODY = """

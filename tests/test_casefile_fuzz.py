@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.casefile import load
+from conformance.case.file import load
 from conformance.errors import CaseFileError
 from tests.support import problems_of
 

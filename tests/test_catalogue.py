@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.casefile import case_files, load
-from conformance.schema.words import base_of
+from conformance.case.file import case_files, load
+from conformance.case.words import base_of
 
 CASES = [case for file in case_files([Path(__file__).parent.parent / "cases"]) for case in load(file)]
 ROWS = [*(f"R{n}" for n in range(1, 17) if n != 4), *(f"G{n}" for n in range(1, 10)), *(f"P{n}" for n in range(1, 6))]

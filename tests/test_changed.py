@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.changed import changed_since
-from conformance.plan import Selection
-from conformance.slices import Slices
-from conformance.suite import read_suite
+from conformance.depends.changed import changed_since
+from conformance.depends.slices import Slices
+from conformance.plan.catalogue import Selection, read_suite
 from tests.support import run_suite
 
 COUNT = 120

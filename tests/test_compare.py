@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.compare import DEFAULTS, SLACK, Tolerance, allowed, compare
+from conformance.compare.tolerance import DEFAULTS, SLACK, Tolerance, allowed, compare
 
 F32 = DEFAULTS["float32"]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.dims import Dims, Expression, Range, TensorType
+from conformance.case.dims import Dims, Expression, Range, TensorType
 
 
 @pytest.mark.parametrize("text, sizes, value", [

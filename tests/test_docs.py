@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from conformance.casefile import load
+from conformance.case.file import load
 from conformance.cli import COMMANDS
 from conformance.commands.schema import schema
 

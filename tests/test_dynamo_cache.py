@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conformance import dynamo_cache
+from conformance.export import dynamo_cache
 
 torch = pytest.importorskip("torch")
 onnxscript = pytest.importorskip("onnxscript")

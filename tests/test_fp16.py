@@ -13,11 +13,11 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper, parser
 
-from conformance.graph import read
+from conformance.case.precision import PrecisionSettings
+from conformance.export.graph import read
 from conformance.precision import convert, fp16
 from conformance.precision.calibration import Feeds
 from conformance.runtimes.onnxruntime import open_literal
-from conformance.schema.precision import PrecisionSettings
 
 RNG = np.random.default_rng(0)
 FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16

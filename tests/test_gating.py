@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from conformance.record import read_run
+from conformance.records.run_file import read_run
 from tests.support import Outcome, run_suite
 
 CASES = """

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from conformance import graph
-from conformance.schema.holds import Graph
+from conformance.case.must_hold import Graph
+from conformance.export import graph
 from tests.support import load_case
 
 BODY = 'forward: torch.sin(x)\ninputs: {x: "float32[n, 3]"}\ndims: {n: 1..4}\n'

@@ -14,15 +14,18 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from conformance import processor, replay, saturation, text
 from conformance.baseline import compare, gate, load
-from conformance.bundle import Bundle
-from conformance.expect import Expectation, settle
-from conformance.isolation import _Clock
-from conformance.plan import plan
-from conformance.progress import Progress
-from conformance.record import Record, read_run
+from conformance.bundle import replay
+from conformance.bundle.layout import Bundle
+from conformance.plan.catalogue import plan
+from conformance.records import processor, text
+from conformance.records.record import Record
+from conformance.records.run_file import read_run
+from conformance.records.settle import Expectation, settle
 from conformance.runtimes import onnxruntime
+from conformance.verdict import saturation
+from conformance.worker.isolation import _Clock
+from conformance.worker.progress import Progress
 from tests import hosts
 from tests.support import PASSED, Bench, load_case, problems_of, say, verdict
 
@@ -436,7 +439,7 @@ class _Told(_Clock):
 
     def __init__(self, monkeypatch, waits: dict[str, float]) -> None:
         self.waits, self.now = waits, 100.0
-        monkeypatch.setattr("conformance.isolation.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("conformance.worker.isolation.time.monotonic", lambda: self.now)
         super().__init__(1)
 
     def _waits(self) -> dict[str, float]:

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from conformance.dims import Dims, Expression, Range
-from conformance.inputs import Draw, Maker, boundary_sizes, drawn_shapes, regimes_of, seed_of, shrink, trace_sizes
-from conformance.schema.inputs import Input
-from conformance.schema.words import REGIMES, SPECIALS
-from conformance.values import make
+from conformance.case.dims import Dims, Expression, Range
+from conformance.case.inputs import Input
+from conformance.case.words import REGIMES, SPECIALS
+from conformance.draw.draw import Draw, Maker, regimes_of, seed_of
+from conformance.draw.shapes import boundary_sizes, drawn_shapes, shrink, trace_sizes
+from conformance.draw.values import make
 from tests.support import load_case
 
 

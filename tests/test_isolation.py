@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from conformance.isolation import Death, Worker, WorkerError
-from conformance.progress import Progress
+from conformance.worker.isolation import Death, Worker, WorkerError
+from conformance.worker.progress import Progress
 from tests import planted
 
 ROOT = Path(__file__).parents[1]

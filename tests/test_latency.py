@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from conformance.case.time_budget import Budget, parse
 from conformance.latency import host, statistics
-from conformance.latency.budget import Budget, parse
 from conformance.latency.decide import decide
 from conformance.latency.measure import LOOKS, MIN_PAIRS, SideFailed, interleave
 from conformance.latency.samples import Samples

@@ -1,20 +1,89 @@
-"""Who may import whom: what reads, plans and compares needs neither torch nor a runtime, and nothing but the front
-end needs pytest."""
+"""Who may import whom: folders import from those below them only; what has to start fast, or runs where there is no
+PyTorch, needs neither torch nor a runtime."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-READING = ("case", "casefile", "plan", "expect", "suite", "record", "text", "matrix")
-COMPARING = ("inputs", "values", "compare", "vacuity")
-WITHOUT_PYTORCH = (
-    "bundle", "replay", "judges", "blame", "expect", "runtimes.tensorrt", "environment", "isolation",
+from conformance import HOME
+
+ORDER = (
+    "plugin", "__main__", "cli", "commands", "sensitivity", "checks", "align", "precision", "export", "depends",
+    "bundle", "plan", "draw", "verdict", "baseline", "latency", "report", "case", "records", "runtimes", "compare",
+    "worker", "errors", "arrays", "__init__",
 )  # fmt: skip
-GATING = ("baseline", "changed", "slices", "report.command", "report.html", "report.markdown", "report.annotations")
-RUNTIMES = ("runtimes", "runtimes.onnxruntime", "runtimes.onnxreference", "graph", "store")
+"""From what people call down to what everything rests on; ``docs/architecture.md`` walks through them."""
+
+
+def modules() -> list[Path]:
+    return sorted(file for file in HOME.rglob("*.py") if file.name != "module.py" or file.parent.name != "starter")
+
+
+def room(path: Path) -> str:
+    """The folder or module at the top of the package that a file belongs to."""
+    first = path.relative_to(HOME).parts[0].removesuffix(".py")
+    return "plugin" if first.startswith("test_") else first
+
+
+def imported(file: Path) -> Iterator[tuple[int, Path]]:
+    """What a module imports of this package, with the line; also inside functions and for type checkers."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{file}:{node.lineno}: imports are absolute"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == HOME.name:
+                yield node.lineno, _file(parts[1:])
+
+
+def _file(parts: list[str]) -> Path:
+    for end in range(len(parts), 0, -1):
+        place = HOME.joinpath(*parts[:end])
+        for file in (place.with_suffix(".py"), place / "__init__.py"):
+            if file.is_file():
+                return file
+    return HOME / "__init__.py"
+
+
+def test_every_folder_has_its_place() -> None:
+    assert {room(file) for file in modules()} == {*ORDER}
+
+
+@pytest.mark.parametrize("file", modules(), ids=lambda file: file.relative_to(HOME).as_posix())
+def test_modules_import_from_below_only(file: Path) -> None:
+    here = ORDER.index(room(file))
+    upwards = [
+        f"line {line}: {other.relative_to(HOME)}" for line, other in imported(file) if ORDER.index(room(other)) < here
+    ]
+    assert upwards == []
+
+
+def test_what_a_replay_imports_is_not_brought_in_by_a_package() -> None:
+    """A replay has no pydantic; importing a module of ``case`` must not import its neighbours."""
+    assert (HOME / "case" / "__init__.py").read_text(encoding="utf-8") == ""
+
+
+READING = ("case.declaration", "case.file", "plan.catalogue", "records.settle", "records.text", "records.matrix")
+COMPARING = ("draw.shapes", "draw.values", "compare.tolerance", "compare.vacuity")
+WITHOUT_PYTORCH = (
+    "bundle.layout", "bundle.replay", "compare.judges", "verdict.blame", "records.settle", "runtimes.tensorrt",
+    "records.environment", "worker.isolation",
+)  # fmt: skip
+GATING = (
+    "baseline", "depends.changed", "depends.slices", "report.command", "report.html", "report.markdown",
+    "report.annotations",
+)  # fmt: skip
+RUNTIMES = ("runtimes", "runtimes.onnxruntime", "runtimes.onnxreference", "export.graph", "export.store")
 
 
 @pytest.mark.parametrize(
@@ -24,7 +93,7 @@ RUNTIMES = ("runtimes", "runtimes.onnxruntime", "runtimes.onnxreference", "graph
         (RUNTIMES, ("torch", "pytest", "_pytest")),
         (WITHOUT_PYTORCH, ("torch", "pytest", "_pytest", "pydantic", "ruamel", "onnxruntime", "hypothesis")),
         (GATING, ("torch", "onnx", "onnxruntime", "pytest", "_pytest")),
-        (("cell", "runner", "cli", "isolation"), ("pytest", "_pytest")),
+        (("checks.run_cell", "checks.runner", "cli", "worker.isolation"), ("pytest", "_pytest")),
     ],
     ids=["reading and comparing", "runtimes", "replaying", "gating", "running"],
 )

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from conformance import matrix
+from conformance.records import matrix
 
 
 def record(case, exporter="torchscript", runtime="onnxruntime", opset=17, status="passed", **more):

@@ -22,8 +22,8 @@ from benchmarks.mutants.page import rows_of
 from benchmarks.mutants.probe import Judged, Made
 from benchmarks.mutants.run import Mutant, Study, add_model, hasty_worker
 from benchmarks.mutants.tools import TOOLS
-from conformance.isolation import Worker
-from conformance.record import Record
+from conformance.records.record import Record
+from conformance.worker.isolation import Worker
 from tests.support import Bench
 
 ROOT = Path(__file__).parent.parent

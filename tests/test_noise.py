@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.noise import BUDGETS, Budget, Noise, compare_outputs, decibels
+from conformance.compare.noise import BUDGETS, Budget, Noise, compare_outputs, decibels
 
 INT8, FP16 = BUDGETS["int8"], BUDGETS["fp16"]
 RNG = np.random.default_rng(0)

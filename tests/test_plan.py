@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.plan import Selection, expected, owed, plan, unmatched
+from conformance.plan.catalogue import Selection, plan, unmatched
+from conformance.plan.expected import declared, owed
 from tests.support import load_case, say
 
 BODY = """
@@ -60,7 +61,7 @@ def test_a_selection_keeps_what_it_names(tmp_path, selection, count):
 ])  # fmt: skip
 def test_a_condition_matches_the_cells_that_it_describes(tmp_path, when, count):
     case = load_case(tmp_path, say(BODY, f"fails: [{{when: {when}, stage: run, because: x}}]"))
-    assert sum(bool(expected(cell)) for cell in plan(case)) == count
+    assert sum(bool(declared(cell)) for cell in plan(case)) == count
 
 
 @pytest.mark.parametrize("stage, checks", [

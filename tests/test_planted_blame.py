@@ -14,15 +14,16 @@ import pytest
 import torch
 from onnx import helper, numpy_helper
 
-from conformance import cellrun, matrix
-from conformance.noise import BUDGETS, compare_outputs
-from conformance.plan import Cell
+from conformance.case.python import describe
+from conformance.checks import models as cellrun
+from conformance.compare.noise import BUDGETS, compare_outputs
+from conformance.plan.cell import Cell
 from conformance.precision import convert
-from conformance.precision.loss import by_stage, greatest
-from conformance.record import Record
+from conformance.records import matrix
+from conformance.records.record import Record
 from conformance.runtimes import onnxreference, onnxruntime
-from conformance.source import describe
-from conformance.warm import prepare_process
+from conformance.verdict.loss import by_stage, greatest
+from conformance.worker.warm import prepare_process
 from tests.support import PASSED, Alter, Bench, altered, say, verdict, with_symbolic
 
 

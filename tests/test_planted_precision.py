@@ -13,13 +13,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from conformance import cellrun, text
-from conformance.plan import Cell
+from conformance.checks import models as cellrun
+from conformance.plan.cell import Cell
 from conformance.precision import convert, fp16, int8
-from conformance.precision.loss import greatest
-from conformance.record import Record
+from conformance.records import text
+from conformance.records.record import Record
 from conformance.runtimes import onnxruntime
-from conformance.warm import prepare_process
+from conformance.verdict.loss import greatest
+from conformance.worker.warm import prepare_process
 from tests.support import PASSED, Alter, Bench, altered, say, verdict
 
 NET = """

@@ -326,7 +326,7 @@ def test_another_session_of_the_same_environment_sees_nothing_of_the_plugin(tmp_
         "def test_other():\n"
         "    heavy = {'torch', 'onnxruntime', 'onnx', 'hypothesis', 'numpy', 'pydantic'} & sys.modules.keys()\n"
         "    assert heavy <= {'hypothesis'}\n"
-        "    assert 'conformance.case' not in sys.modules\n"
+        "    assert 'conformance.case.declaration' not in sys.modules\n"
     )
     outcome = run_pytest(tmp_path, "-q")
     assert outcome.code == 0, outcome.text

@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from conformance.record import Record, RunWriter, read_lines
+from conformance.records.record import Record
+from conformance.records.run_file import RunWriter, read_lines
 
 
 def record(**more):

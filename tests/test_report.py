@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from conformance import matrix, text
-from conformance.record import Record, RunWriter, cell_id, cell_label
+from conformance.records import matrix, text
+from conformance.records.record import Record, cell_id, cell_label
+from conformance.records.run_file import RunWriter
 from conformance.report import annotations, command, embed, rows
 from conformance.report.clean import cleaned, one_line, visible
 from conformance.report.grid import grid

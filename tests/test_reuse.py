@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.fingerprint import Fingerprints
-from conformance.plan import plan
-from conformance.record import read_run
+from conformance.depends.fingerprint import Fingerprints
+from conformance.plan.catalogue import plan
+from conformance.records.run_file import read_run
 from tests.support import Outcome, load_case, run_suite
 
 CASE = """
@@ -103,7 +103,7 @@ def test_exactly_the_cells_that_depend_on_a_change_have_another_fingerprint(
 
 
 def fingerprints(folder: Path, **settings: object) -> dict[str, str | None]:
-    from conformance.casefile import load
+    from conformance.case.file import load
 
     found = Fingerprints(settings)
     return {cell.id: found(cell) for case in load(folder / "cases/cases.yaml") for cell in plan(case)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from conformance.isolation import Worker
-from conformance.runner import Runner
-from conformance.settings import Settings
-from conformance.warm import prepare_process
+from conformance.checks.runner import Runner
+from conformance.plan.settings import Settings
+from conformance.worker.isolation import Worker
+from conformance.worker.warm import prepare_process
 
 BODY = """
 forward: torch.sin(x)

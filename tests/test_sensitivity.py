@@ -15,9 +15,9 @@ from ruamel.yaml import YAML
 
 from conformance import cli
 from conformance.precision import convert
-from conformance.precision.sensitivity import Kept, Ranking, candidates, evaluation, rank
-from conformance.record import Record
-from conformance.warm import prepare_process
+from conformance.records.record import Record
+from conformance.sensitivity.ranking import Kept, Ranking, candidates, evaluation, rank
+from conformance.worker.warm import prepare_process
 from tests.support import PASSED, Bench, say, verdict, write_case
 
 PYTHON = """
@@ -191,7 +191,7 @@ def test_keeping_nodes_in_fp32_leaves_both_models_as_they_were(conversion_of, pr
 
 def test_an_int8_model_is_as_it_was_though_a_node_cannot_be_run(conversion_of, monkeypatch):
     """The bypass is taken back where the model in between is refused."""
-    from conformance.precision import sensitivity
+    from conformance.sensitivity import ranking as sensitivity
 
     made = conversion_of(with_precision(UNEVEN, "int8"))
     before = made.model.SerializeToString(deterministic=True)

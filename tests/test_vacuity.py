@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from conformance.compare import DEFAULTS
-from conformance.noise import BUDGETS
-from conformance.vacuity import ANOTHER, MEAN, SHUFFLED, ZEROS, Vacuity
+from conformance.compare.noise import BUDGETS
+from conformance.compare.tolerance import DEFAULTS
+from conformance.compare.vacuity import ANOTHER, MEAN, SHUFFLED, ZEROS, Vacuity
 
 
 def found(*draws, dtype="float32"):

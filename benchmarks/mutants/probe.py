@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.mutants.kinds import View, choose
-from conformance.compare import Array
-from conformance.dims import Expression
+from conformance.arrays import Array, Inputs
+from conformance.case.dims import Expression
+from conformance.draw.draw import Draw, seed_of
 from conformance.errors import Stopped
-from conformance.inputs import Draw, Inputs, seed_of
-from conformance.plan import Cell
-from conformance.settings import Settings
+from conformance.plan.cell import Cell
+from conformance.plan.settings import Settings
 
 if TYPE_CHECKING:
-    from conformance.cellrun import CellRun
+    from conformance.checks.models import CellRun
 
 
 INDEPENDENT = 240
@@ -39,10 +39,10 @@ class Made:
 @contextlib.contextmanager
 def run_of(cell: Cell, store: Path) -> Iterator[CellRun]:
     """What the checks of a cell work with, inside the folder of its case."""
-    from conformance.cellrun import CellRun
-    from conformance.progress import Progress
-    from conformance.source import Folder
-    from conformance.stages import Stages
+    from conformance.case.python import Folder
+    from conformance.checks.models import CellRun
+    from conformance.checks.stages import Stages
+    from conformance.worker.progress import Progress
 
     record = cell.record()
     with Folder.of(cell.case.folder).active() as folder:
@@ -54,9 +54,9 @@ def make(progress: object, cell: Cell, store: Path, folder: Path, count: int) ->
     """Puts mutants of a cell's model, which is in ``store``, into stores of their own under the model's key."""
     import onnx
 
-    from conformance import graph
+    from conformance.export import graph
+    from conformance.export.store import Store
     from conformance.runtimes.onnxruntime import OnnxRuntimeSession
-    from conformance.store import Store
 
     with run_of(cell, store) as run:
         libraries, (_, inputs) = run.libraries(), run.prepared.trace()
@@ -163,8 +163,8 @@ def _count(run: CellRun) -> int:
 
 def differs(progress: object, cell: Cell, sound: Path, mutant: Path, specials: bool) -> bool:
     """Whether outputs are other than the sound model's on any of the independent inputs; -0.0 is 0.0."""
+    from conformance.export.store import Store
     from conformance.runtimes import opener
-    from conformance.store import Store
 
     with run_of(cell, sound) as run:
         wrong = Store(mutant).get(run.prepared.key(cell.exporter, cell.opset))
@@ -205,8 +205,8 @@ class Judged:
 
 
 def judge(progress: object, cell: Cell, mutant: Path, specials: bool) -> Judged:
+    from conformance.checks.verify import Verifier
     from conformance.runtimes import opener
-    from conformance.verify import Verifier
 
     with run_of(cell, mutant) as run:
         stored = run.model()

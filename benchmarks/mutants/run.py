@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from benchmarks.mutants.probe import Judged, Made, differs, judge, make
 from benchmarks.mutants.tools import TOOLS, ask
-from conformance.isolation import Death, Worker
-from conformance.plan import Cell
-from conformance.record import Record
-from conformance.runner import Runner
-from conformance.settings import Settings
-from conformance.warm import prepare_process
+from conformance.checks.runner import Runner
+from conformance.plan.cell import Cell
+from conformance.plan.settings import Settings
+from conformance.records.record import Record
+from conformance.worker.isolation import Death, Worker
+from conformance.worker.warm import prepare_process
 
 if TYPE_CHECKING:
     pass
@@ -95,8 +95,8 @@ class Study:
 
 def cells(quick: bool) -> list[tuple[Cell, Cell | None]]:
     """The accuracy cells that are looked at, each with its cell of specials: the highest opset, few variants."""
-    from conformance.casefile import case_files, load
-    from conformance.plan import plan
+    from conformance.case.file import case_files, load
+    from conformance.plan.catalogue import plan
 
     rng = random.Random(0)
     chosen: list[tuple[Cell, Cell | None]] = []
@@ -132,11 +132,11 @@ def study(quick: bool) -> Study:
 
 def hasty_worker() -> Worker:
     """A worker whose failing cells look for a small example for a second at most; found they are either way."""
-    return Worker(["conformance.preload"], initializer=_prepare)
+    return Worker(["conformance.worker.preload"], initializer=_prepare)
 
 
 def _prepare() -> None:
-    from conformance import explain
+    from conformance.checks import explain
 
     prepare_process()
     explain.SHRINK_SECONDS = 1.0

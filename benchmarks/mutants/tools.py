@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.mutants.probe import run_of
-from conformance.compare import Array
+from conformance.arrays import Array, Inputs
 from conformance.errors import Stopped
-from conformance.inputs import Inputs
-from conformance.plan import Cell
+from conformance.plan.cell import Cell
 
 if TYPE_CHECKING:
-    from conformance.cellrun import CellRun
+    from conformance.checks.models import CellRun
 
 
 class Unable(Exception):

@@ -1,5 +1,5 @@
-"""PyTorch against ONNX, submodule by submodule: the first place where they part.
+"""Ties between what PyTorch computed and the tensors of a graph.
 
 ``modules`` has what each submodule returns in PyTorch, ``nodes`` which tensor of the graph that is, ``compare`` where
-the two part, ``command`` prepares a case for it and ``text`` says what was found.
+the two part.
 """

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from conformance.align.nodes import Graph, Place, rewritten
-from conformance.compare import DEFAULTS, Array, Tolerance, compare, odd_shape
-from conformance.judges import Budgets, Judge, Tolerances
-from conformance.noise import BUDGETS, Budget, Noise
-from conformance.precision.loss import sqnr
-from conformance.schema.words import base_of
+from conformance.arrays import Array
+from conformance.case.words import base_of
+from conformance.compare.judges import Budgets, Judge, Tolerances
+from conformance.compare.noise import BUDGETS, Budget, Noise
+from conformance.compare.tolerance import DEFAULTS, Tolerance, compare, odd_shape
+from conformance.verdict.loss import sqnr
 
 Numbers = Mapping[tuple[int, int], float]
 """By id of a call and output."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from conformance.align.modules import Call, Key
-from conformance.compare import Array
+from conformance.arrays import Array
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto

@@ -12,7 +12,7 @@ from conformance.baseline.change import KINDS, Change, Limits, Record, Run, Sele
 from conformance.baseline.facts import Instructions, graph_change, instructions_of, same_exporters, same_processor
 from conformance.baseline.line import MODEL_CHECKS, compact, expand, replaced
 from conformance.baseline.timing import timing
-from conformance.processor import is_of_kind
+from conformance.records.processor import is_of_kind
 
 _OPPOSITE = {"status": "newly passing", "accuracy": "accuracy better", "latency": "faster"}
 """What is told of a family where it got better, which an acceptance that has become pointless says already."""

@@ -16,7 +16,7 @@ from typing import Any
 from conformance.baseline.change import Record, Run
 from conformance.baseline.line import Line, check, compact, dump, expand
 from conformance.errors import display_path
-from conformance.record import read_run
+from conformance.records.run_file import read_run
 
 VERSION = 1
 """Of this format."""

@@ -11,7 +11,7 @@ from typing import Any
 from conformance.baseline.change import Run
 from conformance.baseline.shards import parse_shard
 from conformance.errors import display_path
-from conformance.record import RunWriter, read_run
+from conformance.records.run_file import RunWriter, read_run
 
 _VERDICT = ("status", "stage", "error", "fault")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from conformance.baseline.change import Record
+from conformance.case.words import base_of
 from conformance.errors import display_path
-from conformance.schema.words import base_of
 
 _BY_FIELD = ("--exporter", "--opset", "--runtime", "--precision", "--cases")
 

@@ -15,7 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     from conformance.baseline import merge
-    from conformance.matrix import counts
+    from conformance.records.matrix import counts
 
     _, records = merge(given.runs, given.out, partial=given.partial, allow_mixed=given.allow_mixed)
     print(counts(records))

@@ -6,9 +6,10 @@ import argparse
 import re
 from pathlib import Path
 
+from conformance import HOME
 from conformance.errors import display_path
 
-_STARTER = Path(__file__).parent.parent / "starter"
+_STARTER = HOME / "commands" / "starter"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

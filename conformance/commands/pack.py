@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from conformance.plan import Cell
+    from conformance.plan.cell import Cell
 
 KEYS = ("exporter", "opset", "precision")
 
@@ -29,13 +29,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where a cell could not be packed; the bundle then has all others."""
-    from conformance.bundle import CELLS, BundleWriter, Entry
-    from conformance.environment import environment
+    from conformance.bundle.layout import CELLS, BundleWriter, Entry
     from conformance.errors import CaseFileError
-    from conformance.isolation import Death
-    from conformance.settings import Settings
-    from conformance.suite import read_suite, selection
-    from conformance.warm import new_worker
+    from conformance.plan.catalogue import read_suite, selection
+    from conformance.plan.settings import Settings
+    from conformance.records.environment import environment
+    from conformance.worker.isolation import Death
+    from conformance.worker.warm import new_worker
 
     options = {"runtime": given.runtime, **{name: getattr(given, name) for name in KEYS}}
     cells, files = read_suite(given.cases or [Path("cases")], selection(options))
@@ -66,8 +66,8 @@ def run(given: argparse.Namespace) -> int:
 
 def _declared(cell: Cell) -> bool:
     """Whether the case says that there is no model to pack, or that this host cannot make it."""
-    from conformance.plan import declared, on_host
-    from conformance.processor import instructions
+    from conformance.plan.expected import declared, on_host
+    from conformance.records.processor import instructions
 
     before = ("declare", "export", "check", "convert")
     failing = (entry.stage for entry in on_host(declared(cell), instructions()))
@@ -76,6 +76,6 @@ def _declared(cell: Cell) -> bool:
 
 def _pack(progress: Any, *given: Any) -> Any:
     # Imported in the worker, so that the command itself never imports torch.
-    from conformance.pack import pack_cell
+    from conformance.checks.pack import pack_cell
 
     return pack_cell(progress, *given)

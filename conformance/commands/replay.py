@@ -30,8 +30,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """0 all as declared, 1 failures, 5 where nothing was run."""
-    from conformance.bundle import Bundle
-    from conformance.replay import replay, summary
+    from conformance.bundle.layout import Bundle
+    from conformance.bundle.replay import replay, summary
 
     def show(record: Mapping[str, Any]) -> None:
         print(f"{record['status']:8} {record['id']}", flush=True)

@@ -17,7 +17,7 @@ def run(given: argparse.Namespace) -> int:
 
 def schema() -> dict[str, object]:
     """The JSON Schema of a case file; ``conformance/case.schema.json`` is a copy of it."""
-    from conformance.case import Declaration
+    from conformance.case.declaration import Declaration
 
     case = Declaration.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
     definitions = case.pop("$defs")

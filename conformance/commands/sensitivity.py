@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from conformance.precision.command import sensitivity
+    from conformance.sensitivity.command import sensitivity
 
     sensitivity(
         given.case, given.precision, given.cases or [Path("cases")], given.store / "models", exporter=given.exporter,

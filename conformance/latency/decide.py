@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from conformance.latency.budget import Budget
+from conformance.case.time_budget import Budget
 from conformance.latency.measure import Side, interleave
 from conformance.latency.samples import Samples
 from conformance.latency.statistics import CONFIDENCE, Interval, Judged, certain, judge, verdict

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from conformance.processor import cpu
+from conformance.records.processor import cpu
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ORT_NUM_THREADS")
 GPU_FIELDS = (

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from pytest_benchmark.stats import Stats
 
-from conformance.latency.budget import Budget
+from conformance.case.time_budget import Budget
 from conformance.latency.samples import Durations, Samples
 
 Verdict: TypeAlias = Literal["holds", "broken", "inconclusive"]

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from conformance.case import Case
-from conformance.compare import Array
-from conformance.dims import Dims, Sizes
+from conformance.arrays import Array, Inputs
+from conformance.case.declaration import Case
+from conformance.case.dims import Dims, Sizes
+from conformance.case.precision import Calibration
+from conformance.draw.draw import Draw, Maker, seed_of
 from conformance.errors import Stopped, display_path
-from conformance.inputs import Draw, Inputs, Maker, seed_of
-from conformance.schema.precision import Calibration
 
 FEWEST = 8
 """Fewer samples than this make no range worth the name."""

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from conformance.case.precision import Calibration, PrecisionSettings
+from conformance.case.python import describe
+from conformance.case.words import base_of
 from conformance.errors import Stopped, did_you_mean
-from conformance.graph import Facts
+from conformance.export.graph import Facts
 from conformance.precision import fp16, int8, rules
 from conformance.precision.calibration import DRAWN, Feeds
 from conformance.precision.ranges import check_finite, measure, not_finite
 from conformance.runtimes import opener
-from conformance.schema.precision import Calibration, PrecisionSettings
-from conformance.schema.words import base_of
-from conformance.source import describe
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from conformance.arrays import Inputs
+from conformance.case.precision import Calibration
 from conformance.errors import Stopped
-from conformance.inputs import Inputs
-from conformance.schema.precision import Calibration
 
 BINS = {"entropy": 512, "percentile": 2048}
 """Of the histograms. ONNX Runtime's 128 for entropy leave it one range to choose from, which is that of min-max; with

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.record import read_run
+from conformance.records.run_file import read_run
 from conformance.report.rows import STATUSES, complete, finished, ratio
 
 Run = tuple[str, dict[str, Any], list[dict[str, Any]]]

@@ -1,6 +1,6 @@
 """The matrix as data: cases down; exporter, runtime, precision and opset across; each sign with its records.
 
-Signs and columns are those of the terminal's matrix, which this takes from ``conformance.matrix``.
+Signs and columns are those of the terminal's matrix, which this takes from ``conformance.records.matrix``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from conformance import matrix
+from conformance.records import matrix
 from conformance.report.rows import STATUSES, Row
 
 Key = tuple[str, matrix.Column]

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from conformance import matrix
+from conformance.records import matrix
 from conformance.report import embed
 from conformance.report.clean import cleaned, visible
 from conformance.report.grid import grid

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from conformance import matrix
+from conformance.records import matrix
 from conformance.report.clean import one_line, visible
 from conformance.report.rows import WORDS, Row, blocking, by_reason, complete, failures, finished, place
 

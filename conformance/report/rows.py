@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
-from conformance.record import Status
+from conformance.records.record import Status
 
 Row = dict[str, Any]
 """A record as plain data, with all the fields of ``_DEFAULTS``."""

@@ -1,8 +1,8 @@
-"""A verdict in words. Failures read as in the terminal: that text is made in ``conformance.text``."""
+"""A verdict in words. Failures read as in the terminal: that text is made in ``conformance.records.text``."""
 
 from __future__ import annotations
 
-from conformance import text
+from conformance.records import text
 from conformance.report.rows import Row, place, ratio
 
 

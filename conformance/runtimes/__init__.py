@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from conformance.compare import Array
+from conformance.arrays import Array
 
 if TYPE_CHECKING:
     from conformance.runtimes.tensorrt import Build

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.compare import Array
+from conformance.arrays import Array
 from conformance.errors import Unavailable
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conformance.compare import Array
+from conformance.arrays import Array
 from conformance.errors import did_you_mean
 
 if TYPE_CHECKING:

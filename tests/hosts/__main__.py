@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from conformance.processor import cpu
+from conformance.records.processor import cpu
 from tests.hosts import HIDDEN, CannotHide, avx2_only
 
 

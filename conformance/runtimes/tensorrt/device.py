@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from conformance.compare import Array
+from conformance.arrays import Array
 
 
 @contextlib.contextmanager

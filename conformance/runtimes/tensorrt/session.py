@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.compare import Array
+from conformance.arrays import Array
 from conformance.errors import Unavailable
 from conformance.runtimes.tensorrt.absence import absence, version_of
 from conformance.runtimes.tensorrt.build import (

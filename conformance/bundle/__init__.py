@@ -1,0 +1,1 @@
+"""Cells where there is no PyTorch: written, and run."""

@@ -1,0 +1,125 @@
+"""What only an engine on a GPU can show: that it is the same for each row and each build, and where its time goes.
+
+Needs no PyTorch: what it compares with is in a ``Trial``, which a cell makes (``trial``) and a bundle holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance.arrays import Array
+from conformance.compare.judges import Judge
+from conformance.errors import Stopped
+from conformance.records.record import Record
+from conformance.runtimes.tensorrt import Build, TensorRTSession, open_model
+
+ROUNDS = 20
+"""Timed runs at each batch size, after one that warms up; their median is told. A budget has ``latency`` for it."""
+
+TOP = 20
+"""Layers of the table by layer that go into the record; the rest is added up."""
+
+BATCHES = (1, 4, 16)
+"""Rows at a time, where the case allows so many."""
+
+Inputs = Mapping[str, Array]
+Stage = Callable[[str], AbstractContextManager[None]]
+"""Inside, the cell is at that stage; what is raised there is the runtime's fault."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What an engine is tried with."""
+
+    inputs: Inputs
+    """One example at the traced sizes."""
+    judge: Judge
+    """Decides whether two builds answer alike."""
+    rows: Inputs | None = None
+    """A batch of equal rows; None where the case has no rows."""
+    equal: Sequence[int] = ()
+    """The outputs whose rows are equal for it in PyTorch."""
+    batches: Mapping[int, Inputs] = dataclasses.field(default_factory=dict)
+    """Inputs by number of rows."""
+
+
+def try_engine(record: Record, stage: Stage, model: Path, build: Build, trial: Trial) -> None:
+    """Identical rows of a batch give identical results; a second build gives the same within tolerance.
+
+    Notes in the record the layers with their milliseconds, and time and throughput at several batch sizes. Raises
+    Stopped for what is wrong, Unavailable where this host has no TensorRT.
+    """
+    with contextlib.ExitStack() as stack:
+        with stage("load"):
+            session = stack.enter_context(open_model(model, (), build))
+        record.arithmetic = dict(session.arithmetic)
+        with stage("run"):
+            before = session.run(trial.inputs)
+        record.examples = 1
+        if trial.rows is not None:
+            with stage("run"):
+                got = session.run(trial.rows)
+            _check_rows(got, trial.equal)
+            record.examples += 1
+        with stage("load"):  # without the timings of the first build, so that it chooses anew
+            again = stack.enter_context(open_model(model, (), dataclasses.replace(build, store=None)))
+        with stage("run"):
+            after = again.run(trial.inputs)
+        _check_rebuilt(trial.judge, before, after)
+        record.examples += 1
+        with stage("latency"):
+            record.engine = {"layers": _layers(session, trial.inputs), "times": list(_times(session, trial.batches))}
+
+
+def _check_rows(outputs: Sequence[Array], equal: Sequence[int]) -> None:
+    for output in equal:
+        odd = unequal_row(outputs[output])
+        if odd is not None:
+            text = f"output {output}: row {odd} of a batch of equal rows differs from row 0, but not so in PyTorch"
+            raise Stopped("compare", "RowsDiffer", text, "runtime")
+
+
+def unequal_row(array: Array) -> int | None:
+    """The first row that is not row 0, bit for bit; None where all are."""
+    rows = range(1, len(array))
+    nan = array.dtype.kind == "f"
+    return next((row for row in rows if not np.array_equal(array[row], array[0], equal_nan=nan)), None)
+
+
+def _check_rebuilt(judge: Judge, before: list[Array], after: list[Array]) -> None:
+    """TensorRT times kernels while it builds, and may choose others the next time; the answer has to stay."""
+    found = judge.compare(after, before, None)
+    if found.verdict == "failed":
+        text = f"an engine that was built again gives other values than the cell allows: {found.text}"
+        raise Stopped("compare", "RebuildDiffers", text, "runtime")
+
+
+def _layers(session: TensorRTSession, inputs: Inputs) -> list[dict[str, Any]]:
+    layers = session.layers(inputs)
+    rest = layers[TOP:]
+    more = [{"name": f"{len(rest)} more", "ms": sum(float(layer["ms"]) for layer in rest)}] if rest else []
+    return [{**layer, "ms": round(float(layer["ms"]), 6)} for layer in [*layers[:TOP], *more]]
+
+
+def _times(session: TensorRTSession, batches: Mapping[int, Inputs]) -> Iterator[dict[str, float]]:
+    """Median seconds on the device, with and without transfers, and rows a second, by batch size."""
+    for batch, inputs in batches.items():
+        with session.stopwatch(inputs) as once:
+            seconds = _median(once)
+        with session.stopwatch(inputs, transfers=True) as once:
+            with_transfers = _median(once)
+        yield {"batch": batch, "seconds": seconds, "with_transfers": with_transfers, "rows": batch / seconds}
+
+
+def _median(once: Callable[[], float]) -> float:
+    once()
+    return statistics.median(once() for _ in range(ROUNDS))

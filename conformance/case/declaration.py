@@ -1,0 +1,275 @@
+"""What a case says as a whole, and what its parts say against one another.
+
+The models of a case file (here and in ``schema``) are closed, an unknown key being an error, and frozen. Shorthand,
+such as an input written as a plain string, is spelled out by a ``BeforeValidator`` before any field is looked at, so
+that the place of an error is the place that the author sees. Reading files is the job of ``casefile``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from conformance.case.deploy import Latency, OnnxRuntime, TensorRT
+from conformance.case.dims import Dims, Range
+from conformance.case.export import Dynamo, Export, TorchScript
+from conformance.case.fields import DottedName, Listed, PrecisionName, Says, Size, SizeRange, TensorName
+from conformance.case.inputs import Examples, InputOrType
+from conformance.case.must_hold import Fails, Graphs, OutputOrName, PrecisionTolerance
+from conformance.case.precision import INT8_OPSET, PrecisionSettings
+from conformance.case.words import Exporter, Runtime, base_of
+from conformance.errors import did_you_mean
+
+
+def _spell_out_specials(value: object) -> object:
+    if value is True:
+        return None
+    return [] if value is False else value
+
+
+class Declaration(Says):
+    """One case as the file says it."""
+
+    about: str = Field(min_length=1)
+    """What the case is for, for the reader of a report."""
+    tags: Listed[str] = []
+    """Words that pytest's -k selects by."""
+    forward: str | None = None
+    """A Python expression over the inputs; torch, F, math, and the Python files beside are in scope."""
+    module: DottedName | None = None
+    """A torch.nn.Module class (or a function that returns a module), in a Python file beside the case file."""
+    given: dict[str, Any] = Field({}, alias="with")
+    """Constructor arguments of ``module``, or names for ``forward``; "torch.int32" is the dtype."""
+    vary: dict[str, Annotated[list[Any] | dict[str, Any], Field(min_length=1)]] = {}
+    """A grid of values for ``with``; each combination is its own case."""
+    script: bool = False
+    """torch.jit.script the module, so that its control flow is kept (TorchScript exporter only)."""
+    mode: Literal["eval", "train"] = "eval"
+    """The mode that the module is exported and run in."""
+    seed: int = Field(0, ge=0, lt=2**32)
+    """Seeds the weights."""
+    prepare: DottedName | None = None
+    """A function ``f(module)`` that sets weights or statistics after construction."""
+    inputs: Annotated[dict[TensorName, InputOrType], Field(min_length=1)]
+    """By ONNX name, in the order of forward's parameters."""
+    outputs: list[OutputOrName] = []
+    """Names of all outputs, depth first."""
+    dims: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], SizeRange] = {}
+    """The range of each dim; both ends always run."""
+    where: Listed[Size] = []
+    """Conditions between dims, such as ``k <= n``."""
+    draw: DottedName | None = None
+    """A function ``f(dims, rng) -> {input: array}`` for inputs that depend on one another."""
+    trace: dict[str, Annotated[int, Field(ge=0)]] = {}
+    """Dims to trace at; those left out are chosen."""
+    export: Export = Export(torchscript=TorchScript(opsets=[17]), dynamo=Dynamo(opsets=[20]))
+    """Exporters with their opsets; those left out are not run. The default is TorchScript 17 and dynamo 20."""
+    runtimes: Annotated[Listed[Runtime], Field(min_length=1)] = ["onnx-reference", "onnxruntime"]
+    """What runs the model: onnx-reference, onnxruntime, tensorrt."""
+    tensorrt: TensorRT = TensorRT()
+    """How TensorRT's engines are built, where it is one of the runtimes."""
+    onnxruntime: OnnxRuntime = OnnxRuntime()
+    """How ONNX Runtime's sessions are made."""
+    libraries: Listed[str] = []
+    """Custom-operator libraries: a file, or file.function that returns the path of one."""
+    graph: Graphs = []
+    """What the exported graph must look like, one entry or several with conditions."""
+    precisions: dict[PrecisionName, PrecisionSettings] = {}
+    """Besides fp32: ``fp16`` and ``int8``, or variants of them with a name of their own, as in ``int8-entropy``."""
+    tolerance: dict[PrecisionName, PrecisionTolerance] = {}
+    """By precision; one that is looser than the default says because."""
+    specials: Annotated[
+        list[str] | None, BeforeValidator(_spell_out_specials, json_schema_input_type=bool | list[str])
+    ] = None
+    """Also run NaN, infinities and signed zeros, as a check of their own: in all inputs, unless it is false or
+    a list of inputs."""
+    vacuous: str | None = None
+    """Why outputs that would pass whatever the inputs are right for this case (``ones_like``)."""
+    fails: list[Fails] = []
+    """Expected failures."""
+    latency: list[Latency] = []
+    """Budgets of time; each is a cell of its own."""
+    examples: Examples = Examples()
+    """How much is drawn."""
+    needs: Listed[str] = []
+    """Packages (import names), or ``command:g++``, without which the case is skipped with a reason."""
+    depends: Listed[str] = []
+    """Data files that the case's Python reads, so that editing one exports again."""
+
+    def inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """What the parts of the case say against one another: where in the case, and what is wrong."""
+        if (self.forward is None) == (self.module is None):
+            yield (), "give either forward (an expression) or module (a class), one of them"
+        if self.script and self.export.dynamo is not None:
+            yield ("script",), "script: true is for the TorchScript exporter only; leave dynamo out of export"
+        for name in self.specials or ():
+            if name not in self.inputs:
+                yield ("specials",), f"there is no input '{name}'{did_you_mean(name, self.inputs)}"
+        shapes = frozenset[str]().union(*(one.type.names for one in self.inputs.values()))
+        for name, one in self.inputs.items():
+            for dim in sorted(one.type.names - self._sizes()):
+                yield (
+                    ("inputs", name, "type"),
+                    f"the dim '{dim}' is not declared; add it to dims, as in {dim}: 1..8",
+                )
+        for name, sizes in self.dims.items():
+            yield from self._unknown_dims(("dims", name), sizes.names)
+        for index, condition in enumerate(self.where):
+            yield from self._unknown_dims(("where", index), condition.names)
+        related = [sizes.names for sizes in self.dims.values()] + [one.names for one in self.where]
+        for name in sorted(self.dims.keys() - shapes.union(*related)):
+            yield ("dims", name), f"no input, range or condition uses the dim '{name}'"
+        yield from self._unknown_dims(("trace",), self.trace)
+        for exporter, target in self.export.exporters.items():
+            yield from self._unknown_dims(("export", exporter, "static"), target.static)
+        yield from self._precision_inconsistencies()
+        yield from self._tensorrt_inconsistencies()
+        yield from self._latency_inconsistencies()
+        for index, graph in enumerate(self.graph):
+            if graph.when.cpu is not None:
+                yield ("graph", index, "when", "cpu"), "an exported graph does not depend on the processor"
+        for index, entry in enumerate(self.fails):
+            for dim, sizes in entry.when.at.items():
+                yield from self._unknown_dims(("fails", index, "when", "at"), {dim, *sizes.names})
+            for word in entry.when.given:
+                if word not in self.vary:
+                    yield (
+                        ("fails", index, "when", "with"),
+                        f"vary has no '{word}'{did_you_mean(word, self.vary)}",
+                    )
+
+    def _precision_inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        for precision, tolerance in self.tolerance.items():
+            for text in tolerance.inconsistencies(precision):
+                yield ("tolerance", precision), text
+        exported = {opset for target in self.export.exporters.values() for opset in target.opsets}
+        for precision, settings in self.precisions.items():
+            where = ("precisions", precision)
+            if precision == "fp32":
+                yield where, "fp32 is what is exported, and needs no conversion"
+            if settings.operators is not None and base_of(precision) != "int8":
+                yield (*where, "operators"), "operators is for int8; exclude keeps operators in fp32"
+            if settings.reduce_range and base_of(precision) != "int8":
+                yield (*where, "reduce_range"), "reduce_range is for int8"
+            yield from self._unknown_dims((*where, "calibration", "at"), settings.calibration.at)
+            for opset in settings.opsets or ():
+                if opset not in exported:
+                    yield (*where, "opsets"), f"opset {opset} is not exported"
+            converted = [
+                opset for target in self.export.exporters for opset in self.converted_opsets(precision, target)
+            ]
+            for opset in sorted(set(converted)):
+                if base_of(precision) == "int8" and opset < INT8_OPSET and settings.left_out is None:
+                    yield where, f"int8 needs opset {INT8_OPSET} or higher (scales for each channel), not {opset}"
+        known = {"fp32", *self.precisions, *map(base_of, self.precisions)}
+        for precision in self.tolerance.keys() - known:
+            yield ("tolerance", precision), f"the case has no precision '{precision}'{did_you_mean(precision, known)}"
+
+    def _tensorrt_inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        if "tensorrt" not in self.model_fields_set:
+            return
+        if "tensorrt" not in self.runtimes:
+            yield ("tensorrt",), "tensorrt is not one of the runtimes; add it to runtimes, or take this out"
+        exported = {opset for target in self.export.exporters.values() for opset in target.opsets}
+        for opset in self.tensorrt.opsets or ():
+            if opset not in exported:
+                yield ("tensorrt", "opsets"), f"opset {opset} is not exported"
+        yield from self._unknown_dims(("tensorrt", "typical"), self.tensorrt.typical)
+
+    def _latency_inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        seen: dict[object, int] = {}
+        for index, entry in enumerate(self.latency):
+            where = ("latency", index)
+            yield from self._unknown_dims((*where, "at"), entry.at)
+            if entry.exporter is not None and entry.exporter not in self.export.exporters:
+                yield (*where, "exporter"), f"{entry.exporter} is not one of the case's exporters"
+            sides = [("precision", entry.precision)]
+            if entry.at_most is not None and entry.at_most.precision is not None:
+                sides.append(("at_most", entry.at_most.precision))
+            for key, precision in sides:
+                if precision != "fp32" and precision not in self.precisions:
+                    known = {"fp32", *self.precisions}
+                    yield (*where, key), f"the case has no precision '{precision}'{did_you_mean(precision, known)}"
+            name = (entry.runtime, entry.precision, entry.exporter, entry.label)
+            if name in seen:
+                yield where, f"entry {seen[name] + 1} is about the same; tell them apart by at, or put them together"
+            seen.setdefault(name, index)
+
+    def tensorrt_opsets(self, exporter: Exporter) -> list[int]:
+        """The opsets of an exporter whose models TensorRT runs."""
+        opsets, wanted = self.export.exporters[exporter].opsets, self.tensorrt.opsets
+        return [max(opsets)] if wanted is None else [opset for opset in opsets if opset in wanted]
+
+    def converted_opsets(self, precision: str, exporter: Exporter) -> list[int]:
+        """The opsets of an exporter whose models are converted to a precision."""
+        settings, opsets = self.precisions[precision], self.export.exporters[exporter].opsets
+        if settings.left_out is not None:
+            return []
+        return [max(opsets)] if settings.opsets is None else [opset for opset in opsets if opset in settings.opsets]
+
+    def tolerance_for(self, precision: str) -> PrecisionTolerance:
+        """What is declared for a precision, or for what it is a variant of."""
+        return self.tolerance.get(precision) or self.tolerance.get(base_of(precision)) or PrecisionTolerance()
+
+    def takes_specials(self, name: str) -> bool:
+        """Whether NaN and infinities go into this input."""
+        return self.inputs[name].type.is_float and (self.specials is None or name in self.specials)
+
+    def _sizes(self) -> set[str]:
+        """The names that an expression over dims may use."""
+        return {*self.dims, *self.given, *self.vary}
+
+    def _unknown_dims(
+        self, where: tuple[str | int, ...], names: Iterable[str]
+    ) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        for name in sorted(set(names) - self._sizes()):
+            yield where, f"there is no dim '{name}'{did_you_mean(name, self.dims)}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A declaration with its name and the place it comes from; what all later stages work on."""
+
+    name: str
+    says: Declaration
+    file: Path
+    line: int
+    varied: Mapping[str, Any]
+    """The values of ``vary`` in this case."""
+    fails_lines: tuple[int, ...] = ()
+    """The line of each entry of ``fails``."""
+
+    def line_of(self, entry: Fails) -> int:
+        """The line of an entry of this case's ``fails``."""
+        return next(line for one, line in zip(self.says.fails, self.fails_lines, strict=True) if one is entry)
+
+    @property
+    def folder(self) -> Path:
+        return self.file.parent
+
+    @cached_property
+    def dims(self) -> Dims:
+        """The dims, with those whole numbers of ``with`` and ``vary`` that a shape, range or condition uses."""
+        says = self.says
+        used = frozenset[str]().union(
+            *(one.type.names for one in says.inputs.values()),
+            *(sizes.names for sizes in says.dims.values()),
+            *(condition.names for condition in says.where),
+        )
+        held = {}
+        for name in sorted(used - says.dims.keys()):
+            value = self.arguments.get(name)
+            if type(value) is not int:
+                raise ValueError(f"'{name}' is used as a size, but is {value!r}")
+            held[name] = Range.parse(value)
+        return Dims.build({**held, **says.dims}, says.where)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """``with`` and the varied values together."""
+        return {**self.says.given, **self.varied}

@@ -1,0 +1,112 @@
+"""What a case says of its deployment: how sessions and engines are made, and how fast they have to be."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from conformance.case.fields import BudgetText, Listed, Mebibytes, PrecisionName, Says
+from conformance.errors import did_you_mean
+
+
+class TensorRT(Says):
+    """How engines are built. What is left out is TensorRT's own default, except for TF32."""
+
+    opsets: Annotated[Listed[int], Field(min_length=1)] | None = None
+    """Which of the exported models are run; the default is the highest opset of each exporter."""
+    typical: dict[str, Annotated[int, Field(ge=0)]] = {}
+    """The sizes that the engine is tuned for; dims left out are as in the export."""
+    workspace: Mebibytes | None = None
+    """Device memory that kernels may use, in MiB, or with its unit as in 1 GiB."""
+    optimization_level: int | None = Field(None, ge=0, le=5)
+    """How long the builder looks for faster kernels, 0 to 5."""
+    tf32: bool = False
+    """Allow TF32, which rounds fp32 to ten bits of mantissa; TensorRT would by itself."""
+    hardware_compatibility: Literal["none", "ampere_plus"] = "none"
+    """``ampere_plus``: an engine that runs on all GPUs since Ampere, not only on the one it is built on."""
+    timing_cache: bool = True
+    """Keep the timings of kernels beside the engines, so that the next build picks the same ones."""
+    cuda_graph: bool = False
+    """Launch the engine as one CUDA graph where its latency is measured."""
+    plugins: Listed[str] = []
+    """Plugin libraries beside the case file, or file.function that returns the path of one."""
+
+
+def _option(value: object) -> object:
+    return str(value) if type(value) is int else value
+
+
+class OnnxRuntime(Says):
+    """How ONNX Runtime's sessions are made, here as in the deployment that the case stands for."""
+
+    config: dict[
+        Annotated[str, Field(min_length=1)],
+        Annotated[str, BeforeValidator(_option, json_schema_input_type=str | int)],
+    ] = {}
+    """Session options by their keys, as in ``session.x64quantprecision: 1``. One that the installed ONNX Runtime does
+    not know stops the cell at ``load``."""
+
+
+class Latency(Says):
+    """How fast a runtime has to be, or what is to be measured of it."""
+
+    runtime: Literal["onnx-reference", "onnxruntime", "tensorrt"] = "onnxruntime"
+    """What is measured."""
+    precision: PrecisionName = "fp32"
+    """At which precision."""
+    exporter: Literal["torchscript", "dynamo"] | None = None
+    """Whose model; the default is that of each exporter, at its highest opset."""
+    at: dict[str, Annotated[int, Field(ge=1)]] = {}
+    """The dims to measure at; those left out are as in the export."""
+    at_most: BudgetText | None = None
+    """A relation, such as ``1.2 x pytorch`` or ``1.0 x tensorrt fp16``, or a time, such as ``5 ms``."""
+    percentile: float = Field(50, gt=0, lt=100)
+    """Of which percentile a time is the budget."""
+    throughput: Listed[Annotated[int, Field(ge=1)]] = []
+    """Batch sizes at which rows a second are measured; the case needs a dim that is the first of all inputs."""
+    transfers: bool = False
+    """TensorRT: count the copies to and from the device."""
+    seconds: float = Field(4.0, gt=0, le=300)
+    """How long to measure at most; a verdict that is certain sooner ends it."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Latency:
+        if self.at_most is None and not self.throughput:
+            raise ValueError("give at_most (a budget), throughput (batch sizes), or both")
+        if self.percentile != 50 and (self.at_most is None or self.at_most.kind == "relation"):
+            raise ValueError("percentile is for a budget in seconds, such as 5 ms")
+        if self.transfers and self.runtime != "tensorrt":
+            raise ValueError("transfers is for tensorrt; other runtimes have no device")
+        return self
+
+    @property
+    def label(self) -> str:
+        """What tells it from other entries of the same runtime and precision."""
+        sizes = [f"{name}{size}" for name, size in self.at.items()]
+        return "-".join([*sizes, *(["throughput"] if self.at_most is None else [])])
+
+
+_NOT_OF_A_RUN = {"opsets", "typical", "plugins"}
+
+
+def builder_options(text: str) -> dict[str, Any]:
+    """What a run says instead of its cases: ``optimization_level=5,workspace=1GiB``.
+
+    Raises ValueError for a key that is not known or a value that does not fit.
+    """
+    given: dict[str, str] = {}
+    known = TensorRT.model_fields.keys() - _NOT_OF_A_RUN
+    for part in text.split(","):
+        name, _, value = (word.strip() for word in part.partition("="))
+        if name not in known:
+            raise ValueError(f"there is no option '{name}'{did_you_mean(name, known)}")
+        given[name] = value
+    try:
+        found = TensorRT.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(
+            f"{'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}"
+        ) from None
+    return found.model_dump(include=set(given))

@@ -1,0 +1,137 @@
+"""What the schema of case files is built of: the closed mapping, and the small texts, parsed when the file is read.
+
+Each is a type for pydantic's fields, with the JSON Schema of what the author writes.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import core_schema
+
+from conformance.case import time_budget as budget
+from conformance.case.dims import Expression, Range, TensorType
+from conformance.case.time_budget import Budget
+
+
+class Says(BaseModel):
+    """A mapping of a case file: closed, frozen, its fields described by the text below each."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+@dataclass(frozen=True)
+class _Parsed:
+    """Annotates a type whose values are texts (or numbers) that ``parse`` turns into something better."""
+
+    parse: Callable[[Any], Any]
+    types: tuple[str, ...] = ("string",)
+    pattern: str | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._validate)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        types: Any = self.types[0] if len(self.types) == 1 else list(self.types)
+        return {"type": types, **({"pattern": self.pattern} if self.pattern else {})}
+
+    def _validate(self, value: object) -> Any:
+        if isinstance(value, bool) or not isinstance(value, (str, int, float, list)):
+            raise ValueError(f"expected text, not {type(value).__name__}")
+        return self.parse(value)
+
+
+def _dotted(value: object) -> str:
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", str(value)):
+        raise ValueError(f"'{value}' is not file.name; symbolics.asinh means asinh in the symbolics.py beside")
+    return str(value)
+
+
+def _operator_name(value: object) -> str:
+    if not re.fullmatch(r"\w+::\w+(\.\w+)?", str(value)):
+        raise ValueError(f"'{value}' is not namespace::operator, such as aten::asinh")
+    return str(value)
+
+
+def _tensor_name(value: object) -> str:
+    if not re.fullmatch(r"[A-Za-z_][\w.]*", str(value)):
+        raise ValueError(f"'{value}' is not a name: a letter, then letters, digits, _ and .")
+    return str(value)
+
+
+def _precision(value: object) -> str:
+    if not re.fullmatch(r"fp32|(fp16|int8)(-[a-z0-9_]+)?", str(value)):
+        raise ValueError(f"'{value}' is not a precision: fp32, fp16, int8, or a variant such as int8-entropy")
+    return str(value)
+
+
+def _decibels(value: object) -> float:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:dB)?\s*", str(value))
+    if isinstance(value, bool) or match is None:
+        raise ValueError(f"'{value}' is not a number of decibels, such as 20 dB")
+    return float(match[1])
+
+
+_UNITS = {"": 1, "MiB": 1, "GiB": 1024}
+
+
+def _memory(value: object) -> int:
+    match = re.fullmatch(r"\s*(\d+)\s*(MiB|GiB|)\s*", str(value))
+    if isinstance(value, bool) or match is None or not int(match[1]):
+        raise ValueError(f"'{value}' is not a size of memory, such as 512 MiB or 1 GiB")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+DottedName: TypeAlias = Annotated[str, _Parsed(_dotted, pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
+OperatorName: TypeAlias = Annotated[str, _Parsed(_operator_name, pattern=r"^\w+::\w+(\.\w+)?$")]
+TensorName: TypeAlias = Annotated[str, _Parsed(_tensor_name, pattern=r"^[A-Za-z_][\w.]*$")]
+PrecisionName: TypeAlias = Annotated[str, _Parsed(_precision, pattern=r"^(fp32|(fp16|int8)(-[a-z0-9_]+)?)$")]
+Decibels: TypeAlias = Annotated[float, _Parsed(_decibels, ("string", "number"))]
+Mebibytes: TypeAlias = Annotated[int, _Parsed(_memory, ("string", "integer"))]
+BudgetText: TypeAlias = Annotated[Budget, _Parsed(budget.parse)]
+Size: TypeAlias = Annotated[Expression, _Parsed(Expression.parse, ("string", "integer"))]
+SizeRange: TypeAlias = Annotated[Range, _Parsed(Range.parse, ("string", "integer"))]
+Type: TypeAlias = Annotated[TensorType, _Parsed(TensorType.parse, pattern=r"^\s*\w+\s*\[.*\]\s*$")]
+
+
+class _OrOne:
+    """Annotates a list that may also be written as its only item."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(self._listed, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        listed = handler(schema)
+        return {"anyOf": [listed, listed["items"]]}
+
+    @staticmethod
+    def _listed(value: object) -> object:
+        return [value] if isinstance(value, (str, int)) and not isinstance(value, bool) else value
+
+
+_T = TypeVar("_T")
+Listed: TypeAlias = Annotated[list[_T], _OrOne()]
+
+
+_COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
+
+
+def _opset_condition(value: object) -> frozenset[int]:
+    """The opsets that ``17``, ``[9, 12]``, ``"< 19"``, ``">= 17"`` or ``"13..16"`` mean."""
+    known = range(1, 100)
+    if isinstance(value, list) and value and all(type(opset) is int for opset in value):
+        return frozenset(value)
+    if not isinstance(value, bool):
+        if match := re.fullmatch(r"\s*(<=|>=|==|<|>)?\s*(\d+)\s*", str(value)):
+            return frozenset(n for n in known if _COMPARE[match[1] or "=="](n, int(match[2])))
+        if match := re.fullmatch(r"\s*(\d+)\s*\.\.\s*(\d+)\s*", str(value)):
+            return frozenset(range(int(match[1]), int(match[2]) + 1))
+    raise ValueError(f'\'{value}\' is not a condition on opsets; write 17, [9, 12], "< 19" or "13..16"')
+
+
+OpsetCondition: TypeAlias = Annotated[frozenset[int], _Parsed(_opset_condition, ("integer", "string", "array"))]

@@ -1,0 +1,193 @@
+"""What a case says must hold: its graphs, its tolerances, and the failures that it expects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from conformance.case.fields import (
+    Decibels,
+    Listed,
+    OpsetCondition,
+    PrecisionName,
+    Says,
+    SizeRange,
+    TensorName,
+)
+from conformance.case.words import Check, Exporter, Fault, Regime, Runtime, Special, Stage, base_of
+from conformance.compare.noise import BUDGETS
+from conformance.compare.tolerance import DEFAULTS
+from conformance.records.processor import Instruction
+
+
+class Processor(Says):
+    """The kind of processor that a declared failure is about, in the words of a run's ``environment.cpu``."""
+
+    has: Listed[Instruction] = []
+    """At least one of these is there."""
+    lacks: Listed[Instruction] = []
+    """None of these is there."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Processor:
+        if not self.has and not self.lacks:
+            raise ValueError("name instruction sets under has (at least one is there) or lacks (none is)")
+        if self.has and {*self.has} <= {*self.lacks}:
+            raise ValueError(f"no processor has {' or '.join(self.has)} and lacks the same")
+        return self
+
+
+class When(Says):
+    """Which cells, or which draws of a cell; what is left out matches all."""
+
+    exporter: Exporter | None = None
+    opset: OpsetCondition | None = None
+    runtime: Listed[Runtime] | None = None
+    precision: Listed[PrecisionName] | None = None
+    """``int8`` means ``int8-entropy`` and the like too. Without it, what follows the conversion is about fp32."""
+    check: Listed[Check] | None = None
+    given: dict[str, Any] = Field({}, alias="with")
+    """Values of ``vary``, so that an entry can be about one combination."""
+    at: dict[str, SizeRange] = {}
+    """Only draws whose dims lie here; the rest of the cell must still hold."""
+    values: Listed[Regime | Special] = []
+    """Only draws of these value regimes; the rest of the cell must still hold."""
+    cpu: Processor | None = None
+    """Only on hosts with such a processor; the entry is neither owed nor out of date on others."""
+
+    @property
+    def only_some_draws(self) -> bool:
+        return bool(self.at or self.values)
+
+
+class Fails(Says):
+    """An expected failure. Strict: it has to happen, at this stage, with this error."""
+
+    when: When = When()
+    """Which cells, or which of their draws."""
+    stage: Stage
+    """The stage that stops."""
+    error: str | None = None
+    """The name of the error (an exception, a signal, or one of ours such as WrongValue) or a part of its text."""
+    fault: Fault | None = None
+    """Who is at fault, where that is known better than the suite can tell."""
+    because: str = Field(min_length=1)
+    """The fact behind it, in a sentence."""
+
+
+class Graph(Says):
+    """What the exported graph must look like."""
+
+    when: When = When()
+    """Which cells this entry is about."""
+    nodes: dict[str, Annotated[int, Field(ge=0)]] = {}
+    """How many nodes of each of these operators; ``domain::Operator`` outside of ONNX's own domain."""
+    only: bool = False
+    """There are no nodes but those."""
+    absent: Listed[str] = []
+    """Operators that have no node."""
+    inputs: list[str] | None = None
+    """Names of the graph's inputs, in order."""
+    outputs: list[str] | None = None
+    """Names of the graph's outputs, in order."""
+    initializers: int | None = Field(None, ge=0)
+    """How many initializers there are in all."""
+    overridable: int | None = Field(None, ge=0)
+    """How many initializers are graph inputs too, so that a caller can replace them."""
+    domains: dict[str, int] = {}
+    """Operator sets that the model imports, with their versions."""
+    dims: dict[str, list[int | str | None]] = {}
+    """The dims of a graph input or output: a size, ``symbolic``, or null where anything will do."""
+
+
+class Output(Says):
+    """One output of the module; its name may stand alone."""
+
+    name: TensorName
+    """Its name in the graph."""
+    rows: Literal["in order", "in any order"] = "in order"
+    """``in any order``: compare as a set of rows along the first axis (NMS, top-k with ties)."""
+    vacuous: str | None = None
+    """Why zeros, shuffled rows or another draw's values would be right too for this output."""
+
+
+def _spell_out_output(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
+OutputOrName: TypeAlias = Annotated[Output, BeforeValidator(_spell_out_output, json_schema_input_type=Output | str)]
+"""An output, or its name alone."""
+
+
+def _spell_out_graph(value: object) -> object:
+    return [value] if isinstance(value, Mapping) else value
+
+
+Graphs: TypeAlias = Annotated[
+    list[Graph], BeforeValidator(_spell_out_graph, json_schema_input_type=list[Graph] | Graph)
+]
+"""Several with conditions, or one."""
+
+
+class OutputTolerance(Says):
+    """What is left out keeps the default: of the output's dtype for fp32, of the precision for the others."""
+
+    rtol: float | None = Field(None, ge=0, allow_inf_nan=False)
+    """fp32: relative to the value that PyTorch gives."""
+    atol: float | None = Field(None, ge=0, allow_inf_nan=False)
+    """fp32: absolute, as it stands; the default one shrinks with outputs below 1."""
+    sqnr: Decibels | None = None
+    """fp16, int8: signal to quantization noise against PyTorch in float32, at least; ``20 dB``."""
+    cosine: float | None = Field(None, gt=0, le=1)
+    """fp16, int8: in place of ``sqnr``, the cosine similarity, at least. It is blind to scale, which is why
+    ``magnitude`` goes with it."""
+    magnitude: float | None = Field(None, gt=0, lt=1)
+    """With ``cosine``: how far the output's size may be off, relative to PyTorch's."""
+    runtime: Decibels | None = None
+    """fp16, int8: signal to noise of a runtime against the converted graph's own semantics, at least."""
+
+    def gives(self, *names: str) -> bool:
+        return any(getattr(self, name) is not None for name in names)
+
+
+class PrecisionTolerance(OutputTolerance):
+    outputs: dict[int | str, OutputTolerance] = {}
+    """By index or name of the output."""
+    because: str | None = None
+    """Required where it is looser than the default."""
+
+    def for_output(self, index: int, name: str) -> OutputTolerance:
+        """What is said of one output, and of all where nothing is said of this one."""
+        own = self.outputs.get(index) or self.outputs.get(name) or OutputTolerance()
+        general = {key: getattr(self, key) for key in OutputTolerance.model_fields}
+        if own.gives("sqnr", "cosine"):
+            general |= {"sqnr": None, "cosine": None, "magnitude": None}
+        return OutputTolerance(**{**general, **own.model_dump(exclude_none=True)})
+
+    def inconsistencies(self, precision: str) -> Iterator[str]:
+        """What does not fit the precision that this is said of, or is looser than the default for no reason."""
+        for given in (self, *self.outputs.values()):
+            if precision == "fp32" and given.gives("sqnr", "cosine", "magnitude", "runtime"):
+                yield "sqnr, cosine, magnitude and runtime are for fp16 and int8; for fp32 give rtol and atol"
+            if precision != "fp32" and given.gives("rtol", "atol"):
+                yield "rtol and atol are for fp32; for other precisions give sqnr, or cosine and magnitude"
+            if given.sqnr is not None and given.cosine is not None:
+                yield "give sqnr or cosine, not both"
+            if (given.cosine is None) != (given.magnitude is None):
+                yield "cosine and magnitude go together: cosine alone is blind to scale"
+            if self.because is None and (text := _looser(given, precision)):
+                yield f"looser than the default ({text}): say because"
+
+
+def _looser(given: OutputTolerance, precision: str) -> str | None:
+    """The default that ``given`` is looser than, as text; a cosine can be compared with no default."""
+    if precision == "fp32":
+        default = DEFAULTS["float32"]
+        loose = (given.rtol or 0) > default.rtol or (given.atol or 0) > default.atol
+        return f"rtol {default.rtol:g}, atol {default.atol:g}" if loose else None
+    budget = BUDGETS[base_of(precision)]
+    loose = given.cosine is not None or (given.sqnr is not None and given.sqnr < budget.sqnr)
+    loose = loose or (given.runtime is not None and given.runtime < budget.runtime)
+    return f"sqnr {budget.sqnr:g} dB, runtime {budget.runtime:g} dB" if loose else None

@@ -1,0 +1,63 @@
+"""What a case says of fp16 and int8: how its models are converted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from conformance.case.fields import Listed, Says
+
+INT8_OPSET = 13
+"""Where QuantizeLinear and DequantizeLinear got an axis."""
+
+
+class Calibration(Says):
+    """The inputs that ranges are measured on."""
+
+    method: Literal["minmax", "entropy", "percentile"] = "minmax"
+    """int8: how a range is made of what was measured."""
+    percentile: float = Field(99.99, gt=50, le=100)
+    """With ``method: percentile``, the share of values inside the range, in percent."""
+    samples: int = Field(32, ge=8)
+    """How many there are in all; with data of your own, how many of them are taken."""
+    batch: int = Field(8, ge=1)
+    """How many the model sees at once, where the case has a dim that is the first of all inputs."""
+    at: dict[str, Annotated[int, Field(ge=1)]] = {}
+    """The other dims; those left out are as in the export."""
+    data: str | None = None
+    """Instead of plain draws of the case: a ``.npy`` or ``.npz`` file beside the case file (samples along the first
+    axis, by input name), or ``file.function``, a Python function ``f(rng)`` that yields ``{input: array}``, one batch
+    each."""
+
+
+class Exclude(Says):
+    """By exporter, since they name nodes differently."""
+
+    torchscript: Listed[str] = []
+    """Names of nodes, patterns such as ``/head/*``, or operators such as ``LayerNormalization``."""
+    dynamo: Listed[str] = []
+    """Names of nodes, patterns such as ``node_conv2d*``, or operators such as ``LayerNormalization``."""
+
+
+def _spell_out_exclude(value: object) -> object:
+    return {"torchscript": value, "dynamo": value} if isinstance(value, (str, list)) else value
+
+
+class PrecisionSettings(Says):
+    """How the model is converted to a precision. fp16 has no ``operators``."""
+
+    left_out: str | None = Field(None, min_length=1)
+    """Why this case has no such precision."""
+    opsets: Annotated[Listed[int], Field(min_length=1)] | None = None
+    """Which of the exported models are converted; the default is the highest opset of each exporter."""
+    exclude: Annotated[
+        Exclude, BeforeValidator(_spell_out_exclude, json_schema_input_type=Exclude | list[str] | str)
+    ] = Exclude()
+    """What stays in fp32. An entry that matches nothing is an error."""
+    operators: Listed[str] | None = None
+    """int8: the operators that are quantized; the default is Conv, ConvTranspose, MatMul and Gemm."""
+    reduce_range: bool = False
+    """int8: weights of 7 bits, whose sums of products fit the 16 bits of x86 processors without VNNI."""
+    calibration: Calibration = Calibration()
+    """int8: where ranges come from. fp16: what overflow is looked for with."""

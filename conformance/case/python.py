@@ -1,0 +1,151 @@
+"""The Python that stands beside a case file: loading it, resolving names in it, and what it depends on.
+
+Every folder has its own ``modules.py`` and ``symbolics.py``. A warm worker loads many of them, so a folder's
+modules are in ``sys.modules`` only while a cell of that folder runs (``Folder.active``); sibling imports,
+also those inside functions, then find the right ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from conformance.case.declaration import Case
+from conformance.errors import Stopped, Unavailable, did_you_mean, display_path
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Folder:
+    """The Python files of one folder; use inside ``with folder.active():``."""
+
+    _known: dict[Path, Folder] = {}
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._modules: dict[str, ModuleType] = {}
+        self._seen = False
+
+    @classmethod
+    def of(cls, path: Path) -> Folder:
+        path = path.resolve()
+        return cls._known.setdefault(path, cls(path))
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[Folder]:
+        """Puts the folder first on ``sys.path`` and its modules into ``sys.modules``, and takes both out again."""
+        outside = {name: sys.modules[name] for name in self._names() if name in sys.modules}
+        for name in outside:
+            del sys.modules[name]
+        sys.modules.update(self._modules)
+        before = set(sys.modules)
+        sys.path.insert(0, str(self.path))
+        if not self._seen:  # modules are loaded once in a process, so later files do not count
+            importlib.invalidate_caches()
+            self._seen = True
+        try:
+            yield self
+        finally:
+            with contextlib.suppress(ValueError):
+                sys.path.remove(str(self.path))
+            new = {name: sys.modules[name] for name in sys.modules.keys() - before}
+            self._modules |= {name: module for name, module in new.items() if self._owns(module)}
+            for name in self._modules:
+                sys.modules.pop(name, None)
+            sys.modules.update(outside)
+
+    def _names(self) -> list[str]:
+        return [file.stem for file in self.path.glob("*.py")]
+
+    def _owns(self, module: ModuleType) -> bool:
+        # As text, since resolving paths takes longer than many a cell does in all.
+        file = getattr(module, "__file__", None) or ""
+        return file.startswith(f"{self.path}{os.sep}")
+
+    def module(self, name: str) -> ModuleType:
+        """Loads ``name.py`` of this folder; Stopped at ``declare`` where it is missing or does not import."""
+        file = self.path / f"{name}.py"
+        if not file.is_file():
+            near = did_you_mean(name, self._names())
+            raise Stopped("declare", "MissingFile", f"there is no {display_path(file)}{near}", "case")
+        try:
+            return importlib.import_module(name)
+        except Unavailable:
+            raise
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            text = f"{display_path(file)} does not import: {describe(error, self.path)}"
+            raise Stopped("declare", type(error).__name__, text, "case") from None
+
+    def resolve(self, dotted: str) -> Any:
+        """The object that ``file.name`` (or ``file.Class.name``) means; Stopped at ``declare`` otherwise."""
+        first, *rest = dotted.split(".")
+        found: Any = self.module(first)
+        for name in rest:
+            if not hasattr(found, name):
+                near = did_you_mean(name, [one for one in vars(found) if not one.startswith("_")])
+                text = f"{display_path(self.path / first)}.py has no '{name}' (for {dotted}){near}"
+                raise Stopped("declare", "MissingName", text, "case")
+            found = getattr(found, name)
+        return found
+
+
+def describe(error: BaseException, folder: Path) -> str:
+    """``ValueError: text (modules.py:12)``: one line, with the place in the user's own code if there is one."""
+    cause = _first_cause(error)
+    said = type(cause).__name__ + (f": {_head(cause)}" if _head(cause) else "")
+    text = said if cause is error else f"{type(error).__name__}, caused by {said}"
+    text = text if len(text) <= 400 else f"{text[:397]}..."
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{text} ({Path(error.filename).name}:{error.lineno})"
+    frames = traceback.extract_tb(cause.__traceback__) or traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).resolve().is_relative_to(folder.resolve())]
+    return f"{text} ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else text
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """What torch.onnx or onnx_ir stopped at, behind the exceptions that only say at which of their steps."""
+    while type(error).__module__.startswith(("torch.onnx", "onnx_ir")) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _head(error: BaseException) -> str:
+    """The first line, and the one that it introduces where it ends with a colon."""
+    lines = [line.strip() for line in _COLOURS.sub("", str(error)).splitlines() if line.strip()]
+    return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
+
+
+def call(what: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Calls a function of the case's own. That it takes other arguments is the case's mistake, though no line of its
+    code is in the traceback: Stopped at ``declare``."""
+    try:
+        return function(*args, **kwargs)
+    except TypeError as error:
+        wrapped = str(error).startswith(f"{getattr(function, '__qualname__', '?')}() ")  # as by torch's parse_args
+        if wrapped or (error.__traceback__ is not None and error.__traceback__.tb_next is None):
+            raise Stopped("declare", "TypeError", f"{what} cannot be called: {error}", "case") from None
+        raise
+
+
+def check_needs(case: Case) -> None:
+    """Unavailable where a package or command that the case needs is not on this host."""
+    import shutil
+
+    for need in case.says.needs:
+        command = need.removeprefix("command:")
+        if command != need:
+            if shutil.which(command) is None:
+                raise Unavailable(f"the command '{command}' is not installed")
+        elif importlib.util.find_spec(need) is None:
+            raise Unavailable(f"the package '{need}' is not installed")

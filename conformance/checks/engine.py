@@ -1,0 +1,68 @@
+"""The check ``engine``: what only an engine on a GPU can show. PyTorch says which rows have to come out equal."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from conformance.arrays import Inputs
+from conformance.bundle.trial import BATCHES, Trial, try_engine, unequal_row
+from conformance.checks.draws import Draws
+from conformance.checks.models import CellRun
+from conformance.checks.verify import Verifier
+from conformance.checks.verify_converted import RuntimeVerifier
+from conformance.draw.draw import Draw, about, seed_of
+from conformance.plan.expected import apart, on_host
+from conformance.precision.calibration import batch_dim
+
+ROWS = 4
+"""Equal rows of a batch."""
+
+
+def trial_of(run: CellRun, verify: Verifier, draws: Draws) -> Trial:
+    """The trial of a cell's engine; ``verify`` knows what decides on its outputs."""
+    inputs = run.prepared.maker(draws.first())
+    run.reference.restore()
+    judge = verify.judge_of(run.reference(inputs))
+    batches = {batch: found for batch in BATCHES if (found := _batched(run, batch)) is not None}
+    several = _batched(run, ROWS)
+    if several is None:
+        return Trial(inputs, judge, batches=batches)
+    rows = {name: np.repeat(array[:1], len(array), axis=0) for name, array in several.items()}
+    run.reference.restore()
+    outputs = run.reference(rows)
+    equal = [
+        index
+        for index, array in enumerate(outputs)
+        if array.ndim and len(array) == ROWS and unequal_row(array) is None
+    ]
+    return Trial(inputs, judge, rows, equal, batches)
+
+
+def _batched(run: CellRun, batch: int) -> Inputs | None:
+    """Inputs with so many rows; None where the case has no dim of rows, not so many, or is declared to fail there."""
+    dims, (traced, _) = run.dims(), run.prepared.trace()
+    dim = batch_dim(run.cell.case, dims)
+    sizes = None if dim is None else dims.fit({**traced, dim: batch})
+    if dim is None or sizes is None or sizes[dim] != batch:
+        return None
+    draw = Draw(sizes, "plain", seed_of(run.cell.id, "rows", batch))
+    accuracy = dataclasses.replace(run.cell, check="accuracy", runtime="tensorrt")
+    entries = on_host(apart(accuracy), run.settings.instructions)
+    return None if any(about(entry.when, draw) for entry in entries) else run.prepared.maker(draw)
+
+
+def check_engine(run: CellRun) -> None:
+    """What only an engine on a GPU can show."""
+    cell = run.cell
+    stored = run.model()
+    model = run.converted(stored) if cell.converted else stored
+    draws = Draws(cell, run.settings, run.prepared, run.dims(), run.prepared.trace()[0])
+    kind = RuntimeVerifier if cell.converted else Verifier
+    names = list(stored.facts.outputs)
+    verify = kind(cell, run.record, run.stages, run.reference, run.prepared.maker, names)
+    with run.stages("declare", "case"):
+        trial = trial_of(run, verify, draws)
+    build = run.build(model, draws.sizes())
+    try_engine(run.record, lambda name: run.stages(name, "runtime"), model.file, build, trial)

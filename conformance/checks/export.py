@@ -1,0 +1,64 @@
+"""The check ``export``: the graph is what the case says, and does not depend on the shape it was traced at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conformance.case.export import TorchScript
+from conformance.checks.models import CellRun
+from conformance.errors import Stopped
+from conformance.export import graph
+from conformance.export.store import Stored
+from conformance.plan.expected import matches
+
+SECOND_TRACE_SECONDS = 2.0
+"""An export that takes longer than this is not traced at a second point."""
+
+
+def check_export(run: CellRun) -> None:
+    """The graph is what the case says, and does not depend on the shape it was traced at."""
+    stored = run.model()
+    case, cell = run.cell.case, run.cell
+    sizes, _ = run.prepared.trace()
+    with run.stages("check", "exporter"):
+        findings = list(graph.signature(case, stored.facts, run.reference.graph_order(), sizes, run.target.static))
+        for entry in case.says.graph:
+            if matches(entry.when, cell):
+                findings += graph.assertions(entry, stored.facts)
+        if findings:
+            stop = Stopped("check", findings[0].error, findings[0].text, findings[0].fault)
+            stop.details = [f"also: {finding.text}" for finding in findings[1:]]
+            stop.details.append(f"the graph has {_counts(stored.facts.nodes)}")
+            raise stop
+        _check_second_trace(run, stored)
+    run.record.examples = 1
+
+
+def _counts(nodes: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in nodes.items()) or "no nodes"
+
+
+def _check_second_trace(run: CellRun, stored: Stored) -> None:
+    """A graph that differs when it is traced at other sizes has a size baked in."""
+    sizes, _ = run.prepared.trace()
+    odd, _ = run.prepared.trace(odd=True)
+    held = all(sizes[name] == odd[name] for name in sizes if name not in run.target.static)
+    affordable = stored.seconds["export"] <= SECOND_TRACE_SECONDS
+    target = run.target
+    if not isinstance(target, TorchScript) or held or not affordable:
+        return
+    # In training mode the statistics of the example are part of the model.
+    if run.cell.case.says.mode == "train" or target.options.training not in (None, "eval"):
+        return
+    with run.stages("export", "exporter"):
+        again = graph.structure(run.export(odd=True).model)
+    if again != stored.facts.structure:
+        text = (
+            f"the graph traced at {_sizes(odd)} differs from the one traced at {_sizes(sizes)}: "
+            "a size, or what follows from the values, is baked in"
+        )
+        raise Stopped("check", "ShapeBakedIn", text, "exporter")
+
+
+def _sizes(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())

@@ -1,0 +1,197 @@
+"""The check ``latency``: a runtime against its budget, both sides measured in turn in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from conformance.arrays import Inputs
+from conformance.case.deploy import Latency
+from conformance.draw.draw import Draw, seed_of
+from conformance.errors import Stopped, Unavailable
+from conformance.latency import host
+from conformance.latency.decide import decide
+from conformance.latency.measure import SideFailed, interleave
+from conformance.latency.statistics import Judged, noise_floor, precise
+from conformance.latency.store import as_record
+from conformance.precision.calibration import batch_dim
+from conformance.runtimes import ABSENT, Session, opener
+
+if TYPE_CHECKING:
+    from conformance.checks.models import CellRun
+
+FLOOR_SECONDS = 1.0
+"""How long the runtime is measured against itself; what that finds is no difference, and widens the interval."""
+
+ALONE_SECONDS = 0.2
+"""How long each side is measured alone, for ``IN_TURN``."""
+
+IN_TURN = 3.0
+"""How many times as long as alone a side may take in turn with the other one. Beyond that their threads are in each
+other's way, and the ratio says nothing of either: on two busy cores a product of small matrices took PyTorch's two
+threads 15 ms in place of 10 µs."""
+
+THROUGHPUT_SECONDS = 1.0
+"""How long at each batch size."""
+
+
+class _Calls:
+    """A side that the host's clock measures."""
+
+    def __init__(self, name: str, call: Callable[[], object]) -> None:
+        self.name, self.run = name, call
+
+
+class _Device:
+    """A side that measures itself, by events on its device."""
+
+    def __init__(self, name: str, once: Callable[[], float]) -> None:
+        self.name, self.timed = name, once
+
+
+def check_latency(run: CellRun) -> None:
+    """Holds a runtime against its budget. Broken is a failure; what cannot be decided is skipped, and says so."""
+    entry = run.cell.budget
+    assert entry is not None
+    inputs, sizes = _inputs(run, entry.at)
+    try:
+        samples, judged, disturbed = (None, [], None) if entry.at_most is None else _judged(run, entry, inputs)
+        with run.stages("latency", "runtime"):
+            rates = {batch: _throughput(run, entry, batch) for batch in entry.throughput}
+    except SideFailed as error:
+        raise Stopped("latency", type(error.__cause__).__name__, str(error), "runtime") from error
+    record = run.record
+    record.latency = as_record(
+        samples, judged, runtime=entry.runtime, precision=entry.precision, at=sizes, host=host.state(),
+        throughput=rates,
+    )  # fmt: skip
+    for one in judged:
+        if one.verdict == "broken":
+            raise Stopped("latency", "TooSlow", _text(one), "runtime")
+        if one.verdict == "inconclusive":
+            raise Unavailable(f"inconclusive: {'; '.join(filter(None, [disturbed, _text(one)]))}")
+
+
+def _judged(run: CellRun, entry: Latency, inputs: Inputs) -> tuple[Any, list[Judged], str | None]:
+    """The samples, the verdict, and why it is none if the two sides were in each other's way."""
+    budget = entry.at_most
+    assert budget is not None
+    seed = seed_of(run.cell.id, "latency")
+
+    @contextlib.contextmanager
+    def sides() -> Iterator[tuple[Any, Any]]:
+        with _side(run, entry, entry.runtime, entry.precision, inputs) as own:
+            if budget.runtime is None:
+                yield own, None
+                return
+            precision = budget.precision or entry.precision
+            with _side(run, entry, budget.runtime, precision, inputs) as other:
+                yield own, other
+
+    floor = 0.0
+    if budget.kind == "relation":
+        with (
+            _side(run, entry, entry.runtime, entry.precision, inputs) as one,
+            _side(run, entry, entry.runtime, entry.precision, inputs) as other,
+            run.stages("latency", "runtime"),
+        ):
+            floor = noise_floor(interleave(one, other, seed=seed, max_seconds=FLOOR_SECONDS, enough=precise(0.01)))
+    samples, found = decide(
+        budget, sides, seed=seed, percentile=entry.percentile, floor=floor, max_seconds=entry.seconds
+    )
+    run.record.seconds["latency"] = run.record.seconds.get("latency", 0.0) + samples.seconds
+    disturbed = None
+    if budget.kind == "relation" and found.verdict != "inconclusive":
+        with sides() as pair:
+            disturbed = _disturbed(pair, (samples.own, samples.other), seed)
+    return samples, [found if disturbed is None else replace(found, verdict="inconclusive")], disturbed
+
+
+def _disturbed(sides: tuple[Any, Any], in_turn: tuple[Any, Any], seed: int) -> str | None:
+    """Which side is slowed down most by running in turn with the other one; ``in_turn`` are its durations there."""
+    found: list[tuple[float, str]] = []
+    for side, durations in zip(sides, in_turn, strict=True):
+        alone = interleave(side, None, seed=seed, max_seconds=ALONE_SECONDS).own
+        found.append((float(np.median(durations) / np.median(alone)), side.name))
+    times, name = max(found)
+    if times <= IN_TURN:
+        return None
+    return f"{name} takes {times:.3g} times as long in turn with the other side as alone"
+
+
+def _inputs(run: CellRun, at: dict[str, int]) -> tuple[Inputs, dict[str, int]]:
+    """Plain values at the declared sizes."""
+    dims, (traced, _) = run.dims(), run.prepared.trace()
+    sizes = dims.fit({**traced, **at})
+    if sizes is None or any(sizes[name] != size for name, size in at.items()):
+        given = ", ".join(f"{name}={size}" for name, size in at.items())
+        raise Stopped("declare", "NoSuchSize", f"latency: {given} is not within the dims of the case", "case")
+    with run.stages("declare", "case"):
+        return run.prepared.maker(Draw(sizes, "plain", seed_of(run.cell.case.name, "latency"))), sizes
+
+
+@contextlib.contextmanager
+def _side(run: CellRun, entry: Latency, runtime: str, precision: str, inputs: Inputs) -> Iterator[Any]:
+    """One side, ready to be called."""
+    name = f"{runtime} {precision}" if runtime != "pytorch" else runtime
+    if runtime == "pytorch":
+        yield _Calls(name, run.reference.caller(inputs))
+        return
+    with _session(run, runtime, precision, inputs) as session:
+        if runtime != "tensorrt":
+            yield _Calls(name, lambda: session.run(inputs))
+            return
+        with session.stopwatch(inputs, transfers=entry.transfers) as once:  # type: ignore[attr-defined]
+            yield _Device(name, once)
+
+
+@contextlib.contextmanager
+def _session(run: CellRun, runtime: str, precision: str, inputs: Inputs) -> Iterator[Session]:
+    missing = ABSENT.get(runtime, lambda: None)()
+    if missing is not None:
+        raise Unavailable(missing)
+    stored = run.model()
+    model = stored if precision == "fp32" else run.converted(stored, precision=precision)
+    with contextlib.ExitStack() as stack:
+        with run.stages("load", "runtime"):
+            build = run.build(model, [], precision=precision) if runtime == "tensorrt" else None
+            session = stack.enter_context(opener(runtime, build, run.config())(model.file, run.libraries()))
+        with run.stages("run", "runtime"):
+            session.run(inputs)
+        if runtime == run.cell.runtime and precision == run.cell.precision:
+            run.record.arithmetic = dict(session.arithmetic)
+        yield session
+
+
+def _throughput(run: CellRun, entry: Latency, batch: int) -> float:
+    """Rows a second with so many rows at a time."""
+    dim = batch_dim(run.cell.case, run.dims())
+    if dim is None:
+        text = "latency: throughput needs a dim that is the first of every input, which the case has not"
+        raise Stopped("declare", "NoBatch", text, "case")
+    inputs, _ = _inputs(run, {**entry.at, dim: batch})
+    with _side(run, entry, entry.runtime, entry.precision, inputs) as own:
+        samples = interleave(own, None, seed=seed_of(run.cell.id, batch), max_seconds=THROUGHPUT_SECONDS)
+    ordered = sorted(float(one) for one in samples.own)
+    return batch / ordered[len(ordered) // 2]
+
+
+def _text(judged: Judged) -> str:
+    """``1.31 x pytorch (99 % within 1.28 to 1.34), at most 1.2 is declared``"""
+    found, budget = judged.interval, judged.budget
+    share = f"{judged.confidence:.0%}"
+    if budget.kind == "relation":
+        other = " ".join(filter(None, (budget.runtime, budget.precision)))
+        high = f"{found.high:.3g}" if math.isfinite(found.high) else "anything"
+        return f"{found.ratio:.3g} x {other} ({share} within {found.low:.3g} to {high}), at most {budget.limit:g}"
+    high = f"{found.high * 1e3:.3g} ms" if math.isfinite(found.high) else "anything"
+    which = "median" if judged.percentile in (None, 50) else f"percentile {judged.percentile:g}"
+    return (
+        f"{which} {found.ratio * 1e3:.3g} ms ({share} within {found.low * 1e3:.3g} to {high}), "
+        f"at most {budget.limit * 1e3:.3g} ms"
+    )

@@ -1,0 +1,205 @@
+"""What the checks of a cell share: its prepared case, and its models, exported and converted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from conformance.arrays import Inputs
+from conformance.case.dims import Dims
+from conformance.case.python import Folder
+from conformance.case.words import base_of
+from conformance.checks.prepared import prepare
+from conformance.checks.stages import Stages
+from conformance.checks.verify import check_outputs
+from conformance.draw.shapes import boundary_sizes
+from conformance.errors import Stopped, display_path
+from conformance.export import graph
+from conformance.export.exporters import Exported, export
+from conformance.export.reference import Reference
+from conformance.export.store import Store, Stored
+from conformance.plan.cell import Cell
+from conformance.plan.settings import Settings
+from conformance.precision import convert as conversion
+from conformance.records.record import Record
+from conformance.runtimes import opener
+from conformance.runtimes.tensorrt.options import Build, Options, Shape, covering
+
+
+class CellRun:
+    """One cell on its way: the prepared case and its models, made or found in the store."""
+
+    def __init__(self, cell: Cell, settings: Settings, record: Record, stages: Stages, folder: Folder) -> None:
+        self.cell, self.settings, self.record, self.stages = cell, settings, record, stages
+        with stages("declare", "case"):
+            self.prepared = prepare(cell.case, folder)
+        self.reference = self.prepared.reference
+        self.target = cell.case.says.export.exporters[cell.exporter]  # type: ignore[index]
+
+    def export(self, *, odd: bool = False, with_symbolics: bool = True) -> Exported:
+        """Exports now, without the store; afterwards the module has to be what it was."""
+        sizes, inputs = self.prepared.trace(odd=odd)
+        reference = self.reference
+        reference.restore()
+        exported = export(
+            reference, self.cell.exporter, self.cell.opset, inputs, sizes, with_symbolics=with_symbolics
+        )
+        if not reference.restore() and reference.fingerprint() != reference.weights:
+            raise self._changed_module(inputs)
+        return exported
+
+    def _changed_module(self, inputs: Inputs) -> Stopped:
+        """Who changed the module: calling it does, or the exporter did."""
+        fresh = Reference(self.cell.case, self.reference.folder)
+        fresh(inputs)
+        if fresh.fingerprint() != fresh.weights:
+            text = "calling the module changes its weights or buffers, so that no two calls have to agree"
+            return Stopped("declare", "NotDeterministic", text, "case")
+        return Stopped("export", "ChangedModule", "exporting changed the module's weights or buffers", "exporter")
+
+    def model(self) -> Stored:
+        """The exported model, from the store or new; Stopped where it is not a valid model of what was asked."""
+        cell, store = self.cell, Store(self.settings.store)
+        with self.stages("declare", "case"):
+            _, inputs = self.prepared.trace()
+            name = self.prepared.key(cell.exporter, cell.opset)
+        stored = store.get(name)
+        if stored is None:
+            if name in self.prepared.failed:
+                raise self.prepared.failed[name]
+            with self.stages("declare", "case"):
+                # what PyTorch cannot run, or what returns something else, is not the exporter's fault
+                check_outputs(cell.case, self.reference(inputs))
+            try:
+                with self.stages("export", "exporter"):
+                    start = time.perf_counter()
+                    exported = self.export()
+                    seconds = time.perf_counter() - start
+            except Stopped as stop:
+                self.prepared.failed[name] = stop
+                raise
+            with self.stages("check", "exporter"):
+                facts = graph.read(exported.model, exported.data)
+                stored = store.put(name, exported.data, facts, {"export": round(seconds, 6)})
+        self.record.graph = {
+            "opset": stored.facts.opset,
+            "nodes": stored.facts.nodes,
+            "sha": stored.facts.sha,
+        }
+        with self.stages("check", "exporter"):
+            self._check_valid(stored)
+        return stored
+
+    def converted(self, stored: Stored, *, refuse: bool = True, precision: str | None = None) -> Stored:
+        """The exported model in the cell's precision, or in another one, from the store or new.
+
+        Stopped where something is wrong with it, unless ``refuse`` is off.
+        """
+        cell, store = self.cell, Store(self.settings.store)
+        precision = precision or cell.precision
+        settings = cell.case.says.precisions[precision]
+        with self.stages("declare", "case"):
+            feeds = self.prepared.feeds(settings.calibration, self.target.static)
+        name = self.prepared.converted_key(cell.exporter, cell.opset, precision, feeds)
+        found = store.get(name)
+        if found is None:
+            if name in self.prepared.failed:
+                raise self.prepared.failed[name]
+            try:
+                self._check_convertible(stored)
+                with self.stages("convert", "precision"):
+                    start = time.perf_counter()
+                    given = conversion.source(stored.file, precision, settings, cell.exporter)
+                    model, told = conversion.convert(given, feeds)
+                    data = model.SerializeToString(deterministic=True)
+                    seconds = {"convert": round(time.perf_counter() - start, 6)}
+                    found = store.put(name, data, graph.read(model, data), seconds, told)
+            except Stopped as stop:
+                self.prepared.failed[name] = stop
+                raise
+        self.record.conversion = dict(found.told)
+        self.record.graph = {"opset": found.facts.opset, "nodes": found.facts.nodes, "sha": found.facts.sha}
+        with self.stages("convert", "precision"):
+            finding = conversion.findings(found.told, stored.facts, found.facts)
+            if finding is not None and refuse:
+                raise finding
+        return found
+
+    def _check_convertible(self, stored: Stored) -> None:
+        """Stopped where there is no model to measure ranges in: one that does not load, or not without a library."""
+        with self.stages("load", "exporter"), opener("onnxruntime-unoptimized")(stored.file, self.libraries()):
+            pass
+        if self.cell.case.says.libraries:
+            text = "ONNX Runtime's calibrators load no custom-operator libraries; say why with left_out:"
+            raise Stopped("convert", "CustomLibraries", text, "case")
+
+    def dims(self) -> Dims:
+        """The dims that the model was exported for."""
+        traced, _ = self.prepared.trace()
+        return self.cell.case.dims.fixing({name: traced[name] for name in self.target.static})
+
+    def build(self, model: Stored, sizes: Iterable[Mapping[str, int]], *, precision: str | None = None) -> Build:
+        """What TensorRT builds the engine of this cell with: one for all ``sizes`` that it will run, and the ends of
+        all dims."""
+        says, (traced, _) = self.cell.case.says, self.prepared.trace()
+        with self.stages("declare", "case"):
+            inputs = [one for name, one in says.inputs.items() if name in model.facts.inputs]
+            names = [name for name in says.inputs if name in model.facts.inputs]
+
+            def shapes(at: Mapping[str, int]) -> dict[str, Shape]:
+                return {name: tuple(one.type.at(at)) for name, one in zip(names, inputs, strict=True)}
+
+            typical = self.dims().fit({**traced, **says.tensorrt.typical}) or traced
+            options = says.tensorrt.model_dump(exclude={"opsets", "typical", "plugins"})
+            plugins = tuple(_library(self, name) for name in says.tensorrt.plugins)
+            return Build(
+                covering(shapes(typical), map(shapes, [*boundary_sizes(self.dims(), traced), *sizes])),
+                base_of(precision or self.cell.precision),
+                Options(**{**options, **self.settings.tensorrt}, plugins=plugins),
+                self.settings.store.parent / "engines",
+            )
+
+    def config(self) -> dict[str, str]:
+        """The session options of ONNX Runtime; Stopped at ``load`` for one that it does not know."""
+        found = self.cell.case.says.onnxruntime.config
+        with self.stages("load", "case"):
+            if found:
+                from conformance.runtimes.onnxruntime import check_config
+
+                try:
+                    check_config(found)
+                except ValueError as error:
+                    raise Stopped("load", "UnknownOption", str(error), "case") from None
+        return found
+
+    def libraries(self) -> list[str]:
+        """The paths of the case's custom-operator libraries."""
+        with self.stages("load", "case"):
+            return [_library(self, name) for name in self.cell.case.says.libraries]
+
+    def _check_valid(self, stored: Stored) -> None:
+        facts = stored.facts
+        if facts.opset != self.cell.opset:
+            text = f"the model is at opset {facts.opset}, asked for was {self.cell.opset}"
+            raise Stopped("check", "WrongOpset", text, "exporter")
+        if facts.invalid:
+            error, text = facts.invalid
+            raise Stopped("check", error, f"onnx.checker refuses the model: {text}", "exporter")
+
+
+def _library(run: CellRun, name: str) -> str:
+    """The path of a custom-operator library: a file beside the case file, or what a function returns."""
+    file = run.cell.case.folder / name
+    if file.is_file() and file.suffix != ".py":
+        return str(file)
+    found = run.reference.folder.resolve(name)
+    path = str(found() if callable(found) else found)
+    if not Path(path).is_file():
+        raise Stopped(
+            "declare",
+            "MissingFile",
+            f"libraries: {name} gave {display_path(Path(path))}, which is not there",
+            "case",
+        )
+    return path

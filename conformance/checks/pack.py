@@ -1,0 +1,190 @@
+"""Packing cells: everything that needs PyTorch is done here, so that a bundle can be run without it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import shutil
+from collections.abc import Container, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from conformance.arrays import Array, Inputs
+from conformance.bundle.layout import CELLS, BundleWriter, Entry, write_model, write_set, write_trial
+from conformance.case.python import Folder, check_needs
+from conformance.checks.draws import Draws
+from conformance.checks.engine import trial_of
+from conformance.checks.models import CellRun
+from conformance.checks.stages import Stages, stop_record
+from conformance.checks.verify import Verifier
+from conformance.checks.verify_converted import RuntimeVerifier
+from conformance.draw.draw import Draw, about
+from conformance.errors import Stopped, Unavailable
+from conformance.export.store import Stored
+from conformance.plan.cell import NOT_FOR_CONVERTED, Cell
+from conformance.plan.expected import apart, expectations
+from conformance.plan.settings import Settings
+from conformance.records.environment import environment
+from conformance.records.record import Record, cell_label
+from conformance.runtimes import opener
+from conformance.verdict.example import DataSet
+from conformance.verdict.loss import LITERAL
+from conformance.worker.progress import Progress
+
+RUNTIMES = ("onnx-reference", "onnxruntime", "tensorrt")
+"""A bundle knows the declared failures of each, so that any of them can run it."""
+
+
+def pack_cell(progress: Progress, cell: Cell, settings: Settings, folder: Path, most: int) -> Entry | Record:
+    """Writes one entry below ``folder`` with at most ``most`` examples; a record where the cell cannot be packed."""
+    record = cell.record()
+    stages = Stages(record, progress, cell.case.folder)
+    try:
+        check_needs(cell.case)
+        with Folder.of(cell.case.folder).active() as python:
+            return _pack(CellRun(cell, settings, record, stages, python), folder, most)
+    except Unavailable as reason:
+        record.status, record.stage, record.reason = "skipped", stages.current, str(reason)
+    except Stopped as stop:
+        stop_record(record, stop)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        stop_record(record, stages.stopped_by(error))
+    return record
+
+
+def _pack(run: CellRun, folder: Path, most: int) -> Entry:
+    stored = run.model()
+    converted = run.converted(stored) if run.cell.converted else None
+    with contextlib.ExitStack() as stack:
+        verify = _verifier(run, stored, converted, stack)
+        draws = Draws(run.cell, run.settings, run.prepared, run.dims(), run.prepared.trace()[0])
+        verify.check_deterministic(draws.first())
+        chosen = _spread(_undeclared(run.cell, draws), run.cell.case.says.examples.values, most)
+        examples = (example(verify, verify.inputs(draw), draw, converted or stored) for draw in chosen)
+        entry = write_entry(run, verify, converted or stored, draws, folder, examples)
+        if run.cell.runtime == "tensorrt":
+            with run.stages("declare", "case"):
+                told = write_trial(folder / entry.name, trial_of(run, verify, draws), entry.inputs)
+            entry = dataclasses.replace(entry, trial=told)
+        assert verify.vacuity is not None
+        vacuous = verify.vacuity.findings().keys() - {*entry.excused}
+        if vacuous:
+            shutil.rmtree(folder / entry.name, ignore_errors=True)
+            text = (
+                f"output {min(vacuous)}: wrong outputs would pass all {len(entry.sets)} examples; pack more of them"
+            )
+            raise Stopped("compare", "Vacuous", text, "case")
+        return entry
+
+
+def _verifier(run: CellRun, stored: Stored, converted: Stored | None, stack: contextlib.ExitStack) -> Verifier:
+    parts = (run.cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs))
+    if converted is None:
+        return Verifier(*parts)
+    verify = RuntimeVerifier(*parts)
+    with run.stages("load", "precision"):
+        verify.meaning = stack.enter_context(opener(LITERAL)(converted.file, run.libraries()))
+    return verify
+
+
+def _undeclared(cell: Cell, draws: Draws) -> Iterator[Draw]:
+    """The draws of the cell but for those that are declared to fail on every host, which may end a process."""
+    everywhere = [entry for entry in apart(cell) if entry.when.cpu is None]
+    return (draw for draw in draws if not any(about(entry.when, draw) for entry in everywhere))
+
+
+def _spread(draws: Iterable[Draw], values: int, most: int) -> list[Draw]:
+    """At most ``most`` draws: the first of each shape, then the second of each, and so on."""
+    found = list(draws)
+    rounds = (found[first::values] for first in range(values))
+    return list(itertools.islice(itertools.chain.from_iterable(rounds), most))
+
+
+def example(verify: Verifier, inputs: Inputs, draw: Draw, model: Stored) -> DataSet:
+    """One example with what is right for it, and with all that judging it may take."""
+    wanted, exact = verify.wanted(inputs)
+    verify.judge_of(wanted)
+    assert verify.vacuity is not None
+    verify.vacuity.see(wanted)
+    conditioning = verify.conditioning(inputs, wanted, exact)
+    given = {name: inputs[name] for name in _fed(model, inputs)}
+    kept: list[Array] | None = None if exact is None else list(exact)
+    told = {**draw.as_dict(), "apart": _apart(verify.cell, draw)}
+    return DataSet(given, wanted, kept, conditioning, told)
+
+
+def _fed(model: Stored, inputs: Container[str]) -> list[str]:
+    """The graph's inputs that the case feeds, in graph order; a model without parameters has others besides."""
+    return [name for name in model.facts.inputs if name in inputs]
+
+
+def write_entry(
+    run: CellRun, verify: Verifier, model: Stored, draws: Draws, folder: Path, examples: Iterable[DataSet]
+) -> Entry:
+    """Writes model, libraries and examples of a cell below ``folder``."""
+    cell, says = run.cell, run.cell.case.says
+    name = f"test_{cell.check}-{cell_label(cell.case.name, cell.exporter, cell.opset, None, cell.precision)}"
+    place = folder / name
+    shutil.rmtree(place, ignore_errors=True)
+    build = run.build(model, draws.sizes())
+    libraries = write_model(place, model.file, run.libraries())
+    plugins = write_model(place, model.file, build.options.plugins)
+    sets = [write_set(place, index, one) for index, one in enumerate(examples)]
+    assert verify.judge is not None
+    every = range(len(model.facts.outputs))
+    excused = [*every] if says.vacuous else [index for index, one in enumerate(says.outputs) if one.vacuous]
+    return Entry(
+        name=name, case=cell.case.name, exporter=cell.exporter, opset=cell.opset, precision=cell.precision,
+        check=cell.check, source=run.record.source, graph=run.record.graph or {}, inputs=_fed(model, says.inputs),
+        judge=verify.judge.as_dict(),
+        build=dataclasses.replace(
+            build, options=dataclasses.replace(build.options, plugins=tuple(plugins))
+        ).as_dict(),
+        sets=sets, expected=_expected_by_runtime(cell), excused=excused, own_code=list(run.target.own_code()),
+        libraries=libraries, conversion=run.record.conversion, runtimes=_runtimes(cell),
+        config=says.onnxruntime.config,
+    )  # fmt: skip
+
+
+def leave(run: CellRun, verify: Verifier, model: Stored, draws: Draws, draw: Draw, inputs: Inputs) -> Path:
+    """A bundle of one failing example, beside the store; where it is."""
+    folder = run.settings.store.parent / "failing" / f"{run.cell.check}-{run.cell.label}"
+    writer = BundleWriter(folder, environment([]))
+    entry = write_entry(run, verify, model, draws, folder / CELLS, [example(verify, inputs, draw, model)])
+    # One example shows a failure, or that it is gone; it is no proof of the cell, and not asked to be one.
+    writer.add(dataclasses.replace(entry, excused=list(range(len(model.facts.outputs)))))
+    return folder
+
+
+def _expected_by_runtime(cell: Cell) -> dict[str, list[dict[str, object]]]:
+    """A wrong value that is declared may not show in the examples that are packed; what does not load always does."""
+    found = {}
+    for runtime in RUNTIMES:
+        declared = expectations(dataclasses.replace(cell, runtime=runtime))
+        sampled = ("run", "compare")
+        found[runtime] = [
+            (dataclasses.replace(one, owed=False, margin=False) if one.stage in sampled else one).as_dict()
+            for one in declared
+        ]
+    found = {runtime: declared for runtime, declared in found.items() if declared}
+    if cell.runtime == "tensorrt":  # its trial is packed as it is
+        found["engine"] = [one.as_dict() for one in expectations(dataclasses.replace(cell, check="engine"))]
+    return found
+
+
+def _runtimes(cell: Cell) -> list[str]:
+    """Those that the case has for this model."""
+    return [one for one in cell.case.says.runtimes if not (cell.converted and one in NOT_FOR_CONVERTED)]
+
+
+def _apart(cell: Cell, draw: Draw) -> list[dict[str, Any]]:
+    """The runtimes that are declared to fail at this draw, each with the kind of processor that this is said of."""
+    return [
+        {"runtime": runtime, "cpu": None if entry.when.cpu is None else entry.when.cpu.model_dump()}
+        for runtime in _runtimes(cell)
+        for entry in apart(dataclasses.replace(cell, runtime=runtime))
+        if about(entry.when, draw)
+    ]

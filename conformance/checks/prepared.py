@@ -1,0 +1,93 @@
+"""The case of a cell, built once in each process: its module, what makes its inputs, the exports that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conformance.arrays import Inputs
+from conformance.case.declaration import Case
+from conformance.case.dims import Dims
+from conformance.case.precision import Calibration
+from conformance.case.python import Folder
+from conformance.draw.draw import Draw, Maker, seed_of
+from conformance.draw.shapes import drawn_shapes, trace_sizes
+from conformance.errors import Stopped
+from conformance.export.reference import Reference
+from conformance.export.store import derived_key, key
+from conformance.precision.calibration import Feeds, gather
+
+KEPT_BYTES = 2**30
+"""Weights that a process keeps for later cells; the modules used longest ago go first."""
+
+
+@dataclass
+class Prepared:
+    """A case's module and inputs, and the exports of it that failed, which fail for its other cells too."""
+
+    case: Case
+    reference: Reference
+    maker: Maker
+    failed: dict[str, Stopped] = field(default_factory=dict)
+    _keys: dict[tuple[str, int], str] = field(default_factory=dict)
+    _feeds: dict[str, Feeds] = field(default_factory=dict)
+    _sizes: dict[bool, dict[str, int]] = field(default_factory=dict)
+    _shapes: dict[str, list[tuple[dict[str, int], int]]] = field(default_factory=dict)
+
+    def drawn_shapes(self, dims: Dims, count: int, *, anew: bool) -> list[tuple[dict[str, int], int]]:
+        """Shapes that Hypothesis draws: the same for all cells of the case that have these dims, since drawing
+        takes as long as running them, unless they are to be drawn anew."""
+        if anew:
+            return drawn_shapes(dims, count, None)
+        name = f"{count} {dims}"
+        if name not in self._shapes:
+            self._shapes[name] = drawn_shapes(dims, count, seed_of(self.case.name))
+        return self._shapes[name]
+
+    def trace(self, *, odd: bool = False) -> tuple[dict[str, int], Inputs]:
+        """The sizes and inputs to export at. The values depend on the case alone, so that its models agree."""
+        case = self.case
+        if odd not in self._sizes:
+            self._sizes[odd] = trace_sizes(case.dims, case.says.trace, odd=odd)
+        sizes = self._sizes[odd]
+        return sizes, self.maker(Draw(sizes, "plain", seed_of(case.name, "trace", odd)))
+
+    def key(self, exporter: str, opset: int) -> str:
+        """The key of the exported model in the store."""
+        if (exporter, opset) not in self._keys:
+            sizes, _ = self.trace()
+            weights = self.reference.weights
+            self._keys[exporter, opset] = key(self.case, exporter, opset, weights, [sorted(sizes.items())])
+        return self._keys[exporter, opset]
+
+    def feeds(self, says: Calibration, static: Sequence[str], purpose: str = "calibration") -> Feeds:
+        """The calibration inputs; the dims in ``static`` are fixed in the model. Another ``purpose`` has others."""
+        name = f"{says.model_dump_json()} {sorted(static)} {purpose}"
+        if name not in self._feeds:
+            sizes, _ = self.trace()
+            dims = self.case.dims.fixing({dim: sizes[dim] for dim in static})
+            self._feeds[name] = gather(
+                self.case, says, dims, sizes, self.maker, self.reference.folder.resolve, purpose
+            )
+        return self._feeds[name]
+
+    def converted_key(self, exporter: str, opset: int, precision: str, feeds: Feeds) -> str:
+        """The key of a converted model in the store."""
+        settings = self.case.says.precisions[precision].model_dump_json()
+        return derived_key(self.key(exporter, opset), [precision, settings, feeds.as_dict()])
+
+
+_kept: dict[tuple[Path, str], Prepared] = {}
+
+
+def prepare(case: Case, folder: Folder) -> Prepared:
+    """The module is built once in each process, as long as there is room for its weights."""
+    name = (case.file, case.name)
+    found = _kept.pop(name, None)
+    if found is None or found.case != case:
+        found = Prepared(case, Reference(case, folder), Maker(case, folder.resolve))
+    _kept[name] = found
+    while len(_kept) > 1 and sum(one.reference.bytes for one in _kept.values()) > KEPT_BYTES:
+        del _kept[next(iter(_kept))]
+    return found

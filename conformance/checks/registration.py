@@ -1,0 +1,69 @@
+"""The check ``registration``: the case's own symbolics are needed, used, and gone afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from conformance.case.export import Symbolic, TorchScript
+from conformance.checks.models import CellRun
+from conformance.errors import Stopped
+from conformance.export import graph, symbolics
+
+
+def check_registration(run: CellRun) -> None:
+    """Without its symbolics the export fails as declared; with them it works and uses every tensor input;
+    afterwards the registry is as before."""
+    target = run.target
+    assert isinstance(target, TorchScript)
+    before = symbolics.snapshot()
+    declared: dict[str, Symbolic] = {**target.symbolics, **target.registers}
+    with run.stages("export", "exporter"):
+        without = _error_of(lambda: run.export(with_symbolics=False))
+        exported = run.export()
+        plain = None if without else graph.structure(run.export(with_symbolics=False).model)
+    with run.stages("check", "case"):
+        for operator, names in exported.usage.fights.items():
+            text = (
+                f"{operator} is registered by {', then by '.join(names)}: the last one wins, so their order decides"
+            )
+            raise Stopped("check", "RegistrationFight", text, "case")
+        _check_was_needed(declared, without, plain == graph.structure(exported.model))
+        uncalled = [name for name, count in exported.usage.calls.items() if not count]
+        if uncalled:
+            text = f"the symbolic of {uncalled[0]} was never called: the module does not use this operator"
+            raise Stopped("check", "UnusedSymbolic", text, "case")
+        _check_ignored(declared, exported.usage)
+        changed = symbolics.changed_since(before)
+        if changed:
+            raise Stopped(
+                "check", "RegistryChanged", f"left changed after the export: {', '.join(changed)}", "harness"
+            )
+    run.record.examples = 2
+
+
+def _error_of(action: Callable[[], Any]) -> str | None:
+    try:
+        action()
+    except Exception as error:
+        return type(error).__name__ if not isinstance(error, Stopped) else error.error
+    return None
+
+
+def _check_was_needed(declared: Mapping[str, Symbolic], without: str | None, same_graph: bool) -> None:
+    found = without or ("the same graph" if same_graph else "another graph")
+    wanted = {one.without for one in declared.values()}
+    if found not in wanted:
+        what = f"stops with {found}" if without else f"gives {found}"
+        text = f"without the symbolic the export {what}; declared is {' or '.join(sorted(wanted))}"
+        raise Stopped("check", "NotNeeded" if same_graph else "OtherFailure", text, "case")
+
+
+def _check_ignored(declared: Mapping[str, Symbolic], usage: symbolics.Usage) -> None:
+    for operator, names in usage.ignored.items():
+        allowed = declared[operator].ignores if operator in declared else {}
+        lost = [name for name in names if name not in allowed]
+        if lost:
+            which = declared[operator].function if operator in declared else "the symbolic"
+            text = f"{which} ignores {', '.join(lost)} of {operator}: the model cannot depend on it"
+            raise Stopped("check", "IgnoredInput", text, "case")

@@ -1,0 +1,58 @@
+"""run_cell: one cell from its declaration to its record, in whatever process it is called.
+
+Each check is a sequence of stages. A stage either gives data to the next or raises ``Stopped``; everything
+that a module, an exporter or a runtime raises is turned into that here, so that ``run_cell`` never raises
+for what a cell did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from conformance.case.python import Folder, check_needs
+from conformance.checks.accuracy import check_accuracy
+from conformance.checks.engine import check_engine
+from conformance.checks.export import check_export
+from conformance.checks.fidelity import check_fidelity
+from conformance.checks.latency import check_latency
+from conformance.checks.models import CellRun
+from conformance.checks.registration import check_registration
+from conformance.checks.stages import Stages, stop_record
+from conformance.errors import Stopped, Unavailable
+from conformance.plan.cell import Cell
+from conformance.plan.expected import expectations
+from conformance.plan.settings import Settings
+from conformance.records.record import Record
+from conformance.records.settle import settle
+from conformance.worker.progress import Progress
+
+CHECKS: dict[str, Callable[[CellRun], None]] = {
+    "export": check_export,
+    "registration": check_registration,
+    "accuracy": check_accuracy,
+    "specials": check_accuracy,
+    "fidelity": check_fidelity,
+    "engine": check_engine,
+    "latency": check_latency,
+}
+
+
+def run_cell(progress: Progress, cell: Cell, settings: Settings) -> Record:
+    """Runs one cell and says what happened. Raises nothing but KeyboardInterrupt."""
+    record = cell.record()
+    stages = Stages(record, progress, cell.case.folder)
+    try:
+        check_needs(cell.case)
+        with Folder.of(cell.case.folder).active() as folder:
+            run = CellRun(cell, settings, record, stages, folder)
+            CHECKS[cell.check](run)
+    except Unavailable as reason:
+        record.status, record.stage, record.reason = "skipped", stages.current, str(reason)
+    except Stopped as stop:
+        stop_record(record, stop)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a SystemExit of the case's own code, or a mistake of ours
+        stop_record(record, stages.stopped_by(error))
+    record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
+    return settle(record, expectations(cell), settings.instructions)

@@ -1,0 +1,121 @@
+"""Running cells somewhere that may die: a crash, a hang or a memory flood becomes the record of its cell."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from conformance.errors import Stopped
+from conformance.plan.cell import Cell
+from conformance.plan.expected import declared, expectations, on_host, shows
+from conformance.plan.settings import Settings
+from conformance.records.record import Record
+from conformance.records.settle import settle
+from conformance.worker.isolation import Death, Worker, WorkerError
+from conformance.worker.warm import prepare_process
+
+OnWait = Callable[[dict[str, Any]], object]
+
+
+class Runner:
+    """Turns cells into records, in a worker process or (for a debugger) in this one."""
+
+    def __init__(self, settings: Settings, timeout: float, worker: Worker | None) -> None:
+        """``worker`` has been entered; without one, ``timeout`` (seconds a cell) cannot be kept."""
+        self._settings = settings
+        self._timeout = timeout
+        self._worker = worker
+        self._begun: Cell | None = None
+        if worker is None:
+            prepare_process()
+
+    def __call__(self, cell: Cell, on_wait: OnWait | None = None, then: Cell | None = None) -> Record:
+        """The record of one cell; raises nothing for what the cell did.
+
+        The worker goes on with the cell ``then`` at once, while the caller deals with this one's record.
+        """
+        if self._worker is None:
+            from conformance.checks.run_cell import run_cell
+            from conformance.worker.progress import Progress
+
+            return run_cell(Progress(), cell, self._settings)
+        if self._begun is not cell:
+            if self._begun is not None:
+                self._finish(None)  # what was begun is not asked for after all
+            self._worker.begin(_run, cell, self._settings)
+        answer = self._finish(on_wait)
+        if then is not None:
+            with contextlib.suppress(WorkerError):  # told when that cell is asked for
+                self._worker.begin(_run, then, self._settings)
+                self._begun = then
+        return died(cell, answer, self._settings.instructions) if isinstance(answer, Death) else answer
+
+    def _finish(self, on_wait: OnWait | None) -> Any:
+        assert self._worker is not None
+        self._begun = None
+        return self._worker.finish(timeout=self._timeout, on_wait=on_wait)
+
+
+def _run(progress: Any, cell: Cell, settings: Settings) -> Record:
+    # Imported in the worker, so that the process of the tests never imports torch.
+    from conformance.checks.run_cell import run_cell
+
+    return run_cell(progress, cell, settings)
+
+
+_FAULTS = {
+    "declare": "case", "export": "exporter", "check": "exporter", "convert": "precision", "load": "runtime",
+    "run": "runtime",
+}  # fmt: skip
+
+
+def died(cell: Cell, death: Death, instructions: frozenset[str]) -> Record:
+    """The record of a cell whose worker ended instead of answering."""
+    record = cell.record()
+    stage = str(death.last.get("stage", "declare"))
+    record.signal = death.how
+    record.draw = death.last.get("draw")
+    record.examples = int(death.last.get("examples", 0))
+    kind = "Timeout" if death.how.startswith("timeout") else death.how
+    stop = Stopped(stage, kind, f"the process ended at stage {stage}: {death.how}", _FAULTS.get(stage, "harness"))
+    record.status, record.stage, record.error = "failed", stop.stage, stop.error
+    record.reason, record.fault = stop.reason, stop.fault
+    record.details, in_the_case = _where(cell, death.output)
+    if in_the_case:
+        # A native operator that crashes in eager PyTorch shows the line of the case that called it.
+        record.fault = "reference" if record.draw is not None and kind != "Timeout" else "case"
+    if kind == "Timeout" and stage == "run":
+        record.details.append("too slow? say examples: or smaller dims, or leave the runtime out with runtimes:")
+    return _settle_draw(cell, record, instructions) or settle(record, expectations(cell), instructions)
+
+
+def _where(cell: Cell, output: str) -> tuple[list[str], bool]:
+    """What the process wrote before it ended and where it was, and whether that is in the case's own Python."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    stack = [line for line in lines if line.startswith("File ")]
+    own = [line for line in stack if str(cell.case.folder.resolve()) in line]
+    frame = ("File ", "Fatal ", "Current ", "Thread ", "Extension ", "Process ")
+    said = [line for line in lines if not line.startswith(frame)]
+    return [*said[-4:], *(own or stack)[:4]], bool(own)
+
+
+def _settle_draw(cell: Cell, record: Record, instructions: frozenset[str]) -> Record | None:
+    """A crash at a draw that is declared to crash; such draws run last, so the others have passed."""
+    from conformance.draw.draw import Draw, about
+
+    if record.draw is None:
+        return None
+    draw = Draw(**record.draw)
+    for entry in on_host(declared(cell), instructions):
+        if (
+            entry.when.only_some_draws
+            and about(entry.when, draw)
+            and shows(entry, record.stage, record.error, record.reason)
+        ):
+            record.status = "xfailed"
+            record.details.insert(0, f"found: {record.reason}")
+            record.reason, record.fault = entry.because, entry.fault or record.fault
+            record.declared_for = None if entry.when.cpu is None else entry.when.cpu.model_dump()
+            return record
+    return None

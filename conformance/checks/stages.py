@@ -1,0 +1,81 @@
+"""Where a cell is: the stage that it is at, how long it was there, and what is raised there."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from conformance import HOME
+from conformance.case.python import describe
+from conformance.draw.draw import Draw
+from conformance.errors import Stopped, Unavailable
+from conformance.records.record import Record
+from conformance.worker.progress import Progress
+
+
+class Stages:
+    """Where a cell is: notes the stage for the parent process, times it, and turns exceptions into Stopped."""
+
+    def __init__(self, record: Record, progress: Progress, folder: Path) -> None:
+        self.current = "declare"
+        self._record = record
+        self._progress = progress
+        self._folder = folder
+
+    @contextlib.contextmanager
+    def __call__(self, stage: str, fault: str) -> Iterator[None]:
+        """Inside, the cell is at ``stage``; what is raised there and has no fault of its own is ``fault``'s."""
+        before, self.current = self.current, stage
+        self._progress.note(stage=stage)
+        start = time.perf_counter()
+        try:
+            yield
+        except (Stopped, Unavailable, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise self.stopped_by(error, fault) from error
+        finally:
+            spent = time.perf_counter() - start
+            self._record.seconds[stage] = self._record.seconds.get(stage, 0.0) + spent
+        self.current = before
+
+    def note(self, draw: Draw, stage: str) -> None:
+        """Tells the parent process which draw comes next, in case this one ends the process."""
+        self._progress.note(stage=stage, draw=draw.as_dict(), examples=self._record.examples)
+
+    def stopped_by(self, error: BaseException, fault: str = "harness") -> Stopped:
+        """The exception as a stop at the current stage. One that this package itself raised is our fault."""
+        if _is_ours(error):
+            fault = "harness"
+        stop = Stopped(self.current, type(error).__name__, describe(error, self._folder), fault)
+        if fault == "harness":
+            stop.details = ["this is a mistake in the harness; please report it with these lines:"]
+            stop.details += "".join(traceback.format_exception(error)).rstrip().splitlines()[-12:]
+        return stop
+
+
+_MISTAKES = (AssertionError, AttributeError, IndexError, KeyError, NameError, TypeError)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether this package itself is wrong, by where the exception was raised.
+
+    In ``runtimes`` it tells what a runtime said: a model that is refused, or a call of C that failed, which has no
+    frame of its own.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    last = Path(frames[-1].filename) if frames else Path()
+    if not last.is_relative_to(HOME) or isinstance(error, ValueError):
+        return False
+    return not last.is_relative_to(HOME / "runtimes") or isinstance(error, _MISTAKES)
+
+
+def stop_record(record: Record, stop: Stopped) -> None:
+    """Writes into the record where and why the cell stopped."""
+    record.status = "failed"
+    record.stage, record.error, record.reason = stop.stage, stop.error, stop.reason
+    record.fault = stop.fault
+    record.details += stop.details

@@ -1,0 +1,227 @@
+"""One example: make its inputs, run PyTorch and the runtime, compare."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from conformance.arrays import Array, Inputs
+from conformance.case.declaration import Case
+from conformance.case.must_hold import OutputTolerance
+from conformance.case.python import describe
+from conformance.compare.judges import Judge, Tolerances, defaults_for
+from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance
+from conformance.compare.vacuity import Vacuity
+from conformance.draw.draw import Draw, Maker
+from conformance.errors import Stopped
+from conformance.export.reference import Reference
+from conformance.plan.cell import Cell
+from conformance.records.record import Record
+from conformance.runtimes import Session
+
+NUDGES = 4
+"""How many inputs next to a failing one are tried, to see how far rounding alone can move its outputs."""
+
+
+class Stages(Protocol):
+    """What is needed of ``stages.Stages``."""
+
+    def __call__(self, stage: str, fault: str) -> AbstractContextManager[None]: ...
+
+    def note(self, draw: Draw, stage: str) -> None: ...
+
+
+class WrongAnswer(Stopped):
+    """An example whose outputs are not PyTorch's. Who is at fault is for ``blame`` to find out."""
+
+    def __init__(self, found: Comparison) -> None:
+        super().__init__("compare", found.error or "WrongValue", found.text or "")
+        self.worst = found.worst
+
+
+class Verifier:
+    """Verifies single examples of one cell, whose model has been loaded as ``session``."""
+
+    def __init__(
+        self, cell: Cell, record: Record, stages: Stages, reference: Reference, maker: Maker, names: Sequence[str]
+    ) -> None:
+        """``names`` are the names of the model's outputs, which tolerances may be given by."""
+        self.cell, self.reference, self.maker = cell, reference, maker
+        self.session: Session | None = None
+        self.judge: Judge | None = None
+        self.vacuity: Vacuity | None = None
+        self._names = names
+        self._stages = stages
+        self._seconds = record.seconds
+
+    def __call__(self, draw: Draw) -> Comparison:
+        """What comparing found: verified, ill-conditioned or nothing. Raises Stopped where the example fails,
+        which is WrongAnswer where it fails in the comparison."""
+        self._stages.note(draw, "declare")
+        return self.run(self.inputs(draw), draw)
+
+    def inputs(self, draw: Draw) -> Inputs:
+        """The arrays of a draw; Stopped at ``declare`` where the case's own Python makes others."""
+        try:
+            return self.maker(draw)
+        except ValueError as error:
+            raise Stopped("declare", "BadInput", str(error), "case") from None
+        except Exception as error:
+            text = f"making the inputs: {describe(error, self.cell.case.folder)}"
+            raise Stopped("declare", type(error).__name__, text, "case") from error
+
+    def run(self, inputs: Inputs, draw: Draw) -> Comparison:
+        """The same for given arrays; ``draw`` is only what the parent process is told."""
+        assert self.session is not None
+        start = time.perf_counter()
+        wanted, exact = self.wanted(inputs)
+        after_reference = time.perf_counter()
+        self._stages.note(draw, "run")
+        try:
+            got = self.session.run(inputs)
+        except Exception as error:
+            raise Stopped("run", type(error).__name__, describe(error, Path("/"))) from error
+        after_run = time.perf_counter()
+        found = self.judged(draw, inputs, got, wanted, exact)
+        if self.vacuity is not None and found.verdict in ("verified", "ill-conditioned"):
+            self.vacuity.see(wanted)
+        self._add_seconds("reference", after_reference - start)
+        self._add_seconds("run", after_run - after_reference)
+        self._add_seconds("compare", time.perf_counter() - after_run)
+        if found.verdict == "failed":
+            raise WrongAnswer(found)
+        return found
+
+    def wanted(self, inputs: Inputs) -> tuple[list[Array], list[Array] | None]:
+        """PyTorch's outputs in float32, and in float64 where the module has such a form."""
+        self.reference.restore()
+        return self.reference(inputs), self.reference.oracle(inputs)
+
+    def judged(
+        self, draw: Draw, inputs: Inputs, got: list[Array], wanted: list[Array], exact: list[Array] | None
+    ) -> Comparison:
+        """What this example shows, how its inputs are conditioned taken into account."""
+        found = self.compare(got, wanted, exact)
+        if found.error == "WrongValue" and exact is not None:
+            found = self.compare(got, wanted, exact, self._conditioning(inputs, exact))
+        return found
+
+    def alone(self, draw: Draw) -> Comparison:
+        """One example by itself, where a case declares that it fails."""
+        return self(draw)
+
+    def conclude(self) -> None:
+        """Raises Stopped where all examples together are wrong, though none of them is by itself."""
+
+    def compare(
+        self,
+        got: list[Array],
+        wanted: list[Array],
+        exact: list[Array] | None,
+        conditioning: list[float] | None = None,
+    ) -> Comparison:
+        """Compares with this cell's tolerances, whichever runtime ``got`` is from."""
+        return self.judge_of(wanted).compare(got, wanted, exact, conditioning)
+
+    def conditioning(self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None) -> list[float] | None:
+        """What ``judge.compare`` is to know of these inputs; None where there is no float64 to tell it by."""
+        return None if exact is None else self._conditioning(inputs, exact)
+
+    def _conditioning(self, inputs: Inputs, exact: list[Array]) -> list[float]:
+        """How far each exact output moves when every float input moves by one unit in its last place.
+
+        No computation in float32 can be expected to be closer. PyTorch's own error does not always tell: it may
+        be exact by luck, as in normalising equal values, where whatever rounding leaves of the mean is divided
+        by almost nothing. Where an output jumps, as a rounding at a tie does, it moves as far for a step a
+        thousand times smaller; that is no question of precision and excuses nothing.
+        """
+        rng = np.random.default_rng(0)
+        moved = [0.0] * len(exact)
+        for _ in range(NUDGES):
+            signs = {name: rng.choice([-1.0, 1.0], size=array.shape) for name, array in inputs.items()}
+            far = self.reference.oracle(_nudged(inputs, signs, 1.0))
+            near = self.reference.oracle(_nudged(inputs, signs, 2.0**-10))
+            for output, (right, one, other) in enumerate(zip(exact, far or [], near or [], strict=False)):
+                if right.shape == one.shape == other.shape and right.dtype.kind == "f":
+                    step, small = np.abs(one - right), np.abs(other - right)
+                    smooth = np.where(small <= step / 16, step, 0.0)
+                    moved[output] = max(moved[output], float(smooth.max(initial=0.0, where=np.isfinite(smooth))))
+        return moved
+
+    def judge_of(self, wanted: list[Array]) -> Judge:
+        """What decides, which depends on the outputs: they are known once PyTorch has run."""
+        if self.judge is None:
+            check_outputs(self.cell.case, wanted)
+            rows = [one.rows == "in any order" for one in self.cell.case.says.outputs] or [False] * len(wanted)
+            self.judge = self.make_judge(wanted, tuple(rows))
+            self.vacuity = self.judge.vacuity()
+        return self.judge
+
+    def make_judge(self, wanted: list[Array], any_order: tuple[bool, ...]) -> Judge:
+        """The defaults by dtype, and what the case declares instead."""
+
+        def tolerance(output: int, array: Array) -> Tolerance | None:
+            default = DEFAULTS.get(str(array.dtype))
+            if default is None:
+                return None
+            own = self.declared(output)
+            return Tolerance(
+                rtol=default.rtol if own.rtol is None else own.rtol,
+                atol=default.atol if own.atol is None else own.atol,
+                absolute=own.atol is not None,
+            )
+
+        return Tolerances(tuple(tolerance(output, array) for output, array in enumerate(wanted)), any_order)
+
+    def declared(self, output: int) -> OutputTolerance:
+        """What the case declares for an output at this cell's precision."""
+        name = self._names[output] if output < len(self._names) else ""
+        return self.cell.case.says.tolerance_for(self.cell.precision).for_output(output, name)
+
+    def check_deterministic(self, draw: Draw, before: list[Array] | None = None) -> list[Array]:
+        """PyTorch's outputs, which have to be those of ``before``, or of another call right now.
+
+        A module that is random, keeps state or reads something that changes has no right answer.
+        """
+        with self._stages("declare", "case"):
+            inputs = self.inputs(draw)
+            self._stages.note(draw, "declare")
+            if before is None:
+                self.reference.restore()
+                before = [array.copy() for array in self.reference(inputs)]
+            self.reference.restore()
+            now = self.reference(inputs)
+            found = defaults_for(before).compare(now, before, None)
+            if found.verdict == "failed":
+                text = (
+                    "PyTorch gives different outputs for the same input: the module is random, keeps state "
+                    f"between calls, or reads something that changes ({found.text})"
+                )
+                raise Stopped("declare", "NotDeterministic", text, "case")
+            return before
+
+    def _add_seconds(self, what: str, seconds: float) -> None:
+        self._seconds[what] = self._seconds.get(what, 0.0) + seconds
+
+
+def check_outputs(case: Case, wanted: Sequence[Array]) -> None:
+    """Stopped at ``declare`` where forward returns more or fewer outputs than the case names."""
+    declared = case.says.outputs
+    if declared and len(declared) != len(wanted):
+        text = f"outputs declares {len(declared)} names, forward returns {len(wanted)} tensors"
+        raise Stopped("declare", "WrongOutputs", text, "case")
+
+
+def _nudged(inputs: Inputs, signs: Inputs, units: float) -> Inputs:
+    """The float inputs in float64, moved by so many units in the last place of their own dtype."""
+    return {
+        name: np.asarray(array + signs[name] * units * np.spacing(np.abs(array)), dtype=np.float64)
+        if array.dtype.kind == "f"
+        else array
+        for name, array in inputs.items()
+    }

@@ -1,0 +1,236 @@
+"""The two judgements on a converted model: what its precision costs, and whether a runtime computes what it means.
+
+What a converted graph means is what ONNX Runtime computes node by node with its optimizer off: an int8 model in
+float32 between DequantizeLinear and QuantizeLinear, an fp16 model in float32 within a node and rounded after it
+(``runtimes.onnxruntime.open_literal``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance.arrays import Array, Inputs
+from conformance.case.python import describe
+from conformance.case.words import base_of
+from conformance.checks.explain import worst_dict
+from conformance.checks.verify import NUDGES, Stages, Verifier, WrongAnswer
+from conformance.compare.judges import Budgets
+from conformance.compare.noise import BUDGETS, Budget, Noise, decibels, power
+from conformance.compare.tolerance import Comparison, Worst, failed, odd_shape, worst_at
+from conformance.draw.draw import Draw, Maker
+from conformance.errors import Stopped
+from conformance.export.reference import Reference
+from conformance.plan.cell import Cell
+from conformance.records.record import Record
+from conformance.runtimes import Session
+
+
+class _Budgeted(Verifier):
+    """A verifier whose outputs are judged by their noise."""
+
+    def make_judge(self, wanted: list[Array], any_order: tuple[bool, ...]) -> Budgets:
+        return Budgets(tuple(self._budget(output) for output in range(len(wanted))), any_order)
+
+    def budgets(self, wanted: list[Array]) -> Budgets:
+        """The judge of these outputs."""
+        judge = self.judge_of(wanted)
+        assert isinstance(judge, Budgets)
+        return judge
+
+    def _budget(self, output: int) -> Budget:
+        given = self.declared(output).model_dump(
+            include={"sqnr", "cosine", "magnitude", "runtime"}, exclude_none=True
+        )
+        return dataclasses.replace(BUDGETS[base_of(self.cell.precision)], **given)
+
+
+class RuntimeVerifier(_Budgeted):
+    """Whether a runtime, opened as ``session``, computes what the converted graph means."""
+
+    meaning: Session
+
+    def wanted(self, inputs: Inputs) -> tuple[list[Array], list[Array] | None]:
+        """What the converted graph means, and PyTorch's outputs in float32."""
+        self.reference.restore()
+        exact = self.reference(inputs)
+        return mean(self.meaning, inputs), exact
+
+    def judged(
+        self, draw: Draw, inputs: Inputs, got: list[Array], wanted: list[Array], exact: list[Array] | None
+    ) -> Comparison:
+        found = self.compare(got, wanted, exact)
+        if found.error == "WrongValue":
+            found = self.compare(got, wanted, exact, self._moved(inputs, wanted))
+        return found
+
+    def conditioning(self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None) -> list[float] | None:
+        return self._moved(inputs, wanted)
+
+    def _moved(self, inputs: Inputs, wanted: list[Array]) -> list[float]:
+        """What noise in each output comes of moving every float input by half a step of the precision.
+
+        Between layers that round, a runtime may round a value to the other side. Where much depends on that, as in a
+        softmax of large scores, that the graph's meaning comes close to PyTorch on some draw is luck.
+        """
+        rng = np.random.default_rng(0)
+        step = BUDGETS[base_of(self.cell.precision)].epsilon / 2
+        found = [0.0] * len(wanted)
+        for _ in range(NUDGES):
+            nudged = {
+                name: np.asarray(array * (1 + step * rng.choice([-1.0, 1.0], size=array.shape)), dtype=array.dtype)
+                if array.dtype.kind == "f"
+                else array
+                for name, array in inputs.items()
+            }
+            for output, (one, right) in enumerate(zip(mean(self.meaning, nudged), wanted, strict=True)):
+                if one.shape == right.shape and right.dtype.kind == "f":
+                    error = one.astype(np.float64) - right
+                    found[output] = max(found[output], power(np.where(np.isfinite(error), error, 0.0)))
+        return found
+
+
+class FidelityVerifier(_Budgeted):
+    """What the precision costs: the converted graph's meaning, opened as ``session``, against PyTorch in float32.
+
+    An example by itself is wrong only where its shapes, dtypes or finiteness are; its noise counts with that of all
+    others in ``conclude``.
+    """
+
+    explain: Callable[[Stopped, Inputs], Stopped]
+    """Adds to a failure where the loss comes from."""
+
+    def __init__(
+        self, cell: Cell, record: Record, stages: Stages, reference: Reference, maker: Maker, names: Sequence[str]
+    ) -> None:
+        super().__init__(cell, record, stages, reference, maker, names)
+        self._record = record
+        self._noise: list[Noise] = []
+        self._worst: list[tuple[float, Worst, Draw]] = []
+        self._draws: list[Draw] = []
+
+    def wanted(self, inputs: Inputs) -> tuple[list[Array], list[Array] | None]:
+        self.reference.restore()
+        return self.reference(inputs), None
+
+    def judged(
+        self, draw: Draw, inputs: Inputs, got: list[Array], wanted: list[Array], exact: list[Array] | None
+    ) -> Comparison:
+        found = self.compare(got, wanted, exact)
+        if found.verdict == "verified":
+            self._measure(draw, self.budgets(wanted).in_order(got, wanted), wanted)
+        return found
+
+    def compare(
+        self,
+        got: list[Array],
+        wanted: list[Array],
+        exact: list[Array] | None,
+        conditioning: list[float] | None = None,
+    ) -> Comparison:
+        self.judge_of(wanted)
+        if len(got) != len(wanted):
+            return failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
+        for output, (one, right) in enumerate(zip(got, wanted, strict=True)):
+            odd = odd_shape(output, one, right) or _not_finite(output, one, right)
+            if odd is not None:
+                return odd
+        return Comparison("verified")
+
+    def _measure(self, draw: Draw, got: list[Array], wanted: list[Array]) -> None:
+        self._draws.append(draw)
+        for output, (one, right) in enumerate(zip(got, wanted, strict=True)):
+            if output == len(self._noise):
+                self._noise.append(Noise(self.budgets(wanted).budgets[output]))
+                self._worst.append((-1.0, Worst(output, (), None, None, 0.0, 0.0), draw))
+            noise = self._noise[output].see(one, right)
+            if noise > self._worst[output][0] and right.size:
+                self._worst[output] = (noise, _furthest(output, one, right), draw)
+
+    def alone(self, draw: Draw) -> Comparison:
+        kept = self._noise, self._worst, self._draws
+        self._noise, self._worst, self._draws = [], [], []
+        try:
+            found = self(draw)
+            for output, noise in enumerate(self._noise):
+                if not noise.within():
+                    raise WrongAnswer(failed("LowFidelity", f"output {output}: {noise.text()}"))
+            return found
+        finally:
+            self._noise, self._worst, self._draws = kept
+
+    def conclude(self) -> None:
+        if not self._noise:
+            return
+        worst_first = sorted(range(len(self._noise)), key=lambda one: -self._noise[one].ratio())
+        output = worst_first[0]
+        noise, (_, worst, draw) = self._noise[output], self._worst[output]
+        worst = dataclasses.replace(worst, ratio=noise.ratio())
+        self._record.worst, self._record.draw = worst_dict(worst, draw), draw.as_dict()
+        self._record.fidelity = _told(output, noise)
+        for output in worst_first:  # the reason is about the output that the record is about
+            if not self._noise[output].within():
+                text = f"output {output}: {self._noise[output].text()}"
+                stop = Stopped("compare", "LowFidelity", text, "precision")
+                raise self.explain(stop, self.inputs(self._worst[output][2]))
+        for output in worst_first:
+            index = self._noise[output].drowned()
+            if index is not None:
+                raise self._drowned(output, index)
+
+    def _drowned(self, output: int, index: int) -> Stopped:
+        """The failure of a draw that all draws together hide, since its values are small."""
+        noise, draw = self._noise[output], self._draws[index]
+        sizes = ", ".join(f"{name}={size}" for name, size in draw.dims.items())
+        text = (
+            f"output {output}: SQNR {decibels(*noise.each[index]):.1f} dB at {sizes or 'one of the draws'}, "
+            f"which is more noise than signal; all draws together have {noise.sqnr:.1f} dB"
+        )
+        worst = dataclasses.replace(self._worst[output][1], ratio=noise.ratio())
+        self._record.worst, self._record.draw = worst_dict(worst, draw), draw.as_dict()
+        self._record.fidelity = _told(output, noise)
+        return self.explain(Stopped("compare", "LowFidelity", text, "precision"), self.inputs(draw))
+
+
+def _told(output: int, noise: Noise) -> dict[str, Any]:
+    """What a record says of the output that it is about."""
+    if noise.counted:
+        return {"output": output, "changed": noise.changed / noise.draws}
+    return {"output": output, "sqnr": noise.sqnr, "cosine": noise.cosine, "magnitude": noise.magnitude}
+
+
+def mean(session: Session, inputs: Inputs) -> list[Array]:
+    """What a converted graph means for some inputs; Stopped at ``run`` where it cannot be computed."""
+    try:
+        return session.run(inputs)
+    except Exception as error:
+        text = f"the converted model does not run: {describe(error, Path('/'))}"
+        raise Stopped("run", type(error).__name__, text, "precision") from error
+
+
+def _not_finite(output: int, got: Array, wanted: Array) -> Comparison | None:
+    """NaN or infinite on one side only, or another infinity: the values do not fit the precision."""
+    if wanted.dtype.kind != "f":
+        return None
+    same = (np.isfinite(got) & np.isfinite(wanted)) | (got == wanted) | (np.isnan(got) & np.isnan(wanted))
+    if same.all():
+        return None
+    odd = ~same
+    first = tuple(int(i) for i in np.argwhere(odd)[0])
+    name = "WrongNaN" if np.isnan(got[first]) or np.isnan(wanted[first]) else "WrongInf"
+    lost = np.isfinite(wanted[odd]).all()
+    where = "where PyTorch's are not" if lost else "on one side only, or not the same infinity"
+    text = f"output {output}: {int(odd.sum())} of {got.size} values are NaN or infinite {where}"
+    return failed(name, text, worst_at(output, first, got, wanted, np.inf, np.inf))
+
+
+def _furthest(output: int, got: Array, wanted: Array) -> Worst:
+    with np.errstate(invalid="ignore"):  # an infinity that meets the same infinity
+        error = np.abs(np.asarray(got, dtype=np.float64) - np.asarray(wanted, dtype=np.float64))
+    error = np.nan_to_num(error, nan=0.0, posinf=0.0)
+    index = np.unravel_index(int(error.argmax()), error.shape)
+    return worst_at(output, index, got, wanted, float(error[index]), 0.0)

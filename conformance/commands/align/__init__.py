@@ -1,0 +1,44 @@
+"""``conformance align``: the first submodule whose output in the graph is not what it is in PyTorch."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+RUNTIMES = ("onnxruntime-literal", "onnxruntime-unoptimized", "onnxruntime", "onnx-reference")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("case", help="name of the case, with the values of vary where it has them")
+    parser.add_argument("--exporter", choices=("torchscript", "dynamo"), help="default: the first that the case has")
+    parser.add_argument("--opset", type=int, help="default: the first that the case has")
+    parser.add_argument("--precision", default="fp32", help="fp16, int8 or a variant (default: %(default)s)")
+    parser.add_argument("--cases", action="append", type=Path, metavar="PATH", help="default: cases/; repeatable")
+    parser.add_argument(
+        "--runtime", default=RUNTIMES[0], choices=RUNTIMES,
+        help="what computes the graph (default: %(default)s, ONNX Runtime node by node with its optimizer off, since "
+        "showing the tensors inside changes what the optimizer merges)",
+    )  # fmt: skip
+    parser.add_argument("--at", metavar="DIM=N,...", help="sizes, as in batch=2,h=64; others as in the export")
+    parser.add_argument("--values", default="plain", metavar="REGIME", help="kind of values (default: %(default)s)")
+    parser.add_argument("--seed", type=int, help="of the values; default: one made of the case's name")
+    parser.add_argument("--all", action="store_true", help="show every call, also those not found in the graph")
+    parser.add_argument(
+        "--store", type=Path, default=Path(".conformance"), help="exported models (default: %(default)s)"
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """0, or 1 where PyTorch and the graph part."""
+    from conformance.commands.align.question import Question, align
+    from conformance.commands.align.text import show
+
+    answer = align(
+        Question(
+            given.case, given.cases or [Path("cases")], given.store / "models", exporter=given.exporter,
+            opset=given.opset, precision=given.precision, runtime=given.runtime, at=given.at, values=given.values,
+            seed=given.seed,
+        )
+    )  # fmt: skip
+    show(answer, everything=given.all)
+    return 1 if answer.found.parts else 0

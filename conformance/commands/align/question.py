@@ -1,0 +1,244 @@
+"""``conformance align``: a case run in PyTorch and as a graph, at one example, with all tensors inside compared."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conformance.align.compare import Alignment, Numbers, at_fp32, at_reduced
+from conformance.align.modules import Call, calls_of, paired
+from conformance.align.nodes import candidates, match
+from conformance.arrays import Array, Inputs
+from conformance.case.declaration import Case
+from conformance.case.python import Folder, check_needs, describe
+from conformance.case.words import REGIMES, SPECIALS
+from conformance.checks.models import CellRun
+from conformance.checks.stages import Stages
+from conformance.checks.verify import Verifier
+from conformance.checks.verify_converted import RuntimeVerifier
+from conformance.draw.draw import Draw, seed_of
+from conformance.errors import Stopped, Unavailable, did_you_mean
+from conformance.export.reference import Reference
+from conformance.plan.catalogue import find_case, plan
+from conformance.plan.cell import NOT_FOR_CONVERTED, Cell
+from conformance.plan.settings import Settings
+from conformance.runtimes import opener
+from conformance.verdict.loss import LITERAL
+from conformance.worker.progress import Progress
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be aligned, as the user says it; None leaves it to the case."""
+
+    case: str
+    paths: Sequence[Path]
+    store: Path
+    exporter: str | None = None
+    opset: int | None = None
+    precision: str = "fp32"
+    runtime: str = LITERAL
+    at: str | None = None
+    """``batch=2,h=64``; other dims are as in the export."""
+    values: str = REGIMES[0]
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was aligned, and what came out."""
+
+    cell: Cell
+    draw: Draw
+    runtime: str
+    found: Alignment
+
+
+def align(question: Question) -> Answer:
+    """Raises ValueError with what the user has to correct."""
+    from conformance.worker.warm import prepare_process
+
+    cell = _cell(find_case(question.case, question.paths), question)
+    if question.values not in (*REGIMES, *SPECIALS):
+        raise ValueError(f"--values: there is no '{question.values}'{did_you_mean(question.values, REGIMES)}")
+    if cell.converted and question.runtime in NOT_FOR_CONVERTED:
+        raise ValueError(f"--runtime: {question.runtime} runs no converted models")
+    prepare_process()
+    record = cell.record()
+    stages = Stages(record, Progress(), cell.case.folder)
+    try:
+        check_needs(cell.case)
+        with Folder.of(cell.case.folder).active() as folder:
+            run = CellRun(cell, Settings(store=question.store), record, stages, folder)
+            draw = _draw(run, question)
+            return Answer(cell, draw, question.runtime, _aligned(run, draw, question.runtime))
+    except (Stopped, Unavailable) as stop:
+        raise ValueError(f"{cell.case.name}, {cell.exporter} opset {cell.opset}: {stop}") from None
+
+
+def _aligned(run: CellRun, draw: Draw, runtime: str) -> Alignment:
+    import onnx
+
+    cell = run.cell
+    everything = _Everything(run.reference)
+    inputs = Verifier(cell, run.record, run.stages, run.reference, run.prepared.maker, []).inputs(draw)
+    calls = everything.calls(inputs)
+    if not any(call.path for call in calls):
+        raise ValueError(_no_submodules(cell.case))
+    stored = run.model()
+    libraries = run.libraries()
+    model = onnx.load(stored.file)
+    given = candidates(model, calls, cell.exporter)
+    arrays = _values(model, given.tensors, LITERAL, libraries, inputs)
+    places = match(given, arrays)
+    tensors = {place.tensor for place in places if place.tensor is not None}
+    if not any(place.tensor for place in places if place.call.path):
+        raise ValueError(
+            f"{cell.case.name}: none of its {len(calls) - 1} calls of submodules could be found in the graph; "
+            "nothing was compared"
+        )
+    wanted = list(next(call for call in calls if not call.path).outputs)
+    judge_of = (RuntimeVerifier if cell.converted else Verifier)(
+        cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs)
+    ).judge_of
+    if cell.converted:
+        model = onnx.load(run.converted(stored, refuse=False).file)
+    if cell.converted or runtime != LITERAL:
+        made = {name for node in model.graph.node for name in node.output}
+        kept = [name for name in given.tensors if name in tensors and name in made]
+        arrays = _values(model, kept, runtime, libraries, inputs)
+    else:
+        arrays = {name: arrays[name] for name in tensors}
+    if cell.converted:
+        return at_reduced(given.graph, places, arrays, judge_of(wanted), cell.precision)
+    others = everything.exact(inputs)
+    exact = {} if others is None else dict(zip(_positions(calls), others, strict=True))
+
+    def moved() -> Numbers:
+        if others is None:
+            return {}
+        parts: Any = (cell, run.record, run.stages, everything, run.prepared.maker, [])
+        numbers = Verifier(*parts).conditioning(inputs, [], others)
+        return dict(zip(_positions(calls), numbers or [], strict=False))
+
+    return at_fp32(given.graph, places, arrays, exact, judge_of(wanted), moved)
+
+
+class _Everything:
+    """Stands in for a ``Reference``: its outputs are those of all calls of submodules."""
+
+    def __init__(self, reference: Reference) -> None:
+        self._reference = reference
+        self._calls: list[Call] = []
+
+    def calls(self, inputs: Inputs) -> list[Call]:
+        self._reference.restore()
+        self._calls = calls_of(lambda: self._reference(inputs))
+        return self._calls
+
+    def exact(self, inputs: Inputs) -> list[Array] | None:
+        """In float64; None where there is no such form, or where it takes another way through the submodules."""
+        others = calls_of(lambda: self._reference.oracle(inputs))
+        found = paired(self._calls, others)
+        return None if found is None else [array for outputs in found for array in outputs]
+
+    oracle = exact
+
+
+def _positions(calls: Iterable[Call]) -> list[tuple[int, int]]:
+    return [(call.id, index) for call in calls for index in range(len(call.outputs))]
+
+
+def _values(
+    model: Any, tensors: Sequence[str], runtime: str, libraries: Sequence[str], inputs: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Runs the model with these tensors as outputs."""
+    import onnx
+    from onnx import helper
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    known = {one.name: one for one in (*onnx.shape_inference.infer_shapes(model).graph.value_info,)}
+    outputs = [one.name for one in copy.graph.output]
+    for name in tensors:
+        if name in outputs:
+            continue
+        value = helper.make_empty_tensor_value_info(name)
+        if name in known:  # the dtype alone: a shape may be inferred wrong, or for other sizes
+            value.type.tensor_type.elem_type = known[name].type.tensor_type.elem_type
+        copy.graph.output.append(value)
+        outputs.append(name)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        onnx.save(copy, file)
+        try:
+            with opener(runtime)(file, libraries) as session:
+                found = session.run(inputs)
+        except Unavailable:
+            raise
+        except Exception as error:
+            text = f"{runtime}: {describe(error, Path('/'))}"
+            raise Stopped("run", type(error).__name__, text, "runtime") from None
+    return dict(zip(outputs, found, strict=True))
+
+
+def _no_submodules(case: Case) -> str:
+    why = "its forward is an expression" if case.says.forward is not None else "it calls none"
+    if case.says.script:
+        why = "torch.jit.script compiles them away"
+    return (
+        f"{case.name} has no submodules to align by: {why}. pytest says of a failing cell what differs, and "
+        "conformance sensitivity ranks the nodes of a model that was converted"
+    )
+
+
+# ---- what the user says --------------------------------------------------------------------------------------
+
+
+def _cell(case: Case, question: Question) -> Cell:
+    cells = [cell for cell in plan(case) if cell.check in ("export", "fidelity")]
+    fitting = [
+        cell
+        for cell in cells
+        if cell.precision == question.precision
+        and question.exporter in (None, cell.exporter)
+        and question.opset in (None, cell.opset)
+    ]
+    if not fitting:
+        have = ", ".join(f"{cell.exporter} {cell.opset} {cell.precision}" for cell in cells)
+        raise ValueError(f"{case.name} has no such model; it has {have}")
+    return fitting[0]
+
+
+def _draw(run: CellRun, question: Question) -> Draw:
+    case = run.cell.case
+    with run.stages("declare", "case"):
+        traced, _ = run.prepared.trace()
+        dims = run.dims()
+    sizes = dict(traced)
+    for name, size in _sizes(question.at or ""):
+        if name not in dims.ranges:
+            raise ValueError(f"--at: {case.name} has no dim '{name}'{did_you_mean(name, dims.ranges)}")
+        sizes[name] = size
+    asked = [name for name, _ in _sizes(question.at or "")]
+    fitted = dims.fit(sizes)
+    for name in asked:
+        if fitted is None or fitted[name] != sizes[name]:
+            fixed = " (static in this export)" if name in run.target.static else ""
+            conditions = "".join(f", where {one}" for one in dims.where)
+            raise ValueError(f"--at {name}={sizes[name]}: {name} is {dims.ranges[name]}{fixed}{conditions}")
+    seed = seed_of(case.name, "align") if question.seed is None else question.seed
+    return Draw(fitted or sizes, question.values, seed)
+
+
+def _sizes(text: str) -> list[tuple[str, int]]:
+    found = []
+    for part in filter(None, text.split(",")):
+        name, _, size = part.partition("=")
+        if not size.strip().isdigit():
+            raise ValueError(f"--at: '{part}' is not a dim and its size, as in batch=2")
+        found.append((name.strip(), int(size)))
+    return found

@@ -1,0 +1,106 @@
+"""What decides on the outputs of a cell, as data: it can be packed, and judge again where there is no PyTorch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from conformance.arrays import Array
+from conformance.compare.noise import Budget, compare_outputs
+from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, compare, matched_rows
+from conformance.compare.vacuity import Vacuity
+
+
+class Judge(Protocol):
+    """Decides on all outputs of one draw."""
+
+    def compare(
+        self,
+        got: Sequence[Array],
+        wanted: Sequence[Array],
+        exact: Sequence[Array] | None,
+        conditioning: Sequence[float] | None = None,
+    ) -> Comparison: ...
+
+    def vacuity(self) -> Vacuity:
+        """Collects whether the comparisons of this judge could have failed."""
+        ...
+
+    def as_dict(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """``wanted`` is PyTorch's in float32, ``exact`` in float64 or None, ``conditioning`` how far rounding the inputs
+    moves each output. One entry for each output; a tolerance of None is exact."""
+
+    tolerances: tuple[Tolerance | None, ...]
+    any_order: tuple[bool, ...]
+
+    def compare(
+        self,
+        got: Sequence[Array],
+        wanted: Sequence[Array],
+        exact: Sequence[Array] | None,
+        conditioning: Sequence[float] | None = None,
+    ) -> Comparison:
+        return compare(got, wanted, exact, self.tolerances, self.any_order, conditioning)
+
+    def vacuity(self) -> Vacuity:
+        return Vacuity(self.tolerances)
+
+    def as_dict(self) -> dict[str, Any]:
+        tolerances = [None if one is None else dataclasses.asdict(one) for one in self.tolerances]
+        return {"kind": "tolerance", "tolerances": tolerances, "any_order": list(self.any_order)}
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """``wanted`` is what the converted graph means, ``exact`` PyTorch's in float32, ``conditioning`` the noise that
+    other roundings of the inputs make. One budget for each output."""
+
+    budgets: tuple[Budget, ...]
+    any_order: tuple[bool, ...]
+
+    def compare(
+        self,
+        got: Sequence[Array],
+        wanted: Sequence[Array],
+        exact: Sequence[Array] | None,
+        conditioning: Sequence[float] | None = None,
+    ) -> Comparison:
+        exact = wanted if exact is None else exact
+        return compare_outputs(
+            self.in_order(got, wanted), wanted, self.in_order(exact, wanted), self.budgets, conditioning
+        )
+
+    def in_order(self, got: Sequence[Array], wanted: Sequence[Array]) -> list[Array]:
+        """The outputs, with rows that may come in any order in that of ``wanted``."""
+        return [
+            matched_rows(one, wanted[index])
+            if index < len(wanted) and self.any_order[index] and one.shape == wanted[index].shape and one.ndim
+            else one
+            for index, one in enumerate(got)
+        ]
+
+    def vacuity(self) -> Vacuity:
+        return Vacuity(self.budgets)
+
+    def as_dict(self) -> dict[str, Any]:
+        budgets = [dataclasses.asdict(one) for one in self.budgets]
+        return {"kind": "budget", "budgets": budgets, "any_order": list(self.any_order)}
+
+
+def defaults_for(outputs: Sequence[Array]) -> Tolerances:
+    """What is allowed by dtype alone."""
+    return Tolerances(tuple(DEFAULTS.get(str(array.dtype)) for array in outputs), (False,) * len(outputs))
+
+
+def judge_from(values: Mapping[str, Any]) -> Judge:
+    """The inverse of ``as_dict``; raises KeyError or TypeError where it is not one."""
+    any_order = tuple(bool(one) for one in values["any_order"])
+    if values["kind"] == "budget":
+        return Budgets(tuple(Budget(**one) for one in values["budgets"]), any_order)
+    return Tolerances(tuple(None if one is None else Tolerance(**one) for one in values["tolerances"]), any_order)

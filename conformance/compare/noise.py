@@ -1,0 +1,274 @@
+"""Comparing at reduced precision: how much noise a conversion or a runtime adds, against the signal.
+
+At fp16 and int8 every value is off by a little, so that one value says nothing. What counts is the power of the error
+relative to the power of the output, in decibels: the signal-to-quantization-noise ratio (SQNR).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from conformance.arrays import Array
+from conformance.compare.tolerance import Comparison, failed, odd_shape, summary, worst_at
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a precision may cost and a runtime may add, in decibels (at least).
+
+    ``sqnr`` is that of the converted graph's own semantics against PyTorch in float32, unless ``cosine`` (at least)
+    and ``magnitude`` (at most, relative) are given instead. ``runtime`` is that of a runtime against these semantics.
+    ``epsilon`` is the step of the format relative to a value.
+    """
+
+    sqnr: float
+    runtime: float
+    epsilon: float
+    smallest: float = 0.0
+    """The smallest value that the format holds; an error of that size is none."""
+    cosine: float | None = None
+    magnitude: float | None = None
+
+    def refuses(self, wrong: Array, right: Array) -> bool:
+        """Whether ``wrong``, of the same shape, would have been found out as an output of this precision."""
+        if right.dtype.kind != "f":
+            return not np.array_equal(wrong, right)
+        noise = Noise(self)
+        # What is below the smallest number is no error of a runtime, so that it proves nothing.
+        return noise.see(wrong, right) > self.smallest**2 and not noise.within()
+
+
+BUDGETS = {
+    "fp16": Budget(sqnr=45.0, runtime=60.0, epsilon=2.0**-10, smallest=2.0**-24),
+    "int8": Budget(sqnr=20.0, runtime=40.0, epsilon=2.0**-6),
+}
+"""The defaults by precision; ``docs/precision.md`` has the evidence."""
+
+AGREEMENT = 0.95
+"""The share of an integer or bool output that a reduced precision has to leave as it is."""
+
+OWN = 2.0
+"""How many times the conversion's own error (root mean square, against float32) a runtime may be off.
+
+A runtime rounds at other places, or not at all where it fuses nodes. One that is no further from PyTorch than the
+graph's own meaning is within twice that of the meaning, and is not to be accused. The meaning may be close to PyTorch
+by luck; what it would be with the inputs rounded otherwise (``moved``) counts as much.
+"""
+
+FLOOR = 7.0
+"""Decibels below which an output is more noise than signal, and tells nothing of a runtime: at 6 dB, zeros would be
+within ``OWN`` times its error."""
+
+PEAK = 16.0
+"""How many times the allowed noise (root mean square) one value may be off. Rounding differently by one step shifts a
+value by at most 3.5 times the noise of the rounding itself, and errors of several layers add up."""
+
+
+ALONE = 64.0
+"""How many times the median noise (mean square) of all draws one has to have to be looked at by itself. Where an
+output is a single number, whose error may by chance be far above the median, that happens once in ten million times.
+"""
+
+
+def decibels(signal: float, noise: float) -> float:
+    """10 log10(signal / noise); infinite without noise, -infinite without signal or where the noise is infinite."""
+    if noise <= 0:
+        return math.inf
+    ratio = signal / noise
+    return 10 * math.log10(ratio) if ratio > 0 else -math.inf
+
+
+def power(values: Array) -> float:
+    return float(np.mean(np.square(values))) if values.size else 0.0
+
+
+@dataclass
+class Noise:
+    """What all draws of a cell have shown for one output.
+
+    Draws count alike, whatever their number of elements, so that one shape that is all wrong is not lost among large
+    ones. One whose values are small is, which is what ``drowned`` looks for.
+    """
+
+    budget: Budget
+    draws: int = 0
+    signal: float = 0.0
+    """Sum over the draws of the mean square of what is right."""
+    noise: float = 0.0
+    """The same of the error."""
+    product: float = 0.0
+    size: float = 0.0
+    changed: float = 0.0
+    """For integers and bools: the sum of the shares of values that differ."""
+    counted: bool = False
+    """Whether the output is of integers or bools."""
+    each: list[tuple[float, float]] = field(default_factory=list)
+    """Signal and noise of every draw."""
+
+    def see(self, got: Array, wanted: Array) -> float:
+        """Adds one draw; its noise (mean square of the error, or share of values that differ)."""
+        self.draws += 1
+        if wanted.dtype.kind != "f":
+            self.counted = True
+            share = float(np.mean(got != wanted)) if wanted.size else 0.0
+            self.changed += share
+            self.each.append((0.0, 0.0))
+            return share
+        finite = np.isfinite(wanted) & np.isfinite(got)
+        right, one = wanted[finite].astype(np.float64), got[finite].astype(np.float64)
+        signal, noise = power(right), power(one - right)
+        self.each.append((signal, noise))
+        self.signal += signal
+        self.noise += noise
+        self.product += float(np.mean(one * right)) if right.size else 0.0
+        self.size += power(one)
+        return noise
+
+    @property
+    def sqnr(self) -> float:
+        return decibels(self.signal, self.noise)
+
+    @property
+    def cosine(self) -> float:
+        norm = math.sqrt(self.signal * self.size)
+        return self.product / norm if norm > 0 else (1.0 if self.signal == self.size else 0.0)
+
+    @property
+    def magnitude(self) -> float:
+        """How far the size of the output is off, relative to what it should be."""
+        if self.signal <= 0:
+            return 0.0 if self.size <= 0 else math.inf
+        return abs(math.sqrt(self.size / self.signal) - 1)
+
+    def within(self) -> bool:
+        if self.counted:
+            return self.changed <= (1 - AGREEMENT) * self.draws
+        if self.budget.cosine is not None:
+            return self.cosine >= self.budget.cosine and self.magnitude <= (self.budget.magnitude or 0.0)
+        return self.noise == 0 or self.sqnr >= self.budget.sqnr
+
+    def drowned(self) -> int | None:
+        """The draw that is more noise than signal and is lost among others with larger values; None without one.
+
+        Its noise has to stand out from that of all, and from what the format rounds at their size: where an output
+        happens to be near zero, what is left of it may well be noise.
+        """
+        if not self.each:
+            return None
+        signals, noises = np.asarray(self.each).T
+        typical = max(float(np.median(noises)), self.budget.epsilon**2 * float(np.median(signals)))
+        lost = (noises > ALONE * typical) & (noises > signals * 10 ** (-FLOOR / 10))
+        index = int(np.where(lost, noises, -1.0).argmax())
+        return index if lost[index] else None
+
+    def ratio(self) -> float:
+        """Root mean square error over what is allowed, so that below 1 passes."""
+        if self.counted:
+            return self.changed / ((1 - AGREEMENT) * self.draws)
+        if self.budget.cosine is not None:
+            allowed = 1 - self.budget.cosine
+            turned = (1 - self.cosine) / allowed if allowed > 0 else (0.0 if self.cosine >= 1 else math.inf)
+            return max(turned, self.magnitude / (self.budget.magnitude or 1.0))
+        return 0.0 if self.noise == 0 else 10 ** ((self.budget.sqnr - self.sqnr) / 20)
+
+    def text(self) -> str:
+        """What was measured, against what is allowed."""
+        if self.counted:
+            return f"{self.changed / self.draws:.1%} of the values differ, allowed are {1 - AGREEMENT:.0%}"
+        if self.budget.cosine is not None:
+            return (
+                f"cosine {self.cosine:.5f} and magnitude off by {self.magnitude:.2%}, allowed are "
+                f"{self.budget.cosine:g} and {self.budget.magnitude:.2%}"
+            )
+        return f"SQNR {self.sqnr:.1f} dB, at least {self.budget.sqnr:g} dB is due"
+
+
+def compare_outputs(
+    got: Sequence[Array],
+    meant: Sequence[Array],
+    exact: Sequence[Array],
+    budgets: Sequence[Budget],
+    moved: Sequence[float] | None = None,
+) -> Comparison:
+    """Compares a runtime's outputs with those that the converted graph means, for one draw.
+
+    ``exact`` are PyTorch's, in float32. ``moved`` says, for each output, what noise (mean square) other roundings of
+    the inputs make in what is meant. See ``OWN`` for how far a runtime may be off.
+    """
+    if len(got) != len(meant):
+        return failed("WrongCount", f"{len(got)} outputs instead of {len(meant)}")
+    verdicts = []
+    for output, (one, right, true) in enumerate(zip(got, meant, exact, strict=True)):
+        found = odd_shape(output, one, right) or _compare_output(
+            output, one, right, true, budgets[output], moved[output] if moved else 0.0
+        )
+        if found.verdict == "failed":
+            return found
+        verdicts.append(found)
+    return summary(verdicts)
+
+
+def _compare_output(output: int, got: Array, meant: Array, exact: Array, budget: Budget, moved: float) -> Comparison:
+    same_shape = exact.shape == meant.shape
+    if not meant.size:
+        return Comparison("verified")
+    if meant.dtype.kind != "f":
+        return _compare_counted(output, got, meant, exact if same_shape else None)
+    beyond = ~np.isfinite(meant)
+    if same_shape:  # where the graph overflows and PyTorch does not, a runtime may do either
+        beyond &= np.isfinite(exact)
+    odd = ~np.isfinite(got) & np.isfinite(meant)
+    odd |= ~beyond & ~np.isfinite(meant) & ~((got == meant) | (np.isnan(got) & np.isnan(meant)))
+    if odd.any():
+        first = tuple(int(i) for i in np.argwhere(odd)[0])
+        text = f"output {output}: {int(odd.sum())} of {got.size} values are NaN or infinite on one side only"
+        name = "WrongNaN" if np.isnan(got[first]) or np.isnan(meant[first]) else "WrongInf"
+        return failed(name, text, worst_at(output, first, got, meant, math.inf, math.inf))
+    finite = np.isfinite(meant)
+    if not finite.any() or finite.mean() < 0.5:
+        return Comparison("nothing")
+    right = np.where(finite, meant, 0).astype(np.float64)
+    error = np.abs(np.where(finite, got, 0).astype(np.float64) - right)
+    signal = power(right)
+    due = signal * 10 ** (-budget.runtime / 10)
+    own = moved
+    if same_shape:
+        own = max(own, power(np.where(finite & np.isfinite(exact), exact.astype(np.float64) - right, 0)))
+    allowed = max(due, OWN**2 * own, budget.smallest**2)
+    limit = PEAK * math.sqrt(allowed) + 4 * budget.epsilon * np.abs(right)
+    peaks = error / np.maximum(limit, np.finfo(np.float64).tiny)
+    index = np.unravel_index(int(peaks.argmax()), peaks.shape)
+    noise = power(error)
+    together = math.sqrt(noise / allowed) if allowed > 0 else (0.0 if noise == 0 else math.inf)
+    worst = worst_at(output, index, got, meant, float(error[index]), max(float(peaks[index]), together))
+    if worst.ratio <= 1:
+        drowned = own > due and decibels(signal, own) < FLOOR
+        return Comparison("ill-conditioned" if drowned else "verified", worst)
+    text = (
+        f"output {output}: SQNR {decibels(signal, noise):.1f} dB against the converted graph's own semantics, "
+        f"at least {decibels(signal, allowed):.1f} dB is due"
+    )
+    if together <= 1:
+        text = (
+            f"output {output}: {int((peaks > 1).sum())} of {got.size} values are off by more than rounding explains"
+        )
+    return failed("WrongValue", text, worst)
+
+
+def _compare_counted(output: int, got: Array, meant: Array, exact: Array | None) -> Comparison:
+    """Integers and bools may differ in as many places as the conversion changed, or one in a hundred."""
+    wrong = got != meant
+    if not wrong.any():
+        return Comparison("verified")
+    changed = 0.0 if exact is None else float(np.mean(exact != meant))
+    share, due = float(wrong.mean()), max(changed, 0.01)
+    if share <= due:
+        return Comparison("verified")
+    first = tuple(int(i) for i in np.argwhere(wrong)[0])
+    error = abs(float(got[first]) - float(meant[first]))
+    text = f"output {output}: {share:.1%} of the values differ from the converted graph's own semantics"
+    return failed("WrongValue", text, worst_at(output, first, got, meant, error, share / due))

@@ -1,0 +1,290 @@
+"""Comparing what a runtime gave with what PyTorch gave, for one draw; ``vacuity`` judges draws together.
+
+Everything here is NumPy on lists of arrays in output order. Values are compared in float64.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from conformance.arrays import Array
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """``abs(got - wanted) <= atol + rtol * abs(wanted)``.
+
+    A default ``atol`` is meant for outputs around 1 and shrinks with outputs that are smaller (see
+    ``allowed``); one that a case declares is ``absolute``.
+    """
+
+    rtol: float
+    atol: float
+    absolute: bool = False
+
+    def refuses(self, wrong: Array, right: Array) -> bool:
+        """Whether ``wrong``, of the same shape, would have been found out as an output."""
+        if right.dtype.kind != "f":
+            return not np.array_equal(wrong, right)
+        finite = np.isfinite(right)
+        if not np.array_equal(wrong[~finite], right[~finite], equal_nan=True) or not np.isfinite(wrong[finite]).all():
+            return True
+        right = np.where(finite, right, 0).astype(np.float64)
+        wrong = np.where(finite, wrong, 0).astype(np.float64)
+        return bool((np.abs(wrong - right) > allowed(right, self)).any())
+
+
+DEFAULTS = {
+    "float64": Tolerance(rtol=1e-9, atol=1e-12),
+    "float32": Tolerance(rtol=1e-5, atol=1e-6),
+    "float16": Tolerance(rtol=1e-3, atol=1e-4),
+}
+"""By dtype of the output; integers and bools are exact. ``docs/comparison.md`` has the evidence."""
+
+SLACK = 4.0
+"""How many times eager float32's own distance from float64 a runtime may be off.
+
+Measured over the catalogue (``docs/comparison.md``): sound runtimes stay below 1.3 times, real faults
+start at 80 times.
+"""
+
+ROUNDING_UNITS = 16.0
+ROUNDING = ROUNDING_UNITS * float(np.finfo(np.float32).eps)
+"""Own error, relative to the output's largest value, up to which a float32 computation is well conditioned.
+
+A convolution or a matrix product that is summed in another order is off by about one eps of its largest
+value, also where a value happens to be near zero (``docs/comparison.md``).
+"""
+
+Verdict = Literal["verified", "ill-conditioned", "nothing", "failed"]
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The element of an output that is furthest off, relative to what is allowed there."""
+
+    output: int
+    index: tuple[int, ...]
+    got: Any
+    wanted: Any
+    error: float
+    ratio: float
+    rounding: float | None = None
+    """The error relative to what another order of the same sums can make of this output (``by_rounding``): up to 1 it
+    is no more than rounding. None where the comparison was not element by element."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What comparing one draw found.
+
+    ``error`` is the name of what is wrong (WrongCount, WrongDtype, WrongShape, WrongNaN, WrongInf,
+    WrongValue, IllConditioned) or None; ``text`` says it in one line.
+    """
+
+    verdict: Verdict
+    worst: Worst | None = None
+    error: str | None = None
+    text: str | None = None
+
+
+def compare(
+    got: Sequence[Array],
+    wanted: Sequence[Array],
+    oracle: Sequence[Array] | None,
+    tolerances: Sequence[Tolerance | None],
+    any_order: Sequence[bool],
+    conditioning: Sequence[float] | None = None,
+) -> Comparison:
+    """Compares all outputs of one draw.
+
+    ``oracle`` holds the same outputs computed in float64, or None where the module has no float64 form.
+    ``conditioning`` says, for each output, how far rounding the inputs alone can move the exact outputs.
+    ``tolerances`` and ``any_order`` have one entry for each wanted output; a tolerance of None is exact.
+    """
+    if len(got) != len(wanted):
+        return failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
+    verdicts: list[Comparison] = []
+    for output, (one, right) in enumerate(zip(got, wanted, strict=True)):
+        exact = None if oracle is None else oracle[output]
+        if any_order[output] and one.shape == right.shape and right.ndim:
+            with np.errstate(all="ignore"):
+                one = matched_rows(one, right)
+                exact = exact if exact is None or exact.shape != right.shape else matched_rows(exact, right)
+        with np.errstate(all="ignore"):  # NaN and infinities are compared on purpose
+            found = _compare_output(
+                output, one, right, exact, tolerances[output], conditioning[output] if conditioning else 0.0
+            )
+        if found.verdict == "failed":
+            return found
+        verdicts.append(found)
+    return summary(verdicts)
+
+
+def summary(found: list[Comparison]) -> Comparison:
+    """The draw's verdict from its outputs': any weakness counts; nothing was verified only if no output was."""
+    for verdict in ("ill-conditioned", "verified"):
+        these = [one for one in found if one.verdict == verdict]
+        if these:
+            return max(these, key=lambda one: one.worst.ratio if one.worst else 0.0)
+    return found[0] if found else Comparison("nothing")
+
+
+def failed(error: str, text: str, worst: Worst | None = None) -> Comparison:
+    """A comparison that found something wrong."""
+    return Comparison("failed", worst, error, text)
+
+
+def odd_shape(output: int, got: Array, wanted: Array) -> Comparison | None:
+    """Another dtype or shape than is wanted, which are exact."""
+    if got.dtype != wanted.dtype:
+        return failed("WrongDtype", f"output {output} is {got.dtype} instead of {wanted.dtype}")
+    if got.shape != wanted.shape:
+        return failed("WrongShape", f"output {output} has shape {got.shape} instead of {wanted.shape}")
+    return None
+
+
+def _compare_output(
+    output: int, got: Array, wanted: Array, oracle: Array | None, tolerance: Tolerance | None, moved: float
+) -> Comparison:
+    odd = odd_shape(output, got, wanted)
+    if odd is not None:
+        return odd
+    if tolerance is None or wanted.dtype.kind not in "f":
+        return _compare_exactly(output, got, wanted, oracle)
+    if not wanted.size:
+        return Comparison("verified")
+    right = wanted.astype(np.float64)
+    error = np.abs(got.astype(np.float64) - right)
+    finite = np.isfinite(error)
+    everywhere = bool(finite.all())
+    if not everywhere:
+        mismatch = _compare_nonfinite(output, got, wanted, oracle)
+        if mismatch is not None:
+            return mismatch
+        if not finite.any() or np.isnan(wanted).mean() > 0.5:
+            return Comparison("nothing")
+        error = np.where(finite, error, 0.0)
+        right = np.where(finite, right, 0.0)
+    limit = allowed(right, tolerance)
+    ratios = error / np.maximum(limit, np.finfo(np.float64).tiny)
+    index = np.unravel_index(int(ratios.argmax()), ratios.shape)
+    ratio = float(ratios[index])
+    slack = 0.0
+    if ratio > 1 and oracle is not None:
+        slack = SLACK * max(own_error(wanted, oracle), moved)
+    rounding = by_rounding(float(error[index]), right, wanted, oracle)
+    worst = worst_at(output, index, got, wanted, float(error[index]), ratio, rounding)
+    if ratio <= 1:
+        return Comparison("verified", worst)
+    over = error > np.maximum(limit, slack)
+    if not over.any():
+        well = slack <= SLACK * ROUNDING * float(np.abs(right).max(initial=0.0))
+        return Comparison("verified" if well else "ill-conditioned", worst if not well else _within(worst, slack))
+    if slack:  # the worst element is judged by what is allowed there in the end
+        ratios = np.where(over, error / np.maximum(limit, slack), 0.0)
+        index = np.unravel_index(int(ratios.argmax()), ratios.shape)
+        worst = worst_at(output, index, got, wanted, float(error[index]), float(ratios[index]))
+    count = int(over.sum())
+    text = f"output {output}: {count} of {wanted.size} values differ by more than allowed"
+    return failed("WrongValue", text, worst)
+
+
+def _within(worst: Worst, slack: float) -> Worst:
+    """The same element, measured against the slack that decided on it."""
+    return dataclasses.replace(worst, ratio=worst.error / slack)
+
+
+def allowed(wanted: Array, tolerance: Tolerance) -> Array:
+    """How far each value may be off; ``wanted`` is float64 and finite.
+
+    An absolute tolerance for values around 1 would accept anything as an output of size 1e-9, so it
+    shrinks with the largest value of the output. Outputs that are all zero keep it.
+    """
+    size = np.abs(wanted)
+    largest = float(size.max(initial=0.0))
+    scale = min(1.0, largest) if largest > 0 and not tolerance.absolute else 1.0
+    limit: Array = tolerance.atol * scale + tolerance.rtol * size
+    return limit
+
+
+def by_rounding(error: float, finite: Array, wanted: Array, oracle: Array | None) -> float:
+    """An error relative to what rounding explains: ``ROUNDING_UNITS`` in the last place of the output's largest value
+    or ``SLACK`` times eager's own distance from float64. ``finite`` is ``wanted`` in float64 without the rest."""
+    explained = ROUNDING_UNITS * float(np.finfo(wanted.dtype).eps) * float(np.abs(finite).max(initial=0.0))
+    if error > explained and oracle is not None:
+        explained = max(explained, SLACK * own_error(wanted, oracle))
+    return error / explained if explained else (math.inf if error else 0.0)
+
+
+def own_error(wanted: Array, oracle: Array) -> float:
+    """The largest distance of eager float32 from float64, where both are finite."""
+    if wanted.shape != oracle.shape:
+        return 0.0
+    distance = np.abs(wanted.astype(np.float64) - oracle)
+    return float(distance.max(initial=0.0, where=np.isfinite(distance)))
+
+
+def _compare_nonfinite(output: int, got: Array, wanted: Array, oracle: Array | None) -> Comparison | None:
+    """NaN must meet NaN and an infinity the same infinity; None where that holds."""
+    same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
+    odd = ~same & ~(np.isfinite(got) & np.isfinite(wanted))
+    if not odd.any():
+        return None
+    if oracle is not None and oracle.shape == wanted.shape:
+        exact = oracle.astype(wanted.dtype)
+        has_a_value = np.isfinite(exact) & np.isfinite(wanted)  # however float32 rounds it
+        own = ~(has_a_value | (exact == wanted) | (np.isnan(exact) & np.isnan(wanted))) & odd
+        if own.any() and (own == odd).all():
+            # Eager float32 over- or underflows on the way where float64 does not: its own limit.
+            first = tuple(int(i) for i in np.argwhere(odd)[0])
+            return Comparison("ill-conditioned", worst_at(output, first, got, wanted, np.inf, np.inf))
+    first = tuple(int(i) for i in np.argwhere(odd)[0])
+    name = "WrongNaN" if np.isnan(got[first]) or np.isnan(wanted[first]) else "WrongInf"
+    text = f"output {output}: {int(odd.sum())} of {wanted.size} values are NaN or infinite on one side only"
+    return failed(name, text, worst_at(output, first, got, wanted, np.inf, np.inf))
+
+
+def _compare_exactly(output: int, got: Array, wanted: Array, oracle: Array | None) -> Comparison:
+    wrong = got != wanted
+    if not wrong.any():
+        return Comparison("verified")
+    if oracle is not None and oracle.shape == wanted.shape and bool((oracle != wanted)[wrong].all()):
+        return Comparison("ill-conditioned")  # float32 itself decides differently from float64 there
+    first = tuple(int(i) for i in np.argwhere(wrong)[0])
+    error = abs(float(got[first]) - float(wanted[first]))
+    text = f"output {output}: {int(wrong.sum())} of {wanted.size} values differ ({wanted.dtype} is exact)"
+    return failed("WrongValue", text, worst_at(output, first, got, wanted, error, np.inf))
+
+
+def worst_at(
+    output: int, index: Any, got: Array, wanted: Array, error: float, ratio: float, rounding: float | None = None
+) -> Worst:
+    """The element at ``index`` as the worst one."""
+    where = tuple(int(i) for i in index)
+    return Worst(output, where, got[where].item(), wanted[where].item(), error, ratio, rounding)
+
+
+def matched_rows(rows: Array, wanted: Array) -> Array:
+    """``rows`` in the order of the rows of ``wanted`` that they are nearest to, each used once.
+
+    Sorting would not do: two rows whose first values tie up to rounding sort differently on the two sides.
+    """
+    free = np.ones(len(rows), dtype=bool)
+    order = []
+    flat = rows.reshape(len(rows), -1).astype(np.float64)
+    for right in wanted.reshape(len(wanted), -1).astype(np.float64):
+        distance = np.where((flat == right) | (np.isnan(flat) & np.isnan(right)), 0.0, np.abs(flat - right))
+        furthest = np.nan_to_num(distance, nan=np.inf).max(axis=1, initial=0.0)
+        furthest[~free] = np.inf
+        nearest = int(furthest.argmin())
+        order.append(nearest if free[nearest] else int(free.argmax()))
+        free[order[-1]] = False
+    matched: Array = rows[order]
+    return matched

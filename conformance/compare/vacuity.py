@@ -1,0 +1,76 @@
+"""Whether a cell's comparisons meant anything: would wrong outputs have passed them all?
+
+Four wrong outputs are tried against the reference of every draw: zeros, the mean everywhere, the rows of the batch
+in another order, and the outputs of another draw of the same shape. A comparison that refuses each of them at least
+once in a cell has been shown able to fail; an output for which one of them always passes is vacuous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from conformance.arrays import Array
+
+ZEROS, MEAN, SHUFFLED, ANOTHER = "zeros", "the mean everywhere", "shuffled rows", "the outputs of another draw"
+
+
+class Judge(Protocol):
+    """What decides on an output: a tolerance, or a budget for noise."""
+
+    def refuses(self, wrong: Array, right: Array) -> bool: ...
+
+
+class Vacuity:
+    """Collects, over all draws of a cell, which wrong outputs were refused."""
+
+    def __init__(self, judges: Sequence[Judge | None]) -> None:
+        """One judge for each output; None is exact."""
+        self._judges = judges
+        # A wrong output is possible until it has been refused; shuffling and the mean may never be applicable.
+        self._possible: list[set[str]] = [{ZEROS, ANOTHER} for _ in judges]
+        self._refused: list[set[str]] = [set() for _ in judges]
+        self._before: list[Array] | None = None
+
+    def see(self, wanted: Sequence[Array]) -> None:
+        """Tries the wrong outputs that have not been refused yet against one draw's reference."""
+        for output, right in enumerate(wanted):
+            possible, refused = self._possible[output], self._refused[output]
+            if right.dtype.kind == "f" and right.ndim and len(right) > 1:
+                possible.add(SHUFFLED)
+            if _varies(right):
+                possible.add(MEAN)
+            for wrong in possible - refused:
+                candidate = self._wrong(wrong, output, right)
+                if candidate is not None and self._refuses(candidate, right, self._judges[output]):
+                    refused.add(wrong)
+        self._before = list(wanted)
+
+    def _wrong(self, kind: str, output: int, right: Array) -> Array | None:
+        if kind == ZEROS:
+            return np.zeros_like(right)
+        if kind == MEAN:
+            return np.full_like(right, right.mean(dtype=np.float64)) if _varies(right) else None
+        if kind == SHUFFLED:
+            return np.roll(right, 1, axis=0) if right.ndim and len(right) > 1 else None
+        return None if self._before is None else self._before[output]
+
+    @staticmethod
+    def _refuses(wrong: Array, right: Array, judge: Judge | None) -> bool:
+        if wrong.shape != right.shape:
+            return True
+        return not np.array_equal(wrong, right) if judge is None else judge.refuses(wrong, right)
+
+    def findings(self) -> dict[int, list[str]]:
+        """For each vacuous output the wrong outputs that would always have passed."""
+        kept = {output: sorted(possible - self._refused[output]) for output, possible in enumerate(self._possible)}
+        return {output: wrong for output, wrong in kept.items() if wrong}
+
+
+def _varies(right: Array) -> bool:
+    """Whether a constant would be wrong. What is constant but for rounding is told apart by another draw."""
+    if right.dtype.kind != "f" or not right.size or not np.isfinite(right).all():
+        return False
+    return bool(np.ptp(right.astype(np.float64)) > 1e-3 * np.abs(right).max())

@@ -1,0 +1,237 @@
+"""Which cells depend on what differs from an earlier revision of the repository, and what that is.
+
+Compared is what a case says and what its Python is made of, definition by definition, so that editing one symbolic
+of a file selects the cases that use it and no other. Reads the earlier revision out of git; runs none of its code.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conformance.case.declaration import Case
+from conformance.case.file import case_files, load
+from conformance.depends import pins
+from conformance.depends.slices import Slices, names
+from conformance.errors import CaseFileError
+from conformance.plan.catalogue import Selection, plan
+from conformance.plan.cell import Cell
+
+_NOT_THE_VERDICT = {"about", "tags", "export"}
+"""Of what a case says: words for the reader; ``export`` is looked at by exporter."""
+
+_IN_ORDER = "registers"
+"""Functions that register for themselves: of two that do so for one operator, the order decides."""
+
+
+@dataclass
+class Changes:
+    """What differs, by cell id; ``gone`` are cells that only the earlier revision has."""
+
+    revision: str
+    reasons: dict[str, list[str]] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
+
+    def lines(self, total: int) -> Iterator[str]:
+        """How many cells, and for what; the reasons of most cells first."""
+        yield f"{len(self.reasons)} of {total} cells depend on what changed since {self.revision}"
+        by_reason: dict[str, int] = {}
+        for reasons in self.reasons.values():
+            for reason in reasons:
+                by_reason[reason] = by_reason.get(reason, 0) + 1
+        for reason, count in sorted(by_reason.items(), key=lambda item: (-item[1], item[0]))[:20]:
+            yield f"  {count:>5}  {reason}"
+        if len(by_reason) > 20:
+            yield f"         and {len(by_reason) - 20} more reasons"
+        if self.gone:
+            yield f"  {len(self.gone)} cells are no longer there, such as {self.gone[0]}"
+
+
+def changed_since(revision: str, paths: Sequence[Path], cells: Sequence[Cell], selection: Selection) -> Changes:
+    """The cells of ``cells`` (read from the case files ``paths``) that differ since a git revision, with the reasons.
+
+    ``selection`` chose ``cells`` among all that there are.
+
+    Raises ValueError where there is no repository or no such revision.
+    """
+    beside = paths[0] if paths[0].is_dir() else paths[0].parent
+    top = Path(os.fsdecode(_git(beside, "rev-parse", "--show-toplevel").removesuffix(b"\n"))).resolve()
+    _check_revision(top, revision)
+    with tempfile.TemporaryDirectory() as name:
+        before = Path(name).resolve()
+        folders = {path.resolve() if path.is_dir() else path.resolve().parent for path in paths}
+        _extract(top, revision, [_inside(folder, top) for folder in folders], before)
+        everywhere = list(pins.differences(before, top, [_inside(folder, top) for folder in folders]))
+        old_cells, unreadable = _read(before, [before / _inside(path.resolve(), top) for path in paths])
+        old, new = (_Contents(root, top, [_inside(folder, top) for folder in folders]) for root in (before, top))
+        found = Changes(revision)
+        for cell in cells:
+            reasons = list(everywhere)
+            earlier = old_cells.get(cell.id)
+            if earlier is None:
+                file = _inside(cell.case.file.resolve(), top).as_posix()
+                reasons.append(f"{file} could not be read then" if file in unreadable else "not there then")
+            else:
+                reasons += _differences(old(earlier), new(cell))
+            if reasons:
+                found.reasons[cell.id] = reasons
+        now = {cell.id for cell in cells}
+        were = {name for name, cell in old_cells.items() if selection.keeps(cell)}
+        found.gone = [] if unreadable else sorted(were - now)
+        return found
+
+
+# ---- the earlier revision -----------------------------------------------------------------------------------
+
+
+def _git(folder: Path, *arguments: str) -> bytes:
+    """What git prints; ValueError in one line where it refuses, or is not there."""
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "LC_ALL": "C"})
+    except OSError as error:
+        raise ValueError(f"git cannot be run ({error.strerror})") from None
+    if done.returncode:
+        words = " ".join(done.stderr.decode("utf-8", "replace").split())
+        if "not a git repository" in words:
+            raise ValueError(f"{folder} is in no git repository")
+        raise ValueError(words.removeprefix("fatal: ") or f"git {arguments[0]} failed")
+    return done.stdout
+
+
+def _check_revision(top: Path, revision: str) -> None:
+    try:
+        _git(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    except ValueError:
+        shallow = _git(top, "rev-parse", "--is-shallow-repository").strip() == b"true"
+        hint = "; this is a shallow clone, which lacks most: fetch it, as with fetch-depth: 0" if shallow else ""
+        raise ValueError(f"git knows no revision '{revision}'{hint}") from None
+
+
+def _extract(top: Path, revision: str, folders: Sequence[Path], target: Path) -> None:
+    """The revision's Python, pins, and all that lies in the folders of cases."""
+    with tarfile.open(fileobj=io.BytesIO(_git(top, "archive", "--format=tar", revision))) as archive:
+        for member in archive:
+            place = Path(member.name)
+            wanted = place.suffix == ".py" or pins.is_pin(place)
+            wanted = wanted or any(place.is_relative_to(one) for one in folders)
+            if wanted and member.isfile():
+                archive.extract(member, target, filter="data")
+
+
+def _inside(path: Path, top: Path) -> Path:
+    try:
+        return path.relative_to(top)
+    except ValueError:
+        raise ValueError(f"{path} is not in the repository {top}") from None
+
+
+def _read(before: Path, paths: Iterable[Path]) -> tuple[dict[str, Cell], set[str]]:
+    """The cells of the earlier revision by id, and its files that could not be read."""
+    cells: dict[str, Cell] = {}
+    unreadable: set[str] = set()
+    for path in paths:
+        if not path.exists():
+            continue
+        for file in case_files([path]):
+            try:
+                for case in load(file):
+                    cells.update((cell.id, cell) for cell in plan(case))
+            except CaseFileError:
+                unreadable.add(file.relative_to(before).as_posix())
+    return cells, unreadable
+
+
+# ---- what a cell is made of ---------------------------------------------------------------------------------
+
+
+class _Contents:
+    """What cells of one revision depend on: labels with a text that changes when that does."""
+
+    def __init__(self, root: Path, top: Path, folders: Sequence[Path]) -> None:
+        """``root`` is where the tree lies that is at ``top`` now; ``folders`` are those of cases, relative to it."""
+        own = [Path(entry).resolve() for entry in sys.path if entry]
+        inside = [entry.relative_to(top) for entry in own if entry.is_relative_to(top) and _is_own(entry)]
+        # An installed package of the repository may be found in ways that sys.path does not show.
+        around = [parent for folder in folders for parent in (folder, *folder.parents)]
+        places = [*inside, *around, *(place / "src" for place in around)]
+        self._slices = Slices([root / place for place in dict.fromkeys(places)])
+        self._kept: dict[tuple[Path, str, str], dict[str, str]] = {}
+
+    def __call__(self, cell: Cell) -> dict[str, str]:
+        key = (cell.case.file, cell.case.name, cell.exporter)
+        if key not in self._kept:
+            self._kept[key] = {**self._said(cell.case, cell.exporter), **self._python(cell.case, cell.exporter)}
+        return self._kept[key]
+
+    def _said(self, case: Case, exporter: str) -> dict[str, str]:
+        says: dict[str, Any] = case.says.model_dump(mode="json", fallback=str, exclude=_NOT_THE_VERDICT)
+        found = {f"the case's {key}": repr(value) for key, value in says.items()}
+        found["the case's with"] = repr(sorted(case.arguments.items(), key=str))
+        target = case.says.export.exporters[exporter].model_dump(mode="json", fallback=str, exclude={"opsets"})  # type: ignore[index]
+        for key, value in target.items():
+            if isinstance(value, Mapping) and key in ("symbolics", "registers", "translations"):
+                found |= {f"{key} of {operator}": repr(one) for operator, one in value.items()}
+                if key == _IN_ORDER and len(value) > 1:
+                    found[f"the order of {key}"] = repr(list(value))
+            else:
+                found[f"{exporter}'s {key}"] = repr(value)
+        return found
+
+    def _python(self, case: Case, exporter: str) -> dict[str, str]:
+        says, folder = case.says, case.folder.resolve()
+        target = says.export.exporters[exporter]  # type: ignore[index]
+        dotted = [says.module, says.prepare, says.draw, *says.libraries, *says.tensorrt.plugins]
+        dotted += [one.values.python for one in says.inputs.values() if one.values]
+        dotted += [settings.calibration.data for settings in says.precisions.values()]
+        dotted += [*target.own_code().values(), *target.own_code(), *_in_expression(says.forward)]
+        found: dict[str, str] = {}
+        for name in dict.fromkeys(name for name in dotted if name):
+            found |= self._slices.parts(folder, name)
+            if (file := folder / name).is_file():  # a library, or calibration data
+                found[name] = _sha(file)
+        for pattern in says.depends:
+            for file in sorted(folder.glob(pattern)):
+                found[file.relative_to(folder).as_posix()] = _sha(file)
+        return found
+
+
+def _in_expression(forward: str | None) -> list[str]:
+    """What an expression may take from the files beside, as ``file.name``; the names of other things do no harm."""
+    try:
+        tree = ast.parse(forward or "")
+    except SyntaxError:
+        return []
+    return [".".join(chain[:2]) for chain in names(tree)]
+
+
+def _is_own(entry: Path) -> bool:
+    roots = (sys.prefix, sys.base_prefix)
+    return not any(entry.is_relative_to(Path(root).resolve()) for root in roots)
+
+
+def _sha(file: Path) -> str:
+    import hashlib
+
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+
+
+def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    reasons = []
+    for label in sorted(old.keys() | new.keys()):
+        if label not in new:
+            reasons.append(f"{label} was taken out")
+        elif label not in old:
+            reasons.append(f"{label} is new")
+        elif old[label] != new[label]:
+            reasons.append(f"{label} changed")
+    return reasons

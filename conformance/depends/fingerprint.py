@@ -1,0 +1,59 @@
+"""What a cell depends on, as one hash: where it is the same, so is the verdict. Needs no torch."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from conformance import HOME
+from conformance.case.declaration import Case
+from conformance.depends.files import dependencies
+from conformance.errors import Stopped
+from conformance.plan.cell import Cell
+from conformance.records.environment import versions
+from conformance.records.processor import cpu
+
+
+class Fingerprints:
+    """Fingerprints of the cells of one run; files are read once for each case."""
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        """``settings`` are those of the run that decide what a cell does, such as ``examples``."""
+        self._run = f"{sorted(settings.items())} {_host()}".encode()
+        self._cases: dict[tuple[Path, str], bytes | None] = {}
+
+    def __call__(self, cell: Cell) -> str | None:
+        """None where something that the cell depends on is missing, so that nothing can be said."""
+        name = (cell.case.file, cell.case.name)
+        if name not in self._cases:
+            self._cases[name] = _case(cell.case)
+        case = self._cases[name]
+        return None if case is None else hashlib.sha256(cell.id.encode() + case + self._run).hexdigest()[:32]
+
+
+def _case(case: Case) -> bytes | None:
+    """What the case says, and the contents of its files."""
+    digest = hashlib.sha256(case.says.model_dump_json(fallback=str).encode())
+    digest.update(repr(sorted(case.arguments.items(), key=str)).encode())
+    try:
+        files = dependencies(case)
+    except Stopped:
+        return None
+    files += [file for name in case.says.libraries if (file := case.folder / name).is_file()]
+    for file in files:
+        digest.update(file.name.encode() + file.read_bytes())
+    return digest.digest()
+
+
+@cache
+def _host() -> str:
+    """This package's own code, the versions of what it uses, and the processor, whose kernels differ."""
+    digest = hashlib.sha256()
+    for file in sorted(HOME.rglob("*.py")):
+        digest.update(file.relative_to(HOME).as_posix().encode() + file.read_bytes())
+    off = os.environ.get("CONFORMANCE_DYNAMO_CACHE", "")
+    return f"{digest.hexdigest()} {versions()} {platform.python_version()} {platform.platform()} {cpu()} {off}"

@@ -1,0 +1,1 @@
+"""Which examples a cell runs, and their arrays."""

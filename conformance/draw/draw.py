@@ -1,0 +1,96 @@
+"""One example, and the arrays that are made of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from conformance.arrays import Inputs
+from conformance.case.declaration import Case
+from conformance.case.must_hold import When
+from conformance.case.python import call
+from conformance.case.words import REGIMES, SPECIALS
+from conformance.draw import values
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One example: enough to make its arrays again."""
+
+    dims: Mapping[str, int]
+    regime: str
+    seed: int
+    index: int = 0
+    """The how-many-th example of the cell this was."""
+
+    def as_dict(self) -> dict[str, Any]:
+        # dataclasses.asdict copies deeply, which costs more here than all the rest of an example's upkeep
+        return {"dims": dict(self.dims), "regime": self.regime, "seed": self.seed, "index": self.index}
+
+
+def about(when: When, draw: Draw) -> bool:
+    """Whether a condition of a ``fails`` entry is about this draw."""
+    return all(draw.dims.get(name, -1) in r.values(draw.dims) for name, r in when.at.items()) and (
+        not when.values or draw.regime in when.values
+    )
+
+
+def seed_of(text: str, *more: object) -> int:
+    """A 32-bit seed from a cell's id, so that editing the harness does not change what is drawn."""
+    digest = hashlib.blake2b(repr((text, *more)).encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "little")
+
+
+def regimes_of(check: str, count: int, shape: int) -> list[str]:
+    """``count`` regimes for the how-many-th shape of a cell: plain values first, then the others in turn.
+
+    What a precision costs (``fidelity``) is a question of the values that the case declares.
+    """
+    if check == "fidelity":
+        return [REGIMES[0]] * count
+    if check == "specials":
+        return [SPECIALS[(shape * count + k) % len(SPECIALS)] for k in range(count)]
+    others = REGIMES[1:]
+    return [REGIMES[0], *(others[(shape * (count - 1) + k) % len(others)] for k in range(count - 1))]
+
+
+class Maker:
+    """Makes the arrays of a case's draws."""
+
+    def __init__(self, case: Case, resolve: Callable[[str], Callable[..., Any]]) -> None:
+        """``resolve`` finds the Python functions that the case names."""
+        self._case = case
+        self._joint = resolve(case.says.draw) if case.says.draw else None
+        self._hooks = {
+            name: resolve(one.values.python)
+            for name, one in case.says.inputs.items()
+            if one.values is not None and one.values.python
+        }
+
+    def _regime(self, name: str, draw: Draw) -> str:
+        excused = draw.regime in SPECIALS and not self._case.says.takes_specials(name)
+        return REGIMES[0] if excused else draw.regime
+
+    def __call__(self, draw: Draw) -> Inputs:
+        """Arrays by input name; raises ValueError where the case's own Python gives something else."""
+        rng = np.random.Generator(np.random.SFC64(draw.seed))
+        arrays = {
+            name: values.make(one, draw.dims, self._regime(name, draw), rng, self._hooks.get(name))
+            for name, one in self._case.says.inputs.items()
+        }
+        if self._joint is not None:
+            given = call(f"{self._case.says.draw}", self._joint, dict(draw.dims), rng)
+            if not isinstance(given, Mapping) or not given.keys() <= arrays.keys():
+                raise ValueError(f"{self._case.says.draw} has to return a mapping from input names to arrays")
+            for name, array in given.items():
+                one = self._case.says.inputs[name].type
+                found = values.check(array, one.at(draw.dims), np.dtype(one.dtype), f"{self._case.says.draw}: {name}")
+                arrays[name] = values.with_specials(found, self._regime(name, draw), rng)
+        return arrays

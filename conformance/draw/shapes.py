@@ -1,0 +1,162 @@
+"""Which examples a cell runs: boundary shapes first, then shapes that Hypothesis draws, several value draws each."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from conformance.case.dims import Dims, Sizes
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+
+def trace_sizes(dims: Dims, declared: Sizes, *, odd: bool = False) -> dict[str, int]:
+    """Sizes to export at, within the ranges: not 0 or 1, and no two dims that vary are equal.
+
+    Where torch.onnx bakes a size in, a 1 would hide as a broadcast, and two equal sizes as each other.
+    ``odd`` gives a second point that differs from the first in every dim that can. Raises ValueError where the
+    ranges and conditions leave nothing.
+    """
+    first = trace_sizes(dims, declared) if odd else {}
+    wish: dict[str, int] = {}
+    for name, r in dims.ranges.items():
+        if r.fixed:
+            continue
+        values_ = r.values(wish) if r.names <= wish.keys() else range(2, 12)
+        # A little above the lowest: cheap, and the boundary shapes go beyond it in both directions.
+        taken = {0, 1, *wish.values(), *first.values()}
+        candidates = [v for v in values_[:64] if v not in taken] or [v for v in values_ if v != first.get(name)][:1]
+        if candidates:
+            wish[name] = candidates[min(1, len(candidates) - 1)]
+    sizes = dims.fit({**wish, **({} if odd else declared)})
+    varying = [name for name, r in dims.ranges.items() if not r.fixed]
+
+    def telling(found: Sizes) -> bool:
+        values_ = [found[name] for name in varying]
+        return min(values_, default=2) > 1 and len(set(values_)) == len(values_)
+
+    if sizes is None or not (declared or telling(sizes)):
+        sizes = _search(dims, telling) or sizes or _search(dims, lambda found: True)
+    if sizes is None:
+        raise ValueError("no sizes satisfy the ranges and conditions of dims and where")
+    return sizes
+
+
+def _search(dims: Dims, accept: Callable[[Sizes], bool]) -> dict[str, int] | None:
+    """Some sizes that satisfy everything, found by Hypothesis, simplest first; None where it finds none."""
+    from hypothesis import HealthCheck, find, settings
+    from hypothesis.errors import NoSuchExample, Unsatisfiable
+
+    quiet = settings(database=None, max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+    try:
+        return find(sizes_strategy(dims), accept, settings=quiet, random=random.Random(0))
+    except (NoSuchExample, Unsatisfiable):
+        return None
+
+
+def boundary_sizes(dims: Dims, traced: Sizes) -> list[dict[str, int]]:
+    """The shapes that always run: the traced one, all dims at their ends, each dim at its ends, at 1 and
+    beyond the traced size. In order of importance, without repetition."""
+    low = dict.fromkeys(dims.ranges, 0)
+    high = dict.fromkeys(dims.ranges, 2**31)
+    wishes: list[dict[str, int]] = [
+        dict(traced),
+        low,
+        high,
+        {name: size + 1 for name, size in traced.items()},
+    ]
+    for name in dims.ranges:
+        wishes += [{**traced, name: low[name]}, {**traced, name: high[name]}]
+    for name, size in traced.items():
+        wishes += [{**traced, name: 1}, {**traced, name: 2 * size + 1}]
+    found: list[dict[str, int]] = []
+    for wish in wishes:
+        sizes = dims.fit(wish)
+        if sizes is not None and sizes not in found:
+            found.append(sizes)
+    return found
+
+
+def sizes_strategy(dims: Dims) -> SearchStrategy[dict[str, int]]:
+    """Hypothesis' strategy for the sizes of all dims; shrinks towards the lowest."""
+    from hypothesis import assume, strategies
+
+    # Hypothesis draws some of its integers from the numbers that it finds in the sources of all modules loaded
+    # so far, which takes long and makes a cell's shapes depend on which cells ran before it. Its booleans do not.
+    bit = strategies.booleans()
+
+    @strategies.composite
+    def sizes(draw: Callable[[SearchStrategy[bool]], bool]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name, r in dims.ranges.items():
+            options = r.values(found)
+            assume(options)
+            bits = (len(options) - 1).bit_length()
+            number = sum(draw(bit) << place for place in reversed(range(bits)))
+            found[name] = options[number * len(options) >> bits]
+        assume(all(condition(found) for condition in dims.where))
+        return found
+
+    return sizes()
+
+
+def drawn_shapes(dims: Dims, count: int, seed: int | None) -> list[tuple[dict[str, int], int]]:
+    """``count`` drawn sizes, each with a seed for values; a ``seed`` of None draws anew each time.
+
+    Sizes come again, with other seeds, where there are fewer than ``count``.
+    """
+    import hypothesis
+    from hypothesis import HealthCheck, Phase, given, settings
+
+    found: list[dict[str, int]] = []
+    if count < 1:
+        return []
+
+    @settings(
+        database=None,
+        deadline=None,
+        max_examples=count,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(sizes_strategy(dims))
+    def one(sizes: dict[str, int]) -> None:
+        found.append(sizes)
+
+    (one if seed is None else hypothesis.seed(seed)(one))()
+    seeds = random.Random(seed)
+    return [(sizes, seeds.getrandbits(32)) for sizes in itertools.islice(itertools.cycle(found), count)]
+
+
+def shrink(dims: Dims, sizes: Sizes, fails: Callable[[dict[str, int]], bool]) -> dict[str, int]:
+    """The smallest sizes found for which ``fails`` still holds: each dim in turn, by bisection, until none
+    gets smaller.
+
+    Hypothesis shrinks only what it drew itself, and most failures are found at boundary shapes.
+    """
+    best = dict(sizes)
+
+    def smaller(name: str, size: int) -> dict[str, int] | None:
+        """The sizes with one dim made smaller, where the ranges and conditions allow it."""
+        trial = dims.fit({**best, name: size})
+        return trial if trial is not None and trial[name] < best[name] else None
+
+    def descend(name: str) -> bool:
+        values = [v for v in dims.ranges[name].values(best) if v < best[name]]
+        start, end = 0, len(values)  # values from ``end`` on are known to fail, or are ``best``
+        while start < end:
+            middle = 0 if end == len(values) and start == 0 else (start + end) // 2
+            trial = smaller(name, values[middle])
+            if trial is not None and fails(trial):
+                best.update(trial)
+                end = middle
+            else:
+                start = middle + 1
+        return end < len(values)
+
+    while any(descend(name) for name in dims.ranges):
+        pass
+    return best

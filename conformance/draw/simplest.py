@@ -1,0 +1,63 @@
+"""The simplest values that still show a failure, at a shape that has been made as small as it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from conformance.arrays import Array, Inputs
+from conformance.case.declaration import Case
+from conformance.case.dims import Expression, Sizes
+from conformance.case.inputs import Between
+
+
+def simplest(case: Case, sizes: Sizes, inputs: Inputs, fails: Callable[[Inputs], bool]) -> Inputs:
+    """Tries simpler arrays for one input after the other and keeps those for which ``fails`` still holds.
+
+    Only values that the case allows are tried; inputs from the case's own Python or from a choice stay.
+    """
+    found = dict(inputs)
+    for name, one in case.says.inputs.items():
+        values = one.values
+        if case.says.draw or (values and (values.python or values.choice or values.permutations)):
+            continue
+        between = (values.uniform or values.integers) if values else None
+        for candidate in _simpler(found[name]):
+            if _inside(candidate, between, sizes) and not np.array_equal(
+                candidate, found[name], equal_nan=candidate.dtype.kind == "f"
+            ):
+                trial = {**found, name: candidate}
+                if fails(trial):
+                    found = trial
+                    break
+    return found
+
+
+def _simpler(array: Array) -> Iterator[Array]:
+    """From the simplest: constants, counting, then the same values rounded or mostly zero."""
+    if not array.size:
+        return
+    for constant in (0, 1):
+        yield np.full_like(array, constant)
+    if array.dtype.kind == "f":
+        yield np.arange(array.size, dtype=array.dtype).reshape(array.shape)
+        finite = array[np.isfinite(array)]
+        for value in {float(finite.max()), float(finite.min())} if finite.size else set():
+            yield np.full_like(array, value)
+        with np.errstate(invalid="ignore"):
+            yield np.asarray(np.round(array))  # of a 0-d array, NumPy makes a scalar
+            yield np.asarray(np.round(array, 1))
+        odd = ~np.isfinite(array)
+        if odd.any():
+            yield np.where(odd, array, np.zeros_like(array))
+    else:
+        yield np.full_like(array, array.reshape(-1)[0])
+
+
+def _inside(array: Array, between: Between | None, sizes: Sizes) -> bool:
+    if between is None:
+        return array.dtype.kind in "fb"
+    low, high = (float(e(sizes)) if isinstance(e, Expression) else float(e) for e in (between.low, between.high))
+    finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
+    return not finite.size or bool(low <= finite.min() and finite.max() <= high)

@@ -1,0 +1,222 @@
+"""From a module to an ONNX model, as a user would export it, with either exporter of torch.onnx."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conformance.arrays import Array
+from conformance.case.declaration import Case
+from conformance.case.dims import Sizes, TensorType
+from conformance.case.export import Dynamo, TorchScript
+from conformance.errors import Stopped
+from conformance.export import dynamo_cache, symbolics
+from conformance.export.reference import Reference
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+@dataclass
+class Exported:
+    """A model as the exporter gave it, with the case's local functions added and simplified if declared."""
+
+    model: ModelProto
+    data: bytes
+    usage: symbolics.Usage = field(default_factory=symbolics.Usage)
+
+
+def export(
+    reference: Reference,
+    exporter: str,
+    opset: int,
+    inputs: Mapping[str, Array],
+    sizes: Sizes,
+    *,
+    with_symbolics: bool = True,
+) -> Exported:
+    """Exports the case's module with ``inputs``, which were made at ``sizes``.
+
+    ``with_symbolics=False`` leaves out what the case registers. Raises what the exporter raises.
+    """
+    import onnx
+
+    target = reference.case.says.export.exporters[exporter]  # type: ignore[index]
+    usage = symbolics.Usage()
+    with _quiet():
+        if isinstance(target, TorchScript):
+            functions, registrars = _symbolics(reference, target) if with_symbolics else ({}, [])
+            data, usage = _torchscript(reference, target, opset, inputs, functions, registrars)
+            model = onnx.load_from_string(data)
+        else:
+            model = _dynamo(reference, target, opset, inputs)
+    model = _add_functions(reference, target, opset, model)
+    if target.simplify:
+        model = _simplify(model)
+    return Exported(model, model.SerializeToString(deterministic=True), usage)
+
+
+def _symbolics(
+    reference: Reference, target: TorchScript
+) -> tuple[dict[str, Callable[..., Any]], list[Callable[[], None]]]:
+    resolve = reference.folder.resolve
+    functions = {name: resolve(one.function) for name, one in target.symbolics.items()}
+    registrars = {one.function: resolve(one.function) for one in target.registers.values()}
+    return functions, list(registrars.values())
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Exporters warn about deprecations and constants; what matters of that shows in the model."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def axis_names(type_: TensorType, case: Case, static: list[str]) -> dict[int, str]:
+    """The axes to export as symbolic, with a name for each: those with a dim that varies and is not static."""
+    names: dict[int, str] = {}
+    for axis, size in enumerate(type_.shape):
+        if any(not case.dims.ranges[name].fixed and name not in static for name in size.names):
+            names[axis] = size.text if size.text.isidentifier() else f"{'_'.join(sorted(size.names))}_{axis}"
+    return names
+
+
+def _torchscript(
+    reference: Reference,
+    target: TorchScript,
+    opset: int,
+    inputs: Mapping[str, Array],
+    functions: Mapping[str, Callable[..., Any]],
+    registrars: list[Callable[[], None]],
+) -> tuple[bytes, symbolics.Usage]:
+    import torch
+
+    case = reference.case
+    positional, keywords = reference.arguments(inputs)
+    options = target.options.model_dump(exclude_none=True)
+    if "training" in options:
+        modes = torch.onnx.TrainingMode
+        options["training"] = {"eval": modes.EVAL, "preserve": modes.PRESERVE, "train": modes.TRAINING}[
+            options["training"]
+        ]
+    axes = {name: axis_names(one.type, case, target.static) for name, one in case.says.inputs.items()}
+    if case.says.mode == "train":
+        options.setdefault("training", torch.onnx.TrainingMode.PRESERVE)
+    buffer = io.BytesIO()
+    with _registered(functions, registrars, opset) as usage:
+        torch.onnx.export(
+            reference.module,
+            positional,
+            buffer,  # type: ignore[arg-type]
+            kwargs=keywords,
+            dynamo=False,
+            opset_version=opset,
+            input_names=reference.graph_order(),
+            output_names=[one.name for one in case.says.outputs],
+            dynamic_axes={name: named for name, named in axes.items() if named},
+            **options,
+        )
+    return buffer.getvalue(), usage
+
+
+def _registered(
+    functions: Mapping[str, Callable[..., Any]], registrars: list[Callable[[], None]], opset: int
+) -> contextlib.AbstractContextManager[symbolics.Usage]:
+    """Without anything to register, torch's registry is left alone, which is half of a small export's time."""
+    if not functions and not registrars:
+        return contextlib.nullcontext(symbolics.Usage())
+    return symbolics.registered(functions, registrars, opset=opset)
+
+
+def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[str, Array]) -> ModelProto:
+    import torch
+
+    dynamo_cache.install()
+    case = reference.case
+    positional, keywords = reference.arguments(inputs)
+    dynamic = torch.export.Dim.DYNAMIC  # AUTO would freeze a dim without a word
+    shapes: dict[str, Any] = {
+        name: dict.fromkeys(axis_names(one.type, case, target.static), dynamic)
+        for name, one in case.says.inputs.items()
+    }
+    table = {_operator(name): reference.folder.resolve(function) for name, function in target.translations.items()}
+    options = target.options.model_dump(exclude_none=True)
+    program = torch.onnx.export(
+        reference.module,
+        positional,
+        kwargs=keywords,
+        dynamo=True,
+        opset_version=opset,
+        input_names=reference.graph_order(),
+        output_names=[one.name for one in case.says.outputs],
+        dynamic_shapes=tuple(shapes[name] for name in reference.graph_order()) if any(shapes.values()) else None,
+        custom_translation_table=table or None,
+        verbose=False,
+        **options,
+    )
+    assert program is not None
+    if target.options.keep_initializers_as_inputs is None and target.options.export_params is None:
+        model: ModelProto = program.model_proto
+        return model
+    # These two take effect where the model is saved.
+    import onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        program.save(
+            file,
+            include_initializers=target.options.export_params is not False,
+            keep_initializers_as_inputs=bool(target.options.keep_initializers_as_inputs),
+        )
+        return onnx.load(str(file))
+
+
+def _operator(name: str) -> Any:
+    """``torchvision::deform_conv2d`` as the overload that a translation table is keyed by."""
+    import torch
+
+    namespace, operator = name.split("::")
+    operator, _, overload = operator.partition(".")
+    try:
+        return getattr(getattr(getattr(torch.ops, namespace), operator), overload or "default")
+    except AttributeError:
+        text = f"translations: torch has no operator {name}; is the package imported that defines it?"
+        raise Stopped("declare", "MissingOperator", text, "case") from None
+
+
+def _add_functions(reference: Reference, target: TorchScript | Dynamo, opset: int, model: ModelProto) -> ModelProto:
+    """Puts onnxscript functions into the model as ONNX local functions, with the opsets that they need."""
+    from onnx import helper
+
+    known = {one.domain for one in model.opset_import}
+    for name in target.functions:
+        function = reference.folder.resolve(name)
+        if not hasattr(function, "to_function_proto"):
+            text = f"functions: {name} is not an onnxscript function; decorate it with onnxscript.script(...)"
+            raise Stopped("declare", "NotAFunction", text, "case")
+        proto = function.to_function_proto()
+        for one in proto.opset_import:
+            if one.domain in ("", "ai.onnx"):
+                one.version = opset  # the function is run at the model's opset
+        model.functions.append(proto)
+        if proto.domain not in known:
+            model.opset_import.append(helper.make_opsetid(proto.domain, 1))
+            known.add(proto.domain)
+    return model
+
+
+def _simplify(model: ModelProto) -> ModelProto:
+    import onnxsim
+
+    simplified, ok = onnxsim.simplify(model)
+    if not ok:
+        raise Stopped("export", "SimplifierError", "onnxsim's own check of the simplified model fails", "exporter")
+    result: ModelProto = simplified
+    return result

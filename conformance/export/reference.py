@@ -1,0 +1,253 @@
+"""The reference: PyTorch eager in float32 on the untouched module, and the same module in float64."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import inspect
+import linecache
+import math
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from conformance.arrays import Array
+from conformance.case.declaration import Case
+from conformance.case.python import Folder, describe
+from conformance.errors import Stopped, did_you_mean
+
+
+class Reference:
+    """The module of a case with its float64 twin; build and use inside ``Folder.active()``.
+
+    ``oracle_missing`` says why there is no float64 form, or is None.
+    """
+
+    def __init__(self, case: Case, folder: Folder) -> None:
+        """Raises Stopped at ``declare`` for a module that cannot be built."""
+        import torch
+
+        self.case = case
+        self.folder = folder
+        torch.manual_seed(case.says.seed)
+        np.random.seed(case.says.seed)
+        random.seed(case.says.seed)
+        self.module: torch.nn.Module = self._build()
+        self.weights = self.fingerprint()
+        # In training mode every forward updates statistics; each use then starts from the same ones.
+        self._state = copy.deepcopy(self.module.state_dict()) if case.says.mode == "train" else None
+        self.oracle_missing: str | None = None
+        self._twin: torch.nn.Module | None = None
+        if not case.says.script:
+            try:
+                self._twin = copy.deepcopy(self.module).double()
+            except Exception as error:
+                self.oracle_missing = describe(error, folder.path)
+        else:
+            self.oracle_missing = "a scripted module keeps the dtypes it was compiled with"
+
+    def _build(self) -> Any:
+        import torch
+
+        says = self.case.says
+        arguments = {name: torch_value(value) for name, value in self.case.arguments.items()}
+        try:
+            if says.module is not None:
+                module = self.folder.resolve(says.module)(**arguments)
+            else:
+                module = _expression_module(self.case, self.folder, arguments)
+            if not isinstance(module, torch.nn.Module):
+                raise TypeError(f"{says.module} gave a {type(module).__name__}, not a torch.nn.Module")
+            if says.prepare is not None:
+                self.folder.resolve(says.prepare)(module)
+            module.train(says.mode == "train")
+            return torch.jit.script(module) if says.script else module
+        except Stopped:
+            raise
+        except Exception as error:
+            what = says.module or "forward"
+            text = f"{what} cannot be built: {describe(error, self.folder.path)}"
+            raise Stopped("declare", type(error).__name__, text, "case") from error
+
+    def fingerprint(self) -> str:
+        """A hash of all parameters and buffers, which must be the same after an export as before."""
+        digest = hashlib.blake2b(digest_size=16)
+        for name, tensor in self.module.state_dict().items():
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            if tensor.numel():
+                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(_torch().uint8).numpy().data)
+        return digest.hexdigest()
+
+    @property
+    def bytes(self) -> int:
+        """What the weights of the module and of its float64 twin take."""
+        own: int = sum(t.numel() * t.element_size() for t in self.module.state_dict().values())
+        return 3 * own
+
+    def restore(self) -> bool:
+        """Puts the statistics of a module in training mode back; False for one in evaluation mode."""
+        if self._state is not None:
+            self.module.load_state_dict(self._state)
+        return self._state is not None
+
+    def arguments(self, inputs: Mapping[str, Array], dtype: Any = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword tensors, as the case declares them; floats converted to ``dtype`` if given."""
+        import torch
+
+        positional, keywords = [], {}
+        for name, one in self.case.says.inputs.items():
+            array = inputs[name]
+            # A copy where the array cannot be written to, which torch.from_numpy would warn about.
+            tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+            if dtype is not None and tensor.is_floating_point():
+                tensor = tensor.to(dtype)
+            if one.as_ is None:
+                positional.append(tensor)
+            else:
+                keywords[one.as_] = tensor
+        return tuple(positional), keywords
+
+    def graph_order(self) -> list[str]:
+        """The names of the inputs in the order of forward's parameters, which exporters keep."""
+        inputs = self.case.says.inputs
+        by_position = [name for name, one in inputs.items() if one.as_ is None]
+        by_keyword = {one.as_: name for name, one in inputs.items() if one.as_ is not None}
+        if not by_keyword:
+            return by_position
+        parameters = list(inspect.signature(self.module.forward).parameters)
+        known = [by_keyword[word] for word in parameters if word in by_keyword]
+        return [*by_position, *known, *(name for name in by_keyword.values() if name not in known)]
+
+    def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """All outputs, depth first; Stopped at ``declare`` where the module raises or is no proper function."""
+        positional, keywords = self.arguments(inputs)
+        try:
+            result = self.module(*positional, **keywords)
+        except Exception as error:
+            shapes = ", ".join(f"{name}{list(array.shape)}" for name, array in inputs.items())
+            text = f"PyTorch itself raises at {shapes}: {describe(error, self.folder.path)}"
+            raise Stopped("declare", type(error).__name__, text, "case") from error
+        for tensor in (*positional, *keywords.values()):
+            if tensor._version:
+                raise Stopped(
+                    "declare", "ChangesInput",
+                    "the module changes its input in place, so that the reference and the runtimes would see "
+                    "different inputs; clone it first in forward", "case",
+                )  # fmt: skip
+        return [_array(leaf) for leaf in _leaves(result)]
+
+    def caller(self, inputs: Mapping[str, Array]) -> Callable[[], object]:
+        """A function, to be timed, that calls the module on these inputs as inference does; tensors are made here."""
+        import torch
+
+        positional, keywords = self.arguments(inputs)
+
+        def call() -> object:
+            with torch.inference_mode():
+                return self.module(*positional, **keywords)
+
+        return call
+
+    def oracle(self, inputs: Mapping[str, Array]) -> list[Array] | None:
+        """The outputs with float64 weights and inputs, or None where the module has no float64 form."""
+        import torch
+
+        if self._twin is None:
+            return None
+        positional, keywords = self.arguments(inputs, torch.float64)
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)  # for modules that make constants as they go
+        try:
+            with torch.no_grad():
+                return [_array(leaf) for leaf in _leaves(self._twin(*positional, **keywords))]
+        except Exception as error:
+            self._twin = None
+            self.oracle_missing = describe(error, self.folder.path)
+            return None
+        finally:
+            torch.set_default_dtype(before)
+
+
+def _torch() -> Any:
+    import torch
+
+    return torch
+
+
+def _leaves(result: Any) -> list[Any]:
+    """The tensors of an output, depth first; Stopped at ``declare`` where there are none, or other things."""
+    import torch
+    from torch.utils import _pytree
+
+    leaves = [leaf for leaf in _pytree.tree_leaves(result) if leaf is not None]
+    odd = [type(leaf).__name__ for leaf in leaves if not isinstance(leaf, torch.Tensor)]
+    if odd or not leaves:
+        what = f"a {odd[0]}" if odd else "nothing"
+        raise Stopped("declare", "NoTensor", f"forward returns {what} where tensors are expected", "case")
+    return leaves
+
+
+def _array(tensor: Any) -> Array:
+    try:
+        array: Array = tensor.detach().resolve_conj().resolve_neg().numpy()
+    except (TypeError, RuntimeError):  # bfloat16, sparse, quantized
+        text = f"forward returns a tensor that NumPy cannot hold ({tensor.dtype}, {tensor.layout}); convert it"
+        raise Stopped("declare", "NoTensor", text, "case") from None
+    return array
+
+
+def torch_value(value: Any) -> Any:
+    """A value of ``with``; "torch.int32" and the like, which YAML lacks, become what they name."""
+    import torch
+
+    if isinstance(value, list):
+        return [torch_value(item) for item in value]
+    if not (isinstance(value, str) and value.startswith("torch.")):
+        return value
+    found: Any = torch
+    for name in value.split(".")[1:]:
+        if not hasattr(found, name):
+            raise Stopped("declare", "MissingName", f"with: there is no {value}", "case")
+        found = getattr(found, name)
+    return found
+
+
+def _expression_module(case: Case, folder: Folder, arguments: Mapping[str, Any]) -> Any:
+    """A module whose forward is the case's expression, written out as source so that it can be scripted too."""
+    import ast
+
+    import torch
+
+    expression = case.says.forward or ""
+    try:
+        tree = ast.parse(expression.strip(), mode="eval")
+    except SyntaxError as error:
+        text = f"forward is not a Python expression: {error.msg} in '{expression.strip()}'"
+        raise Stopped("declare", "SyntaxError", text, "case") from None
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    parameters = [one.as_ or name.replace(".", "_") for name, one in case.says.inputs.items()]
+    scope: dict[str, Any] = {"torch": torch, "F": torch.nn.functional, "math": math, **arguments}
+    for name in sorted(names - scope.keys() - set(parameters)):
+        if (folder.path / f"{name}.py").is_file():
+            scope[name] = folder.module(name)
+        elif name not in dir(__builtins__) and name not in __builtins__ and not _bound(tree, name):  # type: ignore[operator]
+            near = did_you_mean(name, [*parameters, *scope])
+            raise Stopped("declare", "NameError", f"forward: there is no '{name}'{near}", "case")
+    source = f"def forward(self, {', '.join(parameters)}):\n    return ({expression.strip()})\n"
+    file = f"<forward of {case.name}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec"), scope)
+    return type("Forward", (torch.nn.Module,), {"forward": scope["forward"]})()
+
+
+def _bound(tree: Any, name: str) -> bool:
+    """Whether the expression itself binds the name, in a comprehension or a lambda."""
+    import ast
+
+    return any(
+        (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name)
+        or (isinstance(node, ast.arg) and node.arg == name)
+        for node in ast.walk(tree)
+    )

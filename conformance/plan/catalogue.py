@@ -1,0 +1,192 @@
+"""From cases to cells: what is run, what is selected, and which failures are expected where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from conformance.case.declaration import Case
+from conformance.case.file import case_files, load, read
+from conformance.case.words import Exporter, Precision, Runtime, base_of
+from conformance.errors import CaseFileError, Problem, did_you_mean, display_path
+from conformance.plan.cell import NOT_FOR_CONVERTED, Cell
+from conformance.plan.expected import declared, matches, owed
+
+
+def plan(case: Case) -> Iterator[Cell]:
+    """All cells of a case, those that share an exported model next to one another."""
+    specials = any(case.says.takes_specials(name) for name in case.says.inputs)
+    for exporter, target in case.says.export.exporters.items():
+        registers = exporter == "torchscript" and bool(target.symbolics or target.registers)  # type: ignore[union-attr]
+        for opset in target.opsets:
+            yield Cell(case, "export", exporter, opset)
+            if registers:
+                yield Cell(case, "registration", exporter, opset)
+            for runtime in _runtimes(case, exporter, opset):
+                yield Cell(case, "accuracy", exporter, opset, runtime)
+                if runtime == "tensorrt":
+                    yield Cell(case, "engine", exporter, opset, runtime)
+                elif specials:
+                    yield Cell(case, "specials", exporter, opset, runtime)
+            for precision in case.says.precisions:
+                if opset in case.says.converted_opsets(precision, exporter) and not _known_wrong(
+                    case, exporter, opset
+                ):
+                    yield Cell(case, "fidelity", exporter, opset, None, precision)
+                    for runtime in case.says.runtimes:  # few models are converted, so TensorRT runs each
+                        if runtime not in NOT_FOR_CONVERTED:
+                            yield Cell(case, "accuracy", exporter, opset, runtime, precision)
+                        if runtime == "tensorrt":
+                            yield Cell(case, "engine", exporter, opset, runtime, precision)
+            yield from _latencies(case, exporter, opset)
+
+
+def _latencies(case: Case, exporter: str, opset: int) -> Iterator[Cell]:
+    """The budgets that are about a model: that of the highest opset, or the one that is converted or run."""
+    for entry in case.says.latency:
+        converted = entry.precision != "fp32"
+        if converted:
+            opsets = case.says.converted_opsets(entry.precision, exporter)  # type: ignore[arg-type]
+        elif entry.runtime == "tensorrt":
+            opsets = case.says.tensorrt_opsets(exporter)  # type: ignore[arg-type]
+        else:
+            opsets = case.says.export.exporters[exporter].opsets  # type: ignore[index]
+        wrong = converted and _known_wrong(case, exporter, opset)
+        if entry.exporter in (None, exporter) and opsets and opset == max(opsets) and not wrong:
+            yield Cell(case, "latency", exporter, opset, entry.runtime, entry.precision, entry)
+
+
+def _runtimes(case: Case, exporter: str, opset: int) -> Iterator[str]:
+    """TensorRT takes long to build an engine, so that it runs one opset of each exporter unless told otherwise."""
+    for runtime in case.says.runtimes:
+        if runtime != "tensorrt" or opset in case.says.tensorrt_opsets(exporter):  # type: ignore[arg-type]
+            yield runtime
+
+
+def _known_wrong(case: Case, exporter: str, opset: int) -> bool:
+    """Whether the exported model is declared not to compute what it should: then no precision of it can.
+
+    Declared of ONNX Runtime, that is, which also computes what a converted model means.
+    """
+    in_fp32 = Cell(case, "accuracy", exporter, opset, "onnxruntime")
+    return any(
+        entry.stage in ("load", "run", "compare")
+        and not entry.when.only_some_draws
+        and entry.when.cpu is None  # which cells there are does not depend on the host
+        and owed(entry, in_fp32)
+        for entry in declared(in_fp32)
+    )
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which cells to keep; None keeps all."""
+
+    exporters: Collection[str] | None = None
+    opsets: Collection[int] | None = None
+    runtimes: Collection[str] | None = None
+    precisions: Collection[str] | None = None
+
+    def keeps(self, cell: Cell) -> bool:
+        wanted = (
+            (self.exporters, cell.exporter),
+            (self.opsets, cell.opset),
+            (self.runtimes, cell.runtime),
+        )
+        precise = self.precisions is None or bool({cell.precision, base_of(cell.precision)} & {*self.precisions})
+        return precise and all(some is None or value is None or value in some for some, value in wanted)
+
+
+def unmatched(cases: Iterable[Case]) -> list[Problem]:
+    """Entries of ``fails`` and ``graph`` that are about no cell of any of the cases: a typo, or out of date."""
+    seen: dict[tuple[str, int], bool] = {}
+    places: dict[tuple[str, int], Problem] = {}
+    for case in cases:
+        cells = list(plan(case))
+        for index, entry in enumerate(case.says.fails):
+            line = case.fails_lines[index]
+            key = (str(case.file), line)
+            hit = any(matches(entry.when, cell) and owed(entry, cell) for cell in cells)
+            seen[key] = seen.get(key, False) or hit
+            places[key] = Problem(
+                case.file, line, 1, f"this entry of fails matches no cell of {case.name.split('-')[0]}"
+            )
+    return [places[key] for key, hit in seen.items() if not hit]
+
+
+def read_suite(paths: Sequence[Path], selection: Selection) -> tuple[list[Cell], dict[str, CaseFileError | None]]:
+    """The selected cells, and each case file by its display path with its error or None.
+
+    A case with a mistake gives no cells and costs no other case its own.
+    """
+    cells: list[Cell] = []
+    files: dict[str, CaseFileError | None] = {}
+    first: dict[str, Case] = {}
+    for path in paths:
+        try:
+            found = case_files([path])
+        except FileNotFoundError as error:
+            files[display_path(path)] = CaseFileError([Problem(path, 1, 1, str(error))])
+            continue
+        if not found:
+            files[str(path)] = CaseFileError([Problem(path, 1, 1, "there is no case file (.yaml) in this folder")])
+        for file in found:
+            cases, problems = read(file)
+            problems += [*unmatched(cases), *_known(cases, first)]
+            files[display_path(file)] = CaseFileError(problems) if problems else None
+            cases = [first.setdefault(case.name, case) for case in cases if case.name not in first]
+            cells += [cell for case in cases for cell in plan(case) if selection.keeps(cell)]
+    return cells, files
+
+
+def _known(cases: Sequence[Case], first: Mapping[str, Case]) -> Iterator[Problem]:
+    """Names are unique over all files, or ids and records would be ambiguous."""
+    for case in cases:
+        if case.name in first:
+            text = f"the case '{case.name}' stands in {display_path(first[case.name].file)} too"
+            yield Problem(case.file, case.line, 1, text)
+
+
+def find_case(name: str, paths: Sequence[Path]) -> Case:
+    """The case of that name. Raises ValueError for a broken case file or a name that is not known."""
+    known: dict[str, Case] = {}
+    try:
+        for file in case_files(paths):
+            known.update((case.name, case) for case in load(file))
+    except (CaseFileError, FileNotFoundError) as error:
+        raise ValueError(str(error)) from None
+    if name not in known:
+        within = [one for one in known if name in one]  # a varied case has many names: celu means celu-alpha0.5, ...
+        near = f"; did you mean one of {', '.join(within[:8])}?" if within else did_you_mean(name, known)
+        raise ValueError(f"there is no case '{name}'{near}")
+    return known[name]
+
+
+def selection(options: Mapping[str, str | None]) -> Selection:
+    """From comma-separated options; raises ValueError for a word that is not known."""
+
+    def words(name: str, known: Sequence[str], meant: Callable[[str], str] = str) -> list[str] | None:
+        given = options.get(name)
+        if given is None:
+            return None
+        found = [word.strip() for word in given.split(",") if word.strip()]
+        for word in found:
+            if meant(word) not in known:
+                raise ValueError(f"--{name}: there is no '{word}'{did_you_mean(word, known)}")
+        if not found:
+            raise ValueError(f"--{name} is empty")
+        return found
+
+    opsets = options.get("opset")
+    try:
+        numbers = None if opsets is None else [int(word) for word in opsets.split(",")]
+    except ValueError:
+        raise ValueError(f"--opset: '{opsets}' is not a list of numbers such as 17,20") from None
+    return Selection(
+        exporters=words("exporter", get_args(Exporter)),
+        opsets=numbers,
+        runtimes=words("runtime", get_args(Runtime)),
+        precisions=words("precision", get_args(Precision), base_of),
+    )

@@ -1,0 +1,51 @@
+"""The cell: the unit of testing, isolation, caching, parallelism and distribution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conformance.case.declaration import Case
+from conformance.case.deploy import Latency
+from conformance.errors import display_path
+from conformance.records.record import Record, cell_id, cell_label
+
+
+@dataclass(frozen=True)
+class Cell:
+    """case × exporter × opset × runtime × precision × check; runtime is None where a check needs none."""
+
+    case: Case
+    check: str
+    exporter: str
+    opset: int
+    runtime: str | None = None
+    precision: str = "fp32"
+    budget: Latency | None = None
+    """What a ``latency`` cell measures."""
+
+    @property
+    def label(self) -> str:
+        """What stands in the brackets of the pytest id: ``asinh-torchscript-op17-onnxruntime-fp32``."""
+        label = cell_label(self.case.name, self.exporter, self.opset, self.runtime, self.precision)
+        return f"{label}-{self.budget.label}" if self.budget is not None and self.budget.label else label
+
+    @property
+    def converted(self) -> bool:
+        """Whether the exported model is converted to another precision first."""
+        return self.precision != "fp32"
+
+    @property
+    def id(self) -> str:
+        return cell_id(self.check, self.label)
+
+    def record(self) -> Record:
+        """An empty record of this cell."""
+        source = {"file": display_path(self.case.file), "line": self.case.line}
+        return Record(
+            id=self.id, case=self.case.name, exporter=self.exporter, opset=self.opset, runtime=self.runtime,
+            precision=self.precision, check=self.check, source=source,
+        )  # fmt: skip
+
+
+NOT_FOR_CONVERTED = ("onnx-reference",)
+"""Runtimes that run no converted models: ONNX's evaluator computes fp16 in NumPy, slowly and by other roundings."""

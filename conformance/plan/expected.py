@@ -1,0 +1,107 @@
+"""Which declared failures are about a cell, and where they have to show."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable
+
+from conformance.case.must_hold import Fails, When
+from conformance.case.words import SPECIALS, base_of
+from conformance.errors import display_path
+from conformance.plan.cell import Cell
+from conformance.records.processor import is_of_kind
+from conformance.records.settle import Expectation, agrees
+
+
+def matches(when: When, cell: Cell) -> bool:
+    """Whether a condition is about this cell, leaving aside what it says about single draws and about the host."""
+    return bool(
+        when.exporter in (None, cell.exporter)
+        and (when.opset is None or cell.opset in when.opset)
+        and (when.runtime is None or cell.runtime in when.runtime)
+        and (when.precision is None or {cell.precision, base_of(cell.precision)} & {*when.precision})
+        and (when.check is None or cell.check in when.check)
+        and all(cell.case.varied.get(name) == value for name, value in when.given.items())
+    )
+
+
+# In which checks a failure must show. In the others it may: specials, for example, run the same model.
+_OWED = {
+    "declare": ("accuracy",),
+    "export": ("export", "accuracy", "specials"),
+    "check": ("export",),
+    "convert": ("fidelity", "accuracy"),
+    "load": ("accuracy",),
+    "run": ("accuracy",),
+    "compare": ("accuracy",),
+    "latency": ("latency",),
+}
+
+
+_BEFORE_CONVERSION = ("declare", "export", "check")
+
+
+def declared(cell: Cell) -> list[Fails]:
+    """The declared failures that are about this cell, or about some of its draws, on whatever host.
+
+    One of the exported model that names no precision and shows only in running it is about fp32: it may be smaller
+    than what another precision costs anyway.
+    """
+    return [
+        entry
+        for entry in cell.case.says.fails
+        if matches(entry.when, cell)
+        and (not cell.converted or entry.when.precision is not None or entry.stage in _BEFORE_CONVERSION)
+    ]
+
+
+def on_host(entries: Iterable[Fails], instructions: Collection[str]) -> list[Fails]:
+    """Those of the entries that are about a host whose processor has these instruction sets."""
+    return [
+        entry for entry in entries if entry.when.cpu is None or is_of_kind(entry.when.cpu.model_dump(), instructions)
+    ]
+
+
+def expectations(cell: Cell) -> list[Expectation]:
+    """The declared failures of the whole cell, as data; those about single draws are settled while it runs."""
+    return [
+        Expectation(
+            entry.stage, entry.error, entry.because, entry.fault,
+            f"{display_path(cell.case.file)}:{cell.case.line_of(entry)}", owed(entry, cell),
+            cpu=None if entry.when.cpu is None else entry.when.cpu.model_dump(),
+        )
+        for entry in declared(cell)
+        if not entry.when.only_some_draws
+    ]  # fmt: skip
+
+
+def shows(entry: Fails, stage: str | None, error: str | None, reason: str | None) -> bool:
+    """Whether what happened is what the entry declares."""
+    return agrees(entry.stage, entry.error, stage, error, reason)
+
+
+def apart(cell: Cell) -> list[Fails]:
+    """Declared failures of single draws, which are not among the examples that have to hold. A converted model is not
+    tried either with those at which the exported one fails."""
+    entries = [entry for entry in declared(cell) if entry.when.only_some_draws]
+    if not cell.converted:
+        return entries
+    about_fp32 = dataclasses.replace(cell, check="accuracy", runtime=cell.runtime or "onnxruntime", precision="fp32")
+    return entries + [
+        entry
+        for entry in cell.case.says.fails
+        if entry.when.only_some_draws and entry.when.precision is None and matches(entry.when, about_fp32)
+    ]
+
+
+def owed(entry: Fails, cell: Cell) -> bool:
+    """Whether the failure has to show in this cell: the check that the entry names, or else the checks that
+    are about its stage."""
+    if entry.when.check is not None:
+        return True
+    if cell.converted and entry.stage in ("run", "compare"):  # the precision's fault, or the runtime that is named
+        return (cell.check == "fidelity") == (entry.when.runtime is None)
+    if entry.when.values:
+        special = {value in SPECIALS for value in entry.when.values}
+        return (cell.check == "specials" and True in special) or (cell.check == "accuracy" and False in special)
+    return cell.check in _OWED.get(entry.stage, ())

@@ -1,0 +1,29 @@
+"""What a run is asked to do, as far as it reaches into a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conformance.records import processor
+
+DRAWN_SHAPES = 8
+"""Drawn shapes for each cell, besides the boundary ones, unless the case or --examples says otherwise."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    store: Path
+    """Folder of the exported models."""
+    examples: int | None = None
+    """Drawn shapes for each cell; None leaves it to the case."""
+    random: bool = False
+    """Draw anew in every run instead of from seeds made of the cells' ids."""
+    failures: Path | None = None
+    """Folder in which failing draws are kept, to be replayed first next time; None keeps none."""
+    instructions: frozenset[str] = field(default_factory=processor.instructions)
+    """The instruction sets of the processor that the cells run on."""
+    tensorrt: Mapping[str, Any] = field(default_factory=dict)
+    """Builder options of this run, which go before those of the cases."""

@@ -1,0 +1,1 @@
+"""What came out of a cell, and every sentence that is made of it."""

@@ -1,0 +1,102 @@
+"""Holding a record against the failures that are declared of its cell. Strict in both directions; on plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.records.processor import is_of_kind
+from conformance.records.record import Record
+
+MARGIN = 2.0
+"""An expected wrong value has to be this many times what is allowed, or it may pass tomorrow."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A declared failure of a whole cell."""
+
+    stage: str
+    error: str | None
+    because: str
+    fault: str | None
+    place: str
+    """File and line of the declaration."""
+    owed: bool
+    """Whether it has to show in this cell; elsewhere it only may."""
+    margin: bool = True
+    """Whether a wrong value has to be off by ``MARGIN``; not where only some of the cell's examples are run."""
+    cpu: Mapping[str, Sequence[str]] | None = None
+    """``has`` and ``lacks``: the instruction sets of the hosts that it is about; None where it is about all."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Expectation:
+        return cls(**values)
+
+    def holds(self, instructions: Collection[str]) -> bool:
+        """Whether it is about a host whose processor has these instruction sets."""
+        return self.cpu is None or is_of_kind(self.cpu, instructions)
+
+    @property
+    def text(self) -> str:
+        what = f"stage {self.stage}" + (f" with {self.error}" if self.error else "")
+        return f"{self.place} declares that it fails at {what}"
+
+
+def settle(record: Record, declared: Sequence[Expectation], instructions: Collection[str]) -> Record:
+    """Turns passed/failed into the final status; entries about single draws have been settled before.
+
+    A failure that is declared is expected wherever the declaration matches; that it does not happen is held against
+    the cells that owe it. What is declared of other hosts than one with these ``instructions`` says nothing here.
+    """
+    declared = [one for one in declared if one.holds(instructions)]
+    if not declared or record.status not in ("passed", "failed"):
+        return record
+    if record.status == "passed":
+        owed = [one for one in declared if one.owed]
+        if not owed:
+            return record
+        record.status = "xpassed"
+        record.fault = "case"
+        record.reason = f"it works, but {_declared(owed)}; take the entry out"
+        return record
+    for one in declared:
+        if agrees(one.stage, one.error, record.stage, record.error, record.reason):
+            if one.margin and _borderline(record):
+                ratio = (record.worst or {})["ratio"]
+                record.reason = (
+                    f"the declared failure is borderline: {ratio:.2g} times what is allowed, less than {MARGIN:g}"
+                )
+                return record
+            record.status = "xfailed"
+            record.details.insert(0, f"found: {record.reason}")
+            record.reason = one.because
+            record.fault = one.fault or record.fault
+            record.declared_for = None if one.cpu is None else {name: list(words) for name, words in one.cpu.items()}
+            return record
+    record.details.insert(0, f"declared otherwise: {_declared(declared)}")
+    return record
+
+
+def agrees(
+    declared_stage: str, declared_error: str | None, stage: str | None, error: str | None, reason: str | None
+) -> bool:
+    """Whether what happened is what is declared: its stage, and its error by name or text."""
+    if declared_stage != stage:
+        return False
+    return declared_error is None or declared_error == error or declared_error in (reason or "")
+
+
+def _borderline(record: Record) -> bool:
+    if record.stage != "compare" or record.error != "WrongValue":
+        return False
+    return float((record.worst or {}).get("ratio", MARGIN)) < MARGIN
+
+
+def _declared(declared: Sequence[Expectation]) -> str:
+    return " and ".join(one.text for one in declared)

@@ -1,0 +1,1 @@
+"""Which nodes of a converted model cost its precision."""

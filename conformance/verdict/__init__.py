@@ -1,0 +1,1 @@
+"""One example run and compared, who is at fault, and where accuracy is lost."""

@@ -1,0 +1,103 @@
+"""Where accuracy goes: the same inputs through every stage, and how much noise each adds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from conformance.arrays import Array, Inputs
+from conformance.compare.noise import decibels
+from conformance.runtimes import opener
+
+LITERAL = "onnxruntime-literal"
+"""The runtime that computes what a model means."""
+
+STAGES = {
+    "export": "the exported fp32 model against PyTorch",
+    "conversion": "the converted model against the exported one",
+    "optimizer": "ONNX Runtime's optimizer on, against off",
+    "runtime": "the runtime against the model's own semantics",
+}
+
+Loss = dict[str, float | str]
+"""SQNR in decibels by stage, or the error that it stops with; stages that a cell does not have are left out."""
+
+
+def by_stage(
+    wanted: Sequence[Array],
+    exported: Path,
+    converted: Path | None,
+    runtime: str | None,
+    libraries: Sequence[str],
+    inputs: Inputs,
+    output: int | None = None,
+    config: Mapping[str, str] | None = None,
+) -> Loss:
+    """What each stage adds. ``wanted`` are PyTorch's outputs; ``converted`` and ``runtime`` are None where there are
+    none; ``config`` has ONNX Runtime's session options. With ``output`` the loss is that of this output alone."""
+    found: Loss = {}
+
+    def run(stage: str, name: str, model: Path, before: Sequence[Array] | None) -> list[Array] | None:
+        if before is None:
+            return None
+        try:
+            with opener(name, config=config)(model, libraries) as session:
+                got = session.run(inputs)
+        except Exception as error:  # this only explains a failure, and must not be another
+            found[stage] = type(error).__name__
+            return None
+        one = slice(None) if output is None else slice(output, output + 1)
+        found[stage] = sqnr(got[one], before[one])
+        return got
+
+    literal = run("export", LITERAL, exported, wanted)
+    model = exported
+    if converted is not None:
+        model = converted
+        literal = run("conversion", LITERAL, converted, literal)
+    run("optimizer", "onnxruntime", model, literal)
+    if runtime not in (None, "onnxruntime"):
+        run("runtime", runtime or "", model, literal)
+    return found
+
+
+def sqnr(got: Sequence[Array], wanted: Sequence[Array]) -> float:
+    """Of the output that is furthest off; integers count by their values. NaN and infinities that are not wanted are
+    all noise (-inf)."""
+    worst = math.inf
+    for one, right in zip(got, wanted, strict=False):
+        if one.shape != right.shape:
+            return -math.inf
+        left, true = one.astype(np.float64), right.astype(np.float64)
+        finite = np.isfinite(true)
+        if not np.isfinite(left[finite]).all():
+            return -math.inf
+        finite &= np.isfinite(left)
+        if not finite.any():
+            continue
+        error = float(np.mean(np.square(left[finite] - true[finite])))
+        worst = min(worst, decibels(float(np.mean(np.square(true[finite]))), error))
+    return worst
+
+
+def greatest(loss: Mapping[str, float | str]) -> str | None:
+    """The stage that adds most noise, or stops; None without any."""
+    if not loss:
+        return None
+    stage = min(loss, key=lambda name: one if isinstance(one := loss[name], float) else -math.inf)
+    return None if loss[stage] == math.inf else stage
+
+
+def lines(loss: Mapping[str, float | str]) -> list[str]:
+    """The table, for the reader."""
+    if not loss:
+        return []
+    found = ["loss by stage, as SQNR (higher is better):"]
+    for stage, one in loss.items():
+        known = {math.inf: "no loss", -math.inf: "all lost"}
+        value = one if isinstance(one, str) else known.get(one, f"{one:.1f} dB")
+        found.append(f"  {stage:<10} {value:>9}   {STAGES[stage]}")
+    return found
