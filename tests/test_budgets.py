@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
+import time
 from pathlib import Path
 
 import pytest
 
+from conformance.checks import latency as budgets
 from conformance.export import reference as pytorch
+from conformance.latency import decide
+from conformance.latency.measure import interleave
 from conformance.runtimes import onnxruntime
-from tests.support import PASSED, problems_of, run_suite, say, verdict, write_case
+from tests.support import PASSED, Outcome, problems_of, run_suite, say, verdict, write_case
 
 DOUBLES = Path(__file__).parent / "doubles"
 BODY = """
@@ -24,6 +29,26 @@ export: {torchscript: [17]}
 
 
 TOO_SHORT = "latency: [{at_most: 1.1 x pytorch, seconds: 0.001}]"
+
+
+@pytest.fixture(autouse=True)
+def time_of_this_thread(monkeypatch):
+    """Durations are the processor's time of this thread, which does all the work here: what else the host does is not
+    in them. Whole pytest runs measure plain time, as users do."""
+    measured = functools.partial(interleave, clock=time.thread_time_ns)
+    for module in (budgets, decide):
+        monkeypatch.setattr(module, "interleave", measured)
+
+
+def undecided(done: Outcome) -> bool:
+    """Whether a busy host kept a run from deciding on a budget, which is then no failure of anything."""
+    errors = {(record["status"], record["error"]) for record in done.records.values()}
+    told = [record["reason"] or "" for record in done.records.values() if record["status"] != "passed"]
+    return (
+        bool(told)
+        and errors <= {("passed", None), ("skipped", None), ("failed", "Inconclusive")}
+        and all("inconclusive: " in reason for reason in told)
+    )
 
 
 def budget(text: str) -> str:
@@ -208,9 +233,9 @@ SUITE = budget("at: {batch: 4}, at_most: 50 x pytorch")
 def test_m_latency_selects_the_budgets_and_pytest_benchmark_shows_and_stores_them(tmp_path):
     write_case(tmp_path / "cases", SUITE)
     done = run_suite(tmp_path, "-m", "latency", "--benchmark-json", "out.json")
-    assert done.code == 0, done.text
+    assert done.code == 0 or undecided(done), done.text
     assert list(done.records) == ["latency[planted-torchscript-op17-onnxruntime-fp32-batch4]"]
-    assert "holds" in done.text
+    assert "holds" in done.text or undecided(done)
     stored = json.loads((tmp_path / "out.json").read_text())
     assert [one["name"].partition(" (")[2] for one in stored["benchmarks"]] == ["", "other side: pytorch)"]
     assert all(one["stats"]["rounds"] >= 10 for one in stored["benchmarks"])
@@ -250,7 +275,7 @@ def test_int8_against_fp16_on_tensorrt_measured_by_its_own_events(tmp_path):
     )
     write_case(tmp_path / "cases", body)
     done = run_suite(tmp_path, "-m", "latency", "--require", "tensorrt", PYTHONPATH=str(DOUBLES))
-    assert done.code == 0, done.text
+    assert done.code == 0 or undecided(done), done.text
     latencies = [record["latency"] for record in done.records.values()]
     assert len(latencies) == 3
     assert [one["own"] and one["own"]["clock"] for one in latencies] == ["device", "device", None] or {

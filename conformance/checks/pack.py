@@ -180,10 +180,10 @@ def _runtimes(cell: Cell) -> list[str]:
     return [one for one in cell.case.says.runtimes if not (cell.converted and one in NOT_FOR_CONVERTED)]
 
 
-def _apart(cell: Cell, draw: Draw) -> list[dict[str, Any]]:
-    """The runtimes that are declared to fail at this draw, each with the kind of processor that this is said of."""
+def _apart(cell: Cell, draw: Draw) -> list[str | dict[str, Any]]:
+    """The runtimes that are declared to fail at this draw, with the kind of processor where that is said of one."""
     return [
-        {"runtime": runtime, "cpu": None if entry.when.cpu is None else entry.when.cpu.model_dump()}
+        runtime if entry.when.cpu is None else {"runtime": runtime, "cpu": entry.when.cpu.model_dump()}
         for runtime in _runtimes(cell)
         for entry in apart(dataclasses.replace(cell, runtime=runtime))
         if about(entry.when, draw)

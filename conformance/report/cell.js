@@ -106,6 +106,18 @@ function lossSection(row) {
   }), "Loss by stage, higher is better"));
 }
 
+function processorSection(row) {
+  const cause = at("cause", row), kind = at("declared_for", row);
+  if (!cause && !kind) return null;
+  return section("What hangs on the processor", facts([
+    ["cause", cause && String(cause.name)],
+    ["shown by", cause && described(cause.shown_by)],
+    ["the processor lacks", cause && (cause.lacks || []).join(", ")],
+    ["declared for those with", kind && (kind.has || []).join(" or ")],
+    ["declared for those without", kind && (kind.lacks || []).join(" and ")],
+  ]));
+}
+
 function fidelitySection(row) {
   const found = at("fidelity", row);
   if (!found) return null;
@@ -204,7 +216,7 @@ function whichSection(row) {
 function cellSections(row, width) {
   return [
     verdictSection(row), changesSection(row), commandSection(row), worstSection(row), histogramSection(row, width),
-    lossSection(row), fidelitySection(row), latencySection(row, width), historySection(row, width), whichSection(row),
+    lossSection(row), processorSection(row), fidelitySection(row), latencySection(row, width), historySection(row, width), whichSection(row),
     detailsSection(row), secondsSection(row), graphSection(row), plainSection("Arithmetic", at("arithmetic", row)),
     plainSection("Conversion", at("conversion", row)), plainSection("Engine", at("engine", row)), siblingsSection(row),
   ].filter(Boolean);

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from conformance.records import matrix
+from conformance import matrix
 from conformance.report import embed
 from conformance.report.clean import cleaned, visible
 from conformance.report.grid import grid
@@ -34,9 +34,10 @@ Run = tuple[str, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 
 FIELDS = (
     "id", "case", "exporter", "opset", "runtime", "precision", "check", "source", "status", "stage", "error",
-    "reason", "fault", "details", "examples", "ill_conditioned", "nothing", "worst", "draw", "signal", "graph",
-    "arithmetic", "fidelity", "conversion", "loss", "engine", "latency", "histogram", "seconds", "command", "bundle",
-    "reused", "words",
+    "reason", "fault", "cause", "declared_for", "details", "examples", "ill_conditioned", "nothing", "worst",
+    "draw", "signal", "graph", "arithmetic", "fidelity", "conversion", "loss", "engine", "latency", "histogram",
+    "seconds",
+    "command", "bundle", "reused", "words",
 )  # fmt: skip
 """What the page has of each record. A fingerprint says nothing to a reader; it is in the run file."""
 

@@ -24,7 +24,8 @@ _LISTS = ("details",)
 _DICTS = ("source", "seconds")
 _COUNTS = ("examples", "ill_conditioned", "nothing")
 _OPTIONAL = (
-    "runtime", "stage", "error", "reason", "worst", "draw", "signal", "graph", "arithmetic", "fault", "fidelity",
+    "runtime", "stage", "error", "reason", "worst", "draw", "signal", "graph", "arithmetic", "fault", "cause",
+    "declared_for", "fidelity",
     "conversion", "loss", "engine", "latency", "histogram", "command", "bundle", "fingerprint",
 )  # fmt: skip
 
