@@ -25,7 +25,7 @@ from conformance.records.processor import instructions
 from conformance.records.record import Record, cell_id, cell_label
 from conformance.records.run_file import RunWriter
 from conformance.records.settle import Expectation, settle
-from conformance.runtimes import ABSENT, Session, opener
+from conformance.runtimes import Session, opener, registry
 from conformance.runtimes.tensorrt.options import Build
 from conformance.verdict import blame, saturation
 from conformance.verdict.example import DataSet
@@ -63,7 +63,7 @@ def replay(
     head = {**environment(limits), "command": list(flags), "packed": bundle.environment}
     writer = RunWriter(report, {"started": started, "environment": head})
     start = time.monotonic()
-    absent = ABSENT.get(runtime, lambda: None)()
+    absent = registry.absence(runtime)
     records = []
     with contextlib.ExitStack() as stack:
         worker = None if absent is not None else stack.enter_context(Worker(list(MODULES)))
@@ -86,11 +86,11 @@ def replay(
 
 
 def _cells(entry: Entry, runtime: str) -> Iterator[Entry]:
-    """The entry's own check where the case has this runtime, and for TensorRT what only an engine can show."""
+    """The entry's own check where the case has this runtime, and what only an engine can show."""
     if runtime not in entry.runtimes:
         return
     yield entry
-    if runtime == "tensorrt" and entry.trial is not None:
+    if registry.named(runtime).builds and entry.trial is not None:
         yield dataclasses.replace(entry, check="engine")
 
 

@@ -24,6 +24,7 @@ from conformance.case.must_hold import Fails, Graphs, OutputOrName, PrecisionTol
 from conformance.case.precision import INT8_OPSET, PrecisionSettings
 from conformance.case.words import Exporter, Runtime, base_of
 from conformance.errors import did_you_mean
+from conformance.runtimes.registry import IN_CASES
 
 
 def _spell_out_specials(value: object) -> object:
@@ -69,8 +70,9 @@ class Declaration(Says):
     """Dims to trace at; those left out are chosen."""
     export: Export = Export(torchscript=TorchScript(opsets=[17]), dynamo=Dynamo(opsets=[20]))
     """Exporters with their opsets; those left out are not run. The default is TorchScript 17 and dynamo 20."""
-    runtimes: Annotated[Listed[Runtime], Field(min_length=1)] = ["onnx-reference", "onnxruntime"]
-    """What runs the model: onnx-reference, onnxruntime, tensorrt."""
+    runtimes: Annotated[
+        Listed[Runtime], Field(min_length=1, description=f"What runs the model: {', '.join(IN_CASES)}.")
+    ] = ["onnx-reference", "onnxruntime"]
     tensorrt: TensorRT = TensorRT()
     """How TensorRT's engines are built, where it is one of the runtimes."""
     onnxruntime: OnnxRuntime = OnnxRuntime()

@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from conformance.case.fields import BudgetText, Listed, Mebibytes, PrecisionName, Says
+from conformance.case.words import Runtime
 from conformance.errors import did_you_mean
+from conformance.runtimes import registry
 
 
 class TensorRT(Says):
@@ -51,7 +53,7 @@ class OnnxRuntime(Says):
 class Latency(Says):
     """How fast a runtime has to be, or what is to be measured of it."""
 
-    runtime: Literal["onnx-reference", "onnxruntime", "tensorrt"] = "onnxruntime"
+    runtime: Runtime = "onnxruntime"
     """What is measured."""
     precision: PrecisionName = "fp32"
     """At which precision."""
@@ -76,8 +78,9 @@ class Latency(Says):
             raise ValueError("give at_most (a budget), throughput (batch sizes), or both")
         if self.percentile != 50 and (self.at_most is None or self.at_most.kind == "relation"):
             raise ValueError("percentile is for a budget in seconds, such as 5 ms")
-        if self.transfers and self.runtime != "tensorrt":
-            raise ValueError("transfers is for tensorrt; other runtimes have no device")
+        if self.transfers and not registry.named(self.runtime).on_device:
+            devices = ", ".join(one.name for one in registry.RUNTIMES if one.on_device)
+            raise ValueError(f"transfers is for {devices}; other runtimes have no device")
         return self
 
     @property

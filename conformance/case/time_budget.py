@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from conformance.errors import did_you_mean
+from conformance.runtimes.registry import IN_CASES
 
-RUNTIMES = ("pytorch", "onnx-reference", "onnxruntime", "tensorrt")
+SIDES = ("pytorch", *IN_CASES)
 UNITS = {"us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0}
 """Seconds in one unit. The micro sign and the Greek letter look alike, and keyboards have either."""
 
@@ -64,7 +65,7 @@ def _positive(number: str, text: str) -> float:
 def _unit(unit: str | None, text: str) -> float:
     if unit is None:
         raise ValueError(f"{text!r} has no unit: us, ms or s for a time, or '{text} x pytorch' for a relation")
-    if unit in RUNTIMES:
+    if unit in SIDES:
         raise ValueError(f"{text!r} lacks an x: '{text.removesuffix(unit).rstrip()} x {unit}'")
     if unit in ("x", "X"):
         raise ValueError(f"{text!r} does not say of what: '{text} pytorch'")
@@ -76,8 +77,8 @@ def _unit(unit: str | None, text: str) -> float:
 
 
 def _runtime(name: str) -> str:
-    if name not in RUNTIMES:
-        raise ValueError(f"unknown runtime '{name}'{did_you_mean(name, RUNTIMES)}")
+    if name not in SIDES:
+        raise ValueError(f"unknown runtime '{name}'{did_you_mean(name, SIDES)}")
     return name
 
 

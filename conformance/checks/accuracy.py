@@ -19,7 +19,7 @@ from conformance.checks.witnesses import may_saturate, whom_to_ask
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped, display_path
 from conformance.export.store import Stored
-from conformance.runtimes import opener
+from conformance.runtimes import opener, registry
 from conformance.runtimes.onnxruntime import kernels
 from conformance.verdict import saturation
 from conformance.verdict.loss import LITERAL
@@ -59,10 +59,10 @@ def _run_examples(
 ) -> None:
     cell, libraries, inputs = run.cell, run.libraries(), run.prepared.trace()[1]
     assert cell.runtime is not None
-    config = run.config() if cell.runtime == "onnxruntime" else {}
+    config = run.config() if "config" in registry.named(cell.runtime).takes else {}
     try:
         with run.stages("load", "runtime" if cell.converted else "exporter"):
-            build = run.build(model, draws.sizes()) if cell.runtime == "tensorrt" else None
+            build = run.build(model, draws.sizes()) if registry.named(cell.runtime).builds else None
             open_model = opener(cell.runtime, build, config)
             verify.session = stack.enter_context(open_model(model.file, libraries))
     except Stopped as stop:

@@ -48,7 +48,7 @@ def _batched(run: CellRun, batch: int) -> Inputs | None:
     if dim is None or sizes is None or sizes[dim] != batch:
         return None
     draw = Draw(sizes, "plain", seed_of(run.cell.id, "rows", batch))
-    accuracy = dataclasses.replace(run.cell, check="accuracy", runtime="tensorrt")
+    accuracy = dataclasses.replace(run.cell, check="accuracy")
     entries = on_host(apart(accuracy), run.settings.instructions)
     return None if any(about(entry.when, draw) for entry in entries) else run.prepared.maker(draw)
 

@@ -20,7 +20,7 @@ from conformance.latency.measure import SideFailed, interleave
 from conformance.latency.statistics import Judged, noise_floor, precise
 from conformance.latency.store import as_record
 from conformance.precision.calibration import batch_dim
-from conformance.runtimes import ABSENT, Session, opener
+from conformance.runtimes import Session, opener, registry
 
 if TYPE_CHECKING:
     from conformance.checks.models import CellRun
@@ -143,7 +143,7 @@ def _side(run: CellRun, entry: Latency, runtime: str, precision: str, inputs: In
         yield _Calls(name, run.reference.caller(inputs))
         return
     with _session(run, runtime, precision, inputs) as session:
-        if runtime != "tensorrt":
+        if not registry.named(runtime).on_device:
             yield _Calls(name, lambda: session.run(inputs))
             return
         with session.stopwatch(inputs, transfers=entry.transfers) as once:  # type: ignore[attr-defined]
@@ -152,14 +152,14 @@ def _side(run: CellRun, entry: Latency, runtime: str, precision: str, inputs: In
 
 @contextlib.contextmanager
 def _session(run: CellRun, runtime: str, precision: str, inputs: Inputs) -> Iterator[Session]:
-    missing = ABSENT.get(runtime, lambda: None)()
+    missing = registry.absence(runtime)
     if missing is not None:
         raise Unavailable(missing)
     stored = run.model()
     model = stored if precision == "fp32" else run.converted(stored, precision=precision)
     with contextlib.ExitStack() as stack:
         with run.stages("load", "runtime"):
-            build = run.build(model, [], precision=precision) if runtime == "tensorrt" else None
+            build = run.build(model, [], precision=precision) if registry.named(runtime).builds else None
             session = stack.enter_context(opener(runtime, build, run.config())(model.file, run.libraries()))
         with run.stages("run", "runtime"):
             session.run(inputs)

@@ -22,18 +22,15 @@ from conformance.checks.verify_converted import RuntimeVerifier
 from conformance.draw.draw import Draw, about
 from conformance.errors import Stopped, Unavailable
 from conformance.export.store import Stored
-from conformance.plan.cell import NOT_FOR_CONVERTED, Cell
+from conformance.plan.cell import Cell
 from conformance.plan.expected import apart, expectations
 from conformance.plan.settings import Settings
 from conformance.records.environment import environment
 from conformance.records.record import Record, cell_label
-from conformance.runtimes import opener
+from conformance.runtimes import opener, registry
 from conformance.verdict.example import DataSet
 from conformance.verdict.loss import LITERAL
 from conformance.worker.progress import Progress
-
-RUNTIMES = ("onnx-reference", "onnxruntime", "tensorrt")
-"""A bundle knows the declared failures of each, so that any of them can run it."""
 
 
 def pack_cell(progress: Progress, cell: Cell, settings: Settings, folder: Path, most: int) -> Entry | Record:
@@ -65,7 +62,7 @@ def _pack(run: CellRun, folder: Path, most: int) -> Entry:
         chosen = _spread(_undeclared(run.cell, draws), run.cell.case.says.examples.values, most)
         examples = (example(verify, verify.inputs(draw), draw, converted or stored) for draw in chosen)
         entry = write_entry(run, verify, converted or stored, draws, folder, examples)
-        if run.cell.runtime == "tensorrt":
+        if _builds(run.cell):
             with run.stages("declare", "case"):
                 told = write_trial(folder / entry.name, trial_of(run, verify, draws), entry.inputs)
             entry = dataclasses.replace(entry, trial=told)
@@ -160,9 +157,12 @@ def leave(run: CellRun, verify: Verifier, model: Stored, draws: Draws, draw: Dra
 
 
 def _expected_by_runtime(cell: Cell) -> dict[str, list[dict[str, object]]]:
-    """A wrong value that is declared may not show in the examples that are packed; what does not load always does."""
+    """The declared failures of each runtime, so that any of them can run the bundle.
+
+    A wrong value that is declared may not show in the examples that are packed; what does not load always does.
+    """
     found = {}
-    for runtime in RUNTIMES:
+    for runtime in registry.IN_CASES:
         declared = expectations(dataclasses.replace(cell, runtime=runtime))
         sampled = ("run", "compare")
         found[runtime] = [
@@ -170,14 +170,18 @@ def _expected_by_runtime(cell: Cell) -> dict[str, list[dict[str, object]]]:
             for one in declared
         ]
     found = {runtime: declared for runtime, declared in found.items() if declared}
-    if cell.runtime == "tensorrt":  # its trial is packed as it is
+    if _builds(cell):  # its trial is packed as it is
         found["engine"] = [one.as_dict() for one in expectations(dataclasses.replace(cell, check="engine"))]
     return found
 
 
+def _builds(cell: Cell) -> bool:
+    return cell.runtime is not None and registry.named(cell.runtime).builds
+
+
 def _runtimes(cell: Cell) -> list[str]:
     """Those that the case has for this model."""
-    return [one for one in cell.case.says.runtimes if not (cell.converted and one in NOT_FOR_CONVERTED)]
+    return [name for name in cell.case.says.runtimes if not cell.converted or registry.named(name).converted]
 
 
 def _apart(cell: Cell, draw: Draw) -> list[str | dict[str, Any]]:

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-RUNTIMES = ("onnx-reference", "onnxruntime", "tensorrt")
+from conformance.runtimes.registry import IN_CASES
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, help="what conformance pack wrote, or what a failing cell left")
-    parser.add_argument("--runtime", default="tensorrt", choices=RUNTIMES, help="default: %(default)s")
+    parser.add_argument("--runtime", default="tensorrt", choices=IN_CASES, help="default: %(default)s")
     parser.add_argument("-k", dest="words", default="", metavar="TEXT", help="only cells whose id contains this")
     parser.add_argument(
         "--report", type=Path, default=Path("reports/replay"), metavar="DIR", help="default: %(default)s"

@@ -9,10 +9,11 @@ from typing import get_args
 
 from conformance.case.declaration import Case
 from conformance.case.file import case_files, load, read
-from conformance.case.words import Exporter, Precision, Runtime, base_of
+from conformance.case.words import Exporter, Precision, base_of
 from conformance.errors import CaseFileError, Problem, did_you_mean, display_path
-from conformance.plan.cell import NOT_FOR_CONVERTED, Cell
+from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, matches, owed
+from conformance.runtimes import registry
 
 
 def plan(case: Case) -> Iterator[Cell]:
@@ -26,7 +27,7 @@ def plan(case: Case) -> Iterator[Cell]:
                 yield Cell(case, "registration", exporter, opset)
             for runtime in _runtimes(case, exporter, opset):
                 yield Cell(case, "accuracy", exporter, opset, runtime)
-                if runtime == "tensorrt":
+                if registry.named(runtime).builds:
                     yield Cell(case, "engine", exporter, opset, runtime)
                 elif specials:
                     yield Cell(case, "specials", exporter, opset, runtime)
@@ -36,9 +37,9 @@ def plan(case: Case) -> Iterator[Cell]:
                 ):
                     yield Cell(case, "fidelity", exporter, opset, None, precision)
                     for runtime in case.says.runtimes:  # few models are converted, so TensorRT runs each
-                        if runtime not in NOT_FOR_CONVERTED:
+                        if registry.named(runtime).converted:
                             yield Cell(case, "accuracy", exporter, opset, runtime, precision)
-                        if runtime == "tensorrt":
+                        if registry.named(runtime).builds:
                             yield Cell(case, "engine", exporter, opset, runtime, precision)
             yield from _latencies(case, exporter, opset)
 
@@ -49,7 +50,7 @@ def _latencies(case: Case, exporter: str, opset: int) -> Iterator[Cell]:
         converted = entry.precision != "fp32"
         if converted:
             opsets = case.says.converted_opsets(entry.precision, exporter)  # type: ignore[arg-type]
-        elif entry.runtime == "tensorrt":
+        elif registry.named(entry.runtime).builds:
             opsets = case.says.tensorrt_opsets(exporter)  # type: ignore[arg-type]
         else:
             opsets = case.says.export.exporters[exporter].opsets  # type: ignore[index]
@@ -61,7 +62,7 @@ def _latencies(case: Case, exporter: str, opset: int) -> Iterator[Cell]:
 def _runtimes(case: Case, exporter: str, opset: int) -> Iterator[str]:
     """TensorRT takes long to build an engine, so that it runs one opset of each exporter unless told otherwise."""
     for runtime in case.says.runtimes:
-        if runtime != "tensorrt" or opset in case.says.tensorrt_opsets(exporter):  # type: ignore[arg-type]
+        if not registry.named(runtime).builds or opset in case.says.tensorrt_opsets(exporter):  # type: ignore[arg-type]
             yield runtime
 
 
@@ -187,6 +188,6 @@ def selection(options: Mapping[str, str | None]) -> Selection:
     return Selection(
         exporters=words("exporter", get_args(Exporter)),
         opsets=numbers,
-        runtimes=words("runtime", get_args(Runtime)),
+        runtimes=words("runtime", registry.IN_CASES),
         precisions=words("precision", get_args(Precision), base_of),
     )

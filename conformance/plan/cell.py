@@ -45,7 +45,3 @@ class Cell:
             id=self.id, case=self.case.name, exporter=self.exporter, opset=self.opset, runtime=self.runtime,
             precision=self.precision, check=self.check, source=source,
         )  # fmt: skip
-
-
-NOT_FOR_CONVERTED = ("onnx-reference",)
-"""Runtimes that run no converted models: ONNX's evaluator computes fp16 in NumPy, slowly and by other roundings."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance.plugin.session import SELECTION, Session
+from conformance.runtimes import registry
 
 if TYPE_CHECKING:
     from conformance.plan.cell import Cell
@@ -25,14 +26,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for name, what in (
         ("exporter", "torchscript, dynamo"),
         ("opset", "numbers"),
-        ("runtime", "onnx-reference, onnxruntime, tensorrt"),
+        ("runtime", ", ".join(registry.IN_CASES)),
         ("precision", "fp32, fp16, int8"),
     ):
         group.addoption(f"--{name}", metavar="A,B", help=f"keep only these: {what}")
     group.addoption(
         "--require",
         metavar="A,B",
-        help="what cannot be run or decided here has failed, instead of being skipped: tensorrt, latency",
+        help="what cannot be run or decided here has failed, instead of being skipped: "
+        + ", ".join((*registry.MAY_LACK, "latency")),
     )
     group.addoption(
         "--tensorrt",

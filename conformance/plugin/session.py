@@ -112,9 +112,9 @@ class Session:
         given = self.config.getoption("require")
         if given is None:
             return frozenset()
-        from conformance.runtimes import ABSENT
+        from conformance.runtimes.registry import MAY_LACK
 
-        known = {*ABSENT, "latency"}
+        known = {*MAY_LACK, "latency"}
         found = frozenset(word.strip() for word in given.split(",") if word.strip())
         for word in sorted(found - known):
             raise pytest.UsageError(
@@ -187,9 +187,9 @@ class Session:
         if cell.check == "latency" and hasattr(self.config, "workerinput"):
             return "latency is measured only where nothing runs beside it: run it without -n, as with -m latency"
         if cell.runtime not in self._absences:
-            from conformance.runtimes import ABSENT
+            from conformance.runtimes.registry import absence
 
-            self._absences[cell.runtime] = ABSENT.get(cell.runtime or "", lambda: None)()
+            self._absences[cell.runtime] = absence(cell.runtime)
         return self._absences[cell.runtime]
 
     def _not_run(self, cell: Cell, reason: str) -> dict[str, Any]:

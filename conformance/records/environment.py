@@ -11,6 +11,7 @@ from typing import Any
 
 from conformance import __version__
 from conformance.records.processor import cpu
+from conformance.runtimes.registry import RUNTIMES
 
 
 def environment(flags: list[str]) -> dict[str, Any]:
@@ -36,20 +37,18 @@ def gpu() -> dict[str, Any] | None:
     return facts()
 
 
-TENSORRT = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu11")
-"""The packages that bring TensorRT; one that is installed for a CUDA version of its own has no other."""
-
-
 @cache
 def versions() -> dict[str, str | None]:
     """Versions of the packages that decide what a run measures; None for one that is not installed."""
     names = ("torch", "torchvision", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "onnxsim", "numpy",
-             "onnxruntime-extensions", "hypothesis", "pycuda", *TENSORRT)  # fmt: skip
-    found: dict[str, str | None] = {}
-    for name in names:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = None
-    by_package = [found.pop(name) for name in TENSORRT]
-    return {**found, "tensorrt": next((version for version in by_package if version is not None), None)}
+             "onnxruntime-extensions", "hypothesis", "pycuda")  # fmt: skip
+    packages = {name: (name,) for name in names} | {one.packages[0]: one.packages for one in RUNTIMES if one.packages}
+    # A package for one CUDA version, such as tensorrt-cu12, is installed without the one that gives it its name.
+    return {name: next(filter(None, map(_version, several)), None) for name, several in packages.items()}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

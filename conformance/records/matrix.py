@@ -6,13 +6,16 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from conformance.runtimes.registry import RUNTIMES
+
 Column = tuple[str, str, str, int]
 """exporter, runtime, precision, opset"""
 
 _SIGNS = {"passed": "✓", "xfailed": "x", "skipped": "s", "xpassed": "X", "failed": "F"}
-_SHORT = {
-    "torchscript": "ts", "dynamo": "dyn", "onnxruntime": "ort", "onnx-reference": "ref", "tensorrt": "trt",
-}  # fmt: skip
+_EXPORTERS = {"torchscript": "ts", "dynamo": "dyn"}
+_PARTS = {"export": "export", "cost": "cost", **{one.name: one.short or one.name for one in RUNTIMES}}
+"""What stands beside an exporter, in order, with its short name."""
+_SHORT = {**_EXPORTERS, **_PARTS}
 
 _BESIDE = {"failed": "N", "xpassed": "N", "skipped": "s", "xfailed": "n"}
 """For the check that stands beside a cell's own: specials, registration, fidelity or engine."""
@@ -98,9 +101,9 @@ def sign(own: str, beside: str) -> str:
 
 def groups(columns: Iterable[Column]) -> list[list[Column]]:
     """Columns in order, those with equal exporter, runtime and precision together."""
-    order = {"torchscript": 0, "dynamo": 1, "export": 0, "cost": 1, "onnx-reference": 2, "onnxruntime": 3,
-             "tensorrt": 4}  # fmt: skip
-    ordered = sorted(set(columns), key=lambda c: (order.get(c[0], 9), order.get(c[1], 9), c[2], c[3]))
+    order = {name: place for names in (_EXPORTERS, _PARTS) for place, name in enumerate(names)}
+    last = len(order)  # of a run by a version that knows more
+    ordered = sorted(set(columns), key=lambda c: (order.get(c[0], last), order.get(c[1], last), c[2], c[3]))
     groups: dict[tuple[str, str, str], list[Column]] = {}
     for column in ordered:
         groups.setdefault(column[:3], []).append(column)

@@ -1,4 +1,4 @@
-"""Runtimes: what runs an exported model. One small protocol, one module each.
+"""Runtimes: what runs an exported model. One small protocol, one module each, one table of all (``registry``).
 
 A runtime is a function that opens a model file and returns a ``Session``. None of them imports torch,
 so that a model with its inputs can be run on a host without it.
@@ -12,9 +12,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from conformance.arrays import Array
+from conformance.runtimes import registry
 
 if TYPE_CHECKING:
+    from conformance.arrays import Array
     from conformance.runtimes.tensorrt import Build
 
 
@@ -34,38 +35,12 @@ Open = Callable[[Path, Sequence[str]], AbstractContextManager[Session]]
 
 
 def opener(name: str, build: Build | None = None, config: Mapping[str, str] | None = None) -> Open:
-    """The runtime of that name; ``build`` is what ``tensorrt`` builds an engine with, ``config`` has the session
-    options of ``onnxruntime``.
-
-    ``onnxruntime-unoptimized`` is only used to find who is at fault, ``onnxruntime-literal`` for what a converted
-    model means, which no option changes.
-    """
-    if name == "onnx-reference":
-        from conformance.runtimes.onnxreference import open_model
-
-        return open_model
-    if name.startswith("onnxruntime"):
-        from conformance.runtimes import onnxruntime
-
-        if name == "onnxruntime-literal":
-            return onnxruntime.open_literal
-        ways = {
-            "onnxruntime": onnxruntime.open_optimized,
-            "onnxruntime-unoptimized": onnxruntime.open_unoptimized,
-        }
-        return functools.partial(ways[name], config=config) if config else ways[name]
-    if name == "tensorrt" and build is not None:
-        from conformance.runtimes import tensorrt
-
-        return functools.partial(tensorrt.open_model, build=build)
-    raise KeyError(name)
-
-
-def _tensorrt_absence() -> str | None:
-    from conformance.runtimes.tensorrt import absence
-
-    return absence()
-
-
-ABSENT: Mapping[str, Callable[[], str | None]] = {"tensorrt": _tensorrt_absence}
-"""By runtime that a host may lack: why it cannot run here, or None."""
+    """The runtime of that name; ``build`` is what an engine is built with, ``config`` has ONNX Runtime's session
+    options. Each goes only to a runtime that takes it."""
+    runtime = registry.named(name)
+    if runtime.builds and build is None:
+        raise KeyError(name)
+    given = {"build": build, "config": config}
+    options = {option: given[option] for option in runtime.takes if given[option]}
+    open_model: Open = registry.function(runtime.opens)
+    return functools.partial(open_model, **options) if options else open_model

@@ -15,19 +15,7 @@ from pathlib import Path
 from conformance.arrays import Array
 from conformance.compare.judges import Judge
 from conformance.errors import Stopped, Unavailable
-from conformance.runtimes import Session, opener
-
-_OTHERS = {
-    "onnxruntime": ("onnxruntime-unoptimized", "onnx-reference"),
-    "onnx-reference": ("onnxruntime-unoptimized",),
-    "tensorrt": ("onnxruntime-unoptimized", "onnx-reference"),
-}
-# With its optimizer off, onnxruntime still has its own kernels: that it is wrong too is no second opinion.
-_KERNELS = {"tensorrt": "trt", "onnxruntime": "ort", "onnxruntime-unoptimized": "ort", "onnx-reference": "onnx"}
-_NAMES = {
-    "onnxruntime-unoptimized": "onnxruntime with its optimizer off",
-    "onnx-reference": "the ONNX specification's evaluator",
-}
+from conformance.runtimes import Session, opener, registry
 
 
 @dataclass
@@ -68,36 +56,38 @@ def find(example: Example, stop: Stopped) -> Opinion:
     runs = False
     if exact is None and stop.stage == "compare":
         lines.append("the module has no float64 form, so PyTorch's own rounding is not known")
-    for other in _OTHERS.get(runtime, ()):
+    for other in registry.second_opinions(runtime):
         try:
-            with opener(other, config=example.config)(example.model, example.libraries) as session:
+            with opener(other.name, config=example.config)(example.model, example.libraries) as session:
                 got = session.run(example.inputs)
         except (Unavailable, ImportError) as reason:
-            lines.append(f"{_NAMES[other]}: no opinion, {reason}")
+            lines.append(f"{other.title}: no opinion, {reason}")
             continue
         except Exception as error:
-            lines.append(f"{_NAMES[other]}: stops with {type(error).__name__}")
+            lines.append(f"{other.title}: stops with {type(error).__name__}")
             # That nobody can run a model speaks against it; that one cannot says nothing about values.
-            wrong += [other] if stop.stage != "compare" else []
+            wrong += [other.name] if stop.stage != "compare" else []
             continue
         if example.judge.compare(_where_it_failed(stop, got, wanted), wanted, exact).verdict == "failed":
             if stop.stage != "compare":  # it runs the model; that its values are wrong is another question
-                lines.append(f"{_NAMES[other]}: runs it, but its outputs are wrong")
+                lines.append(f"{other.title}: runs it, but its outputs are wrong")
                 runs = True
                 continue
-            lines.append(f"{_NAMES[other]}: is wrong too")
-            wrong.append(other)
+            lines.append(f"{other.title}: is wrong too")
+            wrong.append(other.name)
             continue
-        lines.append(f"{_NAMES[other]}: agrees with PyTorch")
+        lines.append(f"{other.title}: agrees with PyTorch")
         if stop.stage == "run" and "onnxruntime-unoptimized" in wrong:
             lines.append("so it is open whether the runtime is too strict, or the evaluator not strict enough")
             return Opinion(None, lines)
-        if (runtime, other) == ("onnxruntime", "onnxruntime-unoptimized"):
-            lines.append("so the model is right, and onnxruntime's graph optimizer breaks it")
+        if other.computes_with == runtime:  # the same runtime, but for its optimizer
+            lines.append(f"so the model is right, and {runtime}'s graph optimizer breaks it")
         return Opinion("runtime", lines)
     if runs:
         return Opinion(None, [*lines, "so it is open whether the model or the runtime is wrong"])
-    if not example.own_code and not any(_KERNELS[other] != _KERNELS.get(runtime) for other in wrong):
+    # That it is wrong with its optimizer off too is no second opinion: the kernels are the same.
+    kernels = {registry.named(name).computes_with for name in wrong}
+    if not example.own_code and not kernels - {registry.named(runtime).computes_with}:
         lines.append("nobody else could be asked, so it is open whether the model or the runtime is wrong")
         return Opinion(None, lines)
     return Opinion("exporter", lines)

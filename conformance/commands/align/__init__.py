@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-RUNTIMES = ("onnxruntime-literal", "onnxruntime-unoptimized", "onnxruntime", "onnx-reference")
+from conformance.runtimes import registry
+
+RUNTIMES = tuple(runtime.name for runtime in registry.RUNTIMES if not runtime.builds)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", default="fp32", help="fp16, int8 or a variant (default: %(default)s)")
     parser.add_argument("--cases", action="append", type=Path, metavar="PATH", help="default: cases/; repeatable")
     parser.add_argument(
-        "--runtime", default=RUNTIMES[0], choices=RUNTIMES,
+        "--runtime", default="onnxruntime-literal", choices=RUNTIMES,
         help="what computes the graph (default: %(default)s, ONNX Runtime node by node with its optimizer off, since "
         "showing the tensors inside changes what the optimizer merges)",
     )  # fmt: skip

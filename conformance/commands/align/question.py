@@ -23,9 +23,9 @@ from conformance.draw.draw import Draw, seed_of
 from conformance.errors import Stopped, Unavailable, did_you_mean
 from conformance.export.reference import Reference
 from conformance.plan.catalogue import find_case, plan
-from conformance.plan.cell import NOT_FOR_CONVERTED, Cell
+from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
-from conformance.runtimes import opener
+from conformance.runtimes import opener, registry
 from conformance.verdict.loss import LITERAL
 from conformance.worker.progress import Progress
 
@@ -64,7 +64,7 @@ def align(question: Question) -> Answer:
     cell = _cell(find_case(question.case, question.paths), question)
     if question.values not in (*REGIMES, *SPECIALS):
         raise ValueError(f"--values: there is no '{question.values}'{did_you_mean(question.values, REGIMES)}")
-    if cell.converted and question.runtime in NOT_FOR_CONVERTED:
+    if cell.converted and not registry.named(question.runtime).converted:
         raise ValueError(f"--runtime: {question.runtime} runs no converted models")
     prepare_process()
     record = cell.record()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from conformance.align.compare import Alignment, Row
 from conformance.commands.align.question import Answer
-from conformance.verdict.loss import LITERAL
+from conformance.runtimes import registry
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,10 +20,8 @@ WORST = 10
 WIDTH = 300
 """Columns where the output is no terminal: no path or name is then broken in two."""
 
-HOW = {
-    LITERAL: "ONNX Runtime node by node, its optimizer off",
-    "onnxruntime": "ONNX Runtime, whose optimizer merges fewer nodes than it would were the tensors inside not shown",
-}
+OPTIMIZES = {"onnxruntime": ", whose optimizer merges fewer nodes than it would were the tensors inside not shown"}
+"""What is said besides of a runtime with an optimizer."""
 
 VERDICTS = {
     "ill-conditioned": "within what float32 itself loses here",
@@ -58,7 +56,7 @@ def show(answer: Answer, *, everything: bool) -> None:
 def heading(answer: Answer) -> str:
     cell, draw = answer.cell, answer.draw
     sizes = ", ".join(f"{name}={size}" for name, size in draw.dims.items())
-    how = HOW.get(answer.runtime, answer.runtime)
+    how = registry.named(answer.runtime).title + OPTIMIZES.get(answer.runtime, "")
     return (
         f"{cell.case.name}, {cell.exporter} opset {cell.opset}, {cell.precision}, by {how}; "
         f"{sizes or 'no dims'}, {draw.regime} values, seed {draw.seed}"

@@ -1,0 +1,133 @@
+"""Every runtime, in one table: what case files, options, the matrix and verdicts know of runtimes comes from it.
+
+Reading the table imports no runtime: each entry says by name where it opens. ``docs/runtimes.md`` adds one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeEntry:
+    """What there is to know of a runtime."""
+
+    name: str
+    """In case files, options, ids and records."""
+    title: str
+    """In sentences, as the subject of "agrees with PyTorch"."""
+    opens: str
+    """``module:function`` of the context manager that gets the path of a model and the paths of its custom-operator
+    libraries, and yields a ``Session``."""
+    takes: tuple[str, ...] = ()
+    """What ``opens`` takes by keyword besides: ``config`` (ONNX Runtime's session options), ``build`` (what TensorRT
+    builds an engine with)."""
+    short: str = ""
+    """In the heads of the matrix; the name where it is empty."""
+    kernels: str = ""
+    """The runtime that it is a form of, without its optimizer but with its kernels; empty for kernels of its own."""
+    second_opinion: bool = False
+    """Whether it is asked, where another runtime fails, if the model itself is right."""
+    in_cases: bool = True
+    """Whether cases and options may name it; one that they may not is only a witness."""
+    converted: bool = True
+    """Whether it runs models that were converted to fp16 or int8."""
+    on_device: bool = False
+    """Whether it computes in the memory of a device, and its session has a ``stopwatch`` that runs there."""
+    absent: str = ""
+    """``module:function`` that says in one line why this host cannot run it, or None; empty where every host can."""
+    packages: tuple[str, ...] = ()
+    """Packages any of which brings it. A run tells the version, under the first name, and ``--reuse`` asks for it."""
+
+    @property
+    def computes_with(self) -> str:
+        return self.kernels or self.name
+
+    @property
+    def builds(self) -> bool:
+        """Whether it builds an engine for a range of shapes, at length. A case runs it at fewer opsets, and the check
+        ``engine`` tries the engine in place of ``specials``."""
+        return "build" in self.takes
+
+
+RUNTIMES = (
+    RuntimeEntry(
+        name="onnxruntime-literal",  # what a converted model means
+        title="ONNX Runtime node by node, its optimizer off",
+        opens="conformance.runtimes.onnxruntime:open_literal",
+        kernels="onnxruntime",
+        in_cases=False,
+    ),
+    RuntimeEntry(
+        name="onnxruntime-unoptimized",
+        title="onnxruntime with its optimizer off",
+        opens="conformance.runtimes.onnxruntime:open_unoptimized",
+        takes=("config",),
+        kernels="onnxruntime",
+        second_opinion=True,
+        in_cases=False,
+    ),
+    RuntimeEntry(
+        name="onnx-reference",
+        title="the ONNX specification's evaluator",
+        opens="conformance.runtimes.onnxreference:open_model",
+        short="ref",
+        second_opinion=True,
+        converted=False,  # it computes fp16 in NumPy, slowly and by other roundings
+        packages=("onnx",),
+    ),
+    RuntimeEntry(
+        name="onnxruntime",
+        title="ONNX Runtime",
+        opens="conformance.runtimes.onnxruntime:open_optimized",
+        takes=("config",),
+        short="ort",
+        packages=("onnxruntime",),
+    ),
+    RuntimeEntry(
+        name="tensorrt",
+        title="TensorRT",
+        opens="conformance.runtimes.tensorrt:open_model",
+        takes=("build",),
+        short="trt",
+        on_device=True,
+        absent="conformance.runtimes.tensorrt:absence",
+        packages=("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu11"),
+    ),
+)
+"""In the order in which the matrix shows them, and in which they are asked for a second opinion."""
+
+_BY_NAME = {runtime.name: runtime for runtime in RUNTIMES}
+
+IN_CASES = tuple(runtime.name for runtime in RUNTIMES if runtime.in_cases)
+"""The names that cases and options may use."""
+
+MAY_LACK = tuple(runtime.name for runtime in RUNTIMES if runtime.absent)
+"""Those that a host may lack, so that ``--require`` has a meaning."""
+
+
+def named(name: str) -> RuntimeEntry:
+    """Raises KeyError for a name that is not in the table."""
+    return _BY_NAME[name]
+
+
+def second_opinions(name: str) -> list[RuntimeEntry]:
+    """Whom to ask about a model that the runtime of that name fails on, in this order."""
+    return [runtime for runtime in RUNTIMES if runtime.second_opinion and runtime.name != name]
+
+
+def absence(name: str | None) -> str | None:
+    """Why this host cannot run the runtime of that name; None where it can, or where no runtime is needed."""
+    where = named(name).absent if name else ""
+    reason: str | None = function(where)() if where else None
+    return reason
+
+
+def function(where: str) -> Callable[..., Any]:
+    """That of ``module:function``; imports the module."""
+    module, _, name = where.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return found
