@@ -22,7 +22,7 @@ from conformance.case.declaration import Case
 from conformance.case.file import case_files, load
 from conformance.depends import pins
 from conformance.depends.slices import Slices, names
-from conformance.errors import CaseFileError
+from conformance.errors import CaseFileError, UserError
 from conformance.plan.catalogue import Selection, plan
 from conformance.plan.cell import Cell
 
@@ -61,7 +61,7 @@ def changed_since(revision: str, paths: Sequence[Path], cells: Sequence[Cell], s
 
     ``selection`` chose ``cells`` among all that there are.
 
-    Raises ValueError where there is no repository or no such revision.
+    Raises UserError where there is no repository or no such revision.
     """
     beside = paths[0] if paths[0].is_dir() else paths[0].parent
     top = Path(os.fsdecode(_git(beside, "rev-parse", "--show-toplevel").removesuffix(b"\n"))).resolve()
@@ -94,27 +94,27 @@ def changed_since(revision: str, paths: Sequence[Path], cells: Sequence[Cell], s
 
 
 def _git(folder: Path, *arguments: str) -> bytes:
-    """What git prints; ValueError in one line where it refuses, or is not there."""
+    """What git prints; UserError in one line where it refuses, or is not there."""
     command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "LC_ALL": "C"})
     except OSError as error:
-        raise ValueError(f"git cannot be run ({error.strerror})") from None
+        raise UserError(f"git cannot be run ({error.strerror})") from None
     if done.returncode:
         words = " ".join(done.stderr.decode("utf-8", "replace").split())
         if "not a git repository" in words:
-            raise ValueError(f"{folder} is in no git repository")
-        raise ValueError(words.removeprefix("fatal: ") or f"git {arguments[0]} failed")
+            raise UserError(f"{folder} is in no git repository")
+        raise UserError(words.removeprefix("fatal: ") or f"git {arguments[0]} failed")
     return done.stdout
 
 
 def _check_revision(top: Path, revision: str) -> None:
     try:
         _git(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
-    except ValueError:
+    except UserError:
         shallow = _git(top, "rev-parse", "--is-shallow-repository").strip() == b"true"
         hint = "; this is a shallow clone, which lacks most: fetch it, as with fetch-depth: 0" if shallow else ""
-        raise ValueError(f"git knows no revision '{revision}'{hint}") from None
+        raise UserError(f"git knows no revision '{revision}'{hint}") from None
 
 
 def _extract(top: Path, revision: str, folders: Sequence[Path], target: Path) -> None:
@@ -132,7 +132,7 @@ def _inside(path: Path, top: Path) -> Path:
     try:
         return path.relative_to(top)
     except ValueError:
-        raise ValueError(f"{path} is not in the repository {top}") from None
+        raise UserError(f"{path} is not in the repository {top}") from None
 
 
 def _read(before: Path, paths: Iterable[Path]) -> tuple[dict[str, Cell], set[str]]:
