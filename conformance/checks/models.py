@@ -35,7 +35,7 @@ class CellRun:
         with stages("declare", "case"):
             self.prepared = prepare(cell.case, folder)
         self.reference = self.prepared.reference
-        self.target = cell.case.says.export.exporters[cell.exporter]  # type: ignore[index]
+        self.target = cell.case.says.export.exporters[cell.exporter]
 
     def export(self, *, odd: bool = False, with_symbolics: bool = True) -> Exported:
         """Exports now, without the store; afterwards the module has to be what it was."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from conformance.case.declaration import Case
+from conformance.case.export import TorchScript
 from conformance.case.file import case_files, load, read
 from conformance.case.words import Exporter, Precision, Runtime, base_of
 from conformance.errors import CaseFileError, Problem, UserError, did_you_mean, display_path
@@ -19,7 +20,7 @@ def plan(case: Case) -> Iterator[Cell]:
     """All cells of a case, those that share an exported model next to one another."""
     specials = any(case.says.takes_specials(name) for name in case.says.inputs)
     for exporter, target in case.says.export.exporters.items():
-        registers = exporter == "torchscript" and bool(target.symbolics or target.registers)  # type: ignore[union-attr]
+        registers = isinstance(target, TorchScript) and bool(target.symbolics or target.registers)
         for opset in target.opsets:
             yield Cell(case, "export", exporter, opset)
             if registers:
@@ -43,29 +44,29 @@ def plan(case: Case) -> Iterator[Cell]:
             yield from _latencies(case, exporter, opset)
 
 
-def _latencies(case: Case, exporter: str, opset: int) -> Iterator[Cell]:
+def _latencies(case: Case, exporter: Exporter, opset: int) -> Iterator[Cell]:
     """The budgets that are about a model: that of the highest opset, or the one that is converted or run."""
     for entry in case.says.latency:
         converted = entry.precision != "fp32"
         if converted:
-            opsets = case.says.converted_opsets(entry.precision, exporter)  # type: ignore[arg-type]
+            opsets = case.says.converted_opsets(entry.precision, exporter)
         elif entry.runtime == "tensorrt":
-            opsets = case.says.tensorrt_opsets(exporter)  # type: ignore[arg-type]
+            opsets = case.says.tensorrt_opsets(exporter)
         else:
-            opsets = case.says.export.exporters[exporter].opsets  # type: ignore[index]
+            opsets = case.says.export.exporters[exporter].opsets
         wrong = converted and _known_wrong(case, exporter, opset)
         if entry.exporter in (None, exporter) and opsets and opset == max(opsets) and not wrong:
             yield Cell(case, "latency", exporter, opset, entry.runtime, entry.precision, entry)
 
 
-def _runtimes(case: Case, exporter: str, opset: int) -> Iterator[str]:
+def _runtimes(case: Case, exporter: Exporter, opset: int) -> Iterator[str]:
     """TensorRT takes long to build an engine, so that it runs one opset of each exporter unless told otherwise."""
     for runtime in case.says.runtimes:
-        if runtime != "tensorrt" or opset in case.says.tensorrt_opsets(exporter):  # type: ignore[arg-type]
+        if runtime != "tensorrt" or opset in case.says.tensorrt_opsets(exporter):
             yield runtime
 
 
-def _known_wrong(case: Case, exporter: str, opset: int) -> bool:
+def _known_wrong(case: Case, exporter: Exporter, opset: int) -> bool:
     """Whether the exported model is declared not to compute what it should: then no precision of it can.
 
     Declared of ONNX Runtime, that is, which also computes what a converted model means.
