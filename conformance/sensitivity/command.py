@@ -65,20 +65,14 @@ def _ranked(cell: Cell, store: Path, samples: int) -> Ranking:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from conformance.case.python import Folder, check_needs
     from conformance.checks.models import CellRun
-    from conformance.checks.stages import Stages
     from conformance.plan.settings import Settings
     from conformance.precision import convert
-    from conformance.worker.progress import Progress as Notes
     from conformance.worker.warm import prepare_process
 
     prepare_process()
-    record = cell.record()
     try:
-        check_needs(cell.case)
-        with Folder.of(cell.case.folder).active() as folder:
-            run = CellRun(cell, Settings(store=store), record, Stages(record, Notes(), cell.case.folder), folder)
+        with CellRun.opened(cell, Settings(store=store)) as run:
             stored = run.model()
             converted = run.converted(stored, refuse=False)
             settings = cell.case.says.precisions[cell.precision]
@@ -99,6 +93,8 @@ def _ranked(cell: Cell, store: Path, samples: int) -> Ranking:
                 ranking = rank(given, model, evaluation(batches, samples), run.libraries(), on_node)
                 return dataclasses.replace(ranking, overflow=tuple(converted.told.get("overflow_at", ())))
     except (Stopped, Unavailable) as stop:
+        if isinstance(stop, Stopped) and stop.fault == "harness":
+            raise
         raise UserError(f"{cell.case.name} at {cell.precision}: {stop}") from None
 
 

@@ -13,10 +13,9 @@ from conformance.align.modules import Call, calls_of, paired
 from conformance.align.nodes import candidates, match
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
-from conformance.case.python import Folder, check_needs, describe
+from conformance.case.python import describe
 from conformance.case.words import REGIMES, SPECIALS
 from conformance.checks.models import CellRun
-from conformance.checks.stages import Stages
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier
 from conformance.draw.draw import Draw, seed_of
@@ -27,7 +26,6 @@ from conformance.plan.cell import NOT_FOR_CONVERTED, Cell
 from conformance.plan.settings import Settings
 from conformance.runtimes import opener
 from conformance.verdict.loss import LITERAL
-from conformance.worker.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -67,15 +65,13 @@ def align(question: Question) -> Answer:
     if cell.converted and question.runtime in NOT_FOR_CONVERTED:
         raise UserError(f"--runtime: {question.runtime} runs no converted models")
     prepare_process()
-    record = cell.record()
-    stages = Stages(record, Progress(), cell.case.folder)
     try:
-        check_needs(cell.case)
-        with Folder.of(cell.case.folder).active() as folder:
-            run = CellRun(cell, Settings(store=question.store), record, stages, folder)
+        with CellRun.opened(cell, Settings(store=question.store)) as run:
             draw = _draw(run, question)
             return Answer(cell, draw, question.runtime, _aligned(run, draw, question.runtime))
     except (Stopped, Unavailable) as stop:
+        if isinstance(stop, Stopped) and stop.fault == "harness":
+            raise
         raise UserError(f"{cell.case.name}, {cell.exporter} opset {cell.opset}: {stop}") from None
 
 
