@@ -12,10 +12,8 @@ from benchmarks.common import Row, interleaved, seconds_of
 from conformance.case.declaration import Case
 from conformance.case.file import case_files, load
 from conformance.case.precision import Calibration, PrecisionSettings
-from conformance.case.python import Folder
 from conformance.checks.models import CellRun
 from conformance.checks.run_cell import run_cell
-from conformance.checks.stages import Stages
 from conformance.export.store import Stored
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
@@ -63,9 +61,7 @@ def _cell(case: Case, check: str, precision: str) -> Cell:
 
 def _models(cell: Cell, settings: Settings) -> tuple[Stored, Stored, CellRun]:
     """The exported and the converted model of a cell, made or found."""
-    with Folder.of(cell.case.folder).active() as folder:
-        record = cell.record()
-        run = CellRun(cell, settings, record, Stages(record, Progress(), cell.case.folder), folder)
+    with CellRun.opened(cell, settings) as run:
         stored = run.model()
         return stored, run.converted(stored, refuse=False), run
 

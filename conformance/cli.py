@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
 from conformance import __version__
+from conformance.errors import UserError
 
 COMMANDS = {
     "new": "write a starter case file that passes as it is",
@@ -26,7 +28,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0, 1 for what was found, or 2 for what the user has to correct."""
+    """Returns the exit code: 0, 1 for what was found, 2 for what the user has to correct, 3 for a mistake of ours."""
     parser = argparse.ArgumentParser(
         prog="conformance", description="Work on case files and runs; pytest runs cells."
     )
@@ -37,9 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         code: int = _module(given.command).run(given)
-    except (ValueError, OSError) as error:
+    except (UserError, OSError) as error:
         print(f"conformance {given.command}: {error}", file=sys.stderr)
         return 2
+    except Exception:
+        traceback.print_exc()
+        text = "this is a mistake in the harness; please report it with the lines above"
+        print(f"conformance {given.command}: {text}", file=sys.stderr)
+        return 3
     return code
 
 

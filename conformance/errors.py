@@ -1,4 +1,4 @@
-"""The two ways in which things end: a case file that is wrong, and a cell that stopped at a stage."""
+"""The ways in which things end: a mistake of the user's, above all in a case file, and a cell that stopped."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{display_path(self.file)}:{self.line}:{self.column}: {self.message}"
+
+
+class UserError(ValueError):
+    """What the user gave cannot be used: an option, a name, a file. Its text, alone, says what to correct.
+
+    Any other ValueError is a mistake in the harness.
+    """
 
 
 class CaseFileError(Exception):

@@ -44,6 +44,11 @@ FILES: dict[str, tuple[str | bytes, int, str]] = {
         8,
         "matches no cell",
     ),
+    "matches_no_graph": (
+        GOOD.replace("good", "thirteen") + '  graph:\n    - {when: {opset: "> 90"}, nodes: {Sin: 1}}\n',
+        8,
+        "this entry of graph matches no cell",
+    ),
     "one_of_two": (
         GOOD.replace("good", "sound") + GOOD.replace("good", "unsound") + "  tag: R1\n",
         13,
@@ -228,7 +233,7 @@ def test_the_good_case_keeps_all_its_cells(outcome: Outcome) -> None:
 
 def test_no_case_is_lost(outcome: Outcome) -> None:
     found = {record["case"] for record in outcome.records.values()}
-    assert found == {"good", "sound", "twelve", *MODULES, *EXPRESSIONS, *VALUES}
+    assert found == {"good", "sound", "twelve", "thirteen", *MODULES, *EXPRESSIONS, *VALUES}
 
 
 @pytest.mark.parametrize("name", [*MODULES, *EXPRESSIONS, *VALUES])

@@ -39,6 +39,7 @@ def only(folder, more):
     ("\ntrace: {m: 3}\n", 6, 3, "there is no dim 'm'"),
     ("\nfails:\n  - {stage: rnu, because: x}\n", 7, 8, "stage"),
     ("\nfails:\n  - {stage: run, because: x, when: {at: {m: 3}}}\n", 7, 38, "there is no dim 'm'"),
+    ("\nfails:\n  - {stage: run, because: x, when: {at: {n: 2*m}}}\n", 7, 38, "there is no dim 'm'"),
     ("\nmodule: a.B\n", 1, 1, "one of them"),
     ("\ntolerance: {fp32: {rtol: 0.1}}\n", 6, 15, "say because"),
     ("\nruntimes: onnxrutime\n", 6, 3, "onnxruntime"),

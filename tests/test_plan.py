@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.case.file import load
 from conformance.plan.catalogue import Selection, plan, unmatched
 from conformance.plan.expected import declared, owed
-from tests.support import load_case, say
+from tests.support import load_case, say, write_case
 
 BODY = """
 forward: torch.sin(x)
@@ -79,3 +80,20 @@ def test_an_entry_about_no_cell_is_a_problem_at_its_line(tmp_path):
     (problem,) = unmatched([load_case(tmp_path, body)])
     assert problem.line == 8
     assert "matches no cell" in problem.message
+
+
+def test_a_graph_entry_about_no_exported_model_is_a_problem_at_its_line(tmp_path):
+    entries = ("{when: {opset: 9}, nodes: {Sin: 1}}", "{when: {runtime: onnxruntime}}", "{when: {opset: 13}}", "{}")
+    found = unmatched([load_case(tmp_path, say(BODY, "graph:", *(f"  - {entry}" for entry in entries)))])
+    assert [(problem.line, problem.message) for problem in found] == [
+        (8, "this entry of graph matches no cell of planted"),
+        (9, "this entry of graph matches no cell of planted"),
+    ]
+
+
+def test_an_entry_that_one_combination_of_vary_matches_is_no_problem(tmp_path):
+    body = say(BODY.replace("torch.sin(x)", "torch.sin(x) * a"), "vary: {a: [1, 2]}")
+    cases = load(write_case(tmp_path, say(body, "graph: {when: {with: {a: 2}}, nodes: {Sin: 1}}")))
+    assert unmatched(cases) == []
+    cases = load(write_case(tmp_path, say(body, "graph: {when: {with: {a: 3}}, nodes: {Sin: 1}}")))
+    assert [problem.line for problem in unmatched(cases)] == [8]

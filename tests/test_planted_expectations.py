@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import PASSED, say, verdict, with_symbolic
+from conformance.errors import CaseFileError
+from tests.support import PASSED, load_case, say, verdict, with_symbolic
 
 SOUND = """
 forward: torch.sin(x)
@@ -136,3 +137,45 @@ def test_a_failure_of_one_kind_of_values_is_expected_there_and_the_rest_is_verif
     alone = bench.run(say(body, f"fails: [{both[0]}]"), python, check="specials")
     assert alone.status == "failed"
     assert alone.draw["regime"] == "mixed"
+
+
+SQUARE = """
+forward: "x + (1 if x.shape[0] == x.shape[1] + {more} else 0)"
+inputs: {{x: "float32[k, n]"}}
+dims: {{k: {k}, n: {n}}}
+specials: false
+"""
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "more", "at"),
+    [
+        pytest.param("1..6", "1..9", 0, "{k: n}", id="a dim that is another"),
+        pytest.param("1..6", "1..9", 1, "{k: n + 1}", id="a dim that is more than another"),
+        pytest.param("1..n", "2..9", 0, "{k: n..2*n}", id="a range"),
+        pytest.param("4..5", "1..k", 0, "{k: n}", id="a dim that bounds the other"),
+        pytest.param("11..13", "1..16", 0, "{k: n}", id="where no boundary sizes are equal"),
+    ],
+)
+def test_draws_may_be_named_by_how_their_dims_are_related(bench, k, n, more, at):
+    body = SQUARE.format(k=k, n=n, more=more)
+    record = bench.run(say(body, fails(stage="compare", error="WrongValue", when=f"{{at: {at}}}")), examples=0)
+    assert (record.status, record.stage) == ("xfailed", "compare"), record.reason
+    assert verdict(bench.run(body, examples=30)) == ("failed", "compare", "WrongValue", "exporter")
+
+
+def test_draws_may_be_named_by_a_size_that_only_with_says(bench):
+    body = say(SQUARE.format(k="1..6", n="1..9", more=0).replace("x.shape[1]", "limit"), "with: {limit: 6}")
+    record = bench.run(say(body, fails(stage="compare", when="{at: {k: limit}}")))
+    assert (record.status, record.stage) == ("xfailed", "compare"), record.reason
+
+
+def test_draws_that_are_named_by_a_relation_and_work_are_held_against_the_case(bench):
+    body = say(SQUARE.format(k="1..6", n="1..9", more=20), fails(stage="compare", when="{at: {k: n}}"))
+    assert verdict(bench.run(body))[1:3] == ("compare", "UnexpectedPass")
+
+
+def test_a_name_that_is_no_size_is_a_mistake_in_the_case_file(tmp_path):
+    body = say(SQUARE.format(k="1..6", n="1..9", more=0), "with: {word: text}")
+    with pytest.raises(CaseFileError, match=r"'word' is used as a size, but is 'text'"):
+        load_case(tmp_path, say(body, fails(stage="compare", when="{at: {k: word}}")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,18 +36,11 @@ class Made:
     store: Path
 
 
-@contextlib.contextmanager
-def run_of(cell: Cell, store: Path) -> Iterator[CellRun]:
+def run_of(cell: Cell, store: Path) -> contextlib.AbstractContextManager[CellRun]:
     """What the checks of a cell work with, inside the folder of its case."""
-    from conformance.case.python import Folder
     from conformance.checks.models import CellRun
-    from conformance.checks.stages import Stages
-    from conformance.worker.progress import Progress
 
-    record = cell.record()
-    with Folder.of(cell.case.folder).active() as folder:
-        stages = Stages(record, Progress(), cell.case.folder)
-        yield CellRun(cell, Settings(store=store), record, stages, folder)
+    return CellRun.opened(cell, Settings(store=store))
 
 
 def make(progress: object, cell: Cell, store: Path, folder: Path, count: int) -> list[Made]:

@@ -13,7 +13,7 @@ from conformance.baseline.diff import Comparison, changes
 from conformance.baseline.facts import finished, same_processor
 from conformance.baseline.file import Entry, head, read, write
 from conformance.baseline.line import MEASURED, Line, compact, dump, expand, part, replaced
-from conformance.errors import did_you_mean
+from conformance.errors import UserError, did_you_mean
 
 _NEAR = 5
 """How many ids an error lists."""
@@ -38,7 +38,7 @@ def accept(
     are those of ``compare``; with ``environment`` the first line becomes that of the run. Where there is no file yet,
     all cells of the run are new.
 
-    Raises ValueError for a name that matches no change, a kind that is not known, a missing reason, a broken file,
+    Raises UserError for a name that matches no change, a kind that is not known, a missing reason, a broken file,
     and where a run that did not finish would make a new baseline, or cells vanish.
     """
     if kinds is not None:
@@ -130,16 +130,16 @@ def _on(entry: Entry, record: Record | None, before: Run, after: Run) -> Entry:
 
 
 def _chosen(found: Sequence[Change], names: Sequence[str], kinds: Collection[str] | None) -> list[Change]:
-    """The changes that are named, each once; ValueError for a name that matches none."""
+    """The changes that are named, each once; UserError for a name that matches none."""
     chosen: list[Change] = []
     for name in names:
         here = [change for change in found if _matches(change.id, name)]
         wanted = [one for one in here if not one.accepted and (kinds is None or one.kind in kinds)]
         if not wanted:
-            raise ValueError(_nothing(name, here, found, kinds))
+            raise UserError(_nothing(name, here, found, kinds))
         chosen += [change for change in wanted if change not in chosen]
     if not names:
-        raise ValueError("name what to accept: ids, or patterns such as '*asinh*'")
+        raise UserError("name what to accept: ids, or patterns such as '*asinh*'")
     return chosen
 
 
@@ -173,17 +173,17 @@ def _near(name: str, ids: Sequence[str]) -> str:
 def _check_kinds(kinds: Collection[str]) -> None:
     for kind in kinds:
         if kind not in KINDS:
-            raise ValueError(f"there is no kind '{kind}'{did_you_mean(kind, KINDS)}")
+            raise UserError(f"there is no kind '{kind}'{did_you_mean(kind, KINDS)}")
 
 
 def _check_whole(header: Mapping[str, Any], chosen: Sequence[Change], *, new: bool) -> None:
     if finished(header):
         return
     if new:
-        raise ValueError("the run did not finish: a baseline made from it would never miss the other cells")
+        raise UserError("the run did not finish: a baseline made from it would never miss the other cells")
     gone = [change.id for change in chosen if change.kind == "vanished"]
     if gone:
-        raise ValueError(f"{gone[0]}: the run did not finish, so that nothing says that the cell is gone")
+        raise UserError(f"{gone[0]}: the run did not finish, so that nothing says that the cell is gone")
 
 
 def _check_reason(chosen: Sequence[Change], because: str) -> None:
@@ -191,4 +191,4 @@ def _check_reason(chosen: Sequence[Change], because: str) -> None:
     if regressions and not because:
         first = regressions[0]
         more = f" and {len(regressions) - 1} more" if len(regressions) > 1 else ""
-        raise ValueError(f"{first.id} ({first.kind}){more}: say because of what a regression is accepted")
+        raise UserError(f"{first.id} ({first.kind}){more}: say because of what a regression is accepted")

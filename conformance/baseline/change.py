@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
+from conformance.errors import UserError
+
 Record: TypeAlias = Mapping[str, Any]
 """``Record.as_dict()``, or what ``file.read_baseline`` makes of a line: the same fields, but fewer."""
 
@@ -94,11 +96,11 @@ def gate(changes: Iterable[Change]) -> int:
 
 
 def by_id(records: Iterable[Record], what: str) -> dict[str, Record]:
-    """Raises ValueError where a cell is there twice."""
+    """Raises UserError where a cell is there twice."""
     found: dict[str, Record] = {}
     for record in records:
         if record["id"] in found:
-            raise ValueError(f"{what} has {record['id']} twice; make that run again, or merge its parts anew")
+            raise UserError(f"{what} has {record['id']} twice; make that run again, or merge its parts anew")
         found[record["id"]] = record
     return found
 

@@ -34,7 +34,7 @@ def compare(
     ``selected`` says which cells of ``before`` the later run was to run, None all of them: others are not reported as
     vanished. A predicate over records tells more than the ids that were planned, which lack what was taken out.
     ``before`` may be a baseline; what it has accepted comes with ``accepted`` set, as long as it holds. Raises
-    ValueError where a run has a cell twice.
+    UserError where a run has a cell twice.
     """
     limits = Limits(accuracy_factor, accuracy_floor, decibels, slower_factor, examples_factor)
     return changes(before, after, selected, limits)

@@ -15,7 +15,7 @@ from typing import Any
 
 from conformance.baseline.change import Record, Run
 from conformance.baseline.line import Line, check, compact, dump, expand
-from conformance.errors import display_path
+from conformance.errors import UserError, display_path
 from conformance.records.run_file import read_run
 
 VERSION = 1
@@ -35,7 +35,7 @@ class Entry:
 def write_baseline(file: Path, header: Mapping[str, Any], records: Iterable[Record]) -> None:
     """Writes a whole baseline; what an earlier one there had accepted is forgotten.
 
-    Raises ValueError for a cell that is there twice.
+    Raises UserError for a cell that is there twice.
     """
     lines = [compact(record) for record in records]
     write(file, dump(head(header)), [Entry(line, dump(line)) for line in lines])
@@ -44,14 +44,14 @@ def write_baseline(file: Path, header: Mapping[str, Any], records: Iterable[Reco
 def read_baseline(file: Path) -> Run:
     """Header and records of a baseline, the latter with the fields that it has, and ``accepted``.
 
-    Raises ValueError with file, line and what to do where it is no baseline, or one that a merge or an editor broke.
+    Raises UserError with file, line and what to do where it is no baseline, or one that a merge or an editor broke.
     """
     header, entries = read(file)
     return json.loads(header), [expand(entry.line) for entry in entries]
 
 
 def load(place: Path) -> Run:
-    """A baseline or a whole run: a folder, its ``run.json`` or its ``records.jsonl``. Raises ValueError."""
+    """A baseline or a whole run: a folder, its ``run.json`` or its ``records.jsonl``. Raises UserError."""
     if place.is_file() and not _is_run(place):
         return read_baseline(place)
     return read_run(place)
@@ -67,15 +67,15 @@ def read(file: Path) -> tuple[str, list[Entry]]:
     """The text of the first line, and the cells in the file's order."""
     name = display_path(file)
     if file.is_dir():
-        raise ValueError(f"{name}: is a folder; a baseline is one file")
+        raise UserError(f"{name}: is a folder; a baseline is one file")
     try:
         lines = [line.removesuffix("\r") for line in file.read_text(encoding="utf-8-sig").split("\n")]
     except FileNotFoundError:
-        raise ValueError(f"{name}: there is no baseline; make one from a run with conformance accept") from None
+        raise UserError(f"{name}: there is no baseline; make one from a run with conformance accept") from None
     except UnicodeDecodeError as error:
-        raise ValueError(f"{name}: is not UTF-8 text ({error}); restore it from git") from None
+        raise UserError(f"{name}: is not UTF-8 text ({error}); restore it from git") from None
     if not lines[0].strip():
-        raise ValueError(
+        raise UserError(
             f"{name}:1: the first line, which says what the baseline was made on, is missing; restore it from git"
         )
     entries: list[Entry] = []
@@ -90,23 +90,23 @@ def read(file: Path) -> tuple[str, list[Entry]]:
             continue
         try:
             line = check(found)
-        except ValueError as error:
-            raise ValueError(f"{where}: {error}; restore the line from git, or accept the cell anew") from None
+        except UserError as error:
+            raise UserError(f"{where}: {error}; restore the line from git, or accept the cell anew") from None
         if line["id"] in seen:
             first = seen[line["id"]]
-            raise ValueError(f"{where}: {line['id']} is also in line {first}; after a merge both stayed: delete one")
+            raise UserError(f"{where}: {line['id']} is also in line {first}; after a merge both stayed: delete one")
         seen[line["id"]] = count
         entries.append(Entry(line, text))
     return lines[0], entries
 
 
 def write(file: Path, header: str, entries: Sequence[Entry]) -> None:
-    """Puts the cells in order and replaces the file at once. Raises ValueError for a cell that is there twice."""
+    """Puts the cells in order and replaces the file at once. Raises UserError for a cell that is there twice."""
     texts, case, last = [header], "", None
     for entry in sorted(entries, key=lambda entry: str(entry.line["id"])):
         name, its_case = entry.line["id"], expand(entry.line)["case"]
         if name == last:
-            raise ValueError(f"{name} is there twice; make that run again, or merge its parts anew")
+            raise UserError(f"{name} is there twice; make that run again, or merge its parts anew")
         if its_case != case:
             texts.append("")
         texts.append(entry.text)
@@ -119,13 +119,13 @@ def write(file: Path, header: str, entries: Sequence[Entry]) -> None:
 
 def _parsed(text: str, where: str) -> Any:
     if text.startswith(_MARKERS):
-        raise ValueError(
+        raise UserError(
             f"{where}: conflict marker of git ({text[:7]}); keep one line of each cell and delete the markers"
         )
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ValueError(
+        raise UserError(
             f"{where}: is not a whole line of JSON ({error}): it was cut off or edited; restore the file from git"
         ) from None
 
@@ -133,16 +133,14 @@ def _parsed(text: str, where: str) -> Any:
 def _check_head(found: Any, where: str) -> None:
     version = found.get("baseline") if isinstance(found, dict) else None
     if version is None:
-        raise ValueError(
-            f"{where}: does not say that this is a baseline; make one from a run with conformance accept"
-        )
+        raise UserError(f"{where}: does not say that this is a baseline; make one from a run with conformance accept")
     if version != VERSION:
-        raise ValueError(
+        raise UserError(
             f"{where}: is a baseline of format {version}, this version knows format {VERSION}; "
             "use the version of conformance that wrote it, or make it anew"
         )
     if not isinstance(found.get("environment"), dict):
-        raise ValueError(f"{where}: has no environment; restore the line from git")
+        raise UserError(f"{where}: has no environment; restore the line from git")
 
 
 def _is_run(file: Path) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from conformance.errors import UserError
+
 _ID = re.compile(
     r"(?P<check>\w+)\[(?P<case>.+)-(?P<exporter>torchscript|dynamo)-op(?P<opset>\d+)"
     r"(?:-(?P<runtime>[a-z]+(?:-[a-z]+)*?))??(?:-(?P<precision>(?:fp32|fp16|int8)(?:-.+)?))?\]"
@@ -26,5 +28,5 @@ def case_of(name: str) -> str:
     """The case in a cell's id: ``asinh`` of ``accuracy[asinh-torchscript-op17-onnxruntime-fp32]``."""
     found = fields_of(name)
     if not found:
-        raise ValueError(f"'{name}' is not the id of a cell, such as export[asinh-torchscript-op17]")
+        raise UserError(f"'{name}' is not the id of a cell, such as export[asinh-torchscript-op17]")
     return str(found["case"])

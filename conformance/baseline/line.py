@@ -10,7 +10,7 @@ from typing import Any
 from conformance.baseline.change import KINDS, Record, number
 from conformance.baseline.ids import fields_of
 from conformance.baseline.timing import timing
-from conformance.errors import did_you_mean
+from conformance.errors import UserError, did_you_mean
 
 Line = dict[str, Any]
 
@@ -107,27 +107,27 @@ def dump(line: Mapping[str, Any]) -> str:
 
 
 def check(line: Any) -> Line:
-    """The line, if it is one; ValueError with what is wrong with it otherwise."""
+    """The line, if it is one; UserError with what is wrong with it otherwise."""
     if not isinstance(line, dict):
-        raise ValueError("is no JSON object")
+        raise UserError("is no JSON object")
     if not isinstance(line.get("id"), str) or "file" not in line:
-        raise ValueError("has no 'id', or no 'file'")
+        raise UserError("has no 'id', or no 'file'")
     needed = () if fields_of(line["id"]) else ("case", "exporter", "opset", "check", "precision")
     for name in needed:
         if name not in line:
-            raise ValueError(f"'{line['id']}' is not the id of a cell, such as export[asinh-torchscript-op17]")
+            raise UserError(f"'{line['id']}' is not the id of a cell, such as export[asinh-torchscript-op17]")
     for name, value in line.items():
         if name not in DEFAULTS:
-            raise ValueError(f"has an unknown field '{name}'{did_you_mean(name, DEFAULTS)}")
+            raise UserError(f"has an unknown field '{name}'{did_you_mean(name, DEFAULTS)}")
         if not isinstance(value, _TYPES[name]) or (isinstance(value, bool)):
-            raise ValueError(f"'{name}' is {json.dumps(value, ensure_ascii=False)}, which it cannot be")
+            raise UserError(f"'{name}' is {json.dumps(value, ensure_ascii=False)}, which it cannot be")
     if line.get("status", "passed") not in _STATUSES:
-        raise ValueError(f"there is no status '{line['status']}'{did_you_mean(line['status'], _STATUSES)}")
+        raise UserError(f"there is no status '{line['status']}'{did_you_mean(line['status'], _STATUSES)}")
     for name in ("ratio", "sqnr"):
         try:
             number(line.get(name))
         except ValueError:
-            raise ValueError(f"'{name}' is '{line[name]}', which is no number") from None
+            raise UserError(f"'{name}' is '{line[name]}', which is no number") from None
     _check_parts(line)
     for entry in line.get("accepted", []):
         _check_accepted(line, entry)
@@ -138,13 +138,13 @@ def _check_parts(line: Mapping[str, Any]) -> None:
     """What comparing reads of a graph and a latency."""
     graph = line.get("graph", {"opset": 0, "nodes": {}, "sha": None})
     if not {"opset", "nodes", "sha"} <= graph.keys() or not _are_counts(graph["nodes"]):
-        raise ValueError("'graph' is an object with opset, sha, and nodes, which counts operators")
+        raise UserError("'graph' is an object with opset, sha, and nodes, which counts operators")
     try:
         known = timing(line) is not None
     except (TypeError, ValueError, AttributeError, IndexError):
         known = False
     if "latency" in line and not known:
-        raise ValueError("'latency' has no median above 0 with the interval that it lies in")
+        raise UserError("'latency' has no median above 0 with the interval that it lies in")
 
 
 def _are_counts(nodes: Any) -> bool:
@@ -153,18 +153,18 @@ def _are_counts(nodes: Any) -> bool:
 
 def _check_accepted(line: Mapping[str, Any], entry: Any) -> None:
     if not isinstance(entry, dict) or not {"kind", "because", "was"} <= entry.keys():
-        raise ValueError("'accepted' is a list of objects with kind, because and was")
+        raise UserError("'accepted' is a list of objects with kind, because and was")
     if entry["kind"] not in KINDS:
-        raise ValueError(f"there is no kind '{entry['kind']}' to accept{did_you_mean(str(entry['kind']), KINDS)}")
+        raise UserError(f"there is no kind '{entry['kind']}' to accept{did_you_mean(str(entry['kind']), KINDS)}")
     if not isinstance(entry["because"], str) or not entry["because"].strip():
-        raise ValueError(f"'{entry['kind']}' is accepted without a 'because'")
+        raise UserError(f"'{entry['kind']}' is accepted without a 'because'")
     if not isinstance(entry["was"], (dict, type(None))):
-        raise ValueError("'was' of what is accepted is an object with the earlier fields, or null")
+        raise UserError("'was' of what is accepted is an object with the earlier fields, or null")
     if entry["was"]:
         try:
             check({"id": line["id"], "file": line["file"], **_place(line), **entry["was"]})
-        except ValueError as error:
-            raise ValueError(f"'was' of '{entry['kind']}': {error}") from None
+        except UserError as error:
+            raise UserError(f"'was' of '{entry['kind']}': {error}") from None
 
 
 def _place(line: Mapping[str, Any]) -> Line:

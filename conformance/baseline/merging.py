@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance.baseline.change import Run
 from conformance.baseline.shards import parse_shard
-from conformance.errors import display_path
+from conformance.errors import UserError, display_path
 from conformance.records.run_file import RunWriter, read_run
 
 _VERDICT = ("status", "stage", "error", "fault")
@@ -47,18 +47,18 @@ def merge(runs: Sequence[Path], out: Path, *, partial: bool = False, allow_mixed
     A cell that several runs have is kept once, where they agree; one that a host could only skip counts where another
     ran it. The header says in ``shards`` what each run was; its ``seconds`` are those of the longest.
 
-    Raises ValueError where runs disagree about a cell, where a run did not finish or ``--shard`` shows that one is
+    Raises UserError where runs disagree about a cell, where a run did not finish or ``--shard`` shows that one is
     missing (unless ``partial``; their cells are then missing here too, and vanished for a comparison), and where
     versions differ (unless ``allow_mixed``; the header then has both).
     """
     if not runs:
-        raise ValueError("there is no run to merge")
+        raise UserError("there is no run to merge")
     resolved = [_folder(place) for place in runs]
     for place, folder in zip(runs, resolved, strict=True):
         if folder == out.resolve():
-            raise ValueError(f"{display_path(place)}: would be overwritten by what is merged; give another folder")
+            raise UserError(f"{display_path(place)}: would be overwritten by what is merged; give another folder")
     if len(set(resolved)) != len(resolved):
-        raise ValueError("one run is given twice")
+        raise UserError("one run is given twice")
     parts = [Part(display_path(place), *read_run(place)) for place in runs]
     unfinished = [part.name for part in parts if not part.finished]
     missing = [f"shard {text}" for text in _missing(parts)]
@@ -90,12 +90,12 @@ def _missing(parts: Iterable[Part]) -> list[str]:
 
 def _refuse_parts(unfinished: Sequence[str], missing: Sequence[str]) -> None:
     if unfinished:
-        raise ValueError(
+        raise UserError(
             f"{unfinished[0]}: the run did not finish (it has no run.json with seconds); run it again, or allow a "
             "partial merge"
         )
     if missing:
-        raise ValueError(f"{missing[0]} is missing; give all shards, or allow a partial merge")
+        raise UserError(f"{missing[0]} is missing; give all shards, or allow a partial merge")
 
 
 def _refuse_mixed(parts: Sequence[Part]) -> None:
@@ -103,7 +103,7 @@ def _refuse_mixed(parts: Sequence[Part]) -> None:
         versions = {version: part.name for part in reversed(parts) if (version := _version(part, name)) is not None}
         if len(versions) > 1:
             told = " and ".join(f"{version} in {where}" for version, where in sorted(versions.items()))
-            raise ValueError(
+            raise UserError(
                 f"{name} is {told}: one run has one version of each package; run them alike, or allow mixed versions"
             )
 
@@ -130,7 +130,7 @@ def _joined(parts: Iterable[Part]) -> list[dict[str, Any]]:
                 found[name] = (part, record)
             elif record["status"] != "skipped" and _verdict(record) != _verdict(found[name][1]):
                 first, other = found[name]
-                raise ValueError(
+                raise UserError(
                     f"{name}: {_words(other)} in {first.name}, {_words(record)} in {part.name}; "
                     "run the cell alone to see which is right, and the shards without overlap"
                 )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from conformance.baseline.change import Record
 from conformance.baseline.ids import case_of
+from conformance.errors import UserError
 
 
 def shard(ids: Iterable[str], index: int, count: int, seconds: Mapping[str, float] | None = None) -> set[str]:
@@ -19,7 +20,7 @@ def shard(ids: Iterable[str], index: int, count: int, seconds: Mapping[str, floa
     only when the merged run is compared. A case that the earlier run lacks counts as an average one.
     """
     if not 1 <= index <= count:
-        raise ValueError(f"shard {index}/{count}: is counted from 1 to {max(count, 1)}")
+        raise UserError(f"shard {index}/{count}: is counted from 1 to {max(count, 1)}")
     cases: dict[str, list[str]] = {}
     for name in set(ids):
         cases.setdefault(case_of(name), []).append(name)
@@ -32,7 +33,7 @@ def parse_shard(text: str) -> tuple[int, int]:
     """``(2, 4)`` of ``2/4``."""
     found = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text.strip())
     if found is None or not 1 <= int(found[1]) <= int(found[2]):
-        raise ValueError(f"--shard: '{text}' is not which of how many, such as 2/4")
+        raise UserError(f"--shard: '{text}' is not which of how many, such as 2/4")
     return int(found[1]), int(found[2])
 
 

@@ -26,6 +26,7 @@ from typing import Any
 from conformance.arrays import Array
 from conformance.bundle.trial import Trial
 from conformance.compare.judges import Judge
+from conformance.errors import UserError
 from conformance.verdict.example import DataSet
 
 FORMAT = 1
@@ -78,9 +79,9 @@ class BundleWriter:
     """Writes a bundle; an entry is in it once all of it is written."""
 
     def __init__(self, folder: Path, environment: Mapping[str, Any]) -> None:
-        """Raises ValueError where the folder holds something else than a bundle."""
+        """Raises UserError where the folder holds something else than a bundle."""
         if folder.exists() and any(folder.iterdir()) and not (folder / HEAD).is_file():
-            raise ValueError(f"{folder} is not empty and not a bundle; choose another folder")
+            raise UserError(f"{folder} is not empty and not a bundle; choose another folder")
         shutil.rmtree(folder / CELLS, ignore_errors=True)
         self._folder = folder
         self._head: dict[str, Any] = {"format": FORMAT, "environment": dict(environment), "entries": []}
@@ -102,17 +103,17 @@ class Bundle:
     """A bundle on disk."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises ValueError where there is none, or one of another format."""
+        """Raises UserError where there is none, or one of another format."""
         self.folder = folder
         file = folder / HEAD
         try:
             head = json.loads(file.read_text(encoding="utf-8"))
         except OSError:
-            raise ValueError(f"{folder}: there is no bundle here ({HEAD} is missing)") from None
+            raise UserError(f"{folder}: there is no bundle here ({HEAD} is missing)") from None
         except ValueError as error:
-            raise ValueError(f"{file}: is damaged: {error}") from None
+            raise UserError(f"{file}: is damaged: {error}") from None
         if not isinstance(head, dict) or head.get("format") != FORMAT:
-            raise ValueError(f"{file}: is not a bundle of format {FORMAT}; pack it again with this version")
+            raise UserError(f"{file}: is not a bundle of format {FORMAT}; pack it again with this version")
         known = {one.name for one in dataclasses.fields(Entry)}
         self.environment: dict[str, Any] = head["environment"]
         self.entries = [Entry(**{k: v for k, v in one.items() if k in known}) for one in head["entries"]]
@@ -128,7 +129,7 @@ class Bundle:
         return tuple(str(self.folder / CELLS / entry.name / name) for name in entry.build["options"]["plugins"])
 
     def data_sets(self, entry: Entry) -> Iterator[DataSet]:
-        """All examples of an entry; raises ValueError where a file is missing or damaged."""
+        """All examples of an entry; raises UserError where a file is missing or damaged."""
         for index, one in enumerate(entry.sets):
             folder = self.folder / CELLS / entry.name / f"test_data_set_{index}"
             try:
@@ -137,10 +138,10 @@ class Bundle:
                 draw = {name: one[name] for name in ("dims", "regime", "seed", "index", "apart")}
                 yield DataSet(inputs, _read(folder, "output"), exact, one["conditioning"], draw)
             except Exception as error:
-                raise ValueError(f"{folder}: the bundle is damaged: {error}") from None
+                raise UserError(f"{folder}: the bundle is damaged: {error}") from None
 
     def trial(self, entry: Entry, judge: Judge) -> Trial:
-        """What an engine of this entry is tried with; raises ValueError where a file is missing or damaged."""
+        """What an engine of this entry is tried with; raises UserError where a file is missing or damaged."""
         assert entry.trial is not None
         folder = self.folder / CELLS / entry.name / "engine"
 
@@ -148,7 +149,7 @@ class Bundle:
             try:
                 return dict(zip(entry.inputs, _read(folder / name, "input"), strict=True))
             except Exception as error:
-                raise ValueError(f"{folder / name}: the bundle is damaged: {error}") from None
+                raise UserError(f"{folder / name}: the bundle is damaged: {error}") from None
 
         rows = read("rows") if entry.trial["rows"] else None
         batches = {int(batch): read(f"batch_{batch}") for batch in entry.trial["batches"]}

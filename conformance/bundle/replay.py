@@ -19,7 +19,7 @@ from conformance.bundle.layout import Bundle, Entry
 from conformance.bundle.trial import try_engine
 from conformance.compare.judges import judge_from
 from conformance.compare.tolerance import Comparison
-from conformance.errors import Stopped, Unavailable
+from conformance.errors import Stopped, Unavailable, UserError
 from conformance.records.environment import environment
 from conformance.records.processor import instructions
 from conformance.records.record import Record, cell_id, cell_label
@@ -50,13 +50,13 @@ def replay(
 ) -> list[dict[str, Any]]:
     """Runs all entries whose id ``keep`` wants, each in a worker process, and writes a run to ``report``.
 
-    ``required`` turns cells that this host cannot run into failures. Raises ValueError where nothing is selected.
+    ``required`` turns cells that this host cannot run into failures. Raises UserError where nothing is selected.
     """
     cells = [cell for entry in bundle.entries for cell in _cells(entry, runtime)]
     chosen = [entry for entry in cells if keep(id_of(entry, runtime))]
     if not chosen:
         text = f"none of its {len(cells)} cells of {runtime} is selected"
-        raise ValueError(f"{bundle.folder}: {text}")
+        raise UserError(f"{bundle.folder}: {text}")
     started = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     # Whoever compares runs takes the flags for what left cells out, which the command and its bundle did not.
     limits = list(flags) if len(chosen) < len(cells) else []

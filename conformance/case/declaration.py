@@ -245,6 +245,8 @@ class Case:
     """The values of ``vary`` in this case."""
     fails_lines: tuple[int, ...] = ()
     """The line of each entry of ``fails``."""
+    graph_lines: tuple[int, ...] = ()
+    """The line of each entry of ``graph``."""
 
     def line_of(self, entry: Fails) -> int:
         """The line of an entry of this case's ``fails``."""
@@ -262,6 +264,7 @@ class Case:
             *(one.type.names for one in says.inputs.values()),
             *(sizes.names for sizes in says.dims.values()),
             *(condition.names for condition in says.where),
+            *({dim, *sizes.names} for entry in says.fails for dim, sizes in entry.when.at.items() if sizes.names),
         )
         held = {}
         for name in sorted(used - says.dims.keys()):

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from conformance.case.fields import BudgetText, Listed, Mebibytes, PrecisionName, Says
 from conformance.case.words import Runtime
-from conformance.errors import did_you_mean
+from conformance.errors import UserError, did_you_mean
 from conformance.runtimes import registry
 
 
@@ -96,20 +96,18 @@ _NOT_OF_A_RUN = {"opsets", "typical", "plugins"}
 def builder_options(text: str) -> dict[str, Any]:
     """What a run says instead of its cases: ``optimization_level=5,workspace=1GiB``.
 
-    Raises ValueError for a key that is not known or a value that does not fit.
+    Raises UserError for a key that is not known or a value that does not fit.
     """
     given: dict[str, str] = {}
     known = TensorRT.model_fields.keys() - _NOT_OF_A_RUN
     for part in text.split(","):
         name, _, value = (word.strip() for word in part.partition("="))
         if name not in known:
-            raise ValueError(f"there is no option '{name}'{did_you_mean(name, known)}")
+            raise UserError(f"there is no option '{name}'{did_you_mean(name, known)}")
         given[name] = value
     try:
         found = TensorRT.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        raise ValueError(
-            f"{'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}"
-        ) from None
+        raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}") from None
     return found.model_dump(include=set(given))

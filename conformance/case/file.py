@@ -281,12 +281,15 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 def _vary(name: str, says: Declaration, document: _Document) -> Iterator[Case]:
     """One case for each combination of ``vary``, named after its values."""
     axes = [_choices(key, options) for key, options in says.vary.items()]
-    lines = tuple(document.problem((name, "fails", i), "").line for i in range(len(says.fails)))
+    fails, graph = (
+        tuple(document.problem((name, key, index), "").line for index in range(len(entries)))
+        for key, entries in (("fails", says.fails), ("graph", says.graph))
+    )
     line = document.places[(name,)][0]
     for combination in itertools.product(*axes):
         varied = {key: value for key, _, value in combination}
         label = "-".join([name, *(text for _, text, _ in combination)])
-        case = Case(label, says, document.file, line, varied, lines)
+        case = Case(label, says, document.file, line, varied, fails, graph)
         _ = case.dims  # a circle in the ranges is found here
         yield case
 

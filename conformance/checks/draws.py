@@ -13,7 +13,7 @@ from conformance.case.must_hold import When
 from conformance.case.words import REGIMES, SPECIALS
 from conformance.checks.prepared import Prepared
 from conformance.draw.draw import Draw, about, regimes_of, seed_of
-from conformance.draw.shapes import boundary_sizes
+from conformance.draw.shapes import boundary_sizes, related_sizes
 from conformance.plan.cell import Cell
 from conformance.plan.settings import DRAWN_SHAPES, Settings
 
@@ -57,11 +57,16 @@ class Draws:
 
     def about(self, when: When) -> Iterator[Draw]:
         """Draws that a declared failure is about."""
-        held = {name: r.values({})[0] for name, r in when.at.items()}
+        held = {name: r.values({})[0] for name, r in when.at.items() if not r.names}
+        dims, near = self._dims.fixing(held), {**self._traced, **held}
+        shapes = boundary_sizes(dims, near)
+        related = {name: r for name, r in when.at.items() if r.names}
+        if related:
+            shapes = related_sizes(dims, related, shapes)
         own = SPECIALS if self._cell.check == "specials" else REGIMES
         # Several of each, as where special values fall decides whether they show.
         regimes = [regime for regime in when.values if regime in own] * 4 or self._regimes(0)
-        for sizes in boundary_sizes(self._dims.fixing(held), {**self._traced, **held}):
+        for sizes in shapes:
             for k, regime in enumerate(regimes):
                 draw = self._draw(sizes, regime, seed_of(self._cell.id, "declared", k, *sizes.items()))
                 if self._dims.allow(sizes) and about(when, draw):

@@ -67,7 +67,7 @@ class Explainer:
 
     def _own_code(self) -> list[str]:
         cell = self._verify.cell
-        used = cell.case.says.export.exporters[cell.exporter].own_code()  # type: ignore[index]
+        used = cell.case.says.export.exporters[cell.exporter].own_code()
         return [function if name == function else f"{function} for {name}" for name, function in used.items()]
 
     def is_declared(self, stop: Stopped) -> bool:

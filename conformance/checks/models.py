@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from conformance.arrays import Inputs
 from conformance.case.dims import Dims
-from conformance.case.python import Folder
+from conformance.case.python import Folder, check_needs
 from conformance.case.words import base_of
 from conformance.checks.prepared import prepare
-from conformance.checks.stages import Stages
+from conformance.checks.stages import Stages, stop_record
 from conformance.checks.verify import check_outputs
 from conformance.draw.shapes import boundary_sizes
-from conformance.errors import Stopped, display_path
+from conformance.errors import Stopped, Unavailable, UserError, display_path
 from conformance.export import graph
 from conformance.export.exporters import Exported, export
 from conformance.export.reference import Reference
@@ -25,6 +26,7 @@ from conformance.precision import convert as conversion
 from conformance.records.record import Record
 from conformance.runtimes import opener
 from conformance.runtimes.tensorrt.options import Build, Options, Shape, covering
+from conformance.worker.progress import Progress
 
 
 class CellRun:
@@ -35,7 +37,37 @@ class CellRun:
         with stages("declare", "case"):
             self.prepared = prepare(cell.case, folder)
         self.reference = self.prepared.reference
-        self.target = cell.case.says.export.exporters[cell.exporter]  # type: ignore[index]
+        self.target = cell.case.says.export.exporters[cell.exporter]
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(
+        cls, cell: Cell, settings: Settings, record: Record | None = None, progress: Progress | None = None
+    ) -> Iterator[CellRun]:
+        """The cell with the Python beside its case in reach.
+
+        What ends the block is written into the record and raised as Stopped, or as Unavailable where this host lacks
+        something; KeyboardInterrupt is raised as it is, and so is UserError by a command, which wants no record.
+        """
+        own = (KeyboardInterrupt,) if record is not None else (KeyboardInterrupt, UserError)
+        record = cell.record() if record is None else record
+        stages = Stages(record, Progress() if progress is None else progress, cell.case.folder)
+        try:
+            check_needs(cell.case)
+            with Folder.of(cell.case.folder).active() as folder:
+                yield cls(cell, settings, record, stages, folder)
+        except own:
+            raise
+        except Unavailable as reason:
+            record.status, record.stage, record.reason = "skipped", stages.current, str(reason)
+            raise
+        except Stopped as stop:
+            stop_record(record, stop)
+            raise
+        except BaseException as error:  # a SystemExit of the case's own code, or a mistake of ours
+            stopped = stages.stopped_by(error)
+            stop_record(record, stopped)
+            raise stopped from error
 
     def export(self, *, odd: bool = False, with_symbolics: bool = True) -> Exported:
         """Exports now, without the store; afterwards the module has to be what it was."""

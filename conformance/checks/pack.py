@@ -12,11 +12,9 @@ from typing import Any
 
 from conformance.arrays import Array, Inputs
 from conformance.bundle.layout import CELLS, BundleWriter, Entry, write_model, write_set, write_trial
-from conformance.case.python import Folder, check_needs
 from conformance.checks.draws import Draws
 from conformance.checks.engine import trial_of
 from conformance.checks.models import CellRun
-from conformance.checks.stages import Stages, stop_record
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier
 from conformance.draw.draw import Draw, about
@@ -36,19 +34,8 @@ from conformance.worker.progress import Progress
 def pack_cell(progress: Progress, cell: Cell, settings: Settings, folder: Path, most: int) -> Entry | Record:
     """Writes one entry below ``folder`` with at most ``most`` examples; a record where the cell cannot be packed."""
     record = cell.record()
-    stages = Stages(record, progress, cell.case.folder)
-    try:
-        check_needs(cell.case)
-        with Folder.of(cell.case.folder).active() as python:
-            return _pack(CellRun(cell, settings, record, stages, python), folder, most)
-    except Unavailable as reason:
-        record.status, record.stage, record.reason = "skipped", stages.current, str(reason)
-    except Stopped as stop:
-        stop_record(record, stop)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        stop_record(record, stages.stopped_by(error))
+    with contextlib.suppress(Stopped, Unavailable), CellRun.opened(cell, settings, record, progress) as run:
+        return _pack(run, folder, most)
     return record
 
 

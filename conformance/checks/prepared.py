@@ -11,6 +11,7 @@ from conformance.case.declaration import Case
 from conformance.case.dims import Dims
 from conformance.case.precision import Calibration
 from conformance.case.python import Folder
+from conformance.case.words import Exporter
 from conformance.draw.draw import Draw, Maker, seed_of
 from conformance.draw.shapes import drawn_shapes, trace_sizes
 from conformance.errors import Stopped
@@ -30,7 +31,7 @@ class Prepared:
     reference: Reference
     maker: Maker
     failed: dict[str, Stopped] = field(default_factory=dict)
-    _keys: dict[tuple[str, int], str] = field(default_factory=dict)
+    _keys: dict[tuple[Exporter, int], str] = field(default_factory=dict)
     _feeds: dict[str, Feeds] = field(default_factory=dict)
     _sizes: dict[bool, dict[str, int]] = field(default_factory=dict)
     _shapes: dict[str, list[tuple[dict[str, int], int]]] = field(default_factory=dict)
@@ -53,7 +54,7 @@ class Prepared:
         sizes = self._sizes[odd]
         return sizes, self.maker(Draw(sizes, "plain", seed_of(case.name, "trace", odd)))
 
-    def key(self, exporter: str, opset: int) -> str:
+    def key(self, exporter: Exporter, opset: int) -> str:
         """The key of the exported model in the store."""
         if (exporter, opset) not in self._keys:
             sizes, _ = self.trace()
@@ -72,7 +73,7 @@ class Prepared:
             )
         return self._feeds[name]
 
-    def converted_key(self, exporter: str, opset: int, precision: str, feeds: Feeds) -> str:
+    def converted_key(self, exporter: Exporter, opset: int, precision: str, feeds: Feeds) -> str:
         """The key of a converted model in the store."""
         settings = self.case.says.precisions[precision].model_dump_json()
         return derived_key(self.key(exporter, opset), [precision, settings, feeds.as_dict()])

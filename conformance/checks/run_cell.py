@@ -7,9 +7,9 @@ for what a cell did.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
-from conformance.case.python import Folder, check_needs
 from conformance.checks.accuracy import check_accuracy
 from conformance.checks.engine import check_engine
 from conformance.checks.export import check_export
@@ -17,7 +17,6 @@ from conformance.checks.fidelity import check_fidelity
 from conformance.checks.latency import check_latency
 from conformance.checks.models import CellRun
 from conformance.checks.registration import check_registration
-from conformance.checks.stages import Stages, stop_record
 from conformance.errors import Stopped, Unavailable
 from conformance.plan.cell import Cell
 from conformance.plan.expected import expectations
@@ -40,19 +39,7 @@ CHECKS: dict[str, Callable[[CellRun], None]] = {
 def run_cell(progress: Progress, cell: Cell, settings: Settings) -> Record:
     """Runs one cell and says what happened. Raises nothing but KeyboardInterrupt."""
     record = cell.record()
-    stages = Stages(record, progress, cell.case.folder)
-    try:
-        check_needs(cell.case)
-        with Folder.of(cell.case.folder).active() as folder:
-            run = CellRun(cell, settings, record, stages, folder)
-            CHECKS[cell.check](run)
-    except Unavailable as reason:
-        record.status, record.stage, record.reason = "skipped", stages.current, str(reason)
-    except Stopped as stop:
-        stop_record(record, stop)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a SystemExit of the case's own code, or a mistake of ours
-        stop_record(record, stages.stopped_by(error))
+    with contextlib.suppress(Stopped, Unavailable), CellRun.opened(cell, settings, record, progress) as run:
+        CHECKS[cell.check](run)
     record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
     return settle(record, expectations(cell), settings.instructions)

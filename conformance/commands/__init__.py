@@ -1,4 +1,4 @@
 """The commands, one module each: ``arguments`` adds what it takes, ``run`` does it and returns the exit code.
 
-A command raises ValueError or OSError for what the user has to correct.
+A command raises UserError or OSError for what the user has to correct.
 """

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from conformance import HOME
-from conformance.errors import display_path
+from conformance.errors import UserError, display_path
 
 _STARTER = HOME / "commands" / "starter"
 
@@ -20,11 +20,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     name, folder = given.name, given.folder
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
-        raise ValueError(f"'{name}' is not a case name: lower-case letters, digits and _")
+        raise UserError(f"'{name}' is not a case name: lower-case letters, digits and _")
     case, module = folder / f"{name}.yaml", folder / f"{name}_module.py"
     for file in (case, module):
         if file.exists():
-            raise ValueError(f"{display_path(file)} is there already; choose another name")
+            raise UserError(f"{display_path(file)} is there already; choose another name")
     folder.mkdir(parents=True, exist_ok=True)
     command = f"pytest --pyargs conformance --cases {folder.as_posix()} -k {name}"
     text = (_STARTER / "case.yaml").read_text(encoding="utf-8")

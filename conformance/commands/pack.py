@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where a cell could not be packed; the bundle then has all others."""
     from conformance.bundle.layout import CELLS, BundleWriter, Entry
-    from conformance.errors import CaseFileError
+    from conformance.errors import CaseFileError, UserError
     from conformance.plan.catalogue import read_suite, selection
     from conformance.plan.settings import Settings
     from conformance.records.environment import environment
@@ -41,10 +41,10 @@ def run(given: argparse.Namespace) -> int:
     cells, files = read_suite(given.cases or [Path("cases")], selection(options))
     broken = [error for error in files.values() if isinstance(error, CaseFileError)]
     if broken:
-        raise ValueError("\n".join(map(str, broken)))
+        raise UserError("\n".join(map(str, broken)))
     chosen = [cell for cell in cells if cell.check == "accuracy" and (given.words or "") in cell.id]
     if not chosen:
-        raise ValueError(f"no accuracy cell of {given.runtime} is selected; does a case name it under runtimes:?")
+        raise UserError(f"no accuracy cell of {given.runtime} is selected; does a case name it under runtimes:?")
     writer = BundleWriter(given.bundle, environment(sys.argv[1:]))
     settings = Settings(store=given.store / "models")
     left = []

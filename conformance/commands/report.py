@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from conformance.errors import UserError
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -50,7 +52,10 @@ def _changes(run: Path, baseline: Path | None) -> list[dict[str, Any]]:
     """What changed since a baseline; without one, what the run's own ``--baseline`` found."""
     if baseline is None:
         kept = run / "changes.json"
-        return list(json.loads(kept.read_text(encoding="utf-8"))) if kept.is_file() else []
+        try:
+            return list(json.loads(kept.read_text(encoding="utf-8"))) if kept.is_file() else []
+        except ValueError as error:
+            raise UserError(f"{kept}: is damaged ({error}); delete it, or name the --baseline") from None
     from conformance.baseline import compare, load, selection_of
 
     after = load(run)

@@ -6,7 +6,6 @@ of a file selects the cases that use it and no other. Reads the earlier revision
 
 from __future__ import annotations
 
-import ast
 import io
 import os
 import subprocess
@@ -16,18 +15,17 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from conformance.case.declaration import Case
 from conformance.case.file import case_files, load
+from conformance.case.words import Exporter
 from conformance.depends import pins
-from conformance.depends.slices import Slices, names
-from conformance.errors import CaseFileError
+from conformance.depends.files import is_data
+from conformance.depends.inventory import named, said, said_of
+from conformance.depends.slices import Slices
+from conformance.errors import CaseFileError, UserError
 from conformance.plan.catalogue import Selection, plan
 from conformance.plan.cell import Cell
-
-_NOT_THE_VERDICT = {"about", "tags", "export"}
-"""Of what a case says: words for the reader; ``export`` is looked at by exporter."""
 
 _IN_ORDER = "registers"
 """Functions that register for themselves: of two that do so for one operator, the order decides."""
@@ -61,7 +59,7 @@ def changed_since(revision: str, paths: Sequence[Path], cells: Sequence[Cell], s
 
     ``selection`` chose ``cells`` among all that there are.
 
-    Raises ValueError where there is no repository or no such revision.
+    Raises UserError where there is no repository or no such revision.
     """
     beside = paths[0] if paths[0].is_dir() else paths[0].parent
     top = Path(os.fsdecode(_git(beside, "rev-parse", "--show-toplevel").removesuffix(b"\n"))).resolve()
@@ -94,27 +92,27 @@ def changed_since(revision: str, paths: Sequence[Path], cells: Sequence[Cell], s
 
 
 def _git(folder: Path, *arguments: str) -> bytes:
-    """What git prints; ValueError in one line where it refuses, or is not there."""
+    """What git prints; UserError in one line where it refuses, or is not there."""
     command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "LC_ALL": "C"})
     except OSError as error:
-        raise ValueError(f"git cannot be run ({error.strerror})") from None
+        raise UserError(f"git cannot be run ({error.strerror})") from None
     if done.returncode:
         words = " ".join(done.stderr.decode("utf-8", "replace").split())
         if "not a git repository" in words:
-            raise ValueError(f"{folder} is in no git repository")
-        raise ValueError(words.removeprefix("fatal: ") or f"git {arguments[0]} failed")
+            raise UserError(f"{folder} is in no git repository")
+        raise UserError(words.removeprefix("fatal: ") or f"git {arguments[0]} failed")
     return done.stdout
 
 
 def _check_revision(top: Path, revision: str) -> None:
     try:
         _git(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
-    except ValueError:
+    except UserError:
         shallow = _git(top, "rev-parse", "--is-shallow-repository").strip() == b"true"
         hint = "; this is a shallow clone, which lacks most: fetch it, as with fetch-depth: 0" if shallow else ""
-        raise ValueError(f"git knows no revision '{revision}'{hint}") from None
+        raise UserError(f"git knows no revision '{revision}'{hint}") from None
 
 
 def _extract(top: Path, revision: str, folders: Sequence[Path], target: Path) -> None:
@@ -132,7 +130,7 @@ def _inside(path: Path, top: Path) -> Path:
     try:
         return path.relative_to(top)
     except ValueError:
-        raise ValueError(f"{path} is not in the repository {top}") from None
+        raise UserError(f"{path} is not in the repository {top}") from None
 
 
 def _read(before: Path, paths: Iterable[Path]) -> tuple[dict[str, Cell], set[str]]:
@@ -173,12 +171,10 @@ class _Contents:
             self._kept[key] = {**self._said(cell.case, cell.exporter), **self._python(cell.case, cell.exporter)}
         return self._kept[key]
 
-    def _said(self, case: Case, exporter: str) -> dict[str, str]:
-        says: dict[str, Any] = case.says.model_dump(mode="json", fallback=str, exclude=_NOT_THE_VERDICT)
-        found = {f"the case's {key}": repr(value) for key, value in says.items()}
+    def _said(self, case: Case, exporter: Exporter) -> dict[str, str]:
+        found = {f"the case's {key}": repr(value) for key, value in said(case, "verdict").items()}
         found["the case's with"] = repr(sorted(case.arguments.items(), key=str))
-        target = case.says.export.exporters[exporter].model_dump(mode="json", fallback=str, exclude={"opsets"})  # type: ignore[index]
-        for key, value in target.items():
+        for key, value in said_of(case, exporter).items():
             if isinstance(value, Mapping) and key in ("symbolics", "registers", "translations"):
                 found |= {f"{key} of {operator}": repr(one) for operator, one in value.items()}
                 if key == _IN_ORDER and len(value) > 1:
@@ -187,31 +183,17 @@ class _Contents:
                 found[f"{exporter}'s {key}"] = repr(value)
         return found
 
-    def _python(self, case: Case, exporter: str) -> dict[str, str]:
-        says, folder = case.says, case.folder.resolve()
-        target = says.export.exporters[exporter]  # type: ignore[index]
-        dotted = [says.module, says.prepare, says.draw, *says.libraries, *says.tensorrt.plugins]
-        dotted += [one.values.python for one in says.inputs.values() if one.values]
-        dotted += [settings.calibration.data for settings in says.precisions.values()]
-        dotted += [*target.own_code().values(), *target.own_code(), *_in_expression(says.forward)]
+    def _python(self, case: Case, exporter: Exporter) -> dict[str, str]:
+        folder = case.folder.resolve()
         found: dict[str, str] = {}
-        for name in dict.fromkeys(name for name in dotted if name):
-            found |= self._slices.parts(folder, name)
-            if (file := folder / name).is_file():  # a library, or calibration data
-                found[name] = _sha(file)
-        for pattern in says.depends:
-            for file in sorted(folder.glob(pattern)):
-                found[file.relative_to(folder).as_posix()] = _sha(file)
+        for one in named(case, "verdict", exporter):
+            if one.pattern:
+                found |= {file.relative_to(folder).as_posix(): _sha(file) for file in sorted(folder.glob(one.text))}
+            elif is_data(folder / one.text):
+                found[one.text] = _sha(folder / one.text)
+            else:
+                found |= self._slices.parts(folder, one.text)
         return found
-
-
-def _in_expression(forward: str | None) -> list[str]:
-    """What an expression may take from the files beside, as ``file.name``; the names of other things do no harm."""
-    try:
-        tree = ast.parse(forward or "")
-    except SyntaxError:
-        return []
-    return [".".join(chain[:2]) for chain in names(tree)]
 
 
 def _is_own(entry: Path) -> bool:

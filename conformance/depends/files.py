@@ -3,58 +3,59 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from conformance import HOME
 from conformance.case.declaration import Case
+from conformance.depends.inventory import Matter, named
 from conformance.errors import Stopped
 
 
-def dependencies(case: Case) -> list[Path]:
-    """The case's own files that its result depends on: its Python and what that imports locally, and ``depends``.
+def files(case: Case, until: Matter = "words") -> list[Path]:
+    """The files beside the case file that it depends on as far as they matter to ``until``: those that it names, and
+    what their Python imports of the user's own.
 
     Imports are followed through the text of the files, so that the answer does not depend on what else
-    this process has loaded. A file that imports by computed name makes the whole folder count.
+    this process has loaded. A file that imports by computed name makes the whole folder count. Stopped at ``declare``
+    where ``depends`` names a file that is not there.
     """
     folder = case.folder.resolve()
-    todo = [folder / f"{name}.py" for name in _named_files(case)]
-    seen: dict[Path, None] = {}
+    found: dict[Path, None] = {}
+    todo: list[Path] = []
+    for one in named(case, until):
+        if one.pattern:
+            matching = sorted(folder.glob(one.text))
+            if not matching:
+                text = f"{one.key}: there is no {one.text} beside the case file"
+                raise Stopped("declare", "MissingFile", text, "case")
+            found.update(dict.fromkeys(matching))
+        elif is_data(folder / one.text):
+            found[folder / one.text] = None
+        else:
+            todo.append(folder / f"{one.text.split('.')[0]}.py")
+    return sorted({**found, **dict.fromkeys(_with_imports(todo, folder))})
+
+
+def is_data(file: Path) -> bool:
+    """Whether what a case names is this file itself, and no function of a Python file."""
+    return file.is_file() and file.suffix != ".py"
+
+
+def _with_imports(todo: list[Path], folder: Path) -> Iterator[Path]:
+    seen: set[Path] = set()
     while todo:
         file = todo.pop()
         if file in seen or not file.is_file():
             continue
-        seen[file] = None
-        names, relative, computed = _imports(file)
-        todo += [found for name in names for found in _local(name, folder)]
+        seen.add(file)
+        yield file
+        modules, relative, computed = _imports(file)
+        todo += [other for name in modules for other in _local(name, folder)]
         todo += relative
         if computed:
             todo += folder.rglob("*.py")
-    for pattern in case.says.depends:
-        found = sorted(folder.glob(pattern))
-        if not found:
-            raise Stopped("declare", "MissingFile", f"depends: there is no {pattern} beside the case file", "case")
-        seen.update(dict.fromkeys(found))
-    return sorted(seen)
-
-
-def _named_files(case: Case) -> set[str]:
-    """The stems of all Python files beside the case file that the case names."""
-    says = case.says
-    dotted = [says.module, says.prepare, says.draw]
-    dotted += [one.values.python for one in says.inputs.values() if one.values]
-    for target in says.export.exporters.values():
-        dotted += target.functions
-        dotted += getattr(target, "translations", {}).values()
-        for one in (*getattr(target, "symbolics", {}).values(), *getattr(target, "registers", {}).values()):
-            dotted.append(one.function)
-    stems = {name.split(".")[0] for name in (*dotted, *says.libraries) if name}
-    if says.forward is not None:
-        with contextlib.suppress(SyntaxError):
-            stems |= {node.id for node in ast.walk(ast.parse(says.forward)) if isinstance(node, ast.Name)}
-    return stems
 
 
 def _imports(file: Path) -> tuple[set[str], list[Path], bool]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conformance import HOME
 from conformance.case.declaration import Case
-from conformance.depends.files import dependencies
+from conformance.depends.files import files
 from conformance.errors import Stopped
 from conformance.plan.cell import Cell
 from conformance.records.environment import versions
@@ -40,12 +40,10 @@ def _case(case: Case) -> bytes | None:
     digest = hashlib.sha256(case.says.model_dump_json(fallback=str).encode())
     digest.update(repr(sorted(case.arguments.items(), key=str)).encode())
     try:
-        files = dependencies(case)
+        for file in files(case):
+            digest.update(file.name.encode() + file.read_bytes())
     except Stopped:
         return None
-    files += [file for name in case.says.libraries if (file := case.folder / name).is_file()]
-    for file in files:
-        digest.update(file.name.encode() + file.read_bytes())
     return digest.digest()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from conformance.case.must_hold import When
 from conformance.case.python import call
 from conformance.case.words import REGIMES, SPECIALS
 from conformance.draw import values
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from conformance.case.dims import Dims, Sizes
+from conformance.case.dims import Dims, Expression, Range, Sizes
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -77,6 +78,22 @@ def boundary_sizes(dims: Dims, traced: Sizes) -> list[dict[str, int]]:
         sizes = dims.fit(wish)
         if sizes is not None and sizes not in found:
             found.append(sizes)
+    return found
+
+
+def related_sizes(dims: Dims, related: Mapping[str, Range], near: Sequence[Sizes]) -> list[dict[str, int]]:
+    """Sizes at which some dims lie in ranges that other dims bound, as in ``k: n``: the closest to each of ``near``,
+    or where the dims allow none of these, some that Hypothesis finds."""
+    ends = [(f"({r.low}) <= {name}", f"{name} <= ({r.high})") for name, r in related.items()]
+    narrow = Dims(dims.ranges, (*dims.where, *(Expression.parse(text) for pair in ends for text in pair)))
+    found: list[dict[str, int]] = []
+    for sizes in near:
+        nearest = narrow.fit({**sizes, **{name: r.low(sizes) for name, r in related.items()}})
+        if nearest is not None and nearest not in found:
+            found.append(nearest)
+    if not found:
+        with contextlib.suppress(ValueError):
+            found.append(trace_sizes(narrow, {}))
     return found
 
 

@@ -15,6 +15,7 @@ from conformance.arrays import Array
 from conformance.case.declaration import Case
 from conformance.case.dims import Sizes, TensorType
 from conformance.case.export import Dynamo, TorchScript
+from conformance.case.words import Exporter
 from conformance.errors import Stopped
 from conformance.export import dynamo_cache, symbolics
 from conformance.export.reference import Reference
@@ -34,7 +35,7 @@ class Exported:
 
 def export(
     reference: Reference,
-    exporter: str,
+    exporter: Exporter,
     opset: int,
     inputs: Mapping[str, Array],
     sizes: Sizes,
@@ -47,7 +48,7 @@ def export(
     """
     import onnx
 
-    target = reference.case.says.export.exporters[exporter]  # type: ignore[index]
+    target = reference.case.says.export.exporters[exporter]
     usage = symbolics.Usage()
     with _quiet():
         if isinstance(target, TorchScript):

@@ -15,7 +15,9 @@ from typing import Any
 
 from conformance import HOME
 from conformance.case.declaration import Case
-from conformance.depends.files import dependencies
+from conformance.case.words import Exporter
+from conformance.depends.files import files
+from conformance.depends.inventory import said, said_of
 from conformance.export.graph import Facts
 from conformance.records.environment import versions
 
@@ -78,20 +80,15 @@ def _sha(file: Path) -> str:
         )
 
 
-def key(case: Case, exporter: str, opset: int, weights: str, more: Iterable[object]) -> str:
-    """A hash of all that an exported model depends on: what the case says about the export, its Python, the
+def key(case: Case, exporter: Exporter, opset: int, weights: str, more: Iterable[object]) -> str:
+    """A hash of all that an exported model depends on: what the case says about the export, the files beside it, the
     weights, the versions of the libraries and of this package's own export code."""
-    says = case.says
     digest = hashlib.sha256()
-    target = says.export.exporters[exporter]  # type: ignore[index]
-    parts: list[Any] = [
-        FORMAT, case.name, exporter, opset, weights, sorted(case.arguments.items(), key=str), *more,
-        says.forward, says.module, says.prepare, says.script, says.mode, says.draw,
-        says.model_dump_json(include={"inputs", "outputs", "dims", "where", "libraries"}, fallback=str),
-        target.model_dump_json(exclude={"opsets"}, fallback=str),
-    ]  # fmt: skip
+    arguments = sorted(case.arguments.items(), key=str)
+    parts: list[Any] = [FORMAT, case.name, exporter, opset, weights, arguments, *more]
+    parts += [said(case, "export"), said_of(case, exporter)]
     digest.update(repr(parts).encode())
-    for file in dependencies(case):
+    for file in files(case, "export"):
         digest.update(file.name.encode())
         digest.update(file.read_bytes())
     digest.update(repr(versions()).encode())

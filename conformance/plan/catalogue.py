@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import get_args
 
 from conformance.case.declaration import Case
+from conformance.case.export import TorchScript
 from conformance.case.file import case_files, load, read
 from conformance.case.words import Exporter, Precision, base_of
-from conformance.errors import CaseFileError, Problem, did_you_mean, display_path
+from conformance.errors import CaseFileError, Problem, UserError, did_you_mean, display_path
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, matches, owed
 from conformance.runtimes import registry
@@ -20,7 +21,7 @@ def plan(case: Case) -> Iterator[Cell]:
     """All cells of a case, those that share an exported model next to one another."""
     specials = any(case.says.takes_specials(name) for name in case.says.inputs)
     for exporter, target in case.says.export.exporters.items():
-        registers = exporter == "torchscript" and bool(target.symbolics or target.registers)  # type: ignore[union-attr]
+        registers = isinstance(target, TorchScript) and bool(target.symbolics or target.registers)
         for opset in target.opsets:
             yield Cell(case, "export", exporter, opset)
             if registers:
@@ -44,29 +45,29 @@ def plan(case: Case) -> Iterator[Cell]:
             yield from _latencies(case, exporter, opset)
 
 
-def _latencies(case: Case, exporter: str, opset: int) -> Iterator[Cell]:
+def _latencies(case: Case, exporter: Exporter, opset: int) -> Iterator[Cell]:
     """The budgets that are about a model: that of the highest opset, or the one that is converted or run."""
     for entry in case.says.latency:
         converted = entry.precision != "fp32"
         if converted:
-            opsets = case.says.converted_opsets(entry.precision, exporter)  # type: ignore[arg-type]
+            opsets = case.says.converted_opsets(entry.precision, exporter)
         elif registry.named(entry.runtime).builds:
-            opsets = case.says.tensorrt_opsets(exporter)  # type: ignore[arg-type]
+            opsets = case.says.tensorrt_opsets(exporter)
         else:
-            opsets = case.says.export.exporters[exporter].opsets  # type: ignore[index]
+            opsets = case.says.export.exporters[exporter].opsets
         wrong = converted and _known_wrong(case, exporter, opset)
         if entry.exporter in (None, exporter) and opsets and opset == max(opsets) and not wrong:
             yield Cell(case, "latency", exporter, opset, entry.runtime, entry.precision, entry)
 
 
-def _runtimes(case: Case, exporter: str, opset: int) -> Iterator[str]:
+def _runtimes(case: Case, exporter: Exporter, opset: int) -> Iterator[str]:
     """TensorRT takes long to build an engine, so that it runs one opset of each exporter unless told otherwise."""
     for runtime in case.says.runtimes:
-        if not registry.named(runtime).builds or opset in case.says.tensorrt_opsets(exporter):  # type: ignore[arg-type]
+        if not registry.named(runtime).builds or opset in case.says.tensorrt_opsets(exporter):
             yield runtime
 
 
-def _known_wrong(case: Case, exporter: str, opset: int) -> bool:
+def _known_wrong(case: Case, exporter: Exporter, opset: int) -> bool:
     """Whether the exported model is declared not to compute what it should: then no precision of it can.
 
     Declared of ONNX Runtime, that is, which also computes what a converted model means.
@@ -102,19 +103,28 @@ class Selection:
 
 def unmatched(cases: Iterable[Case]) -> list[Problem]:
     """Entries of ``fails`` and ``graph`` that are about no cell of any of the cases: a typo, or out of date."""
-    seen: dict[tuple[str, int], bool] = {}
-    places: dict[tuple[str, int], Problem] = {}
+    hits: dict[tuple[Path, str, int], bool] = {}
+    names: dict[tuple[Path, str, int], str] = {}
     for case in cases:
         cells = list(plan(case))
-        for index, entry in enumerate(case.says.fails):
-            line = case.fails_lines[index]
-            key = (str(case.file), line)
-            hit = any(matches(entry.when, cell) and owed(entry, cell) for cell in cells)
-            seen[key] = seen.get(key, False) or hit
-            places[key] = Problem(
-                case.file, line, 1, f"this entry of fails matches no cell of {case.name.split('-')[0]}"
-            )
-    return [places[key] for key, hit in seen.items() if not hit]
+        graphs = [cell for cell in cells if cell.check == "export"]
+        entries = [
+            ("fails", line, any(matches(entry.when, cell) and owed(entry, cell) for cell in cells))
+            for entry, line in zip(case.says.fails, case.fails_lines, strict=True)
+        ]
+        entries += [
+            ("graph", line, any(matches(entry.when, cell) for cell in graphs))
+            for entry, line in zip(case.says.graph, case.graph_lines, strict=True)
+        ]
+        for key, line, hit in entries:
+            place = (case.file, key, line)
+            hits[place] = hits.get(place, False) or hit
+            names[place] = case.name.split("-")[0]
+    return [
+        Problem(file, line, 1, f"this entry of {key} matches no cell of {names[file, key, line]}")
+        for (file, key, line), hit in hits.items()
+        if not hit
+    ]
 
 
 def read_suite(paths: Sequence[Path], selection: Selection) -> tuple[list[Cell], dict[str, CaseFileError | None]]:
@@ -151,22 +161,22 @@ def _known(cases: Sequence[Case], first: Mapping[str, Case]) -> Iterator[Problem
 
 
 def find_case(name: str, paths: Sequence[Path]) -> Case:
-    """The case of that name. Raises ValueError for a broken case file or a name that is not known."""
+    """The case of that name. Raises UserError for a broken case file or a name that is not known."""
     known: dict[str, Case] = {}
     try:
         for file in case_files(paths):
             known.update((case.name, case) for case in load(file))
     except (CaseFileError, FileNotFoundError) as error:
-        raise ValueError(str(error)) from None
+        raise UserError(str(error)) from None
     if name not in known:
         within = [one for one in known if name in one]  # a varied case has many names: celu means celu-alpha0.5, ...
         near = f"; did you mean one of {', '.join(within[:8])}?" if within else did_you_mean(name, known)
-        raise ValueError(f"there is no case '{name}'{near}")
+        raise UserError(f"there is no case '{name}'{near}")
     return known[name]
 
 
 def selection(options: Mapping[str, str | None]) -> Selection:
-    """From comma-separated options; raises ValueError for a word that is not known."""
+    """From comma-separated options; raises UserError for a word that is not known."""
 
     def words(name: str, known: Sequence[str], meant: Callable[[str], str] = str) -> list[str] | None:
         given = options.get(name)
@@ -175,16 +185,16 @@ def selection(options: Mapping[str, str | None]) -> Selection:
         found = [word.strip() for word in given.split(",") if word.strip()]
         for word in found:
             if meant(word) not in known:
-                raise ValueError(f"--{name}: there is no '{word}'{did_you_mean(word, known)}")
+                raise UserError(f"--{name}: there is no '{word}'{did_you_mean(word, known)}")
         if not found:
-            raise ValueError(f"--{name} is empty")
+            raise UserError(f"--{name} is empty")
         return found
 
     opsets = options.get("opset")
     try:
         numbers = None if opsets is None else [int(word) for word in opsets.split(",")]
     except ValueError:
-        raise ValueError(f"--opset: '{opsets}' is not a list of numbers such as 17,20") from None
+        raise UserError(f"--opset: '{opsets}' is not a list of numbers such as 17,20") from None
     return Selection(
         exporters=words("exporter", get_args(Exporter)),
         opsets=numbers,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from conformance.case.declaration import Case
 from conformance.case.deploy import Latency
+from conformance.case.words import Exporter
 from conformance.errors import display_path
 from conformance.records.record import Record, cell_id, cell_label
 
@@ -16,7 +17,7 @@ class Cell:
 
     case: Case
     check: str
-    exporter: str
+    exporter: Exporter
     opset: int
     runtime: str | None = None
     precision: str = "fp32"

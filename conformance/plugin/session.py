@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from conformance.errors import CaseFileError, UserError
+
 if TYPE_CHECKING:
     from conformance.checks.runner import Runner
     from conformance.depends.changed import Changes
     from conformance.depends.fingerprint import Fingerprints
-    from conformance.errors import CaseFileError
     from conformance.plan.catalogue import Selection
     from conformance.plan.cell import Cell
     from conformance.plan.settings import Settings
@@ -78,7 +79,7 @@ class Session:
 
             try:
                 self.changes = changed_since(revision, paths, cells, selection)
-            except ValueError as error:
+            except UserError as error:
                 raise pytest.UsageError(f"--changed-since {revision}: {error}") from None
             self.considered = len(cells)
             cells = [cell for cell in cells if cell.id in self.changes.reasons]
@@ -104,7 +105,7 @@ class Session:
         options = {name: self.config.getoption(name) for name in SELECTION}
         try:
             return selection(options)
-        except ValueError as error:
+        except UserError as error:
             raise pytest.UsageError(str(error)) from None
 
     def required(self) -> frozenset[str]:
@@ -133,7 +134,7 @@ class Session:
 
         try:
             return builder_options(given)
-        except ValueError as error:
+        except UserError as error:
             raise pytest.UsageError(f"--tensorrt: {error}") from None
 
     # ---- running -----------------------------------------------------------------------------------
@@ -215,7 +216,7 @@ class Session:
             raise pytest.UsageError("--random draws anew, --reuse does not run what has run: give one of them")
         try:
             _, records = read_run(self.config.invocation_params.dir / self.config.getoption("reuse"))
-        except ValueError as error:
+        except UserError as error:
             raise pytest.UsageError(f"--reuse {error}") from None
         # a duration is of the run that measured it
         sound = [r for r in records if r["status"] in ("passed", "xfailed") and r["check"] != "latency"]
@@ -230,7 +231,7 @@ class Session:
                 parse_shard(self.config.getoption("shard"))
             if self.config.getoption("baseline") is not None:
                 load(self._baseline())
-        except ValueError as error:
+        except UserError as error:
             raise pytest.UsageError(str(error)) from None
 
     def _baseline(self) -> Path:
@@ -244,7 +245,7 @@ class Session:
 
         try:
             before, after = load(self._baseline()), read_run(self.report)
-        except ValueError as error:
+        except UserError as error:
             self.gating = [str(error)]
             self.regressions = 1
             return

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from conformance.errors import UserError
+
 SCHEMA = 1
 
 
@@ -40,14 +42,14 @@ class RunWriter:
 def read_run(place: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Header and records of a run: its folder, its ``run.json`` or its ``records.jsonl``.
 
-    A folder's ``records.jsonl`` is taken where the run was killed before ``run.json`` was made. Raises ValueError
+    A folder's ``records.jsonl`` is taken where the run was killed before ``run.json`` was made. Raises UserError
     where there is no run, or one of another schema.
     """
     file = place
     if place.is_dir():
         file = next((place / name for name in ("run.json", "records.jsonl") if (place / name).is_file()), place)
     if not file.is_file():
-        raise ValueError(f"{place}: there is no run (run.json or records.jsonl)")
+        raise UserError(f"{place}: there is no run (run.json or records.jsonl)")
     if file.suffix != ".json":
         return read_lines(file)
     try:
@@ -57,18 +59,22 @@ def read_run(place: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             return run, list(records)
     except (ValueError, KeyError, TypeError):
         pass
-    raise ValueError(f"{file}: is not a run of schema {SCHEMA}")
+    raise UserError(f"{file}: is not a run of schema {SCHEMA}")
 
 
 def read_lines(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Header and records of a ``records.jsonl``; a last line that was cut off is left out.
 
-    Raises ValueError where the file is not a run of this schema, or another line is damaged.
+    Raises UserError where the file is not a run of this schema, or another line is damaged.
     """
-    lines = _complete_lines(file, file.read_text(encoding="utf-8").splitlines())
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file}: cannot be read ({error})") from None
+    lines = _complete_lines(file, text.splitlines())
     header = next(lines, None)
     if header is None or header.get("schema") != SCHEMA:
-        raise ValueError(f"{file}: is not a run of schema {SCHEMA}")
+        raise UserError(f"{file}: is not a run of schema {SCHEMA}")
     return header, list(lines)
 
 
@@ -79,7 +85,7 @@ def _complete_lines(file: Path, lines: Sequence[str]) -> Iterator[dict[str, Any]
         except json.JSONDecodeError as error:
             if number == len(lines):
                 return
-            raise ValueError(f"{file}:{number}: is damaged: {error}") from None
+            raise UserError(f"{file}:{number}: is damaged: {error}") from None
         if not isinstance(found, dict):
-            raise ValueError(f"{file}:{number}: is not a run of schema {SCHEMA}")
+            raise UserError(f"{file}:{number}: is not a run of schema {SCHEMA}")
         yield found

@@ -33,7 +33,7 @@ def github(records: Sequence[Mapping[str, Any]], changes: Sequence[Mapping[str, 
     each reason for which cells were skipped; each at a case's line.
 
     Cells of a case that fail for the same reason share a line. Of more than ten errors or warnings the last one
-    that GitHub shows says how many are left out. Raises ValueError where a record is none.
+    that GitHub shows says how many are left out. Raises UserError where a record is none.
     """
     rows = complete(records)
     red = failures(rows)

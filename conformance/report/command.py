@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from conformance.errors import UserError
 from conformance.records.run_file import read_run
 from conformance.report.rows import STATUSES, complete, finished, ratio
 
@@ -26,12 +27,12 @@ def report(
 
     A place is a run's folder, its ``run.json`` or its ``records.jsonl``; a run that was killed is reported with what
     it had. ``changes`` are those since a baseline (``Change.as_dict()``). ``github`` prints workflow commands.
-    Raises ValueError for what the user has to correct: no run, nothing to write, a file that cannot be written.
+    Raises UserError for what the user has to correct: no run, nothing to write, a file that cannot be written.
     """
     if not places:
-        raise ValueError("name at least one run: its folder, run.json or records.jsonl")
+        raise UserError("name at least one run: its folder, run.json or records.jsonl")
     if html is None and markdown is None and json_ is None and not github:
-        raise ValueError("say what to write: an HTML page, a Markdown summary, JSON, or annotations for GitHub")
+        raise UserError("say what to write: an HTML page, a Markdown summary, JSON, or annotations for GitHub")
     runs = read(places)
     _, header, records = runs[-1]
     if html is not None:
@@ -53,22 +54,22 @@ def _page() -> Callable[..., str]:
     try:
         from conformance.report.html import page
     except ModuleNotFoundError as error:  # a host that bundles are replayed on; the run can be carried elsewhere
-        raise ValueError(f"{error.name} is not installed: pip install {error.name}") from None
+        raise UserError(f"{error.name} is not installed: pip install {error.name}") from None
     return page
 
 
 def read(places: Sequence[Path]) -> list[Run]:
-    """The runs with names that tell them apart. Raises ValueError, with the place, where one cannot be read."""
+    """The runs with names that tell them apart. Raises UserError, with the place, where one cannot be read."""
     runs: list[Run] = []
     for name, place in zip(names(places), places, strict=True):
         try:
             header, records = read_run(place)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"{place}: cannot be read ({error})") from error
+        except OSError as error:
+            raise UserError(f"{place}: cannot be read ({error})") from error
         try:
             complete(records)
-        except ValueError as error:
-            raise ValueError(f"{place}: {error}") from error
+        except UserError as error:
+            raise UserError(f"{place}: {error}") from error
         runs.append((name, header, records))
     return runs
 
@@ -117,4 +118,4 @@ def _write(file: Path, text: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ValueError(f"{file}: cannot be written ({error.strerror or error})") from error
+        raise UserError(f"{file}: cannot be written ({error.strerror or error})") from error

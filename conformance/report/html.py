@@ -11,7 +11,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from conformance import matrix
+from conformance.errors import UserError
+from conformance.records import matrix
 from conformance.report import embed
 from conformance.report.clean import cleaned, visible
 from conformance.report.grid import grid
@@ -57,11 +58,11 @@ _RELATION = re.compile(r"\s*[\d.e+-]+\s*[x×*]", re.IGNORECASE)
 def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
     """The page about the last of ``runs``; the earlier ones, oldest first, are its history.
 
-    ``changes`` are those since a baseline (``Change.as_dict()``). Raises ValueError where there is no run, or a
+    ``changes`` are those since a baseline (``Change.as_dict()``). Raises UserError where there is no run, or a
     record is none.
     """
     if not runs:
-        raise ValueError("there is no run to report")
+        raise UserError("there is no run to report")
     *earlier, (name, header, records) = runs
     name, header, rows = visible(name), cleaned(dict(header)), complete(cleaned(list(records)))
     history = [*(_past(*run, rows) for run in earlier), _past(name, header, rows, rows)]

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from conformance.errors import UserError
 from conformance.records import matrix
 from conformance.report.clean import one_line, visible
 from conformance.report.rows import WORDS, Row, blocking, by_reason, complete, failures, finished, place
@@ -34,7 +35,7 @@ def summary(
     skipped.
 
     At most ``most`` rows in each table, and fewer where the text would have more than ``limit_bytes`` in UTF-8.
-    Raises ValueError where not even the counts fit, or a record is none.
+    Raises UserError where not even the counts fit, or a record is none.
     """
     rows = complete(records)
     while True:
@@ -43,7 +44,7 @@ def summary(
             return text
         if most <= 0:
             least = len(text.encode("utf-8"))
-            raise ValueError(f"a summary has {least} bytes at least, and {limit_bytes} are allowed")
+            raise UserError(f"a summary has {least} bytes at least, and {limit_bytes} are allowed")
         most //= 2
 
 

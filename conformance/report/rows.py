@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
+from conformance.errors import UserError
 from conformance.records.record import Status
 
 Row = dict[str, Any]
@@ -31,18 +32,18 @@ _OPTIONAL = (
 
 
 def complete(records: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """The records with the fields that they lack. Raises ValueError for what is no record."""
+    """The records with the fields that they lack. Raises UserError for what is no record."""
     return [_complete(number, record) for number, record in enumerate(records, 1)]
 
 
 def _complete(number: int, record: Mapping[str, Any]) -> Row:
     if not isinstance(record, Mapping):
-        raise ValueError(f"record {number} is {type(record).__name__}, not a mapping; make the run again")
+        raise UserError(f"record {number} is {type(record).__name__}, not a mapping; make the run again")
     lacking = [name for name in _REQUIRED if record.get(name) is None]
     if lacking:
-        raise ValueError(f"record {number} lacks {', '.join(lacking)}; make the run again")
+        raise UserError(f"record {number} lacks {', '.join(lacking)}; make the run again")
     if record["status"] not in STATUSES:
-        raise ValueError(f"record {number} has the status {record['status']!r}; one is {', '.join(STATUSES)}")
+        raise UserError(f"record {number} has the status {record['status']!r}; one is {', '.join(STATUSES)}")
     row = {**dict.fromkeys(_OPTIONAL), **record}
     row |= {name: record.get(name) or [] for name in _LISTS}
     row |= {name: record.get(name) or {} for name in _DICTS}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.case.declaration import Case
-from conformance.errors import Stopped, Unavailable, display_path
+from conformance.errors import Stopped, Unavailable, UserError, display_path
 from conformance.plan.catalogue import find_case, plan
 from conformance.plan.cell import Cell
 from conformance.sensitivity.ranking import Ranking, evaluation, rank
@@ -35,12 +35,12 @@ def sensitivity(
 ) -> None:
     """Prints the ranking of a case's nodes; ``picture`` is an SVG file to write it to as well.
 
-    Raises ValueError with what the user has to correct.
+    Raises UserError with what the user has to correct.
     """
     if samples < 1 or top < 1:
-        raise ValueError("--samples and --top are at least 1")
+        raise UserError("--samples and --top are at least 1")
     if picture is not None and (picture.suffix != ".svg" or not picture.absolute().parent.is_dir()):
-        raise ValueError(f"--picture {picture}: has to be an .svg file in a folder that is there")
+        raise UserError(f"--picture {picture}: has to be an .svg file in a folder that is there")
     cell = _cell(find_case(name, paths), precision, exporter, opset)
     ranking = _ranked(cell, store, samples)
     _show(cell, ranking, top, picture)
@@ -49,7 +49,7 @@ def sensitivity(
 def _cell(case: Case, precision: str, exporter: str | None, opset: int | None) -> Cell:
     cells = [cell for cell in plan(case) if cell.check == "fidelity"]
     if not cells:
-        raise ValueError(f"{case.name} has no precision besides fp32: add precisions: {{int8: {{}}}} to the case")
+        raise UserError(f"{case.name} has no precision besides fp32: add precisions: {{int8: {{}}}} to the case")
     fitting = [
         cell
         for cell in cells
@@ -57,7 +57,7 @@ def _cell(case: Case, precision: str, exporter: str | None, opset: int | None) -
     ]
     if not fitting:
         have = ", ".join(f"{cell.exporter} {cell.opset} {cell.precision}" for cell in cells)
-        raise ValueError(f"{case.name} has no such cell; it has {have}")
+        raise UserError(f"{case.name} has no such cell; it has {have}")
     return fitting[0]
 
 
@@ -65,20 +65,14 @@ def _ranked(cell: Cell, store: Path, samples: int) -> Ranking:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from conformance.case.python import Folder, check_needs
     from conformance.checks.models import CellRun
-    from conformance.checks.stages import Stages
     from conformance.plan.settings import Settings
     from conformance.precision import convert
-    from conformance.worker.progress import Progress as Notes
     from conformance.worker.warm import prepare_process
 
     prepare_process()
-    record = cell.record()
     try:
-        check_needs(cell.case)
-        with Folder.of(cell.case.folder).active() as folder:
-            run = CellRun(cell, Settings(store=store), record, Stages(record, Notes(), cell.case.folder), folder)
+        with CellRun.opened(cell, Settings(store=store)) as run:
             stored = run.model()
             converted = run.converted(stored, refuse=False)
             settings = cell.case.says.precisions[cell.precision]
@@ -99,7 +93,9 @@ def _ranked(cell: Cell, store: Path, samples: int) -> Ranking:
                 ranking = rank(given, model, evaluation(batches, samples), run.libraries(), on_node)
                 return dataclasses.replace(ranking, overflow=tuple(converted.told.get("overflow_at", ())))
     except (Stopped, Unavailable) as stop:
-        raise ValueError(f"{cell.case.name} at {cell.precision}: {stop}") from None
+        if isinstance(stop, Stopped) and stop.fault == "harness":
+            raise
+        raise UserError(f"{cell.case.name} at {cell.precision}: {stop}") from None
 
 
 def _show(cell: Cell, ranking: Ranking, top: int, picture: Path | None) -> None:

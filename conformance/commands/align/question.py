@@ -13,21 +13,19 @@ from conformance.align.modules import Call, calls_of, paired
 from conformance.align.nodes import candidates, match
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
-from conformance.case.python import Folder, check_needs, describe
+from conformance.case.python import describe
 from conformance.case.words import REGIMES, SPECIALS
 from conformance.checks.models import CellRun
-from conformance.checks.stages import Stages
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier
 from conformance.draw.draw import Draw, seed_of
-from conformance.errors import Stopped, Unavailable, did_you_mean
+from conformance.errors import Stopped, Unavailable, UserError, did_you_mean
 from conformance.export.reference import Reference
 from conformance.plan.catalogue import find_case, plan
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
 from conformance.runtimes import opener, registry
 from conformance.verdict.loss import LITERAL
-from conformance.worker.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -58,25 +56,23 @@ class Answer:
 
 
 def align(question: Question) -> Answer:
-    """Raises ValueError with what the user has to correct."""
+    """Raises UserError with what the user has to correct."""
     from conformance.worker.warm import prepare_process
 
     cell = _cell(find_case(question.case, question.paths), question)
     if question.values not in (*REGIMES, *SPECIALS):
-        raise ValueError(f"--values: there is no '{question.values}'{did_you_mean(question.values, REGIMES)}")
+        raise UserError(f"--values: there is no '{question.values}'{did_you_mean(question.values, REGIMES)}")
     if cell.converted and not registry.named(question.runtime).converted:
-        raise ValueError(f"--runtime: {question.runtime} runs no converted models")
+        raise UserError(f"--runtime: {question.runtime} runs no converted models")
     prepare_process()
-    record = cell.record()
-    stages = Stages(record, Progress(), cell.case.folder)
     try:
-        check_needs(cell.case)
-        with Folder.of(cell.case.folder).active() as folder:
-            run = CellRun(cell, Settings(store=question.store), record, stages, folder)
+        with CellRun.opened(cell, Settings(store=question.store)) as run:
             draw = _draw(run, question)
             return Answer(cell, draw, question.runtime, _aligned(run, draw, question.runtime))
     except (Stopped, Unavailable) as stop:
-        raise ValueError(f"{cell.case.name}, {cell.exporter} opset {cell.opset}: {stop}") from None
+        if isinstance(stop, Stopped) and stop.fault == "harness":
+            raise
+        raise UserError(f"{cell.case.name}, {cell.exporter} opset {cell.opset}: {stop}") from None
 
 
 def _aligned(run: CellRun, draw: Draw, runtime: str) -> Alignment:
@@ -87,7 +83,7 @@ def _aligned(run: CellRun, draw: Draw, runtime: str) -> Alignment:
     inputs = Verifier(cell, run.record, run.stages, run.reference, run.prepared.maker, []).inputs(draw)
     calls = everything.calls(inputs)
     if not any(call.path for call in calls):
-        raise ValueError(_no_submodules(cell.case))
+        raise UserError(_no_submodules(cell.case))
     stored = run.model()
     libraries = run.libraries()
     model = onnx.load(stored.file)
@@ -96,7 +92,7 @@ def _aligned(run: CellRun, draw: Draw, runtime: str) -> Alignment:
     places = match(given, arrays)
     tensors = {place.tensor for place in places if place.tensor is not None}
     if not any(place.tensor for place in places if place.call.path):
-        raise ValueError(
+        raise UserError(
             f"{cell.case.name}: none of its {len(calls) - 1} calls of submodules could be found in the graph; "
             "nothing was compared"
         )
@@ -209,7 +205,7 @@ def _cell(case: Case, question: Question) -> Cell:
     ]
     if not fitting:
         have = ", ".join(f"{cell.exporter} {cell.opset} {cell.precision}" for cell in cells)
-        raise ValueError(f"{case.name} has no such model; it has {have}")
+        raise UserError(f"{case.name} has no such model; it has {have}")
     return fitting[0]
 
 
@@ -221,7 +217,7 @@ def _draw(run: CellRun, question: Question) -> Draw:
     sizes = dict(traced)
     for name, size in _sizes(question.at or ""):
         if name not in dims.ranges:
-            raise ValueError(f"--at: {case.name} has no dim '{name}'{did_you_mean(name, dims.ranges)}")
+            raise UserError(f"--at: {case.name} has no dim '{name}'{did_you_mean(name, dims.ranges)}")
         sizes[name] = size
     asked = [name for name, _ in _sizes(question.at or "")]
     fitted = dims.fit(sizes)
@@ -229,7 +225,7 @@ def _draw(run: CellRun, question: Question) -> Draw:
         if fitted is None or fitted[name] != sizes[name]:
             fixed = " (static in this export)" if name in run.target.static else ""
             conditions = "".join(f", where {one}" for one in dims.where)
-            raise ValueError(f"--at {name}={sizes[name]}: {name} is {dims.ranges[name]}{fixed}{conditions}")
+            raise UserError(f"--at {name}={sizes[name]}: {name} is {dims.ranges[name]}{fixed}{conditions}")
     seed = seed_of(case.name, "align") if question.seed is None else question.seed
     return Draw(fitted or sizes, question.values, seed)
 
@@ -239,6 +235,6 @@ def _sizes(text: str) -> list[tuple[str, int]]:
     for part in filter(None, text.split(",")):
         name, _, size = part.partition("=")
         if not size.strip().isdigit():
-            raise ValueError(f"--at: '{part}' is not a dim and its size, as in batch=2")
+            raise UserError(f"--at: '{part}' is not a dim and its size, as in batch=2")
         found.append((name.strip(), int(size)))
     return found

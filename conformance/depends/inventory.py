@@ -1,0 +1,132 @@
+"""All that a case depends on: each key of its declaration, and the files beside it that these name, with what of a
+cell it matters to. The model store, ``--reuse`` and ``--changed-since`` all read this list."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+from conformance.case.declaration import Case
+from conformance.case.export import Dynamo, TorchScript
+from conformance.case.words import Exporter
+from conformance.depends.slices import names
+
+Matter: TypeAlias = Literal["export", "conversion", "verdict", "words"]
+"""What a key first matters to; all that follows depends on it as well.
+
+``export`` is part of an exported model's key in the store. ``conversion`` is part of a converted model's key, its
+calibration data by the arrays that were read. ``verdict`` is what ``--changed-since`` looks at besides. ``words``
+stand in the record alone, which ``--reuse`` copies as a whole.
+"""
+
+KEYS: Mapping[str, Matter] = {
+    "about": "words",
+    "tags": "words",
+    "forward": "export",
+    "module": "export",
+    "given": "verdict",  # an export depends on the values of this case alone: ``Case.arguments``
+    "vary": "verdict",
+    "script": "export",
+    "mode": "export",
+    "seed": "export",
+    "prepare": "export",
+    "inputs": "export",
+    "outputs": "export",
+    "dims": "export",
+    "where": "export",
+    "draw": "export",
+    "trace": "export",
+    "export": "export",  # what is said of one exporter matters to its models alone
+    "runtimes": "verdict",
+    "tensorrt": "verdict",
+    "onnxruntime": "verdict",
+    "libraries": "verdict",
+    "graph": "verdict",
+    "precisions": "conversion",
+    "tolerance": "verdict",
+    "specials": "verdict",
+    "vacuous": "verdict",
+    "fails": "verdict",
+    "latency": "verdict",
+    "examples": "verdict",
+    "needs": "verdict",
+    "depends": "export",
+}
+"""By the name of each field of a ``Declaration``."""
+
+
+def said(case: Case, until: Matter) -> dict[str, Any]:
+    """What the case says, by key, as far as it matters to ``until`` or what comes before; not of its exporters."""
+    includes = {key for key, matter in KEYS.items() if _reaches(matter, until) and key != "export"}
+    return case.says.model_dump(mode="json", include=includes, fallback=str)
+
+
+def said_of(case: Case, exporter: Exporter) -> dict[str, Any]:
+    """What the case says of the models of one exporter, whatever their opset."""
+    return case.says.export.exporters[exporter].model_dump(mode="json", exclude={"opsets"}, fallback=str)
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a key of the case names beside its file: ``file.function``, the name of a file, or a pattern of names."""
+
+    key: str
+    text: str
+    pattern: bool = False
+
+    @property
+    def matter(self) -> Matter:
+        return KEYS[self.key.partition(".")[0]]
+
+
+def named(case: Case, until: Matter = "words", exporter: Exporter | None = None) -> Iterator[Named]:
+    """All that the case names beside its file as far as it matters to ``until``; of one exporter, or of each."""
+    return (one for one in _named(case, exporter) if _reaches(one.matter, until))
+
+
+def _named(case: Case, exporter: Exporter | None) -> Iterator[Named]:
+    says = case.says
+    for key in ("module", "prepare", "draw"):
+        if text := getattr(says, key):
+            yield Named(key, text)
+    for text in _in_expression(says.forward):
+        yield Named("forward", text)
+    for name, given in says.inputs.items():
+        if given.values is not None and given.values.python:
+            yield Named(f"inputs.{name}.values", given.values.python)
+    for other, target in says.export.exporters.items():
+        for text in _own_code(target) if exporter in (None, other) else ():
+            yield Named(f"export.{other}", text)
+    for text in says.libraries:
+        yield Named("libraries", text)
+    for text in says.tensorrt.plugins:
+        yield Named("tensorrt.plugins", text)
+    for precision, settings in says.precisions.items():
+        if settings.calibration.data is not None:
+            yield Named(f"precisions.{precision}.calibration.data", settings.calibration.data)
+    for text in says.depends:
+        yield Named("depends", text, pattern=True)
+
+
+def _own_code(target: TorchScript | Dynamo) -> Iterator[str]:
+    yield from target.functions
+    if isinstance(target, TorchScript):
+        yield from (one.function for one in (*target.symbolics.values(), *target.registers.values()))
+    else:
+        yield from target.translations.values()
+
+
+def _in_expression(forward: str | None) -> list[str]:
+    """What an expression may take from the files beside, as ``file.name``; the names of other things do no harm."""
+    try:
+        tree = ast.parse(forward or "")
+    except SyntaxError:
+        return []
+    return list(dict.fromkeys(".".join(chain[:2]) for chain in names(tree)))
+
+
+def _reaches(matter: Matter, until: Matter) -> bool:
+    order = get_args(Matter)
+    return order.index(matter) <= order.index(until)
