@@ -23,7 +23,7 @@ GROUPS = {
     "mutants": mutants,
 }
 APART = {"latency", "mutants"}
-"""Take a quarter of an hour each, and have their tables in ``docs/latency.md`` and ``docs/mutants.md``."""
+"""Take a quarter of an hour each, and have their tables in ``docs/evidence/latency.md`` and ``docs/mutants.md``."""
 
 TEXT = """# Benchmarks
 
@@ -44,7 +44,8 @@ exports are cheap, and it takes an API that torch keeps to itself. A shared prog
 each export of it may add a symbol to its range constraints, which are written into the model (the LSTM's nodes
 stay the same, its bytes do not).
 
-How often a budget of time is decided wrongly stands in [latency](latency.md), made by `python -m benchmarks latency`.
+How often a budget of time is decided wrongly stands in [evidence](evidence/latency.md), made by
+`python -m benchmarks latency`.
 How many planted defects are found, by the suite and by other tools, stands in [mutants](mutants.md), made by
 `python -m benchmarks mutants`.
 

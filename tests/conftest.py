@@ -18,6 +18,24 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("any host")
 
+WARNINGS = (
+    "error",
+    # Cases with script: true ask for torch.jit.script, which the suite offers for as long as torch has it.
+    "ignore:`torch.jit.script` is deprecated:FutureWarning",
+)
+"""Warnings are errors, but for those that are named here with the reason.
+
+They stand here and not among pytest's settings in pyproject.toml, which are those of ``pytest conformance`` in this
+checkout too: with ``--isolation none``, what torch warns of would then decide on verdicts.
+"""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            # First, so that a test that is about a warning, or has to make one, can say otherwise.
+            item.add_marker(pytest.mark.filterwarnings(*WARNINGS), append=False)
+
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:

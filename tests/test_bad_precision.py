@@ -150,10 +150,8 @@ class Net(torch.nn.Module):
             y = self.v(x) * 2
         return y
 """
-IGNORE = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 
 
-@IGNORE
 def test_a_scripted_module_with_branches_becomes_fp16_in_both(bench):
     record = run(bench, body_of(says="fp16: {}", more="script: true"), BRANCHES)
     assert verdict(record) == PASSED
@@ -161,13 +159,11 @@ def test_a_scripted_module_with_branches_becomes_fp16_in_both(bench):
     assert 50 < record.fidelity["sqnr"] < 100
 
 
-@IGNORE
 def test_branches_that_hold_all_there_is_to_quantize_stop_the_conversion(bench):
     record = run(bench, body_of(more="script: true"), BRANCHES)
     assert_stopped(record, "convert", "NothingToQuantize", "case")
 
 
-@IGNORE
 def test_operators_inside_a_branch_are_not_said_to_be_missing(bench):
     record = run(bench, body_of(more="script: true"), BRANCHES)
     assert "has none" not in record.reason

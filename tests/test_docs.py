@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
+from conformance import HOME
 from conformance.case.file import load
 from conformance.cli import COMMANDS
 from conformance.commands.schema import schema
+from tests.test_layers import ORDER
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-OPTIONS_OF_OTHERS = ("--no-deps", "--system-site-packages", "--quick", "--check")
-"""Of pip, venv, benchmarks and tests/doubles/record.py."""
+PAGES = sorted(page for folder in (".", "docs", "docs/evidence", "cases") for page in ROOT.glob(f"{folder}/*.md"))
+OPTIONS_OF_OTHERS = ("--no-deps", "--system-site-packages", "--quick", "--check", "--random-order")
+"""Of pip, venv, benchmarks, tests/doubles/record.py and pytest-random-order."""
 _BLOCK = r"^```yaml\n(.*?)^```"
 CASES = sorted(ROOT.glob("cases/**/*.yaml"))
 
@@ -28,6 +32,89 @@ CASES = sorted(ROOT.glob("cases/**/*.yaml"))
 def test_the_case_reference_is_what_the_schema_says() -> None:
     made = runpy.run_path(str(ROOT / "docs" / "make_reference.py"))["reference"]()
     assert (ROOT / "docs" / "case-reference.md").read_text(encoding="utf-8") == made + "\n"
+
+
+def test_the_page_of_options_is_what_the_parsers_say() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "make_options.py"))["options"]()
+    assert (ROOT / "docs" / "options.md").read_text(encoding="utf-8") == made + "\n"
+
+
+def test_the_architecture_walks_through_the_folders_in_the_order_of_the_layers() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert page.count("\n") < 100
+    walked = [name.removesuffix("/") for name in re.findall(r"\*\*`(\w+/?)`\*\*", page)]
+    assert walked == [name for name in ORDER if not name.startswith("__")]
+
+
+def test_files_that_the_architecture_names_exist() -> None:
+    """A file is named with its folder, or in the paragraph about its folder."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = 0
+    for paragraph in re.split(r"\n(?=- |\n|\|)", page):
+        about = re.search(r"\*\*`(\w+)/`\*\*", paragraph)
+        for name in re.findall(r"`([\w/]+\.py)`", paragraph):
+            folder = about[1] if about and "/" not in name else ""
+            assert any(place.is_file() for place in (HOME / folder / name, ROOT / name)), name
+            named += 1
+    assert named > 30
+
+
+def test_the_index_leads_to_every_page() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    pages = [page for page in PAGES if page.is_relative_to(ROOT / "docs") and page.name != "index.md"]
+    assert [page.name for page in pages if f"]({page.relative_to(ROOT / 'docs').as_posix()}" not in index] == []
+
+
+MAKERS = {"Stopped": 1, "Finding": 0, "failed": 0, "stop": 0}
+"""What makes the error of a record, with the place of its name among the arguments."""
+
+
+def error_names(file: Path) -> Iterator[str]:
+    """Every name that a module gives to an error: as an argument, by way of a variable, or as an attribute."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    for scope in (tree, *functions):
+        assigned = [node for node in ast.walk(scope) if isinstance(node, ast.Assign)]
+        for node in ast.walk(scope):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MAKERS:
+                yield from texts(node.args[MAKERS[node.func.id]], assigned)
+        for node in assigned:
+            for target, value in pairs(node):
+                if isinstance(target, ast.Attribute) and target.attr == "error":
+                    yield from texts(value, assigned)
+
+
+def pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    for target in node.targets:
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            yield from zip(target.elts, node.value.elts, strict=True)
+        else:
+            yield target, node.value
+
+
+def texts(value: ast.expr, assigned: list[ast.Assign]) -> Iterator[str]:
+    """The texts that an expression may come to; none for what is known at run time only."""
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        yield value.value
+    elif isinstance(value, ast.IfExp):
+        yield from (*texts(value.body, assigned), *texts(value.orelse, assigned))
+    elif isinstance(value, ast.BoolOp):
+        for part in value.values:
+            yield from texts(part, assigned)
+    elif isinstance(value, ast.Name):
+        for node in assigned:
+            for target, given in pairs(node):
+                if isinstance(target, ast.Name) and target.id == value.id and not isinstance(given, ast.Name):
+                    yield from texts(given, assigned)
+
+
+def test_the_page_of_error_names_has_those_of_the_code_and_no_others() -> None:
+    files = [file for file in HOME.rglob("*.py") if "starter" not in file.parts]
+    raised = {name for file in files for name in error_names(file)}
+    assert {"FrozenDim", "Inconclusive", "NoSuchDraw", "NotNeeded", "Overflow", "Timeout", "WrongNaN"} <= raised
+    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| ([\w, ]+) \|", page, re.M)
+    assert sorted(name for name, _ in rows) == sorted(raised)
 
 
 def test_the_case_reference_has_a_section_for_every_mapping() -> None:

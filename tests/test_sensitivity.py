@@ -265,7 +265,6 @@ def test_a_model_of_integers_alone_has_no_gains_and_no_nan(conversion_of, precis
     assert ranking.exclude() == []
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_a_node_with_branches_is_ranked_and_can_be_excluded(conversion_of):
     body = UNEVEN.replace("beside.Uneven", "beside.Branches").replace("[batch, 3, 6, 6]", "[batch, 4]")
     body = say(body, "script: true")

@@ -48,10 +48,3 @@ def calibrate(module):
         spread = (outputs - mean).std()
         last.bias.copy_((last.bias - mean) / spread)
         last.weight.div_(spread)
-
-
-def halfway(dims, rng):
-    """A sampling grid that points halfway between two pixels, some of them beyond the border."""
-    k, sizes = dims["k"], np.array([dims["w"], dims["h"]])  # grids are (x, y)
-    places = rng.integers(-2, sizes + 1, size=(dims["batch"], k, 3, 2)) + 0.5
-    return {"grid": ((2 * places + 1) / sizes - 1).astype(np.float32)}

@@ -46,7 +46,7 @@ BUDGETS = {
     "fp16": Budget(sqnr=45.0, runtime=60.0, epsilon=2.0**-10, smallest=2.0**-24),
     "int8": Budget(sqnr=20.0, runtime=40.0, epsilon=2.0**-6),
 }
-"""The defaults by precision; ``docs/precision.md`` has the evidence."""
+"""The defaults by precision; ``docs/evidence/precision.md`` has the evidence."""
 
 AGREEMENT = 0.95
 """The share of an integer or bool output that a reduced precision has to leave as it is."""

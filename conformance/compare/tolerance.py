@@ -45,12 +45,12 @@ DEFAULTS = {
     "float32": Tolerance(rtol=1e-5, atol=1e-6),
     "float16": Tolerance(rtol=1e-3, atol=1e-4),
 }
-"""By dtype of the output; integers and bools are exact. ``docs/comparison.md`` has the evidence."""
+"""By dtype of the output; integers and bools are exact. ``docs/evidence/comparison.md`` has the evidence."""
 
 SLACK = 4.0
 """How many times eager float32's own distance from float64 a runtime may be off.
 
-Measured over the catalogue (``docs/comparison.md``): sound runtimes stay below 1.3 times, real faults
+Measured over the catalogue (``docs/evidence/comparison.md``): sound runtimes stay below 1.3 times, real faults
 start at 80 times.
 """
 
@@ -59,7 +59,7 @@ ROUNDING = ROUNDING_UNITS * float(np.finfo(np.float32).eps)
 """Own error, relative to the output's largest value, up to which a float32 computation is well conditioned.
 
 A convolution or a matrix product that is summed in another order is off by about one eps of its largest
-value, also where a value happens to be near zero (``docs/comparison.md``).
+value, also where a value happens to be near zero (``docs/evidence/comparison.md``).
 """
 
 Verdict = Literal["verified", "ill-conditioned", "nothing", "failed"]

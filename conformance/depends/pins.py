@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance import HOME
+import tomllib
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from conformance import HOME
 
 _PINNED = re.compile(r"(constraints|requirements)[\w.-]*\.(txt|in)")
 _WHOLE = re.compile(r"[\w.-]+\.lock|pylock[\w.-]*\.toml|environment\.ya?ml|conftest\.py|\.?pytest\.(ini|toml)")

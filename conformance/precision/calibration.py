@@ -134,11 +134,12 @@ def _read(case: Case, file: Path) -> dict[str, Array]:
     where = display_path(file)
     names = list(case.says.inputs)
     try:
-        found: Any = np.load(file, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            found = {names[0]: found} if len(names) == 1 else None
-        else:
-            found = {name: found[name] for name in found}  # members are read now, so that a damaged one shows
+        with file.open("rb") as opened:  # NumPy leaves a damaged file open
+            found: Any = np.load(opened, allow_pickle=False)
+            if isinstance(found, np.ndarray):
+                found = {names[0]: found} if len(names) == 1 else None
+            else:
+                found = {name: found[name] for name in found}  # members are read now, so that a damaged one shows
     except FileNotFoundError:
         raise _bad(f"there is no {where}") from None
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:

@@ -1,7 +1,8 @@
 """fp16 by ONNX Runtime's converter, with what it leaves undone.
 
-Of the converters that were tried on the whole catalogue (``docs/precision.md``) it converts most and fastest, but
-leaves nodes unsorted, breaks operators that have no fp16 form, and rounds between two nodes that both stay fp32.
+Of the converters that were tried on the whole catalogue (``docs/evidence/precision.md``) it converts most and
+fastest, but leaves nodes unsorted, breaks operators that have no fp16 form, and rounds between two nodes that both
+stay fp32.
 """
 
 from __future__ import annotations

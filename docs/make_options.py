@@ -1,0 +1,80 @@
+"""Prints ``docs/options.md`` from the parsers of the options, so that it cannot go stale."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from conformance.cli import COMMANDS
+from conformance.plugin import pytest_addoption
+
+INTRO = """# Options
+
+<!-- Generated: python docs/make_options.py > docs/options.md -->
+
+## pytest conformance
+
+pytest's own options work as everywhere: `-k` and `-m` select, `-x` stops at the first failure, `-n` of pytest-xdist
+runs cells beside one another. Ids of tests read `test_accuracy[asinh-torchscript-op17-onnxruntime-fp32]`; `-k` also
+finds a cell by its own id and by the tags of its case, and `-m latency` keeps the budgets of time alone. Exit codes
+are pytest's."""
+
+OUTRO = """## Exit codes of conformance
+
+0 is success. 1 is what was found: something worse, a failure, a place where PyTorch and ONNX part, a cell that could
+not be packed. 2 is for the user to correct, and the last line of the output says what. `conformance replay` ends with
+5 where every cell was skipped."""
+
+
+class _PytestParser:
+    """As much of pytest's parser as declaring options takes."""
+
+    def __init__(self) -> None:
+        self.parser = argparse.ArgumentParser(add_help=False)
+
+    def getgroup(self, name: str, description: str) -> _PytestParser:
+        return self
+
+    def addoption(self, *names: str, **settings: Any) -> None:
+        self.parser.add_argument(*names, **settings)
+
+
+def options() -> str:
+    """The page."""
+    of_pytest = _PytestParser()
+    pytest_addoption(of_pytest)  # type: ignore[arg-type]
+    parts = [INTRO, *_table(of_pytest.parser._actions)]
+    for name, about in COMMANDS.items():
+        parser = argparse.ArgumentParser(add_help=False)
+        importlib.import_module(f"conformance.commands.{name}").arguments(parser)
+        parts += ["", f"## conformance {name}", "", f"{about[0].upper()}{about[1:]}.", *_table(parser._actions)]
+    return "\n".join([*parts, "", OUTRO])
+
+
+def _table(actions: Iterable[argparse.Action]) -> Iterator[str]:
+    rows = [f"| `{_written(action)}` | {_help(action)} |" for action in actions]
+    if rows:
+        yield from ("", "| option | |", "|---|---|", *rows)
+
+
+def _written(action: argparse.Action) -> str:
+    """As it is typed: its name, and what follows."""
+    value = "" if action.nargs == 0 else f"{action.metavar or '|'.join(action.choices or [action.dest.upper()])}"
+    if not action.option_strings:
+        return f"{value}{' ...' if action.nargs in ('*', '+') else ''}".replace("|", "\\|")
+    value = f"[{value}]" if action.nargs == "?" else value
+    return f"{action.option_strings[0]} {value}".rstrip().replace("|", "\\|")
+
+
+def _help(action: argparse.Action) -> str:
+    text = (action.help or "") % {"default": action.default}
+    if action.required and action.option_strings:
+        text = f"{text}; required"
+    default = "" if "default" in text or not isinstance(action.default, int | float | str) else action.default
+    return f"{text} (default: {default})" if default not in ("", False) else text
+
+
+if __name__ == "__main__":
+    print(options())

@@ -1,0 +1,98 @@
+"""What the package says of itself: versions, and which dependencies a replay has on Python 3.10."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tomllib
+from ruamel.yaml import YAML
+
+from conformance import HOME, __version__
+from tests.test_layers import imported
+
+ROOT = Path(__file__).parent.parent
+OLDEST = (3, 10)
+"""The Python that a replay runs with; the rest takes the next one."""
+LATER_ONLY = re.compile(r"""; python_version >= (['"])3\.11\1$""")
+OF_LATER_PYTHON = ("tomllib",)
+"""Modules of the standard library that the oldest Python does not have."""
+
+BROUGHT_BY = {"ruamel": "ruamel.yaml", "markupsafe": "jinja2", "onnx_ir": "onnxscript", "pydantic_core": "pydantic"}
+"""Modules that come with a package of another name."""
+
+
+def project() -> dict[str, Any]:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    return dict(tomllib.loads(text)["project"])
+
+
+def needed_by_a_replay() -> set[Path]:
+    """The modules that ``conformance replay`` may import, at once or while it runs."""
+    found = {HOME / "__main__.py", HOME / "cli.py"}
+    waiting = [HOME / "commands" / "replay.py", *HOME.glob("runtimes/**/*.py")]
+    waiting += [other for file in found for _, other in imported(file)]
+    while waiting:
+        file = waiting.pop()
+        if file not in found:
+            found.add(file)
+            packages = (folder / "__init__.py" for folder in file.parents if folder.is_relative_to(HOME))
+            waiting += [other for _, other in imported(file)] + [package for package in packages if package.is_file()]
+    return found
+
+
+def outside(file: Path) -> Iterator[str]:
+    """What a module imports that is not of this package."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), feature_version=OLDEST)):
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom):
+            names = [str(node.module)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        yield from (name.partition(".")[0] for name in names)
+
+
+def test_what_a_replay_does_not_need_is_not_installed_where_only_a_replay_runs() -> None:
+    assert project()["requires-python"].startswith(f">={OLDEST[0]}.{OLDEST[1]},")
+    files = needed_by_a_replay()
+    assert {HOME / "bundle" / "replay.py", HOME / "compare" / "judges.py"} <= files
+    names = {name for file in files for name in outside(file)}
+    assert not names & {*OF_LATER_PYTHON}
+    needed = names - {*sys.stdlib_module_names, HOME.name}
+    everywhere, later = set(), set()
+    for line in project()["dependencies"]:
+        package = re.split(r"[^\w.-]", line)[0]
+        (later if LATER_ONLY.search(line) else everywhere).add({"ruamel.yaml": "ruamel"}.get(package, package))
+    optional = {"tensorrt", "pycuda"}
+    assert needed - optional == everywhere
+    assert not needed & later
+
+
+def test_no_module_of_the_standard_library_has_a_substitute_that_nobody_declares() -> None:
+    declared = {re.split(r"[^\w.-]", line)[0].replace("-", "_") for line in project()["dependencies"]}
+    for lines in project()["optional-dependencies"].values():
+        declared |= {re.split(r"[^\w.-]", line)[0].replace("-", "_") for line in lines}
+    files = [file for file in HOME.rglob("*.py") if "starter" not in file.parts]
+    imports = {name for file in files for name in outside(file)} - {*sys.stdlib_module_names, HOME.name}
+    assert {name for name in imports if BROUGHT_BY.get(name, name) not in declared} == set()
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    cited = YAML(typ="safe").load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    latest = re.findall(r"^## (\d[\w.]*)$", changes, re.M)[0]
+    assert cited["version"] == latest == __version__
+    assert cited["license"] == project()["license"] == "Apache-2.0"
+
+
+def test_the_templates_for_issues_can_be_read() -> None:
+    templates = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+    assert len(templates) == 3
+    for file in templates:
+        form = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
+        assert {"name", "description", "body"} <= form.keys()
+        assert all(field["attributes"]["label"] for field in form["body"])
