@@ -83,6 +83,8 @@ def test_a_bundle_replays_with_the_same_ids_and_verdicts_as_in_the_suite(packed,
     assert all(record["command"] and record["source"]["line"] == 1 for record in records.values())
 
 
+# onnx computes its own test data when its runner is imported
+@pytest.mark.filterwarnings(r"ignore::RuntimeWarning:onnx\.backend\.test\.case")
 def test_onnx_s_own_runner_reads_and_passes_a_bundle(packed):
     from onnx.backend.base import Backend, BackendRep
     from onnx.backend.test.loader import load_model_tests
