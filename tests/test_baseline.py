@@ -428,10 +428,10 @@ def test_a_variant_of_a_precision_is_selected_by_what_it_is_a_variant_of():
 @pytest.mark.parametrize(
     "flags",
     [
-        ["-k", "asinh", "conformance"], ["-kasinh", "conformance"], ["conformance/test_export.py"],
-        ["--shard=1/2", "conformance"], ["--random", "conformance/test_export.py"],
-        ["--pyargs", "conformance.test_export"],
-        ["conformance/test_export.py::test_export[one-dynamo-op20]"], ["-x", "tests"],
+        ["-k", "asinh", "conformance"], ["-kasinh", "conformance"], ["conformance/test_suite.py"],
+        ["--shard=1/2", "conformance"], ["--random", "conformance/test_suite.py"],
+        ["--pyargs", "conformance.test_suite"],
+        ["conformance/test_suite.py::test_export[one-dynamo-op20]"], ["-x", "tests"],
     ],
 )  # fmt: skip
 def test_a_selection_that_records_do_not_show_says_that_nothing_vanishes(flags):

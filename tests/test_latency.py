@@ -738,7 +738,7 @@ def test_a_record_keeps_few_samples_and_no_infinity():
 
 
 def saved(folder, name, **options):
-    entries = metadata("mlp", "conformance/test_latency.py::test_latency[mlp]", record(**options))
+    entries = metadata("mlp", "conformance/test_suite.py::test_latency[mlp]", record(**options))
     return save(folder, name, as_benchmark_json(entries, machine_info={"node": "n"}, commit_info={"id": "c"}))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -376,3 +377,13 @@ def test_it_works_from_the_checkout_too() -> None:
     outcome = run_pytest(root, "conformance", "--collect-only", "-q", "-k", "asinh", "-p", "no:xdist")
     assert outcome.code == 0, outcome.text
     assert "test_accuracy[asinh-torchscript-op17-onnxruntime-fp32]" in outcome.text
+
+
+def test_the_functions_of_the_suite_stand_in_the_order_in_which_they_run() -> None:
+    from conformance import test_suite
+    from conformance.case.words import Check
+
+    order = [name.removeprefix("test_") for name in vars(test_suite) if name.startswith("test_")]
+    assert order[:4] == ["case_file", "export", "registration", "fidelity"]
+    assert order[4:] == ["accuracy", "specials", "engine", "latency"]
+    assert {*order} == {"case_file", *get_args(Check)}

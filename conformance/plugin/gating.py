@@ -1,0 +1,52 @@
+"""The finished run against --baseline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from conformance.errors import UserError
+
+if TYPE_CHECKING:
+    from conformance.baseline import Change
+    from conformance.plugin.options import Options
+
+
+class Gating:
+    """What changed since the baseline, known at the end of the session."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._notes: list[str] = []
+        self._changes: list[Change] = []
+        self.regressions = 0
+        """How many regressions nobody has accepted."""
+
+    @property
+    def asked_for(self) -> bool:
+        return self._options["baseline"] is not None
+
+    def compare(self) -> None:
+        """Holds the finished run against the baseline; what changed goes into ``changes.json`` beside the run."""
+        from conformance.baseline import compare, environment_changes, gate, load, selection_of
+        from conformance.records.run_file import read_run
+
+        report = self._options.report
+        try:
+            before, after = load(self._options.baseline), read_run(report)
+        except UserError as error:
+            self._notes, self.regressions = [str(error)], 1
+            return
+        selected, note = selection_of(after[0])
+        self._changes = compare(before, after, selected=selected)
+        self._notes = [*environment_changes(before, after), *([note] if note else [])]
+        self.regressions = gate(self._changes)
+        text = json.dumps([change.as_dict() for change in self._changes], indent=1, default=str)
+        (report / "changes.json").write_text(text + "\n", encoding="utf-8")
+
+    def lines(self, width: int) -> Iterator[str]:
+        from conformance.baseline import lines
+
+        yield from self._notes
+        yield from lines(self._changes, width)

@@ -1,0 +1,190 @@
+"""What the user asks of the suite: the options, read and checked. What is wrong with one is a UsageError at once."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from conformance.errors import UserError
+from conformance.runtimes import registry
+
+if TYPE_CHECKING:
+    from conformance.plan.catalogue import Selection
+
+SELECTION = ("exporter", "opset", "runtime", "precision")
+
+
+def add(parser: pytest.Parser) -> None:
+    group = parser.getgroup("conformance", "accuracy conformance of exported models")
+    group.addoption(
+        "--cases", action="append", metavar="PATH", help="case files or folders (default: cases/); repeatable"
+    )
+    for name, what in (
+        ("exporter", "torchscript, dynamo"),
+        ("opset", "numbers"),
+        ("runtime", ", ".join(registry.IN_CASES)),
+        ("precision", "fp32, fp16, int8"),
+    ):
+        group.addoption(f"--{name}", metavar="A,B", help=f"keep only these: {what}")
+    group.addoption(
+        "--require",
+        metavar="A,B",
+        help="what cannot be run or decided here has failed, instead of being skipped: "
+        + ", ".join((*registry.MAY_LACK, "latency")),
+    )
+    group.addoption(
+        "--tensorrt",
+        metavar="KEY=VALUE,...",
+        help="builder options that go before those of the cases, as in optimization_level=5,workspace=1GiB",
+    )
+    group.addoption("--examples", type=int, metavar="N", help="drawn shapes for each cell, besides the boundary ones")
+    group.addoption(
+        "--random", action="store_true", help="draw anew in this run; failing draws are kept and replayed"
+    )
+    group.addoption(
+        "--report", default="reports/latest", metavar="DIR", help="write the run there (default: %(default)s)"
+    )
+    group.addoption(
+        "--reuse",
+        metavar="RUN",
+        help="take over what passed or failed as declared in that run, where nothing it depends on has changed",
+    )
+    group.addoption(
+        "--baseline", metavar="RUN", help="also fail on what got worse since that run, or since a committed baseline"
+    )
+    group.addoption(
+        "--changed-since",
+        metavar="REV",
+        help="only the cells whose case, Python, registration or pins differ from that git revision",
+    )
+    group.addoption("--shard", metavar="I/N", help="the I-th of N parts of the cells, for a job of its own")
+    group.addoption(
+        "--store",
+        default=".conformance",
+        metavar="DIR",
+        help="exported models and failing draws (default: %(default)s)",
+    )
+    group.addoption(
+        "--cell-timeout",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="a cell that takes longer has failed (default: %(default)s)",
+    )
+    group.addoption(
+        "--isolation",
+        choices=("process", "none"),
+        default="process",
+        help="none: in this process, for a debugger",
+    )
+
+
+class Options:
+    """The options of one session by name, and those that take reading."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    def __getitem__(self, name: str) -> Any:
+        return self.config.getoption(name)
+
+    def check(self) -> None:
+        """UsageError for what cannot be used, which would else show as collection errors, or after the run."""
+        if any(self[name] is not None for name in SELECTION):
+            self.selection()
+        self.required()
+        self.builder_options()
+        if self["baseline"] is None and self["shard"] is None:
+            return
+        from conformance.baseline import load, parse_shard
+
+        try:
+            if self["shard"] is not None:
+                parse_shard(self["shard"])
+            if self["baseline"] is not None:
+                load(self.baseline)
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    @property
+    def folder(self) -> Path:
+        """Where pytest was started."""
+        return self.config.invocation_params.dir
+
+    @property
+    def report(self) -> Path:
+        """The folder that the run is written to."""
+        return self.folder / str(self["report"])
+
+    @property
+    def baseline(self) -> Path:
+        return self.folder / str(self["baseline"])
+
+    def case_paths(self) -> list[Path]:
+        if self["cases"]:
+            return [Path(path) for path in self["cases"]]
+        for folder in (self.folder, self.config.rootpath):
+            if (folder / "cases").is_dir():
+                return [folder / "cases"]
+        return [self.folder / "cases"]
+
+    def selection(self) -> Selection:
+        from conformance.plan.catalogue import selection
+
+        try:
+            return selection({name: self[name] for name in SELECTION})
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def required(self) -> frozenset[str]:
+        """What a run must not do without: runtimes, and latency."""
+        given = self["require"]
+        if given is None:
+            return frozenset()
+        known = {*registry.MAY_LACK, "latency"}
+        words = frozenset(word.strip() for word in given.split(",") if word.strip())
+        for word in sorted(words - known):
+            raise pytest.UsageError(
+                f"--require: '{word}' is nothing that can be required; known: {', '.join(sorted(known))}"
+            )
+        if not words:
+            raise pytest.UsageError("--require is empty")
+        return words
+
+    def builder_options(self) -> dict[str, Any]:
+        """What --tensorrt says, checked like the ``tensorrt`` of a case."""
+        given = self["tensorrt"]
+        if given is None:
+            return {}
+        from conformance.case.deploy import builder_options
+
+        try:
+            return builder_options(given)
+        except UserError as error:
+            raise pytest.UsageError(f"--tensorrt: {error}") from None
+
+    def earlier(self) -> dict[str, dict[str, Any]]:
+        """With --reuse, by fingerprint, the records of the earlier run that need not be made again."""
+        if self["reuse"] is None:
+            return {}
+        from conformance.records.run_file import read_run
+
+        if self["random"]:
+            raise pytest.UsageError("--random draws anew, --reuse does not run what has run: give one of them")
+        try:
+            _, records = read_run(self.folder / self["reuse"])
+        except UserError as error:
+            raise pytest.UsageError(f"--reuse {error}") from None
+        # a duration is of the run that measured it
+        sound = [r for r in records if r["status"] in ("passed", "xfailed") and r["check"] != "latency"]
+        return {record["fingerprint"]: record for record in sound if record["fingerprint"]}
+
+    def flags(self) -> list[str]:
+        """The arguments of the run, with those that stand in the environment or in the settings: they select cells
+        as those of the command do."""
+        standing = [*self.config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
+        return [*standing, *(str(one) for one in self.config.invocation_params.args)]

@@ -1,0 +1,75 @@
+"""Which cells a session has: the cases, what the options select of them, what changed, and the shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from conformance.errors import CaseFileError, UserError
+
+if TYPE_CHECKING:
+    from conformance.depends.changed import Changes
+    from conformance.plan.catalogue import Selection
+    from conformance.plan.cell import Cell
+    from conformance.plugin.options import Options
+
+
+class Planning:
+    """The cells and case files of a session, read when the first suite test asks for them."""
+
+    def __init__(self, options: Options, before: Callable[[], None]) -> None:
+        """``before`` is called once the suite turns out to be collected, before cases are read."""
+        self._options, self._before = options, before
+        self._found: tuple[list[Cell], dict[str, CaseFileError | None]] | None = None
+        self.collected = False
+        """Whether the suite is part of this session."""
+        self._changes: Changes | None = None
+        self._considered = 0
+
+    def __call__(self) -> tuple[list[Cell], dict[str, CaseFileError | None]]:
+        """All selected cells, and every case file with what is wrong with it."""
+        if self._found is None:
+            self.collected = True
+            self._before()
+            from conformance.plan.catalogue import read_suite
+
+            selection = self._options.selection()
+            cells, files = read_suite(self._options.case_paths(), selection)
+            self._found = self._of_shard(self._of_changes(cells, selection)), files
+        return self._found
+
+    def _of_changes(self, cells: list[Cell], selection: Selection) -> list[Cell]:
+        revision = self._options["changed_since"]
+        if revision is None:
+            return cells
+        from conformance.depends.changed import changed_since
+
+        try:
+            self._changes = changed_since(revision, self._options.case_paths(), cells, selection)
+        except UserError as error:
+            raise pytest.UsageError(f"--changed-since {revision}: {error}") from None
+        self._considered = len(cells)
+        return [cell for cell in cells if cell.id in self._changes.reasons]
+
+    def _of_shard(self, cells: list[Cell]) -> list[Cell]:
+        if self._options["shard"] is None:
+            return cells
+        from conformance.baseline import parse_shard, shard
+
+        kept = shard([cell.id for cell in cells], *parse_shard(self._options["shard"]))
+        return [cell for cell in cells if cell.id in kept]
+
+    def lines(self) -> Iterator[str]:
+        """What --changed-since chose; the process where the terminal is may not have read the cases itself."""
+        if self._options["changed_since"] is None:
+            return
+        self()
+        if self._changes is not None:
+            yield from self._changes.lines(self._considered)
+
+    def may_be_empty(self) -> bool:
+        """A job may get no part of the cells, and a change may concern none: that was looked at, and is no
+        oversight."""
+        return any(self._options[name] is not None for name in ("shard", "changed_since"))

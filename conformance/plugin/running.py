@@ -1,0 +1,141 @@
+"""Running cells: the worker process, what need not or cannot be run, and what a record says besides its verdict."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conformance.plugin.waiting import Waiting
+
+if TYPE_CHECKING:
+    from conformance.checks.runner import Runner
+    from conformance.depends.fingerprint import Fingerprints
+    from conformance.plan.cell import Cell
+    from conformance.plan.settings import Settings
+    from conformance.plugin.options import Options
+    from conformance.records.record import Record
+    from conformance.worker.isolation import Worker
+
+
+class Running:
+    """Makes the record of each cell; the worker starts when the first is about to be needed."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._worker: Worker | None = None
+        self._runner: Runner | None = None
+        self._fingerprints: Fingerprints | None = None
+        self._earlier = options.earlier()
+        self._absences: dict[str | None, str | None] = {}
+        self._failed: dict[tuple[object, ...], str] = {}
+        self.following: Cell | None = None
+        """The cell after the one that runs."""
+
+    def prepare(self) -> None:
+        """A worker imports torch while the cases are read, if it will be needed."""
+        if not self._options.config.option.collectonly and not self._earlier:
+            self._start()
+
+    def __call__(self, cell: Cell) -> dict[str, Any]:
+        """The record of one cell, as plain data."""
+        fingerprint = self._fingerprint(cell)
+        if fingerprint in self._earlier:
+            return {**self._earlier[fingerprint], "reused": True}
+        absent = self._absence(cell)
+        if absent is not None:
+            record = cell.record()
+            record.status, record.stage, record.reason = "skipped", "load", absent
+        else:
+            waiting = Waiting(self._options.config)
+            record = self._run()(cell, waiting, self._runs_next())
+            waiting.done()
+        record.command, record.fingerprint = self._command(cell), fingerprint
+        return self._as_required(cell, record).as_dict()
+
+    def first_of_its_kind(self, record: dict[str, Any]) -> str | None:
+        """The id of an earlier cell that failed in the same way, before there was a model to run."""
+        if record["stage"] not in ("declare", "export", "check") or record["status"] != "failed":
+            return None
+        kind = (record["case"], record["exporter"], record["opset"], record["stage"], record["reason"])
+        first = self._failed.setdefault(kind, record["id"])
+        return None if first == record["id"] else first
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = self._runner = None
+
+    def _start(self) -> None:
+        if self._worker is None and self._options["isolation"] == "process":
+            from conformance.worker.warm import new_worker
+
+            self._worker = new_worker().__enter__()
+
+    def _run(self) -> Runner:
+        if self._runner is None:
+            self._start()
+            from conformance.checks.runner import Runner
+
+            self._runner = Runner(self._settings(), self._options["cell_timeout"], self._worker)
+        return self._runner
+
+    def _settings(self) -> Settings:
+        from conformance.plan.settings import Settings
+
+        home: Path = self._options.folder / self._options["store"]
+        home.mkdir(parents=True, exist_ok=True)
+        ignore = home / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
+        return Settings(
+            store=home / "models",
+            examples=self._options["examples"],
+            random=self._options["random"],
+            failures=home / "failures",
+            tensorrt=self._options.builder_options(),
+        )
+
+    def _runs_next(self) -> Cell | None:
+        """The cell after this one, where it has to be run."""
+        following = self.following
+        if following is None or (self._earlier and self._fingerprint(following) in self._earlier):
+            return None
+        # A budget of time is measured while nothing else is done here.
+        alone = following.check == "latency" or self._absence(following) is not None
+        return None if alone else following
+
+    def _absence(self, cell: Cell) -> str | None:
+        """Why this host, or this kind of run, cannot run a cell; asked once for each runtime."""
+        if cell.check == "latency" and hasattr(self._options.config, "workerinput"):
+            return "latency is measured only where nothing runs beside it: run it without -n, as with -m latency"
+        if cell.runtime not in self._absences:
+            self._absences[cell.runtime] = registry.absence(cell.runtime)
+        return self._absences[cell.runtime]
+
+    def _as_required(self, cell: Cell, record: Record) -> Record:
+        """Failed instead of skipped where --require says so."""
+        wanted = {cell.runtime, "latency" if cell.check == "latency" else None} & self._options.required()
+        if record.status == "skipped" and wanted:
+            record.status, record.error = "failed", "NotRun" if record.latency is None else "Inconclusive"
+            record.reason = f"--require {', '.join(sorted(map(str, wanted)))}: {record.reason}"
+        return record
+
+    def _fingerprint(self, cell: Cell) -> str | None:
+        if self._fingerprints is None:
+            from conformance.depends.fingerprint import Fingerprints
+
+            self._fingerprints = Fingerprints({name: self._options[name] for name in ("examples", "tensorrt")})
+        return self._fingerprints(cell)
+
+    def _command(self, cell: Cell) -> str:
+        """What runs this cell alone, from the folder in which this run was started."""
+        words = ["pytest", "conformance"]
+        if not (self._options.folder / "conformance").is_dir():
+            words.insert(1, "--pyargs")
+        for path in self._options["cases"] or []:
+            words += ["--cases", path]
+        for option in ("examples", "tensorrt"):
+            if self._options[option] is not None:
+                words += [f"--{option}", str(self._options[option])]
+        return shlex.join([*words, "-k", cell.id])

@@ -1,0 +1,35 @@
+"""A line in the terminal while a slow cell runs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+SLOW_SECONDS = 2.0
+"""A cell that takes longer shows what it is doing, in a terminal."""
+
+
+class Waiting:
+    """A line in the terminal that tells what a slow cell is doing, gone when it is done."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+        self._reporter: Any = reporter if reporter is not None and reporter.isatty else None
+        self._start = time.monotonic()
+        self._shown = False
+
+    def __call__(self, note: dict[str, Any]) -> None:
+        spent = time.monotonic() - self._start
+        if self._reporter is None or spent < SLOW_SECONDS:
+            return
+        dims = ", ".join(f"{name}={size}" for name, size in (note.get("draw") or {}).get("dims", {}).items())
+        examples = f", {note['examples']} examples" if note.get("examples") else ""
+        text = f"  {note.get('stage', 'starting')}{f' at {dims}' if dims else ''}{examples}, {spent:.0f} s"
+        self._reporter.rewrite(text[: self._reporter._tw.fullwidth - 1], erase=True)
+        self._shown = True
+
+    def done(self) -> None:
+        if self._shown:
+            self._reporter.rewrite("", erase=True)

@@ -1,0 +1,55 @@
+"""The suite: one test for each cell. The functions stand in the order in which they run, so that the first minutes of
+a run say what cannot be exported, and every later cell finds its model in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:  # so that a worker starts before the schema of case files is imported
+    from conformance.plan.cell import Cell
+
+Run = Callable[["Cell"], None]
+
+
+def test_case_file(case_file: str, read_case_file: Callable[[str], None]) -> None:
+    """Each case file can be read, and every entry of ``fails`` and ``graph`` in it is about some cell."""
+    read_case_file(case_file)
+
+
+def test_export(cell: Cell, run: Run) -> None:
+    """What an exporter makes of a module: valid ONNX at the opset asked for, the declared graph, symbolic dims."""
+    run(cell)
+
+
+def test_registration(cell: Cell, run: Run) -> None:
+    """Registering a symbolic: without it the declared failure, with it a model that uses every input."""
+    run(cell)
+
+
+def test_fidelity(cell: Cell, run: Run) -> None:
+    """What fp16 or int8 costs: the converted model, by its own semantics, against PyTorch in float32."""
+    run(cell)
+
+
+def test_accuracy(cell: Cell, run: Run) -> None:
+    """Whether a runtime's outputs are PyTorch's, over all drawn shapes and finite values."""
+    run(cell)
+
+
+def test_specials(cell: Cell, run: Run) -> None:
+    """Whether they are for NaN, infinities and signed zeros."""
+    run(cell)
+
+
+def test_engine(cell: Cell, run: Run) -> None:
+    """What only an engine on a GPU can show: equal rows, equal builds, time by layer and by batch size."""
+    run(cell)
+
+
+@pytest.mark.latency
+def test_latency(cell: Cell, run: Run) -> None:
+    """Whether a runtime keeps its budgets of time; ``-m latency`` selects them."""
+    run(cell)
