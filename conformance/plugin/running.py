@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.plugin.waiting import Waiting
+from conformance.runtimes import registry
 
 if TYPE_CHECKING:
     from conformance.checks.runner import Runner
