@@ -17,7 +17,7 @@ from conformance.checks.fidelity import check_fidelity
 from conformance.checks.latency import check_latency
 from conformance.checks.models import CellRun
 from conformance.checks.registration import check_registration
-from conformance.checks.stages import Stages, stop_record
+from conformance.checks.stages import Stages
 from conformance.errors import Stopped, Unavailable
 from conformance.plan.cell import Cell
 from conformance.plan.expected import expectations
@@ -49,10 +49,10 @@ def run_cell(progress: Progress, cell: Cell, settings: Settings) -> Record:
     except Unavailable as reason:
         record.status, record.stage, record.reason = "skipped", stages.current, str(reason)
     except Stopped as stop:
-        stop_record(record, stop)
+        record.stop(stop)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a SystemExit of the case's own code, or a mistake of ours
-        stop_record(record, stages.stopped_by(error))
+        record.stop(stages.stopped_by(error))
     record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
     return settle(record, expectations(cell), settings.instructions)
