@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ class Stopped(Exception):
         self.error = error
         self.reason = reason
         self.fault = fault
-        self.details: list[str] = []
-        """Further lines for the reader."""
+        self.fields: dict[str, Any] = {}
+        """What else the record is to say, by the names of its fields; ``records.text`` makes lines of them."""
 
 
 class Unavailable(Exception):

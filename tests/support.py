@@ -21,6 +21,7 @@ from conformance.errors import CaseFileError, Problem
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
+from conformance.records import text
 from conformance.records.record import Record
 from conformance.worker.progress import Progress
 
@@ -109,6 +110,11 @@ class Bench:
 def verdict(record: Record) -> tuple[str, str | None, str | None, str | None]:
     """What tests of a defect are about: status, stage, error, fault."""
     return record.status, record.stage, record.error, record.fault
+
+
+def details(record: Record) -> list[str]:
+    """The lines that explain a record."""
+    return text.details(record.as_dict())
 
 
 PASSED = ("passed", None, None, None)

@@ -13,7 +13,7 @@ import pytest
 from conformance.errors import CaseFileError
 from conformance.records.record import Record
 from conformance.worker.warm import prepare_process
-from tests.support import PASSED, Bench, load_case, problems_of, say, verdict
+from tests.support import PASSED, Bench, details, load_case, problems_of, say, verdict
 
 COMMON = """
 runtimes: onnxruntime
@@ -91,7 +91,7 @@ def assert_stopped(record: Record, stage: str, error: str, fault: str, *parts: s
 def assert_clear(record: Record) -> None:
     assert record.reason.strip()
     assert "\n" not in record.reason
-    lines = [record.reason, *record.details]
+    lines = [record.reason, *details(record)]
     assert not any("Traceback" in line or 'File "' in line or "mistake in the harness" in line for line in lines)
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from conformance import cli
 from conformance.bundle.layout import Bundle
+from conformance.records import text
 from conformance.records.run_file import read_run
 from tests.support import run_suite, say, write_case
 
@@ -60,9 +61,9 @@ def test_a_bundle_holds_models_examples_and_cells_as_data(packed):
     (fp32, _) = bundle.entries
     assert fp32.build["shapes"]["x"] == [[1, 3], [3, 3], [8, 3]]
     assert fp32.inputs == ["x", "w"]
-    examples = list(bundle.data_sets(fp32))
+    examples = list(bundle.examples(fp32))
     assert len(examples) == len(fp32.sets) == 16
-    assert {example.draw["dims"]["batch"] for example in examples} >= {1, 8}
+    assert {example.draw.dims["batch"] for example in examples} >= {1, 8}
     first = examples[0]
     assert first.inputs["w"].shape == ()  # 0-d stays 0-d
     np.testing.assert_allclose(first.wanted[0], np.sin(first.inputs["x"]) * first.inputs["w"], rtol=1e-5, atol=1e-6)
@@ -76,6 +77,7 @@ def test_a_bundle_holds_models_examples_and_cells_as_data(packed):
 def test_a_bundle_replays_with_the_same_ids_and_verdicts_as_in_the_suite(packed, runtime):
     code, records = replay(packed, "--runtime", runtime)
     assert code == 0
+    assert all(sum(record["histogram"]["counts"]) == record["examples"] for record in records.values())
     # ONNX's evaluator runs no converted models, here as in the suite
     precisions = {"fp32", "fp16"} if runtime == "onnxruntime" else {"fp32"}
     assert records.keys() == {f"accuracy[planted-torchscript-op17-{runtime}-{one}]" for one in precisions}
@@ -187,8 +189,9 @@ def test_a_runtime_that_is_wrong_is_found_and_blamed(tmp_path):
     assert code == 1
     record = records["accuracy[planted-torchscript-op17-onnxruntime-fp32]"]
     assert (record["status"], record["stage"], record["error"]) == ("failed", "compare", "WrongValue")
-    assert any("is wrong too" in line for line in record["details"])
+    assert any("is wrong too" in line for line in text.details(record))
     assert record["draw"]["dims"]
+    assert [witness["answer"] for witness in record["witnesses"]] == ["wrong", "wrong"]
     assert record["worst"]["ratio"] > 100
     half = records["accuracy[planted-torchscript-op17-onnxruntime-fp16]"]
     assert (half["status"], half["fault"]) == ("failed", "runtime")
@@ -249,12 +252,13 @@ def test_draws_at_which_a_runtime_is_declared_to_fail_are_not_run_by_it(tmp_path
     """
     _, place = pack(tmp_path, say(BODY, declared), "", "--precision", "fp32")
     (entry,) = Bundle(place).entries
-    assert {one["dims"]["batch"] for one in entry.sets if one["apart"] == ["onnxruntime"]} == {8}
+    apart = [{"runtime": "onnxruntime", "cpu": None}]
+    assert {one["dims"]["batch"] for one in entry.sets if one["apart"] == apart} == {8}
     _, records = replay(place, "--runtime", "onnxruntime")
     (record,) = records.values()
     assert record["status"] == "passed"
     assert record["examples"] < len(entry.sets)
-    assert any("declared to fail, and not run" in line for line in record["details"])
+    assert any("declared to fail, and not run" in line for line in text.details(record))
     (other,) = replay(place, "--runtime", "onnx-reference")[1].values()
     assert other["examples"] + other["ill_conditioned"] == len(entry.sets)
 
@@ -378,7 +382,7 @@ def test_a_lost_gpu_is_told_in_the_words_of_cuda(tmp_path):
     )  # fmt: skip
     for record in read_run(tmp_path / "out")[1]:
         assert (record["status"], record["signal"], record["stage"]) == ("failed", "SIGABRT", "run")
-        assert "an illegal memory access was encountered" in record["details"][0]
+        assert "an illegal memory access was encountered" in text.details(record)[0]
 
 
 # ---- bad input ----------------------------------------------------------------------------------------------

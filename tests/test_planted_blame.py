@@ -24,7 +24,7 @@ from conformance.records.record import Record
 from conformance.runtimes import onnxreference, onnxruntime
 from conformance.verdict.loss import by_stage, greatest
 from conformance.worker.warm import prepare_process
-from tests.support import PASSED, Alter, Bench, altered, say, verdict, with_symbolic
+from tests.support import PASSED, Alter, Bench, altered, details, say, verdict, with_symbolic
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -77,7 +77,7 @@ def test_runtimes_that_are_wrong_in_another_output_are_no_witnesses_against_the_
     record = bench.run(TWO)
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
     assert record.worst["output"] == 0
-    assert "onnxruntime with its optimizer off: agrees with PyTorch" in record.details
+    assert "onnxruntime with its optimizer off: agrees with PyTorch" in details(record)
 
 
 def test_runtimes_that_are_wrong_in_the_same_output_are(bench, break_opener):
@@ -93,7 +93,7 @@ def test_that_another_runtime_runs_a_model_and_is_wrong_does_not_say_who_stops_i
     break_opener(onnxreference, "open_model", wrong_in(0))
     record = bench.run(TWO)
     assert verdict(record) == ("failed", "run", "RuntimeError", None)
-    assert "onnxruntime with its optimizer off: runs it, but its outputs are wrong" in record.details
+    assert "onnxruntime with its optimizer off: runs it, but its outputs are wrong" in details(record)
 
 
 FLOAT32_ONLY = """
@@ -115,7 +115,7 @@ def test_a_failure_says_where_no_float64_form_tells_of_pytorchs_own_rounding(ben
     record = bench.run(body, FLOAT32_ONLY)
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
     told = "the module has no float64 form, so PyTorch's own rounding is not known"
-    assert (told in record.details) is missing
+    assert (told in details(record)) is missing
 
 
 # ---- converted models ----------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_a_converted_model_that_stops_where_the_exported_one_does_is_the_exporte
     body = say(NET, f"precisions: {{{precision}: {at_four}}}")
     record = bench.run_cell(cells_of(bench, body, BAKED_IN)[f"{check} {precision}"], examples=2)
     assert (record.status, record.stage, record.fault) == ("failed", "run", "exporter")
-    assert "the exported fp32 model stops there too" in record.details
+    assert "the exported fp32 model stops there too" in details(record)
 
 
 def reshape_to_four_rows(model):
@@ -323,7 +323,7 @@ def assert_one_line_about_the_case(record: Record, error: str, *parts: str) -> N
     assert verdict(record) == ("failed", "declare", error, "case")
     assert "\n" not in record.reason
     assert all(part in record.reason for part in parts)
-    assert not any("harness" in line for line in record.details)
+    assert not any("harness" in line for line in details(record))
 
 
 @pytest.mark.parametrize("check", ["export", "accuracy"])

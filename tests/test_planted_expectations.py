@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.errors import CaseFileError
-from tests.support import PASSED, load_case, say, verdict, with_symbolic
+from tests.support import PASSED, details, load_case, say, verdict, with_symbolic
 
 SOUND = """
 forward: torch.sin(x)
@@ -42,7 +42,7 @@ def test_a_failure_that_is_declared_is_expected(bench, says):
 def test_a_failure_that_is_declared_otherwise_is_a_failure(bench, says):
     record = bench.run(say(WRONG, fails(**says)))
     assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
-    assert any("planted.yaml:" in line and says["stage"] in line for line in record.details)
+    assert any("planted.yaml:" in line and says["stage"] in line for line in details(record))
 
 
 def test_an_entry_about_other_cells_excuses_nothing(bench):

@@ -21,7 +21,7 @@ from conformance.records.record import Record
 from conformance.runtimes import onnxruntime
 from conformance.verdict.loss import greatest
 from conformance.worker.warm import prepare_process
-from tests.support import PASSED, Alter, Bench, altered, say, verdict
+from tests.support import PASSED, Alter, Bench, altered, details, say, verdict
 
 NET = """
 import torch
@@ -552,7 +552,7 @@ def test_values_beyond_fp16_inside_the_model_stop_the_conversion_by_the_name_of_
     assert "Mul /Mul reaches 1" in record.reason
     assert "ReduceSum /ReduceSum reaches" in record.reason
     assert "Sqrt" not in record.reason
-    assert any("exclude:" in line for line in record.details)
+    assert any("exclude:" in line for line in details(record))
     assert verdict(run(bench, check, "fp16", fp16_body("(x * x).sum(-1).sqrt()", -40, 40))) == PASSED
 
 
@@ -668,7 +668,7 @@ def test_an_input_beyond_fp16_can_be_kept_in_fp32_as_the_message_says(bench):
     body = fp16_body("x * 0.25", -200_000, 200_000)
     record = run(bench, "fidelity", "fp16", body)
     assert verdict(record) == ("failed", "convert", "Overflow", "precision")
-    assert any("exclude:" in line for line in record.details)
+    assert any("exclude:" in line for line in details(record))
     assert verdict(run(bench, "fidelity", "fp16", body.replace("fp16: {}", "fp16: {exclude: Mul}"))) == PASSED
 
 
@@ -959,7 +959,7 @@ def test_a_failure_of_another_kind_than_the_declared_one_is_a_failure(bench, bre
     break_conversion(zero_point_off_by_one)
     record = run(bench, "fidelity", "int8", say(BODY.replace("fp16: {}, ", ""), fails("precision: int8")))
     assert verdict(record) == ("failed", "convert", "BrokenRule", "precision")
-    assert record.details[0].startswith("declared otherwise: ")
+    assert details(record)[0].startswith("declared otherwise: ")
 
 
 def test_a_declared_failure_of_the_conversion_is_owed_by_both_checks(bench, break_conversion):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conformance.runtimes import onnxruntime
-from tests.support import PASSED, Alter, altered, verdict
+from tests.support import PASSED, Alter, altered, details, verdict
 
 BODY = """
 forward: torch.sin(x)
@@ -40,15 +40,15 @@ def test_an_answer_that_only_the_optimizer_gets_wrong_is_the_runtimes_fault_and_
     break_runtime(off_by_a_bit, "open_optimized")
     record = bench.run(BODY)
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
-    assert any("graph optimizer breaks it" in line for line in record.details)
+    assert any("graph optimizer breaks it" in line for line in details(record))
 
 
 def test_an_answer_that_is_wrong_without_the_optimizer_too_is_the_runtimes_fault_alone(bench, break_runtime):
     break_runtime(off_by_a_bit, *BOTH)
     record = bench.run(BODY)
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
-    assert not any("graph optimizer breaks it" in line for line in record.details)
-    assert any("specification" in line and "agrees" in line for line in record.details)
+    assert not any("graph optimizer breaks it" in line for line in details(record))
+    assert any("specification" in line and "agrees" in line for line in details(record))
 
 
 def test_a_wrong_model_is_the_exporters_fault_though_all_runtimes_are_sound(bench):
@@ -146,7 +146,7 @@ def test_values_are_as_simple_as_they_can_be(bench, break_runtime):
     break_runtime(off_by_a_bit, *BOTH)
     record = bench.run(BODY)
     assert record.draw["dims"] == {"batch": 1}
-    assert "x = float32 [[0.0, 0.0, 0.0]]" in record.details
+    assert "x = float32 [[0.0, 0.0, 0.0]]" in details(record)
 
 
 def test_values_stay_inside_what_the_case_declares_while_they_get_simpler(bench, break_runtime):
@@ -154,7 +154,7 @@ def test_values_stay_inside_what_the_case_declares_while_they_get_simpler(bench,
     break_runtime(off_by_a_bit, *BOTH)
     record = bench.run(body)
     assert record.draw["dims"] == {"batch": 1}
-    assert "x = float32 [[1.0, 1.0, 1.0]]" in record.details
+    assert "x = float32 [[1.0, 1.0, 1.0]]" in details(record)
 
 
 def test_a_value_that_matters_is_kept(bench, break_runtime):
@@ -164,7 +164,7 @@ def test_a_value_that_matters_is_kept(bench, break_runtime):
     break_runtime(wrong_when_large, *BOTH)
     record = bench.run(BODY)
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
-    (shown,) = (line for line in record.details if line.startswith("x = "))
+    (shown,) = (line for line in details(record) if line.startswith("x = "))
     values = np.array(eval(shown.removeprefix("x = float32 "))) if "[[" in shown else None
     assert values is None or values.max() > 10
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 
 import pytest
 
-from conformance.records.record import Record
+from conformance import HOME
+from conformance.records import text
+from conformance.records.record import Record, Witness
 from conformance.records.run_file import RunWriter, read_lines
+from conformance.report.rows import complete
 
 
 def record(**more):
@@ -31,7 +35,7 @@ def test_a_record_has_every_documented_field():
 
 
 def test_a_record_goes_to_json_and_back():
-    one = record(status="failed", stage="compare", worst={"ratio": 2.5, "index": [0, 1]}, details=["a", "b"])
+    one = record(status="failed", stage="compare", worst={"ratio": 2.5, "index": [0, 1]}, output=["a", "b"])
     assert Record.from_dict(json.loads(json.dumps(one.as_dict()))) == one
 
 
@@ -41,8 +45,8 @@ def test_keys_of_a_later_version_are_left_out():
 
 def test_nan_and_infinities_become_text_that_any_json_reader_takes():
     plain = record(worst={"got": math.nan, "wanted": -math.inf, "ratio": math.inf}).as_dict()
-    text = json.dumps(plain, allow_nan=False)
-    assert json.loads(text)["worst"] == {"got": "nan", "wanted": "-inf", "ratio": "inf"}
+    written = json.dumps(plain, allow_nan=False)
+    assert json.loads(written)["worst"] == {"got": "nan", "wanted": "-inf", "ratio": "inf"}
 
 
 def test_every_line_is_on_disk_as_soon_as_it_is_written(tmp_path):
@@ -106,3 +110,77 @@ def written(folder, cells, damaged):
     lines[damaged] = lines[damaged][: len(lines[damaged]) // 2]
     file.write_text("\n".join(lines))
     return file
+
+
+# ---- details are data ---------------------------------------------------------------------------------------------
+
+EXPLAINED = {
+    "declared otherwise: a.yaml:3 declares that it fails at stage run": record(
+        declared=[{"outcome": "otherwise", "place": "a.yaml:3", "stage": "run", "error": None}]
+    ),
+    "found: a difference": record(observed="a difference"),
+    "fails as declared at n=1: a reason": record(
+        declared=[{"outcome": "confirmed", "at": "n=1", "because": "a reason"}]
+    ),
+    "also: an output is static": record(findings=["an input is missing", "an output is static"]),
+    "the graph has 2 Add, 1 Mul": record(findings=["one"], graph={"nodes": {"Add": 2, "Mul": 1}}),
+    "the ONNX specification's evaluator: stops with Fail": record(
+        witnesses=[Witness("onnx-reference", "stops", "Fail").as_dict()]
+    ),
+    "a runtime of another version: agrees with PyTorch": record(
+        witnesses=[{"runtime": "a runtime of another version", "answer": "agrees"}]
+    ),
+    "so the model is right, and onnxruntime's graph optimizer breaks it": record(conclusion="optimizer"),
+    "  export       no loss   the exported fp32 model against PyTorch": record(loss={"export": math.inf}),
+    "  optimizer    12.3 dB   ONNX Runtime's optimizer on, against off": record(loss={"optimizer": 12.34}),
+    "ONNX Runtime with key=1: is wrong too": record(
+        witnesses=[Witness("onnxruntime", "wrong", config={"key": "1"}).as_dict()]
+    ),
+    "the export used the case's own f for aten::add: look there first": record(own_code=["f for aten::add"]),
+    "x = float32 [1.0]": record(inputs={"x": "float32 [1.0]"}),
+    "no bundle could be left: OSError: full": record(no_bundle="OSError: full"),
+    "too slow? say examples: or smaller dims, or leave the runtime out with runtimes:": record(hints=["slow"]),
+}
+
+
+@pytest.mark.parametrize("line", EXPLAINED)
+def test_lines_are_made_of_a_record_alone_also_of_one_that_was_read(line):
+    plain = EXPLAINED[line].as_dict()
+    assert line in text.details(plain)
+    assert text.details(json.loads(json.dumps(plain))) == text.details(plain)
+
+
+def test_what_was_observed_comes_first_and_what_to_look_at_last():
+    explained = record(
+        observed="a difference", hints=["slow"], witnesses=[Witness("onnx-reference", "wrong").as_dict()],
+        loss={"export": -math.inf}, inputs={"x": "float32 [1.0]"}, conclusion="open",
+    )  # fmt: skip
+    assert [line.split()[0] for line in text.details(explained.as_dict())] == [
+        "found:", "too", "the", "so", "loss", "export", "x"
+    ]  # fmt: skip
+
+
+def test_a_run_of_an_earlier_version_has_the_lines_themselves():
+    old = {name: record().as_dict()[name] for name in FIELDS} | {
+        "details": ["found: a", "b"],
+        "loss": {"export": 1.0},
+    }
+    assert text.details(old) == ["found: a", "b"]
+    (row,) = complete([old | {"status": "failed", "stage": "run", "reason": "c", "details": None}])
+    assert text.details(row) == ["loss by stage, as SQNR (higher is better):", *text.details(row)[1:]]
+
+
+def test_no_sentence_is_put_into_a_record_but_its_reason():
+    """Nothing outside ``records.text`` has to do with ``details``, by name or by attribute, but what reads a report's
+    rows; so there is nowhere else to append one."""
+    allowed = {"records/text.py", "report/words.py", "report/rows.py", "report/html.py"}
+    places = [
+        f"{file.relative_to(HOME)}:{node.lineno}"
+        for file in sorted(HOME.rglob("*.py"))
+        if file.relative_to(HOME).as_posix() not in allowed
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.Attribute) and node.attr == "details")
+        or (isinstance(node, ast.Constant) and node.value == "details")
+        or (isinstance(node, ast.keyword) and node.arg == "details")
+    ]
+    assert places == []

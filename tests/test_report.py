@@ -76,7 +76,7 @@ def failed(case: str = "asinh", **values: Any) -> dict[str, Any]:
         "error": "WrongValue",
         "reason": "3 of 24 elements of output 0 differ",
         "fault": "runtime",
-        "details": ["onnx-reference agrees with PyTorch"],
+        "witnesses": [{"runtime": "onnx-reference", "answer": "agrees"}],
         "worst": {"output": 0, "index": [1, 2], "got": 0.5, "wanted": 0.25, "error": 0.25, "ratio": 125000.0,
                   "dims": {"batch": 2}},
         "draw": {"dims": {"batch": 2}, "regime": "offset", "seed": 5, "index": 3},
@@ -84,12 +84,29 @@ def failed(case: str = "asinh", **values: Any) -> dict[str, Any]:
     return record(case, **(given | values))
 
 
+def hostile_fields(poison: str) -> dict[str, Any]:
+    """The same text in every field that ``records.text`` makes lines of."""
+    places = {"place": poison, "stage": poison, "error": poison, "at": poison, "because": poison, "line": poison}
+    return {
+        "observed": poison, "conclusion": poison, "no_bundle": poison, "own_code": [poison],
+        "inputs": {poison: poison}, "findings": [poison, poison], "hints": [poison],
+        "output": [poison], "traceback": [poison],
+        "declared": [{"outcome": outcome, **places} for outcome in ("otherwise", "confirmed", "another")],
+        "witnesses": [
+            {"runtime": poison, "answer": poison},
+            {"runtime": poison, "answer": poison, "config": {poison: poison}},
+            {"runtime": poison, "answer": "stops", "error": poison},
+            {"runtime": poison, "answer": "abstains", "reason": poison},
+        ],
+    }  # fmt: skip
+
+
 def hostile(poison: str) -> dict[str, Any]:
     """A record with the same text in every place that holds text from outside; unique by its id."""
     return {
         "id": f"accuracy[{poison}]", "case": poison, "exporter": poison, "opset": 20, "runtime": poison,
         "precision": poison, "check": poison, "source": {"file": poison, "line": 7}, "status": "failed",
-        "stage": poison, "error": poison, "reason": poison, "details": [poison, poison], "fault": poison,
+        "stage": poison, "error": poison, "reason": poison, "fault": poison,
         "worst": {"output": poison, "index": [poison], "got": poison, "wanted": poison, "error": poison,
                   "ratio": 3.5, "dims": {poison: poison}},
         "draw": {"dims": {poison: poison}, "regime": poison, "seed": poison, "index": 0},
@@ -102,6 +119,7 @@ def hostile(poison: str) -> dict[str, Any]:
                     "own": {"median": 0.1, "samples": [0.1, 0.2], "rounds": poison},
                     "other": {"median": 0.2, "samples": [0.1, 0.3], "rounds": poison},
                     "throughput": [{"batch": poison, "per_second": poison}]},
+        **hostile_fields(poison),
         "histogram": {"edges": [-1, 0, 1], "counts": [1, 2]}, "seconds": {poison: 1.0}, "command": poison,
         "bundle": poison, "fingerprint": poison, "reused": False,
     }  # fmt: skip

@@ -22,6 +22,7 @@ import onnx
 import pytest
 
 from conformance.errors import Unavailable
+from conformance.records import text
 from conformance.runtimes import tensorrt as runtime
 from conformance.runtimes.tensorrt import build as building
 from conformance.runtimes.tensorrt import session as running
@@ -30,7 +31,7 @@ from conformance.runtimes.tensorrt.cudagraph import captured
 from conformance.runtimes.tensorrt.device import Memory, driver_release
 from conformance.runtimes.tensorrt.engines import Engines, key
 from conformance.runtimes.tensorrt.options import Build, Options, covering
-from tests.support import PASSED, Bench, run_suite, say, verdict, write_case
+from tests.support import PASSED, Bench, details, run_suite, say, verdict, write_case
 
 DOUBLES = Path(__file__).parent / "doubles"
 VERSIONS = ("8.6.0", "10.12.0", "11.0.0")
@@ -267,7 +268,7 @@ def test_a_wrong_answer_is_the_runtimes_fault_since_onnxruntime_agrees_with_pyto
     double(fault="wrong")
     record = run(bench)
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
-    assert any("optimizer off: agrees with PyTorch" in line for line in record.details)
+    assert any("optimizer off: agrees with PyTorch" in line for line in details(record))
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
@@ -364,7 +365,7 @@ def test_an_error_that_ends_cuda_for_the_process_is_the_verdict_of_its_cell_alon
         done.records[f"{check}[atfirst-torchscript-op17-tensorrt-fp32]"] for check in ("accuracy", "engine")
     )
     assert (lost["status"], lost["stage"], lost["signal"]) == ("failed", "run", "SIGABRT")
-    assert any("an illegal memory access was encountered" in line for line in lost["details"])
+    assert any("an illegal memory access was encountered" in line for line in text.details(lost))
     assert engine["signal"] == "SIGABRT"
     others = [one for one in done.records.values() if one["case"] == "planted"]
     assert {one["check"] for one in others} >= {"accuracy", "engine"}
@@ -921,4 +922,4 @@ def test_what_tensorrt_and_cuda_refuse_is_no_mistake_of_the_harness(bench, doubl
     double(**given)
     record = run(bench, check=check)
     assert (record.status, record.error, record.fault) == ("failed", error, "runtime")
-    assert not any("mistake in the harness" in line for line in record.details)
+    assert not any("mistake in the harness" in line for line in details(record))

@@ -27,7 +27,7 @@ from conformance.arrays import Array
 from conformance.bundle.trial import Trial
 from conformance.compare.judges import Judge
 from conformance.errors import UserError
-from conformance.verdict.example import DataSet
+from conformance.verdict.example import Draw, Example, given
 
 FORMAT = 1
 HEAD = "bundle.json"
@@ -128,17 +128,18 @@ class Bundle:
         """The paths of TensorRT's plugin libraries."""
         return tuple(str(self.folder / CELLS / entry.name / name) for name in entry.build["options"]["plugins"])
 
-    def data_sets(self, entry: Entry) -> Iterator[DataSet]:
+    def examples(self, entry: Entry) -> Iterator[Example]:
         """All examples of an entry; raises UserError where a file is missing or damaged."""
         for index, one in enumerate(entry.sets):
             folder = self.folder / CELLS / entry.name / f"test_data_set_{index}"
             try:
                 inputs = dict(zip(entry.inputs, _read(folder, "input"), strict=True))
                 exact = _read(folder, "exact") if one["exact"] else None
-                draw = {name: one[name] for name in ("dims", "regime", "seed", "index", "apart")}
-                yield DataSet(inputs, _read(folder, "output"), exact, one["conditioning"], draw)
+                draw = Draw(**{name: one[name] for name in ("dims", "regime", "seed", "index")})
+                example = given(draw, inputs, _read(folder, "output"), exact, one["conditioning"], one["apart"])
             except Exception as error:
                 raise UserError(f"{folder}: the bundle is damaged: {error}") from None
+            yield example
 
     def trial(self, entry: Entry, judge: Judge) -> Trial:
         """What an engine of this entry is tried with; raises UserError where a file is missing or damaged."""
@@ -184,15 +185,21 @@ def write_model(folder: Path, model: Path, libraries: Sequence[str]) -> list[str
     return names
 
 
-def write_set(folder: Path, index: int, example: DataSet) -> dict[str, Any]:
-    """Writes one example into an entry's folder; what the entry says of it."""
+def write_set(
+    folder: Path, index: int, example: Example, names: Sequence[str], apart: Sequence[str | Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Writes one example into an entry's folder, its inputs in the order of ``names``; what the entry says of it.
+
+    ``apart`` are the runtimes that are declared to fail there.
+    """
     place = folder / f"test_data_set_{index}"
     place.mkdir(parents=True, exist_ok=True)
-    _write(place, "input", list(example.inputs.values()))
+    _write(place, "input", [example.inputs[name] for name in names])
     _write(place, "output", example.wanted)
     if example.exact is not None:
         _write(place, "exact", example.exact)
-    return {**example.draw, "conditioning": example.conditioning, "exact": example.exact is not None}
+    told = {**example.draw.as_dict(), "apart": list(apart)}
+    return {**told, "conditioning": example.conditioning, "exact": example.exact is not None}
 
 
 def _write(folder: Path, kind: str, arrays: Sequence[Array]) -> None:

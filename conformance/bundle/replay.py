@@ -17,9 +17,10 @@ from typing import Any
 from conformance.arrays import Array
 from conformance.bundle.layout import Bundle, Entry
 from conformance.bundle.trial import try_engine
-from conformance.compare.judges import judge_from
+from conformance.compare.judges import Judge, judge_from
 from conformance.compare.tolerance import Comparison
 from conformance.errors import Stopped, Unavailable, UserError
+from conformance.records.death import note_death
 from conformance.records.environment import environment
 from conformance.records.processor import instructions
 from conformance.records.record import Record, cell_id, cell_label
@@ -28,7 +29,9 @@ from conformance.records.settle import Expectation, settle
 from conformance.runtimes import Session, opener, registry
 from conformance.runtimes.tensorrt.options import Build
 from conformance.verdict import blame, saturation
-from conformance.verdict.example import DataSet
+from conformance.verdict.blame import Opinion, Suspect
+from conformance.verdict.example import Draw, Example
+from conformance.verdict.loop import Comparer, Explainer, check_not_vacuous, tried
 from conformance.worker.isolation import Death, Worker
 from conformance.worker.progress import Progress
 
@@ -118,13 +121,11 @@ def run_entry(progress: Progress, folder: Path, entry: Entry, runtime: str, stor
     except Unavailable as reason:
         record.status, record.stage, record.reason = "skipped", "load", str(reason)
     except Stopped as stop:
-        record.status = "failed"
-        record.stage, record.error, record.reason, record.fault = stop.stage, stop.error, stop.reason, stop.fault
-        record.details += stop.details
+        record.stop(stop)
     except Exception as error:
         record.status, record.fault, record.error = "failed", "harness", type(error).__name__
         record.reason = f"a mistake in the harness, or a bundle that was edited: {_line(error)}"
-        record.details += traceback.format_exception(error)[-6:]
+        record.traceback = traceback.format_exception(error)[-6:]
     record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
     return settle(record, _declared(entry, runtime), instructions())
 
@@ -134,6 +135,29 @@ def _declared(entry: Entry, runtime: str) -> list[Expectation]:
     return [Expectation.from_dict(one) for one in entry.expected.get(which, [])]
 
 
+class _Recorded(Comparer):
+    """Compares with the answers that a bundle holds."""
+
+    def __init__(self, judge: Judge, session: Session | None, run: _Replay) -> None:
+        super().__init__(session, run.note, run.record.seconds)
+        self.judge, self.vacuity = judge, judge.vacuity()
+
+    def compare(
+        self,
+        got: list[Array],
+        wanted: list[Array],
+        exact: list[Array] | None,
+        conditioning: list[float] | None = None,
+    ) -> Comparison:
+        return self.judge.compare(got, wanted, exact, conditioning)
+
+    def said(self, error: Exception) -> str:
+        return _line(error)
+
+    def again(self, example: Example) -> Example:
+        return example
+
+
 class _Replay:
     """One entry on its way through load, run and compare."""
 
@@ -141,28 +165,24 @@ class _Replay:
         self, progress: Progress, bundle: Bundle, entry: Entry, runtime: str, record: Record, store: Path
     ) -> None:
         self._progress, self._bundle, self._entry, self._runtime = progress, bundle, entry, runtime
-        self._record, self._store = record, store
+        self.record, self._store = record, store
         self._judge = judge_from(entry.judge)
 
     def all(self) -> None:
-        entry, record = self._entry, self._record
-        vacuity = self._judge.vacuity()
+        entry, record = self._entry, self.record
         with contextlib.ExitStack() as stack:
-            session = self._load(stack)
+            session, stopped = self._load(stack)
+            comparer = _Recorded(self._judge, session, self)
+            explain = Explainer(record, comparer, lambda stop, example: self._opinion(stop, example, comparer))
+            if stopped is not None:
+                raise explain.blamed(next(self._examples()), stopped) from stopped
+            assert session is not None and comparer.vacuity is not None
             record.arithmetic = dict(session.arithmetic)
-            for example in self._examples():
-                if example.fails_in(self._runtime, instructions()):
-                    record.details.append(f"declared to fail, and not run: {example.draw['dims']}")
-                    continue
-                found = self._one(session, example)
-                vacuity.see(example.wanted)
-                self._note(found, example)
+            for _ in tried(record, self._undeclared(), comparer, explain):
+                pass
         if not record.examples:
             raise Stopped("compare", "NothingVerified", "no example verified anything", "case")
-        weak = {output: wrong for output, wrong in vacuity.findings().items() if output not in entry.excused}
-        for output, wrong in weak.items():
-            text = f"output {output}: {' and '.join(wrong)} would have passed every one of {record.examples} examples"
-            raise Stopped("compare", "Vacuous", text, "case")
+        check_not_vacuous(record, comparer.vacuity, entry.excused)
 
     def engine(self) -> None:
         """What only an engine can show."""
@@ -170,7 +190,7 @@ class _Replay:
             trial = self._bundle.trial(self._entry, self._judge)
         except ValueError as error:
             raise Stopped("declare", "BadBundle", str(error), "case") from None
-        try_engine(self._record, self._guarded, self._bundle.model(self._entry), self._build(), trial)
+        try_engine(self.record, self._guarded, self._bundle.model(self._entry), self._build(), trial)
 
     @contextlib.contextmanager
     def _guarded(self, name: str) -> Iterator[None]:
@@ -188,112 +208,53 @@ class _Replay:
         plugins = self._bundle.plugins(self._entry)
         return dataclasses.replace(build, options=dataclasses.replace(build.options, plugins=plugins))
 
-    def _examples(self) -> Iterator[DataSet]:
+    def _examples(self) -> Iterator[Example]:
         try:
-            yield from self._bundle.data_sets(self._entry)
+            yield from self._bundle.examples(self._entry)
         except ValueError as error:
             raise Stopped("declare", "BadBundle", str(error), "case") from None
 
-    def _load(self, stack: contextlib.ExitStack) -> Session:
+    def _undeclared(self) -> Iterator[Example]:
+        """All examples but those that are declared to fail."""
+        for example in self._examples():
+            if example.fails_in(self._runtime, instructions()):
+                self.record.declared.append({"outcome": "not run", "dims": dict(example.draw.dims)})
+            else:
+                yield example
+
+    def _load(self, stack: contextlib.ExitStack) -> tuple[Session | None, Stopped | None]:
+        """The runtime with the model loaded, or what stopped it."""
         bundle, entry = self._bundle, self._entry
         with self._stage("load"):
             open_model = opener(self._runtime, self._build(), entry.config)
             try:
-                return stack.enter_context(open_model(bundle.model(entry), bundle.libraries(entry)))
+                return stack.enter_context(open_model(bundle.model(entry), bundle.libraries(entry))), None
             except ImportError as error:
                 raise Unavailable(f"{self._runtime} cannot be imported: {error}") from None
             except Unavailable:
                 raise
             except Exception as error:
-                stop = Stopped("load", type(error).__name__, _line(error), "runtime")
-                first = next(self._examples())
-                raise self._blamed(stop, None, first) from error
+                return None, Stopped("load", type(error).__name__, _line(error), "runtime")
 
-    def _one(self, session: Session, example: DataSet) -> Comparison:
-        """What comparing one example found; Stopped where it is wrong, and wrong again."""
-        self._progress.note(stage="run", draw=_draw(example), examples=self._record.examples)
-        try:
-            found = self._compared(session, example)
-            if found.verdict == "failed":
-                again = self._compared(session, example)
-                if again.verdict != "failed":
-                    text = f"failed once and not again with the same input: {found.text}"
-                    raise Stopped("compare", "NotRepeatable", text, "runtime")
-                self._note_worst(again, example)
-                raise Stopped("compare", again.error or "WrongValue", again.text or "", None)
-        except Stopped as stop:
-            self._record.draw = _draw(example)
-            raise self._blamed(stop, session, example) from None
-        return found
-
-    def _compared(self, session: Session, example: DataSet) -> Comparison:
-        got = self._run(session, example)
-        with self._stage("compare"):
-            found = self._judge.compare(got, example.wanted, example.exact)
-            if found.error == "WrongValue" and example.conditioning is not None:
-                found = self._judge.compare(got, example.wanted, example.exact, example.conditioning)
-            return found
-
-    def _run(self, session: Session, example: DataSet) -> list[Array]:
-        with self._stage("run"):
-            try:
-                return session.run(example.inputs)
-            except Exception as error:
-                raise Stopped("run", type(error).__name__, _line(error), "runtime") from error
-
-    def _blamed(self, stop: Stopped, session: Session | None, example: DataSet) -> Stopped:
-        entry = self._entry
-        if stop.error != "NotRepeatable":
-            if entry.precision == "fp32":
-                opinion = blame.find(
-                    blame.Example(
-                        self._runtime, self._bundle.model(entry), self._bundle.libraries(entry), example.inputs,
-                        example.wanted, example.exact, self._judge, session, bool(entry.own_code), entry.config,
-                    ),
-                    stop,
-                )  # fmt: skip
-                stop.fault, stop.details = opinion.fault, [*stop.details, *opinion.lines]
-            else:
-                stop.fault = "runtime"
-            if stop.stage == "compare" and session is not None:
-                self._ask_the_switch(stop, session, example)
-        stop.details += blame.show(example.inputs)
-        return stop
-
-    def _ask_the_switch(self, stop: Stopped, session: Session, example: DataSet) -> None:
-        """Whether ONNX Runtime is right where its 8-bit kernels cannot saturate."""
-        entry = self._entry
+    def _opinion(self, stop: Stopped, example: Example, comparer: Comparer) -> Opinion:
+        """Who is at fault: by other runtimes, for a model that nothing has converted."""
+        bundle, entry = self._bundle, self._entry
+        model, libraries = bundle.model(entry), bundle.libraries(entry)
+        opinion = Opinion("runtime")
+        if entry.precision == "fp32":
+            suspect = Suspect(
+                self._runtime, model, libraries, self._judge, comparer.session, bool(entry.own_code), entry.config
+            )
+            opinion = blame.find(suspect, example, stop)
         nodes = entry.graph.get("nodes") or {}
-        if self._runtime != "onnxruntime" or not saturation.possible(nodes, entry.config, instructions()):
-            return
+        saturates = self._runtime == "onnxruntime" and saturation.possible(nodes, entry.config, instructions())
+        if stop.stage == "compare" and saturates:
+            saturation.ask_about(opinion, example, comparer, model, libraries, entry.config)
+        return opinion
 
-        def agrees(outputs: list[Array]) -> bool:
-            found = self._judge.compare(outputs, example.wanted, example.exact, example.conditioning)
-            return found.verdict != "failed"
-
-        answer = saturation.ask(
-            self._bundle.model(entry), self._bundle.libraries(entry), entry.config, example.inputs,
-            self._run(session, example), agrees,
-        )  # fmt: skip
-        stop.details += answer.lines
-        if answer.cause is not None:
-            self._record.cause, stop.fault = answer.cause, "runtime"
-
-    def _note(self, found: Comparison, example: DataSet) -> None:
-        record, worst = self._record, found.worst
-        record.examples += found.verdict == "verified"
-        record.ill_conditioned += found.verdict == "ill-conditioned"
-        record.nothing += found.verdict == "nothing"
-        if found.verdict != "verified" or worst is None:
-            return
-        if record.worst is None or worst.ratio > record.worst["ratio"]:
-            self._note_worst(found, example)
-
-    def _note_worst(self, found: Comparison, example: DataSet) -> None:
-        if found.worst is not None:
-            index = list(found.worst.index)
-            self._record.worst = {**dataclasses.asdict(found.worst), "index": index, "dims": example.draw["dims"]}
-            self._record.draw = _draw(example)
+    def note(self, draw: Draw, stage: str) -> None:
+        """Tells the parent process which draw comes next, in case this one ends the process."""
+        self._progress.note(stage=stage, draw=draw.as_dict(), examples=self.record.examples)
 
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -302,36 +263,18 @@ class _Replay:
         try:
             yield
         finally:
-            seconds = self._record.seconds
+            seconds = self.record.seconds
             seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start
-
-
-def _draw(example: DataSet) -> dict[str, Any]:
-    """The draw as records have it."""
-    return {name: value for name, value in example.draw.items() if name != "apart"}
 
 
 def _line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
 
 
-_STACK = ("File ", "Fatal Python error", "Current thread", "Thread ", "Extension modules")
-"""What ``faulthandler`` writes of a process that ends."""
-
-
 def _died(entry: Entry, runtime: str, death: Death) -> Record:
     """The record of a cell whose worker ended instead of answering."""
     record = record_of(entry, runtime)
-    stage = str(death.last.get("stage", "load"))
-    kind = "Timeout" if death.how.startswith("timeout") else death.how
-    record.status, record.stage, record.error = "failed", stage, kind
-    record.signal, record.draw, record.fault = death.how, death.last.get("draw"), "runtime"
-    record.examples = int(death.last.get("examples", 0))
-    record.reason = f"the process ended at stage {stage}: {death.how}"
-    lines = [line.strip() for line in death.output.splitlines() if line.strip()]
-    stack = [line for line in lines if line.startswith(_STACK)]
-    # What was said goes first: of the stack below it only the innermost frames tell anything.
-    record.details = [*[line for line in lines if line not in stack][-4:], *stack[:4]]
+    note_death(record, death)
     return settle(record, _declared(entry, runtime), instructions())
 
 

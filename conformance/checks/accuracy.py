@@ -10,7 +10,7 @@ from conformance.case.python import describe
 from conformance.case.words import base_of
 from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
-from conformance.checks.explain import Explainer
+from conformance.checks.explain import CaseExplainer
 from conformance.checks.models import CellRun
 from conformance.checks.pack import leave
 from conformance.checks.verify import Verifier
@@ -19,7 +19,7 @@ from conformance.checks.witnesses import may_saturate, whom_to_ask
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped, display_path
 from conformance.export.store import Stored
-from conformance.runtimes import opener, registry
+from conformance.runtimes import Session, opener, registry
 from conformance.runtimes.onnxruntime import kernels
 from conformance.verdict import saturation
 from conformance.verdict.loss import LITERAL
@@ -35,46 +35,54 @@ def check_accuracy(run: CellRun) -> None:
     stored = run.model()
     converted = run.converted(stored) if cell.converted else None
     model = converted or stored
-    dims, traced = run.dims(), prepared.trace()[0]
+    dims, traced = run.dims(), prepared.trace()
     parts = (cell, run.record, run.stages, run.reference, prepared.maker, list(stored.facts.outputs))
     draws = Draws(cell, run.settings, prepared, dims, traced)
     with contextlib.ExitStack() as stack:
-        verify: Verifier
-        if converted is None:
-            verify = Verifier(*parts)
-        else:
-            verify = RuntimeVerifier(*parts)
+        meaning = None
+        if converted is not None:
             with run.stages("load", "precision"):
-                verify.meaning = stack.enter_context(opener(LITERAL)(model.file, run.libraries()))
-        explainer = Explainer(run.settings, run.record, verify, dims, whom_to_ask(run, verify, stored, converted))
+                meaning = stack.enter_context(opener(LITERAL)(model.file, run.libraries()))
+        session, stopped = _load(run, draws, model, stack)
+        verify = Verifier(*parts, session) if converted is None else RuntimeVerifier(*parts, session, meaning)
+        ask = whom_to_ask(run, verify, stored, converted)
+        explainer = CaseExplainer(run.settings, run.record, verify, dims, ask)
         try:
-            _run_examples(run, verify, explainer, draws, model, stack)
+            if stopped is not None:
+                raise explainer.blamed(verify.example(draws.first(), prepared.inputs()), stopped) from stopped
+            assert session is not None
+            _note_arithmetic(run, session, model)
+            Examples(cell, run.settings, run.record, draws, verify, explainer).run()
+            _note_saturation(run, verify, model)
         except Stopped as stop:
             _leave_bundle(run, verify, explainer, draws, model, stop)
             raise
 
 
-def _run_examples(
-    run: CellRun, verify: Verifier, explainer: Explainer, draws: Draws, model: Stored, stack: contextlib.ExitStack
-) -> None:
-    cell, libraries, inputs = run.cell, run.libraries(), run.prepared.trace()[1]
+def _load(
+    run: CellRun, draws: Draws, model: Stored, stack: contextlib.ExitStack
+) -> tuple[Session | None, Stopped | None]:
+    """The runtime with the model loaded, or what stopped it."""
+    cell, libraries = run.cell, run.libraries()
     assert cell.runtime is not None
     config = run.config() if "config" in registry.named(cell.runtime).takes else {}
     try:
         with run.stages("load", "runtime" if cell.converted else "exporter"):
             build = run.build(model, draws.sizes()) if registry.named(cell.runtime).builds else None
-            open_model = opener(cell.runtime, build, config)
-            verify.session = stack.enter_context(open_model(model.file, libraries))
+            return stack.enter_context(opener(cell.runtime, build, config)(model.file, libraries)), None
     except Stopped as stop:
-        raise explainer.blamed(stop, inputs) from stop
-    run.record.arithmetic = dict(verify.session.arithmetic)
+        return None, stop
+
+
+def _note_arithmetic(run: CellRun, session: Session, model: Stored) -> None:
+    """Notes in the record what really computes."""
+    cell = run.cell
+    run.record.arithmetic = dict(session.arithmetic)
     if cell.converted and cell.runtime == "onnxruntime":
         run.record.arithmetic["storage"] = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
         # a model that does not run is found below
         with contextlib.suppress(Stopped), run.stages("run", "runtime"):
-            run.record.arithmetic |= kernels(model.file, libraries, inputs, config)
-    Examples(cell, run.settings, run.record, draws, verify, explainer).run()
-    _note_saturation(run, verify, model)
+            run.record.arithmetic |= kernels(model.file, run.libraries(), run.prepared.inputs(), run.config())
 
 
 def _note_saturation(run: CellRun, verify: Verifier, model: Stored) -> None:
@@ -86,24 +94,23 @@ def _note_saturation(run: CellRun, verify: Verifier, model: Stored) -> None:
     ratio = float(record.worst["ratio"])
     if ratio < Limits.accuracy_floor:
         return
-    inputs = verify.inputs(Draw(**record.draw))
-    wanted, exact = verify.wanted(inputs)
+    example = verify.example(Draw(**record.draw))
 
     def closer(outputs: list[Array]) -> bool:
-        worst = verify.compare(outputs, wanted, exact).worst
+        worst = verify.compare(outputs, example.wanted, example.exact).worst
         return worst is None or worst.ratio * Limits.accuracy_factor <= ratio
 
-    record.cause = saturation.ask(model.file, run.libraries(), run.config(), inputs, None, closer).cause
+    witness = saturation.ask(model.file, run.libraries(), run.config(), example.inputs, None, closer)
+    record.cause = saturation.cause_shown_by(witness)
 
 
 def _leave_bundle(
-    run: CellRun, verify: Verifier, explainer: Explainer, draws: Draws, model: Stored, stop: Stopped
+    run: CellRun, verify: Verifier, explainer: CaseExplainer, draws: Draws, model: Stored, stop: Stopped
 ) -> None:
     """What reproduces an unexpected failure where there is no PyTorch."""
-    if explainer.shown is None or explainer.is_declared(stop):
+    if explainer.example is None or explainer.is_declared(stop):
         return
-    draw = Draw(**run.record.draw) if run.record.draw else draws.first()
     try:
-        run.record.bundle = display_path(leave(run, verify, model, draws, draw, explainer.shown))
+        run.record.bundle = display_path(leave(run, verify, model, draws, explainer.example))
     except Exception as error:  # the failure itself is what counts
-        run.record.details.append(f"no bundle could be left: {describe(error, run.cell.case.folder)}")
+        run.record.no_bundle = describe(error, run.cell.case.folder)

@@ -42,7 +42,7 @@ def trial_of(run: CellRun, verify: Verifier, draws: Draws) -> Trial:
 
 def _batched(run: CellRun, batch: int) -> Inputs | None:
     """Inputs with so many rows; None where the case has no dim of rows, not so many, or is declared to fail there."""
-    dims, (traced, _) = run.dims(), run.prepared.trace()
+    dims, traced = run.dims(), run.prepared.trace()
     dim = batch_dim(run.cell.case, dims)
     sizes = None if dim is None else dims.fit({**traced, dim: batch})
     if dim is None or sizes is None or sizes[dim] != batch:
@@ -58,7 +58,7 @@ def check_engine(run: CellRun) -> None:
     cell = run.cell
     stored = run.model()
     model = run.converted(stored) if cell.converted else stored
-    draws = Draws(cell, run.settings, run.prepared, run.dims(), run.prepared.trace()[0])
+    draws = Draws(cell, run.settings, run.prepared, run.dims(), run.prepared.trace())
     kind = RuntimeVerifier if cell.converted else Verifier
     names = list(stored.facts.outputs)
     verify = kind(cell, run.record, run.stages, run.reference, run.prepared.maker, names)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from conformance.case.must_hold import Fails, When
 from conformance.checks.draws import Draws
-from conformance.checks.explain import Explainer, worst_dict
-from conformance.checks.verify import Verifier, WrongAnswer
+from conformance.checks.explain import CaseExplainer
+from conformance.checks.verify import Verifier, WrongTogether
 from conformance.compare.tolerance import Comparison
 from conformance.draw.draw import Draw, about
 from conformance.errors import Stopped
 from conformance.plan.cell import Cell
 from conformance.plan.expected import apart, declared, on_host, owed, shows
 from conformance.plan.settings import Settings
-from conformance.records.record import Record
+from conformance.records.record import FLOAT64, Record, Witness
 from conformance.records.settle import MARGIN
+from conformance.verdict.example import Example
+from conformance.verdict.loop import WrongAnswer, check_not_vacuous, count, tried, worst_dict
 
 
 class Examples:
@@ -29,7 +32,7 @@ class Examples:
         record: Record,
         draws: Draws,
         verify: Verifier,
-        explainer: Explainer,
+        explainer: CaseExplainer,
     ) -> None:
         self._cell, self._record, self._draws = cell, record, draws
         self._verify, self._explainer = verify, explainer
@@ -44,8 +47,10 @@ class Examples:
         together prove nothing."""
         first = self._draws.first()
         outputs = self._verify.check_deterministic(first)
-        for draw in self._undeclared():
-            self._run_one(draw)
+        for example, comparison in tried(self._record, self._undeclared(), self._verify, self._explain):
+            plain = example.draw.regime == "plain"
+            if comparison.verdict == "ill-conditioned" and plain and self._conditioned:
+                raise self._ill_conditioned(comparison, example.draw)
         self._verify.check_deterministic(first, outputs)
         self._judge()
         # Last, since some of these may end the process, which then has proved all the rest.
@@ -54,36 +59,32 @@ class Examples:
             if owed(entry, self._cell):
                 self._confirm(entry)
 
-    def _undeclared(self) -> Iterator[Draw]:
-        """All draws but those that are declared to fail."""
-        return (draw for draw in self._draws if not any(about(entry.when, draw) for entry in self._apart))
+    def _undeclared(self) -> Iterator[Example]:
+        """All examples but those that are declared to fail."""
+        for draw in self._draws:
+            if not any(about(entry.when, draw) for entry in self._apart):
+                yield self._verify.example(draw)
 
-    def _run_one(self, draw: Draw) -> None:
-        try:
-            found = self._verify(draw)
-        except Stopped as stop:
-            self._draws.keep(draw)
-            raise self._explainer(*self._clearest(draw, stop)) from stop
-        self._note(draw, found)
-        if found.verdict == "ill-conditioned" and draw.regime == "plain" and self._conditioned:
-            raise self._ill_conditioned(found, draw)
+    def _explain(self, example: Example, stop: Stopped) -> Stopped:
+        self._draws.keep(example.draw)
+        return self._explainer(*self._clearest(example, stop))
 
-    def _clearest(self, draw: Draw, stop: Stopped) -> tuple[Draw, Stopped]:
-        """Of a declared failure that is off by less than ``MARGIN``, a draw that shows it clearly, or else the
-        clearest; any draw that fails in another way goes before."""
+    def _clearest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
+        """Of a declared failure that is off by less than ``MARGIN``, an example that shows it clearly, or else the
+        clearest; any example that fails in another way goes before."""
         if not self._explainer.is_declared(stop) or _ratio(stop) >= MARGIN:
-            return draw, stop
+            return example, stop
         for other in self._undeclared():
             try:
                 self._verify(other)
-            except Stopped as found:
-                if not self._explainer.is_declared(found):
-                    return other, found
-                if _ratio(found) > _ratio(stop):
-                    draw, stop = other, found
+            except Stopped as another:
+                if not self._explainer.is_declared(another):
+                    return other, another
+                if _ratio(another) > _ratio(stop):
+                    example, stop = other, another
                 if _ratio(stop) >= MARGIN:
                     break
-        return draw, stop
+        return example, stop
 
     def _ill_conditioned(self, found: Comparison, draw: Draw) -> Stopped:
         """On values that the suite chose, such a draw is only counted; these are the case's own."""
@@ -94,47 +95,35 @@ class Examples:
             f"float64 than this comparison can tell ({found.worst.ratio:.2g} times what is allowed)"
         )
         stop = Stopped("compare", "IllConditioned", text, "case")
-        stop.details = ["declare values that are better conditioned, or a tolerance and because"]
+        stop.fields = {"hints": ["conditioning"]}
         return stop
-
-    def _note(self, draw: Draw, found: Comparison) -> None:
-        record, worst = self._record, found.worst
-        record.examples += found.verdict == "verified"
-        record.ill_conditioned += found.verdict == "ill-conditioned"
-        record.nothing += found.verdict == "nothing"
-        if found.verdict != "verified" or worst is None:
-            return
-        record.histogram = counted(record.histogram, worst.ratio)
-        if record.worst is None or worst.ratio > record.worst["ratio"]:
-            record.worst = worst_dict(worst, draw)
-            record.draw = draw.as_dict()
 
     # ---- draws that are declared to fail -----------------------------------------------------------------
 
     def _confirm(self, entry: Fails) -> None:
         """At least one of the draws that the entry is about fails as declared, and none in another way."""
-        where = f"line {self._cell.case.line_of(entry)}"
+        line = self._cell.case.line_of(entry)
+        where = f"line {line}"
         condition = _text(entry.when)
         draws = list(self._draws.about(entry.when))
         if not draws:
             raise Stopped("declare", "NoSuchDraw", f"{where}: the cell has no draw at {condition}", "case")
         hits = 0
         for draw in draws:
+            example = self._verify.example(draw)
             try:
-                self._note(draw, self._verify.alone(draw))
+                count(self._record, draw, self._verify.alone(example))
             except Stopped as stop:
                 if not shows(entry, stop.stage, stop.error, stop.reason):
-                    failed = self._explainer(draw, stop)
-                    failed.details.append(
-                        f"{where} declares another failure there: stage {entry.stage}, {entry.error}"
-                    )
-                    raise failed from stop
+                    other = {"outcome": "another", "line": line, "stage": entry.stage, "error": entry.error}
+                    self._record.declared.append(other)
+                    raise self._explainer(example, stop) from stop
                 hits += 1
         if not hits:
             text = f"it works at {condition}, where {where} declares that it fails; take the entry out"
             raise Stopped("compare", "UnexpectedPass", text, "case")
         record = self._record
-        record.details.append(f"fails as declared at {condition}: {entry.because}")
+        record.declared.append({"outcome": "confirmed", "at": condition, "because": entry.because})
         record.status, record.stage = "xfailed", entry.stage
         record.reason, record.fault = entry.because, entry.fault
         record.declared_for = None if entry.when.cpu is None else entry.when.cpu.model_dump()
@@ -148,43 +137,32 @@ class Examples:
         if not record.examples:
             weak = f"{record.ill_conditioned} ill-conditioned, {record.nothing} mostly NaN"
             stop = Stopped("compare", "NothingVerified", f"no example verified anything: {weak}", "case")
-            stop.details = [self._hint()]
+            stop.fields = self._why_nothing()
             raise stop
-        self._verify.conclude()
+        try:
+            self._verify.conclude()
+        except WrongTogether as stop:
+            raise self._explainer.blamed(self._verify.example(stop.draw), stop) from stop
         assert self._verify.vacuity is not None
-        excused = {index for index, one in enumerate(says.outputs) if one.vacuous}
-        for output, wrong in self._verify.vacuity.findings().items():
-            if says.vacuous is None and output not in excused:
-                passes = f"{' and '.join(wrong)} would have passed every one of {record.examples} examples"
-                stop = Stopped("compare", "Vacuous", f"output {output}: {passes}", "case")
-                stop.details = ["give the case inputs or weights that show in this output, or say vacuous: and why"]
-                raise stop
+        excused = {index for index, output in enumerate(says.outputs) if output.vacuous}
+        if says.vacuous is None:
+            check_not_vacuous(record, self._verify.vacuity, excused, ["vacuous"])
         record.draw = draw
 
-    def _hint(self) -> str:
+    def _why_nothing(self) -> dict[str, Any]:
+        """The fields that say why no example verified anything."""
+        missing = self._verify.reference.oracle_missing
         if self._cell.check == "specials":
-            return "where NaN and infinities spread to all outputs, say specials: false"
-        if self._verify.reference.oracle_missing:
-            return f"there is no float64 form: {self._verify.reference.oracle_missing}"
-        return "PyTorch's own float32 is too far from float64 to compare with; declare values or a tolerance"
+            return {"hints": ["specials"]}
+        if missing:
+            return {"witnesses": [Witness(FLOAT64, "abstains", reason=missing).as_dict()]}
+        return {"hints": ["rounding"]}
 
 
 def _ratio(stop: Stopped) -> float:
     """Error / allowed of a wrong value; infinite for what is wrong in any other way."""
     worst = stop.worst if isinstance(stop, WrongAnswer) and stop.error == "WrongValue" else None
     return math.inf if worst is None else worst.ratio
-
-
-EDGES = list(range(-6, 4))
-"""Powers of ten between which the largest errors of examples are counted, relative to what is allowed."""
-
-
-def counted(histogram: dict[str, list[int]] | None, ratio: float) -> dict[str, list[int]]:
-    """The histogram with one more example; what is beyond its ends counts in the outermost bins."""
-    found = histogram or {"edges": EDGES, "counts": [0] * (len(EDGES) - 1)}
-    power = math.floor(math.log10(ratio)) if 0 < ratio < math.inf else (EDGES[0] if ratio <= 0 else EDGES[-1])
-    found["counts"][min(max(power - EDGES[0], 0), len(EDGES) - 2)] += 1
-    return found
 
 
 def _text(when: When) -> str:

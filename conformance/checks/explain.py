@@ -4,65 +4,39 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
-from typing import Any
 
 from conformance.arrays import Inputs
 from conformance.case.dims import Dims
-from conformance.checks.verify import Verifier, WrongAnswer
-from conformance.compare.tolerance import Worst
-from conformance.draw.draw import Draw, seed_of
+from conformance.checks.verify import Verifier
+from conformance.draw.draw import seed_of
 from conformance.draw.shapes import shrink
 from conformance.draw.simplest import simplest
 from conformance.errors import Stopped
 from conformance.plan.expected import declared, on_host, shows
 from conformance.plan.settings import Settings
 from conformance.records.record import Record
-from conformance.verdict import blame
+from conformance.verdict.example import Example
+from conformance.verdict.loop import Ask, Explainer
 
 SHRINK_SECONDS = 20.0
 """How long to look for a smaller example; a slow model is shown with the one that was found."""
 
 
-Ask = Callable[[Stopped, Inputs], blame.Opinion]
-
-
-class Explainer:
-    """Explains failures of one cell and notes the example in its record."""
+class CaseExplainer(Explainer):
+    """Explains failures of a cell whose case is at hand, by the smallest example that shows them."""
 
     def __init__(self, settings: Settings, record: Record, verify: Verifier, dims: Dims, ask: Ask) -> None:
-        """``ask`` finds out who is at fault for a failure with given inputs."""
-        self._record, self._verify, self._dims, self._ask = record, verify, dims, ask
+        super().__init__(record, verify, ask)
+        self._verify, self._dims = verify, dims
         self._declared = on_host(declared(verify.cell), settings.instructions)
-        self.shown: Inputs | None = None
-        """The inputs of the failure that was explained."""
 
-    def __call__(self, draw: Draw, stop: Stopped) -> Stopped:
-        """The failure of ``draw`` at its smallest example, with its fault and what to look at."""
-        again = self._failure(draw)
-        if again is None:
-            text = f"failed once and not again with the same input: {stop.reason}"
-            return Stopped(stop.stage, "NotRepeatable", text, "runtime")
-        inputs: Inputs | None = None
-        if not self.is_declared(again):
-            draw, again, inputs = self._smallest(draw, again)
-        if isinstance(again, WrongAnswer) and again.worst is not None:
-            self._record.worst = worst_dict(again.worst, draw)
-        self._record.draw = draw.as_dict()
-        if again.stage == "declare":
-            return again
-        return self.blamed(again, self._verify.inputs(draw) if inputs is None else inputs)
+    def clearest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
+        return (example, stop) if self.is_declared(stop) else self._smallest(example, stop)
 
-    def blamed(self, stop: Stopped, inputs: Inputs) -> Stopped:
-        """The failure with the fault that the other runtimes' answers point at, and the inputs."""
-        self.shown = inputs
-        opinion = self._ask(stop, inputs)
-        stop.fault = opinion.fault
-        stop.details += opinion.lines
-        own = self._own_code()
-        if stop.fault == "exporter" and own:
-            stop.details.append(f"the export used the case's own {', '.join(own)}: look there first")
-        stop.details += blame.show(inputs)
+    def blamed(self, example: Example, stop: Stopped) -> Stopped:
+        super().blamed(example, stop)
+        if stop.fault == "exporter":
+            stop.fields["own_code"] = self._own_code()
         return stop
 
     def _own_code(self) -> list[str]:
@@ -78,46 +52,42 @@ class Explainer:
             if not entry.when.only_some_draws
         )
 
-    def _failure(self, draw: Draw, inputs: Inputs | None = None) -> Stopped | None:
-        try:
-            self._verify.run(self._verify.inputs(draw) if inputs is None else inputs, draw)
-        except Stopped as stop:
-            return stop
-        return None
-
-    def _smallest(self, draw: Draw, stop: Stopped) -> tuple[Draw, Stopped, Inputs | None]:
-        """The smallest shape, by Hypothesis, and then the simplest values with the same failure."""
+    def _smallest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
+        """The smallest shape, by bisection, and then the simplest values with the same failure."""
         deadline = time.monotonic() + SHRINK_SECONDS
-        found: dict[str, tuple[Draw, Stopped]] = {}
+        smallest: dict[str, tuple[Example, Stopped]] = {}
 
-        def same(other: Stopped | None) -> bool:
-            return other is not None and (other.stage, other.error) == (stop.stage, stop.error)
+        def fails_alike(other: Example) -> Stopped | None:
+            if time.monotonic() > deadline:
+                return None
+            failure = self.failure(other)
+            alike = failure is not None and (failure.stage, failure.error) == (stop.stage, stop.error)
+            return failure if alike else None
 
         def fails(sizes: dict[str, int]) -> bool:
             # Other sizes have other values, so a failure of few values may need more than one try.
-            for seed in (draw.seed, seed_of("smaller", 1), seed_of("smaller", 2)):
-                if time.monotonic() > deadline:
-                    return False
-                smaller = dataclasses.replace(draw, dims=sizes, seed=seed)
-                other = self._failure(smaller)
-                if other is not None and same(other):
-                    found[str(sizes)] = (smaller, other)
+            for seed in (example.draw.seed, seed_of("smaller", 1), seed_of("smaller", 2)):
+                smaller = self._verify.example(dataclasses.replace(example.draw, dims=sizes, seed=seed))
+                failure = fails_alike(smaller)
+                if failure is not None:
+                    smallest[str(sizes)] = (smaller, failure)
                     return True
             return False
 
-        sizes = shrink(self._dims, draw.dims, fails)
-        draw, stop = found.get(str(sizes), (draw, stop))
+        sizes = shrink(self._dims, example.draw.dims, fails)
+        clearest = smallest.get(str(sizes), (example, stop))
+        draw = clearest[0].draw
         if stop.stage == "declare":
-            return draw, stop, None
+            return clearest
 
         def still(inputs: Inputs) -> bool:
-            return time.monotonic() < deadline and same(self._failure(draw, inputs))
+            nonlocal clearest
+            simpler = self._verify.example(draw, inputs)
+            failure = fails_alike(simpler)
+            if failure is None:
+                return False
+            clearest = (simpler, failure)
+            return True
 
-        inputs = simplest(self._verify.cell.case, draw.dims, self._verify.inputs(draw), still)
-        last = self._failure(draw, inputs)
-        return (draw, last, inputs) if last is not None and same(last) else (draw, stop, None)
-
-
-def worst_dict(worst: Worst, draw: Draw) -> dict[str, Any]:
-    """The worst element as it goes into a record."""
-    return {**dataclasses.asdict(worst), "index": list(worst.index), "dims": dict(draw.dims)}
+        simplest(self._verify.cell.case, draw.dims, clearest[0].inputs, still)
+        return clearest

@@ -19,7 +19,7 @@ def check_export(run: CellRun) -> None:
     """The graph is what the case says, and does not depend on the shape it was traced at."""
     stored = run.model()
     case, cell = run.cell.case, run.cell
-    sizes, _ = run.prepared.trace()
+    sizes = run.prepared.trace()
     with run.stages("check", "exporter"):
         findings = list(graph.signature(case, stored.facts, run.reference.graph_order(), sizes, run.target.static))
         for entry in case.says.graph:
@@ -27,21 +27,16 @@ def check_export(run: CellRun) -> None:
                 findings += graph.assertions(entry, stored.facts)
         if findings:
             stop = Stopped("check", findings[0].error, findings[0].text, findings[0].fault)
-            stop.details = [f"also: {finding.text}" for finding in findings[1:]]
-            stop.details.append(f"the graph has {_counts(stored.facts.nodes)}")
+            stop.fields = {"findings": [finding.text for finding in findings]}
             raise stop
         _check_second_trace(run, stored)
     run.record.examples = 1
 
 
-def _counts(nodes: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in nodes.items()) or "no nodes"
-
-
 def _check_second_trace(run: CellRun, stored: Stored) -> None:
     """A graph that differs when it is traced at other sizes has a size baked in."""
-    sizes, _ = run.prepared.trace()
-    odd, _ = run.prepared.trace(odd=True)
+    sizes = run.prepared.trace()
+    odd = run.prepared.trace(odd=True)
     held = all(sizes[name] == odd[name] for name in sizes if name not in run.target.static)
     affordable = stored.seconds["export"] <= SECOND_TRACE_SECONDS
     target = run.target

@@ -7,7 +7,7 @@ import contextlib
 from conformance.case.words import base_of
 from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
-from conformance.checks.explain import Explainer
+from conformance.checks.explain import CaseExplainer
 from conformance.checks.models import CellRun
 from conformance.checks.verify_converted import FidelityVerifier
 from conformance.checks.witnesses import whom_to_ask
@@ -20,16 +20,15 @@ def check_fidelity(run: CellRun) -> None:
     cell, prepared = run.cell, run.prepared
     stored = run.model()
     converted = run.converted(stored)
-    dims, traced, libraries = run.dims(), prepared.trace()[0], run.libraries()
+    dims, traced, libraries = run.dims(), prepared.trace(), run.libraries()
     parts = (cell, run.record, run.stages, run.reference, prepared.maker, list(stored.facts.outputs))
-    verify = FidelityVerifier(*parts)
-    explainer = Explainer(run.settings, run.record, verify, dims, whom_to_ask(run, verify, stored, converted))
-    verify.explain = explainer.blamed
     with contextlib.ExitStack() as stack:
         with run.stages("load", "precision"):
-            verify.session = stack.enter_context(opener(LITERAL)(converted.file, libraries))
+            session = stack.enter_context(opener(LITERAL)(converted.file, libraries))
         storage = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
-        run.record.arithmetic = {**verify.session.arithmetic, "storage": storage}
-        Examples(
-            cell, run.settings, run.record, Draws(cell, run.settings, prepared, dims, traced), verify, explainer
-        ).run()
+        run.record.arithmetic = {**session.arithmetic, "storage": storage}
+        verify = FidelityVerifier(*parts, session)
+        ask = whom_to_ask(run, verify, stored, converted)
+        explainer = CaseExplainer(run.settings, run.record, verify, dims, ask)
+        draws = Draws(cell, run.settings, prepared, dims, traced)
+        Examples(cell, run.settings, run.record, draws, verify, explainer).run()

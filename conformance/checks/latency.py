@@ -126,7 +126,7 @@ def _disturbed(sides: tuple[Any, Any], in_turn: tuple[Any, Any], seed: int) -> s
 
 def _inputs(run: CellRun, at: dict[str, int]) -> tuple[Inputs, dict[str, int]]:
     """Plain values at the declared sizes."""
-    dims, (traced, _) = run.dims(), run.prepared.trace()
+    dims, traced = run.dims(), run.prepared.trace()
     sizes = dims.fit({**traced, **at})
     if sizes is None or any(sizes[name] != size for name, size in at.items()):
         given = ", ".join(f"{name}={size}" for name, size in at.items())

@@ -12,7 +12,7 @@ from conformance.case.dims import Dims
 from conformance.case.python import Folder, check_needs
 from conformance.case.words import base_of
 from conformance.checks.prepared import prepare
-from conformance.checks.stages import Stages, stop_record
+from conformance.checks.stages import Stages
 from conformance.checks.verify import check_outputs
 from conformance.draw.shapes import boundary_sizes
 from conformance.errors import Stopped, Unavailable, UserError, display_path
@@ -62,16 +62,16 @@ class CellRun:
             record.status, record.stage, record.reason = "skipped", stages.current, str(reason)
             raise
         except Stopped as stop:
-            stop_record(record, stop)
+            record.stop(stop)
             raise
         except BaseException as error:  # a SystemExit of the case's own code, or a mistake of ours
             stopped = stages.stopped_by(error)
-            stop_record(record, stopped)
+            record.stop(stopped)
             raise stopped from error
 
     def export(self, *, odd: bool = False, with_symbolics: bool = True) -> Exported:
         """Exports now, without the store; afterwards the module has to be what it was."""
-        sizes, inputs = self.prepared.trace(odd=odd)
+        sizes, inputs = self.prepared.trace(odd=odd), self.prepared.inputs(odd=odd)
         reference = self.reference
         reference.restore()
         exported = export(
@@ -94,7 +94,6 @@ class CellRun:
         """The exported model, from the store or new; Stopped where it is not a valid model of what was asked."""
         cell, store = self.cell, Store(self.settings.store)
         with self.stages("declare", "case"):
-            _, inputs = self.prepared.trace()
             name = self.prepared.key(cell.exporter, cell.opset)
         stored = store.get(name)
         if stored is None:
@@ -102,7 +101,7 @@ class CellRun:
                 raise self.prepared.failed[name]
             with self.stages("declare", "case"):
                 # what PyTorch cannot run, or what returns something else, is not the exporter's fault
-                check_outputs(cell.case, self.reference(inputs))
+                check_outputs(cell.case, self.reference(self.prepared.inputs()))
             try:
                 with self.stages("export", "exporter"):
                     start = time.perf_counter()
@@ -168,13 +167,13 @@ class CellRun:
 
     def dims(self) -> Dims:
         """The dims that the model was exported for."""
-        traced, _ = self.prepared.trace()
+        traced = self.prepared.trace()
         return self.cell.case.dims.fixing({name: traced[name] for name in self.target.static})
 
     def build(self, model: Stored, sizes: Iterable[Mapping[str, int]], *, precision: str | None = None) -> Build:
         """What TensorRT builds the engine of this cell with: one for all ``sizes`` that it will run, and the ends of
         all dims."""
-        says, (traced, _) = self.cell.case.says, self.prepared.trace()
+        says, traced = self.cell.case.says, self.prepared.trace()
         with self.stages("declare", "case"):
             inputs = [one for name, one in says.inputs.items() if name in model.facts.inputs]
             names = [name for name in says.inputs if name in model.facts.inputs]

@@ -10,7 +10,6 @@ from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from conformance.arrays import Array, Inputs
 from conformance.bundle.layout import CELLS, BundleWriter, Entry, write_model, write_set, write_trial
 from conformance.checks.draws import Draws
 from conformance.checks.engine import trial_of
@@ -26,7 +25,7 @@ from conformance.plan.settings import Settings
 from conformance.records.environment import environment
 from conformance.records.record import Record, cell_label
 from conformance.runtimes import opener, registry
-from conformance.verdict.example import DataSet
+from conformance.verdict.example import Example
 from conformance.verdict.loss import LITERAL
 from conformance.worker.progress import Progress
 
@@ -44,10 +43,10 @@ def _pack(run: CellRun, folder: Path, most: int) -> Entry:
     converted = run.converted(stored) if run.cell.converted else None
     with contextlib.ExitStack() as stack:
         verify = _verifier(run, stored, converted, stack)
-        draws = Draws(run.cell, run.settings, run.prepared, run.dims(), run.prepared.trace()[0])
+        draws = Draws(run.cell, run.settings, run.prepared, run.dims(), run.prepared.trace())
         verify.check_deterministic(draws.first())
         chosen = _spread(_undeclared(run.cell, draws), run.cell.case.says.examples.values, most)
-        examples = (example(verify, verify.inputs(draw), draw, converted or stored) for draw in chosen)
+        examples = (_seen(verify, verify.example(draw)) for draw in chosen)
         entry = write_entry(run, verify, converted or stored, draws, folder, examples)
         if _builds(run.cell):
             with run.stages("declare", "case"):
@@ -68,10 +67,9 @@ def _verifier(run: CellRun, stored: Stored, converted: Stored | None, stack: con
     parts = (run.cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs))
     if converted is None:
         return Verifier(*parts)
-    verify = RuntimeVerifier(*parts)
     with run.stages("load", "precision"):
-        verify.meaning = stack.enter_context(opener(LITERAL)(converted.file, run.libraries()))
-    return verify
+        meaning = stack.enter_context(opener(LITERAL)(converted.file, run.libraries()))
+    return RuntimeVerifier(*parts, meaning=meaning)
 
 
 def _undeclared(cell: Cell, draws: Draws) -> Iterator[Draw]:
@@ -87,17 +85,12 @@ def _spread(draws: Iterable[Draw], values: int, most: int) -> list[Draw]:
     return list(itertools.islice(itertools.chain.from_iterable(rounds), most))
 
 
-def example(verify: Verifier, inputs: Inputs, draw: Draw, model: Stored) -> DataSet:
-    """One example with what is right for it, and with all that judging it may take."""
-    wanted, exact = verify.wanted(inputs)
-    verify.judge_of(wanted)
+def _seen(verify: Verifier, example: Example) -> Example:
+    """The example, with what decides on its outputs made, and shown what it proves."""
+    verify.judge_of(example.wanted)
     assert verify.vacuity is not None
-    verify.vacuity.see(wanted)
-    conditioning = verify.conditioning(inputs, wanted, exact)
-    given = {name: inputs[name] for name in _fed(model, inputs)}
-    kept: list[Array] | None = None if exact is None else list(exact)
-    told = {**draw.as_dict(), "apart": _apart(verify.cell, draw)}
-    return DataSet(given, wanted, kept, conditioning, told)
+    verify.vacuity.see(example.wanted)
+    return example
 
 
 def _fed(model: Stored, inputs: Container[str]) -> list[str]:
@@ -106,7 +99,7 @@ def _fed(model: Stored, inputs: Container[str]) -> list[str]:
 
 
 def write_entry(
-    run: CellRun, verify: Verifier, model: Stored, draws: Draws, folder: Path, examples: Iterable[DataSet]
+    run: CellRun, verify: Verifier, model: Stored, draws: Draws, folder: Path, examples: Iterable[Example]
 ) -> Entry:
     """Writes model, libraries and examples of a cell below ``folder``."""
     cell, says = run.cell, run.cell.case.says
@@ -116,13 +109,16 @@ def write_entry(
     build = run.build(model, draws.sizes())
     libraries = write_model(place, model.file, run.libraries())
     plugins = write_model(place, model.file, build.options.plugins)
-    sets = [write_set(place, index, one) for index, one in enumerate(examples)]
+    names = _fed(model, says.inputs)
+    sets = []
+    for index, example in enumerate(examples):
+        sets.append(write_set(place, index, example, names, _apart(cell, example.draw)))
     assert verify.judge is not None
     every = range(len(model.facts.outputs))
     excused = [*every] if says.vacuous else [index for index, one in enumerate(says.outputs) if one.vacuous]
     return Entry(
         name=name, case=cell.case.name, exporter=cell.exporter, opset=cell.opset, precision=cell.precision,
-        check=cell.check, source=run.record.source, graph=run.record.graph or {}, inputs=_fed(model, says.inputs),
+        check=cell.check, source=run.record.source, graph=run.record.graph or {}, inputs=names,
         judge=verify.judge.as_dict(),
         build=dataclasses.replace(
             build, options=dataclasses.replace(build.options, plugins=tuple(plugins))
@@ -133,11 +129,11 @@ def write_entry(
     )  # fmt: skip
 
 
-def leave(run: CellRun, verify: Verifier, model: Stored, draws: Draws, draw: Draw, inputs: Inputs) -> Path:
+def leave(run: CellRun, verify: Verifier, model: Stored, draws: Draws, example: Example) -> Path:
     """A bundle of one failing example, beside the store; where it is."""
     folder = run.settings.store.parent / "failing" / f"{run.cell.check}-{run.cell.label}"
     writer = BundleWriter(folder, environment([]))
-    entry = write_entry(run, verify, model, draws, folder / CELLS, [example(verify, inputs, draw, model)])
+    entry = write_entry(run, verify, model, draws, folder / CELLS, [_seen(verify, example)])
     # One example shows a failure, or that it is gone; it is no proof of the cell, and not asked to be one.
     writer.add(dataclasses.replace(entry, excused=list(range(len(model.facts.outputs)))))
     return folder

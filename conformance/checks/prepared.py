@@ -46,27 +46,29 @@ class Prepared:
             self._shapes[name] = drawn_shapes(dims, count, seed_of(self.case.name))
         return self._shapes[name]
 
-    def trace(self, *, odd: bool = False) -> tuple[dict[str, int], Inputs]:
-        """The sizes and inputs to export at. The values depend on the case alone, so that its models agree."""
+    def trace(self, *, odd: bool = False) -> dict[str, int]:
+        """The sizes to export at; ``odd`` ones, to look whether the graph depends on them."""
         case = self.case
         if odd not in self._sizes:
             self._sizes[odd] = trace_sizes(case.dims, case.says.trace, odd=odd)
-        sizes = self._sizes[odd]
-        return sizes, self.maker(Draw(sizes, "plain", seed_of(case.name, "trace", odd)))
+        return self._sizes[odd]
+
+    def inputs(self, *, odd: bool = False) -> Inputs:
+        """The inputs to export with. Their values depend on the case alone, so that its models agree."""
+        return self.maker(Draw(self.trace(odd=odd), "plain", seed_of(self.case.name, "trace", odd)))
 
     def key(self, exporter: Exporter, opset: int) -> str:
         """The key of the exported model in the store."""
         if (exporter, opset) not in self._keys:
-            sizes, _ = self.trace()
-            weights = self.reference.weights
-            self._keys[exporter, opset] = key(self.case, exporter, opset, weights, [sorted(sizes.items())])
+            sizes, weights = sorted(self.trace().items()), self.reference.weights
+            self._keys[exporter, opset] = key(self.case, exporter, opset, weights, [sizes])
         return self._keys[exporter, opset]
 
     def feeds(self, says: Calibration, static: Sequence[str], purpose: str = "calibration") -> Feeds:
         """The calibration inputs; the dims in ``static`` are fixed in the model. Another ``purpose`` has others."""
         name = f"{says.model_dump_json()} {sorted(static)} {purpose}"
         if name not in self._feeds:
-            sizes, _ = self.trace()
+            sizes = self.trace()
             dims = self.case.dims.fixing({dim: sizes[dim] for dim in static})
             self._feeds[name] = gather(
                 self.case, says, dims, sizes, self.maker, self.reference.folder.resolve, purpose

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from conformance.case.export import Symbolic, TorchScript
 from conformance.checks.models import CellRun
 from conformance.errors import Stopped
 from conformance.export import graph, symbolics
+from conformance.export.exporters import Exported
 
 
 def check_registration(run: CellRun) -> None:
@@ -19,16 +19,15 @@ def check_registration(run: CellRun) -> None:
     before = symbolics.snapshot()
     declared: dict[str, Symbolic] = {**target.symbolics, **target.registers}
     with run.stages("export", "exporter"):
-        without = _error_of(lambda: run.export(with_symbolics=False))
+        plain = _plain_export(run)
         exported = run.export()
-        plain = None if without else graph.structure(run.export(with_symbolics=False).model)
     with run.stages("check", "case"):
         for operator, names in exported.usage.fights.items():
             text = (
                 f"{operator} is registered by {', then by '.join(names)}: the last one wins, so their order decides"
             )
             raise Stopped("check", "RegistrationFight", text, "case")
-        _check_was_needed(declared, without, plain == graph.structure(exported.model))
+        _check_was_needed(declared, plain, exported)
         uncalled = [name for name, count in exported.usage.calls.items() if not count]
         if uncalled:
             text = f"the symbolic of {uncalled[0]} was never called: the module does not use this operator"
@@ -42,19 +41,20 @@ def check_registration(run: CellRun) -> None:
     run.record.examples = 2
 
 
-def _error_of(action: Callable[[], Any]) -> str | None:
+def _plain_export(run: CellRun) -> Exported | str:
+    """The export without the case's own symbolics, or the name of the error that it stops with."""
     try:
-        action()
+        return run.export(with_symbolics=False)
     except Exception as error:
         return type(error).__name__ if not isinstance(error, Stopped) else error.error
-    return None
 
 
-def _check_was_needed(declared: Mapping[str, Symbolic], without: str | None, same_graph: bool) -> None:
-    found = without or ("the same graph" if same_graph else "another graph")
-    wanted = {one.without for one in declared.values()}
-    if found not in wanted:
-        what = f"stops with {found}" if without else f"gives {found}"
+def _check_was_needed(declared: Mapping[str, Symbolic], plain: Exported | str, exported: Exported) -> None:
+    same_graph = not isinstance(plain, str) and graph.structure(plain.model) == graph.structure(exported.model)
+    without = plain if isinstance(plain, str) else "the same graph" if same_graph else "another graph"
+    wanted = {symbolic.without for symbolic in declared.values()}
+    if without not in wanted:
+        what = f"stops with {without}" if isinstance(plain, str) else f"gives {without}"
         text = f"without the symbolic the export {what}; declared is {' or '.join(sorted(wanted))}"
         raise Stopped("check", "NotNeeded" if same_graph else "OtherFailure", text, "case")
 

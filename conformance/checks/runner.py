@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from conformance.errors import Stopped
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations, on_host, shows
 from conformance.plan.settings import Settings
+from conformance.records.death import note_death
 from conformance.records.record import Record
-from conformance.records.settle import settle
+from conformance.records.settle import fail_as_declared, settle
 from conformance.worker.isolation import Death, Worker, WorkerError
 from conformance.worker.warm import prepare_process
 
@@ -64,40 +64,11 @@ def _run(progress: Any, cell: Cell, settings: Settings) -> Record:
     return run_cell(progress, cell, settings)
 
 
-_FAULTS = {
-    "declare": "case", "export": "exporter", "check": "exporter", "convert": "precision", "load": "runtime",
-    "run": "runtime",
-}  # fmt: skip
-
-
 def died(cell: Cell, death: Death, instructions: frozenset[str]) -> Record:
     """The record of a cell whose worker ended instead of answering."""
     record = cell.record()
-    stage = str(death.last.get("stage", "declare"))
-    record.signal = death.how
-    record.draw = death.last.get("draw")
-    record.examples = int(death.last.get("examples", 0))
-    kind = "Timeout" if death.how.startswith("timeout") else death.how
-    stop = Stopped(stage, kind, f"the process ended at stage {stage}: {death.how}", _FAULTS.get(stage, "harness"))
-    record.status, record.stage, record.error = "failed", stop.stage, stop.error
-    record.reason, record.fault = stop.reason, stop.fault
-    record.details, in_the_case = _where(cell, death.output)
-    if in_the_case:
-        # A native operator that crashes in eager PyTorch shows the line of the case that called it.
-        record.fault = "reference" if record.draw is not None and kind != "Timeout" else "case"
-    if kind == "Timeout" and stage == "run":
-        record.details.append("too slow? say examples: or smaller dims, or leave the runtime out with runtimes:")
+    note_death(record, death, cell.case.folder)
     return _settle_draw(cell, record, instructions) or settle(record, expectations(cell), instructions)
-
-
-def _where(cell: Cell, output: str) -> tuple[list[str], bool]:
-    """What the process wrote before it ended and where it was, and whether that is in the case's own Python."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    stack = [line for line in lines if line.startswith("File ")]
-    own = [line for line in stack if str(cell.case.folder.resolve()) in line]
-    frame = ("File ", "Fatal ", "Current ", "Thread ", "Extension ", "Process ")
-    said = [line for line in lines if not line.startswith(frame)]
-    return [*said[-4:], *(own or stack)[:4]], bool(own)
 
 
 def _settle_draw(cell: Cell, record: Record, instructions: frozenset[str]) -> Record | None:
@@ -113,9 +84,7 @@ def _settle_draw(cell: Cell, record: Record, instructions: frozenset[str]) -> Re
             and about(entry.when, draw)
             and shows(entry, record.stage, record.error, record.reason)
         ):
-            record.status = "xfailed"
-            record.details.insert(0, f"found: {record.reason}")
-            record.reason, record.fault = entry.because, entry.fault or record.fault
-            record.declared_for = None if entry.when.cpu is None else entry.when.cpu.model_dump()
+            cpu = None if entry.when.cpu is None else entry.when.cpu.model_dump()
+            fail_as_declared(record, entry.because, entry.fault, cpu)
             return record
     return None

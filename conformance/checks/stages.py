@@ -52,8 +52,8 @@ class Stages:
             fault = "harness"
         stop = Stopped(self.current, type(error).__name__, describe(error, self._folder), fault)
         if fault == "harness":
-            stop.details = ["this is a mistake in the harness; please report it with these lines:"]
-            stop.details += "".join(traceback.format_exception(error)).rstrip().splitlines()[-12:]
+            lines = "".join(traceback.format_exception(error)).rstrip().splitlines()
+            stop.fields = {"hints": ["report"], "traceback": lines[-12:]}
         return stop
 
 
@@ -71,11 +71,3 @@ def _is_ours(error: BaseException) -> bool:
     if not last.is_relative_to(HOME) or isinstance(error, ValueError):
         return False
     return not last.is_relative_to(HOME / "runtimes") or isinstance(error, _MISTAKES)
-
-
-def stop_record(record: Record, stop: Stopped) -> None:
-    """Writes into the record where and why the cell stopped."""
-    record.status = "failed"
-    record.stage, record.error, record.reason = stop.stage, stop.error, stop.reason
-    record.fault = stop.fault
-    record.details += stop.details

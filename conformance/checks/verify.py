@@ -16,13 +16,14 @@ from conformance.case.must_hold import OutputTolerance
 from conformance.case.python import describe
 from conformance.compare.judges import Judge, Tolerances, defaults_for
 from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance
-from conformance.compare.vacuity import Vacuity
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
 from conformance.export.reference import Reference
 from conformance.plan.cell import Cell
 from conformance.records.record import Record
 from conformance.runtimes import Session
+from conformance.verdict.example import Answers, Example
+from conformance.verdict.loop import Comparer
 
 NUDGES = 4
 """How many inputs next to a failing one are tried, to see how far rounding alone can move its outputs."""
@@ -36,34 +37,41 @@ class Stages(Protocol):
     def note(self, draw: Draw, stage: str) -> None: ...
 
 
-class WrongAnswer(Stopped):
-    """An example whose outputs are not PyTorch's. Who is at fault is for ``blame`` to find out."""
+class WrongTogether(Stopped):
+    """Examples that have too much noise together; ``draw`` is the one that shows it best."""
 
-    def __init__(self, found: Comparison) -> None:
-        super().__init__("compare", found.error or "WrongValue", found.text or "")
-        self.worst = found.worst
+    def __init__(self, text: str, draw: Draw) -> None:
+        super().__init__("compare", "LowFidelity", text, "precision")
+        self.draw = draw
 
 
-class Verifier:
-    """Verifies single examples of one cell, whose model has been loaded as ``session``."""
+class Verifier(Comparer):
+    """Verifies single examples of one cell in ``session``, which has loaded its model."""
 
     def __init__(
-        self, cell: Cell, record: Record, stages: Stages, reference: Reference, maker: Maker, names: Sequence[str]
+        self,
+        cell: Cell,
+        record: Record,
+        stages: Stages,
+        reference: Reference,
+        maker: Maker,
+        names: Sequence[str],
+        session: Session | None = None,
     ) -> None:
         """``names`` are the names of the model's outputs, which tolerances may be given by."""
+        super().__init__(session, stages.note, record.seconds)
         self.cell, self.reference, self.maker = cell, reference, maker
-        self.session: Session | None = None
         self.judge: Judge | None = None
-        self.vacuity: Vacuity | None = None
         self._names = names
         self._stages = stages
-        self._seconds = record.seconds
 
-    def __call__(self, draw: Draw) -> Comparison:
-        """What comparing found: verified, ill-conditioned or nothing. Raises Stopped where the example fails,
-        which is WrongAnswer where it fails in the comparison."""
-        self._stages.note(draw, "declare")
-        return self.run(self.inputs(draw), draw)
+    def example(self, draw: Draw, inputs: Inputs | None = None) -> Example:
+        """The example of a draw, or one with other values."""
+        made = (lambda: self.inputs(draw)) if inputs is None else (lambda: inputs)
+        return Example(draw, made, self._timed_answers, self.conditioning)
+
+    def again(self, example: Example) -> Example:
+        return self.example(example.draw)
 
     def inputs(self, draw: Draw) -> Inputs:
         """The arrays of a draw; Stopped at ``declare`` where the case's own Python makes others."""
@@ -75,48 +83,30 @@ class Verifier:
             text = f"making the inputs: {describe(error, self.cell.case.folder)}"
             raise Stopped("declare", type(error).__name__, text, "case") from error
 
-    def run(self, inputs: Inputs, draw: Draw) -> Comparison:
-        """The same for given arrays; ``draw`` is only what the parent process is told."""
-        assert self.session is not None
-        start = time.perf_counter()
-        wanted, exact = self.wanted(inputs)
-        after_reference = time.perf_counter()
-        self._stages.note(draw, "run")
-        try:
-            got = self.session.run(inputs)
-        except Exception as error:
-            raise Stopped("run", type(error).__name__, describe(error, Path("/"))) from error
-        after_run = time.perf_counter()
-        found = self.judged(draw, inputs, got, wanted, exact)
-        if self.vacuity is not None and found.verdict in ("verified", "ill-conditioned"):
-            self.vacuity.see(wanted)
-        self._add_seconds("reference", after_reference - start)
-        self._add_seconds("run", after_run - after_reference)
-        self._add_seconds("compare", time.perf_counter() - after_run)
-        if found.verdict == "failed":
-            raise WrongAnswer(found)
-        return found
+    def said(self, error: Exception) -> str:
+        return describe(error, Path("/"))
 
-    def wanted(self, inputs: Inputs) -> tuple[list[Array], list[Array] | None]:
+    def _timed_answers(self, inputs: Inputs) -> Answers:
+        start = time.perf_counter()
+        answers = self.answers(inputs)
+        self.add_seconds("reference", time.perf_counter() - start)
+        return answers
+
+    def answers(self, inputs: Inputs) -> Answers:
         """PyTorch's outputs in float32, and in float64 where the module has such a form."""
         self.reference.restore()
         return self.reference(inputs), self.reference.oracle(inputs)
 
-    def judged(
-        self, draw: Draw, inputs: Inputs, got: list[Array], wanted: list[Array], exact: list[Array] | None
-    ) -> Comparison:
-        """What this example shows, how its inputs are conditioned taken into account."""
-        found = self.compare(got, wanted, exact)
-        if found.error == "WrongValue" and exact is not None:
-            found = self.compare(got, wanted, exact, self._conditioning(inputs, exact))
-        return found
+    def of_pytorch(self, example: Example) -> list[Array]:
+        """PyTorch's outputs in float32."""
+        return example.wanted
 
-    def alone(self, draw: Draw) -> Comparison:
+    def alone(self, example: Example) -> Comparison:
         """One example by itself, where a case declares that it fails."""
-        return self(draw)
+        return self(example)
 
     def conclude(self) -> None:
-        """Raises Stopped where all examples together are wrong, though none of them is by itself."""
+        """Raises WrongTogether where all examples together are wrong, though none of them is by itself."""
 
     def compare(
         self,
@@ -125,7 +115,6 @@ class Verifier:
         exact: list[Array] | None,
         conditioning: list[float] | None = None,
     ) -> Comparison:
-        """Compares with this cell's tolerances, whichever runtime ``got`` is from."""
         return self.judge_of(wanted).compare(got, wanted, exact, conditioning)
 
     def conditioning(self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None) -> list[float] | None:
@@ -204,9 +193,6 @@ class Verifier:
                 )
                 raise Stopped("declare", "NotDeterministic", text, "case")
             return before
-
-    def _add_seconds(self, what: str, seconds: float) -> None:
-        self._seconds[what] = self._seconds.get(what, 0.0) + seconds
 
 
 def check_outputs(case: Case, wanted: Sequence[Array]) -> None:

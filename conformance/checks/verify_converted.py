@@ -8,7 +8,7 @@ float32 between DequantizeLinear and QuantizeLinear, an fp16 model in float32 wi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ import numpy as np
 from conformance.arrays import Array, Inputs
 from conformance.case.python import describe
 from conformance.case.words import base_of
-from conformance.checks.explain import worst_dict
-from conformance.checks.verify import NUDGES, Stages, Verifier, WrongAnswer
+from conformance.checks.verify import NUDGES, Stages, Verifier, WrongTogether
 from conformance.compare.judges import Budgets
 from conformance.compare.noise import BUDGETS, Budget, Noise, decibels, power
 from conformance.compare.tolerance import Comparison, Worst, failed, odd_shape, worst_at
@@ -28,6 +27,8 @@ from conformance.export.reference import Reference
 from conformance.plan.cell import Cell
 from conformance.records.record import Record
 from conformance.runtimes import Session
+from conformance.verdict.example import Answers, Example
+from conformance.verdict.loop import WrongAnswer, worst_dict
 
 
 class _Budgeted(Verifier):
@@ -52,24 +53,37 @@ class _Budgeted(Verifier):
 class RuntimeVerifier(_Budgeted):
     """Whether a runtime, opened as ``session``, computes what the converted graph means."""
 
-    meaning: Session
+    def __init__(
+        self,
+        cell: Cell,
+        record: Record,
+        stages: Stages,
+        reference: Reference,
+        maker: Maker,
+        names: Sequence[str],
+        session: Session | None = None,
+        meaning: Session | None = None,
+    ) -> None:
+        """``meaning`` computes what the graph means; without it no example can be made."""
+        super().__init__(cell, record, stages, reference, maker, names, session)
+        self._meaning = meaning
 
-    def wanted(self, inputs: Inputs) -> tuple[list[Array], list[Array] | None]:
+    def answers(self, inputs: Inputs) -> Answers:
         """What the converted graph means, and PyTorch's outputs in float32."""
         self.reference.restore()
         exact = self.reference(inputs)
-        return mean(self.meaning, inputs), exact
+        return self._mean(inputs), exact
 
-    def judged(
-        self, draw: Draw, inputs: Inputs, got: list[Array], wanted: list[Array], exact: list[Array] | None
-    ) -> Comparison:
-        found = self.compare(got, wanted, exact)
-        if found.error == "WrongValue":
-            found = self.compare(got, wanted, exact, self._moved(inputs, wanted))
-        return found
+    def of_pytorch(self, example: Example) -> list[Array]:
+        assert example.exact is not None
+        return example.exact
 
     def conditioning(self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None) -> list[float] | None:
         return self._moved(inputs, wanted)
+
+    def _mean(self, inputs: Inputs) -> list[Array]:
+        assert self._meaning is not None
+        return mean(self._meaning, inputs)
 
     def _moved(self, inputs: Inputs, wanted: list[Array]) -> list[float]:
         """What noise in each output comes of moving every float input by half a step of the precision.
@@ -87,7 +101,7 @@ class RuntimeVerifier(_Budgeted):
                 else array
                 for name, array in inputs.items()
             }
-            for output, (one, right) in enumerate(zip(mean(self.meaning, nudged), wanted, strict=True)):
+            for output, (one, right) in enumerate(zip(self._mean(nudged), wanted, strict=True)):
                 if one.shape == right.shape and right.dtype.kind == "f":
                     error = one.astype(np.float64) - right
                     found[output] = max(found[output], power(np.where(np.isfinite(error), error, 0.0)))
@@ -101,29 +115,32 @@ class FidelityVerifier(_Budgeted):
     others in ``conclude``.
     """
 
-    explain: Callable[[Stopped, Inputs], Stopped]
-    """Adds to a failure where the loss comes from."""
-
     def __init__(
-        self, cell: Cell, record: Record, stages: Stages, reference: Reference, maker: Maker, names: Sequence[str]
+        self,
+        cell: Cell,
+        record: Record,
+        stages: Stages,
+        reference: Reference,
+        maker: Maker,
+        names: Sequence[str],
+        session: Session | None = None,
     ) -> None:
-        super().__init__(cell, record, stages, reference, maker, names)
+        super().__init__(cell, record, stages, reference, maker, names, session)
         self._record = record
         self._noise: list[Noise] = []
         self._worst: list[tuple[float, Worst, Draw]] = []
         self._draws: list[Draw] = []
 
-    def wanted(self, inputs: Inputs) -> tuple[list[Array], list[Array] | None]:
+    def answers(self, inputs: Inputs) -> Answers:
         self.reference.restore()
         return self.reference(inputs), None
 
-    def judged(
-        self, draw: Draw, inputs: Inputs, got: list[Array], wanted: list[Array], exact: list[Array] | None
-    ) -> Comparison:
-        found = self.compare(got, wanted, exact)
-        if found.verdict == "verified":
-            self._measure(draw, self.budgets(wanted).in_order(got, wanted), wanted)
-        return found
+    def judged(self, example: Example, got: list[Array]) -> Comparison:
+        comparison = self.compare(got, example.wanted, None)
+        if comparison.verdict == "verified":
+            in_order = self.budgets(example.wanted).in_order(got, example.wanted)
+            self._measure(example.draw, in_order, example.wanted)
+        return comparison
 
     def compare(
         self,
@@ -151,11 +168,11 @@ class FidelityVerifier(_Budgeted):
             if noise > self._worst[output][0] and right.size:
                 self._worst[output] = (noise, _furthest(output, one, right), draw)
 
-    def alone(self, draw: Draw) -> Comparison:
+    def alone(self, example: Example) -> Comparison:
         kept = self._noise, self._worst, self._draws
         self._noise, self._worst, self._draws = [], [], []
         try:
-            found = self(draw)
+            found = self(example)
             for output, noise in enumerate(self._noise):
                 if not noise.within():
                     raise WrongAnswer(failed("LowFidelity", f"output {output}: {noise.text()}"))
@@ -175,8 +192,7 @@ class FidelityVerifier(_Budgeted):
         for output in worst_first:  # the reason is about the output that the record is about
             if not self._noise[output].within():
                 text = f"output {output}: {self._noise[output].text()}"
-                stop = Stopped("compare", "LowFidelity", text, "precision")
-                raise self.explain(stop, self.inputs(self._worst[output][2]))
+                raise WrongTogether(text, self._worst[output][2])
         for output in worst_first:
             index = self._noise[output].drowned()
             if index is not None:
@@ -193,7 +209,7 @@ class FidelityVerifier(_Budgeted):
         worst = dataclasses.replace(self._worst[output][1], ratio=noise.ratio())
         self._record.worst, self._record.draw = worst_dict(worst, draw), draw.as_dict()
         self._record.fidelity = _told(output, noise)
-        return self.explain(Stopped("compare", "LowFidelity", text, "precision"), self.inputs(draw))
+        return WrongTogether(text, draw)
 
 
 def _told(output: int, noise: Noise) -> dict[str, Any]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from conformance.arrays import Array, Inputs
-from conformance.checks.explain import Ask
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.errors import Stopped
 from conformance.export.store import Stored
+from conformance.records.record import Witness
 from conformance.runtimes import opener
 from conformance.verdict import blame, loss, saturation
-from conformance.verdict.blame import Opinion
+from conformance.verdict.blame import Opinion, Suspect
+from conformance.verdict.example import Example
+from conformance.verdict.loop import Ask
 
 
 def may_saturate(run: CellRun) -> bool:
@@ -25,69 +25,51 @@ def may_saturate(run: CellRun) -> bool:
 def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> Ask:
     """Finds out who is at fault: by other runtimes, or for a converted model by where the loss comes from."""
 
-    def find(stop: Stopped, inputs: Inputs) -> Opinion:
+    def find(stop: Stopped, example: Example) -> Opinion:
         libraries = run.libraries()
         if converted is None:
-            opinion = _ask_others(run, verify, stop, stored, inputs)
+            opinion = _ask_others(run, verify, stop, stored, example)
         else:
             opinion = Opinion(stop.fault or ("precision" if run.cell.check == "fidelity" else "runtime"))
-            if stop.stage == "run" and _stops(stored, libraries, inputs):
-                opinion = Opinion("exporter", ["the exported fp32 model stops there too"])
+            if stop.stage == "run":
+                witness = _ask_exported(stored, libraries, example)
+                if witness is not None:
+                    opinion = Opinion("exporter", [witness])
         if stop.stage == "compare":
-            run.reference.restore()
             file = converted.file if converted is not None else None
             output = (run.record.fidelity or {}).get("output")
-            found = loss.by_stage(
-                run.reference(inputs), stored.file, file, run.cell.runtime, libraries, inputs, output,
+            opinion.loss = loss.by_stage(
+                verify.of_pytorch(example), stored.file, file, run.cell.runtime, libraries, example.inputs, output,
                 run.cell.case.says.onnxruntime.config,
             )  # fmt: skip
-            run.record.loss = dict(found)
-            opinion.lines += loss.lines(found)
-            if run.cell.check == "fidelity" and loss.greatest(found) == "export":
+            if run.cell.check == "fidelity" and loss.greatest(opinion.loss) == "export":
                 opinion.fault = "exporter"
             if may_saturate(run):
-                answer = _ask_the_switch(run, verify, (converted or stored).file, inputs)
-                opinion.lines += answer.lines
-                if answer.cause is not None:
-                    run.record.cause, opinion.fault = answer.cause, "runtime"
+                model = (converted or stored).file
+                saturation.ask_about(opinion, example, verify, model, libraries, run.config())
         return opinion
 
     return find
 
 
-def _ask_the_switch(run: CellRun, verify: Verifier, model: Path, inputs: Inputs) -> saturation.Answer:
-    """Whether the runtime is right where its 8-bit kernels cannot saturate."""
-    assert verify.session is not None
+def _ask_exported(stored: Stored, libraries: Sequence[str], example: Example) -> Witness | None:
+    """The exported model, before any conversion, where it cannot be run on the example either."""
+    runtime = "onnxruntime-unoptimized"
     try:
-        wanted, exact = verify.wanted(inputs)
-        got = verify.session.run(inputs)
-    except Exception:  # the failure that is explained is of another kind
-        return saturation.NOTHING
-    conditioning = verify.conditioning(inputs, wanted, exact)
-
-    def agrees(outputs: list[Array]) -> bool:
-        return verify.compare(outputs, wanted, exact, conditioning).verdict != "failed"
-
-    return saturation.ask(model, run.libraries(), run.config(), inputs, got, agrees)
+        with opener(runtime)(stored.file, libraries) as session:
+            session.run(example.inputs)
+    except Exception as error:
+        return Witness(runtime, "stops", type(error).__name__, model="exported")
+    return None
 
 
-def _stops(stored: Stored, libraries: Sequence[str], inputs: Inputs) -> bool:
-    """Whether the exported model, before any conversion, cannot be run on these inputs."""
+def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, example: Example) -> Opinion:
     try:
-        with opener("onnxruntime-unoptimized")(stored.file, libraries) as session:
-            session.run(inputs)
-    except Exception:
-        return True
-    return False
-
-
-def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, inputs: Inputs) -> Opinion:
-    try:
-        wanted, exact = verify.wanted(inputs)
+        judge = verify.judge_of(example.wanted)
     except Stopped:
         return Opinion("case")
-    example = blame.Example(
-        run.cell.runtime or "", stored.file, run.libraries(), inputs, wanted, exact, verify.judge_of(wanted),
-        verify.session, bool(run.target.own_code()), run.cell.case.says.onnxruntime.config,
+    suspect = Suspect(
+        run.cell.runtime or "", stored.file, run.libraries(), judge, verify.session, bool(run.target.own_code()),
+        run.cell.case.says.onnxruntime.config,
     )  # fmt: skip
-    return blame.find(example, stop)
+    return blame.find(suspect, example, stop)

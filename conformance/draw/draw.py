@@ -1,10 +1,9 @@
-"""One example, and the arrays that are made of it."""
+"""Draws, and the arrays that are made of them."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,21 +14,7 @@ from conformance.case.must_hold import When
 from conformance.case.python import call
 from conformance.case.words import REGIMES, SPECIALS
 from conformance.draw import values
-
-
-@dataclass(frozen=True)
-class Draw:
-    """One example: enough to make its arrays again."""
-
-    dims: Mapping[str, int]
-    regime: str
-    seed: int
-    index: int = 0
-    """The how-many-th example of the cell this was."""
-
-    def as_dict(self) -> dict[str, Any]:
-        # dataclasses.asdict copies deeply, which costs more here than all the rest of an example's upkeep
-        return {"dims": dict(self.dims), "regime": self.regime, "seed": self.seed, "index": self.index}
+from conformance.verdict.example import Draw as Draw
 
 
 def about(when: When, draw: Draw) -> bool:

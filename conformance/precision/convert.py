@@ -180,7 +180,7 @@ def findings(told: Mapping[str, Any], exported: Facts, converted: Facts) -> Stop
     if told.get("overflow"):
         where = f"beyond what fp16 holds ({fp16.LARGEST:g}) on the calibration data"
         found = stop("Overflow", f"{where}: {_few(told['overflow'])}")
-        found.details = ["keep these nodes in fp32 with exclude:, or say why this case has no fp16 with left_out:"]
+        found.fields = {"hints": ["exclude"]}
         return found
     if converted.invalid:
         error, text = converted.invalid

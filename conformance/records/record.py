@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from conformance.errors import Stopped
 
 Status = Literal["passed", "failed", "xfailed", "xpassed", "skipped"]
 
@@ -25,11 +28,40 @@ def cell_id(check: str, label: str) -> str:
     return f"{check}[{label}]"
 
 
+Answer = Literal["agrees", "wrong", "runs", "same", "stops", "abstains"]
+"""What a witness says of a failing example: it computes what PyTorch computes, or not; it runs what another runtime
+stops at, though its values are wrong; its outputs are bit for bit those that failed; it cannot run the model; it
+cannot be asked."""
+
+FLOAT64 = "pytorch-float64"
+"""The witness that tells PyTorch's own rounding: the module in float64."""
+
+
+@dataclass(frozen=True)
+class Witness:
+    """The answer of a runtime that was asked about a failing example."""
+
+    runtime: str
+    answer: Answer
+    error: str | None = None
+    """The name of what it stops with."""
+    reason: str | None = None
+    """Why it abstains."""
+    config: Mapping[str, str] | None = None
+    """The session options that it was given and the runtime that failed was not."""
+    model: str | None = None
+    """The model that it ran, where that is not the one that failed: ``exported``, before its conversion."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+
+
 @dataclass
 class Record:
     """What one cell produced. ``docs/records.md`` describes the fields; seconds are wall time.
 
-    ``error`` is the name that a ``fails`` entry matches, ``details`` are further lines for the reader.
+    ``error`` is the name that a ``fails`` entry matches. No field but ``reason`` holds sentences: ``records.text``
+    makes them of the others.
     """
 
     id: str
@@ -44,7 +76,17 @@ class Record:
     stage: str | None = None
     error: str | None = None
     reason: str | None = None
-    details: list[str] = field(default_factory=list)
+    observed: str | None = None
+    declared: list[dict[str, Any]] = field(default_factory=list)
+    witnesses: list[dict[str, Any]] = field(default_factory=list)
+    conclusion: str | None = None
+    own_code: list[str] = field(default_factory=list)
+    inputs: dict[str, str] = field(default_factory=dict)
+    findings: list[str] = field(default_factory=list)
+    hints: list[str] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
+    traceback: list[str] = field(default_factory=list)
+    no_bundle: str | None = None
     examples: int = 0
     ill_conditioned: int = 0
     nothing: int = 0
@@ -67,6 +109,13 @@ class Record:
     bundle: str | None = None
     fingerprint: str | None = None
     reused: bool = False
+
+    def stop(self, stop: Stopped) -> None:
+        """Writes where and why the cell stopped."""
+        self.status = "failed"
+        self.stage, self.error, self.reason, self.fault = stop.stage, stop.error, stop.reason, stop.fault
+        for name, value in stop.fields.items():
+            setattr(self, name, value)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values only, as they go into a run file; NaN and infinities as text, which JSON lacks."""

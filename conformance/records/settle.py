@@ -9,6 +9,7 @@ from typing import Any
 
 from conformance.records.processor import is_of_kind
 from conformance.records.record import Record
+from conformance.records.text import declaration
 
 MARGIN = 2.0
 """An expected wrong value has to be this many times what is allowed, or it may pass tomorrow."""
@@ -44,8 +45,7 @@ class Expectation:
 
     @property
     def text(self) -> str:
-        what = f"stage {self.stage}" + (f" with {self.error}" if self.error else "")
-        return f"{self.place} declares that it fails at {what}"
+        return declaration(self.place, self.stage, self.error)
 
 
 def settle(record: Record, declared: Sequence[Expectation], instructions: Collection[str]) -> Record:
@@ -73,14 +73,22 @@ def settle(record: Record, declared: Sequence[Expectation], instructions: Collec
                     f"the declared failure is borderline: {ratio:.2g} times what is allowed, less than {MARGIN:g}"
                 )
                 return record
-            record.status = "xfailed"
-            record.details.insert(0, f"found: {record.reason}")
-            record.reason = one.because
-            record.fault = one.fault or record.fault
-            record.declared_for = None if one.cpu is None else {name: list(words) for name, words in one.cpu.items()}
+            fail_as_declared(record, one.because, one.fault, one.cpu)
             return record
-    record.details.insert(0, f"declared otherwise: {_declared(declared)}")
+    record.declared += [
+        {"outcome": "otherwise", "place": one.place, "stage": one.stage, "error": one.error} for one in declared
+    ]
     return record
+
+
+def fail_as_declared(
+    record: Record, because: str, fault: str | None, cpu: Mapping[str, Sequence[str]] | None
+) -> None:
+    """Makes a failed record one that fails as declared; what it failed with stays readable in ``observed``."""
+    record.status = "xfailed"
+    record.observed, record.reason = record.reason, because
+    record.fault = fault or record.fault
+    record.declared_for = None if cpu is None else {name: list(words) for name, words in cpu.items()}
 
 
 def agrees(

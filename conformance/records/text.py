@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from conformance.records.record import FLOAT64
+from conformance.runtimes import registry
 
 _WHO = {
     "exporter": "the exporter",
@@ -21,7 +24,7 @@ def failure(record: Mapping[str, Any]) -> str:
     lines = [*_what(record), *_example(record)]
     fault = f"; at fault: {_WHO.get(str(record['fault']), record['fault'])}" if record["fault"] else ""
     lines.append(f"stage {record['stage']}{fault}")
-    lines += [f"  {line}" for line in record["details"]]
+    lines += [f"  {line}" for line in details(record)]
     return "\n".join([*lines, *_place(record)])
 
 
@@ -66,3 +69,176 @@ def _example(record: Mapping[str, Any]) -> list[str]:
 
 def _number(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+# ---- details: what explains a failure ------------------------------------------------------------------------
+
+
+def details(record: Mapping[str, Any]) -> list[str]:
+    """What explains the status of a record, line by line; ``record`` is ``Record.as_dict()``.
+
+    Runs of earlier versions hold the lines themselves. Fields that such a run, or a row of a report, lacks are empty.
+    """
+    if record.get("details"):
+        return list(record["details"])
+    return [*_expected(record), *_stopped(record), *_asked(record), *_to_look_at(record)]
+
+
+def declaration(place: str, stage: str, error: str | None) -> str:
+    """A declared failure of a whole cell, at its file and line."""
+    return f"{place} declares that it fails at stage {stage}" + (f" with {error}" if error else "")
+
+
+def _expected(record: Mapping[str, Any]) -> Iterator[str]:
+    """What was declared of the cell, and what came of it."""
+    if record.get("observed") is not None:
+        yield f"found: {record['observed']}"
+    otherwise = _declared(record, "otherwise")
+    if otherwise:
+        said = [declaration(entry["place"], entry["stage"], entry["error"]) for entry in otherwise]
+        yield f"declared otherwise: {' and '.join(said)}"
+    for entry in _declared(record, "confirmed"):
+        yield f"fails as declared at {entry['at']}: {entry['because']}"
+    for entry in _declared(record, "not run"):
+        yield f"declared to fail, and not run: {entry['dims']}"
+    if record.get("no_bundle") is not None:
+        yield f"no bundle could be left: {record['no_bundle']}"
+
+
+def _declared(record: Mapping[str, Any], outcome: str) -> list[Mapping[str, Any]]:
+    return [entry for entry in record.get("declared") or () if entry["outcome"] == outcome]
+
+
+_HINTS = {
+    "conditioning": "declare values that are better conditioned, or a tolerance and because",
+    "exclude": "keep these nodes in fp32 with exclude:, or say why this case has no fp16 with left_out:",
+    "report": "this is a mistake in the harness; please report it with these lines:",
+    "rounding": "PyTorch's own float32 is too far from float64 to compare with; declare values or a tolerance",
+    "slow": "too slow? say examples: or smaller dims, or leave the runtime out with runtimes:",
+    "specials": "where NaN and infinities spread to all outputs, say specials: false",
+    "vacuous": "give the case inputs or weights that show in this output, or say vacuous: and why",
+}
+
+
+def _stopped(record: Mapping[str, Any]) -> Iterator[str]:
+    """What else is known of where it stopped, and what to do about it."""
+    findings = record.get("findings") or []
+    yield from (f"also: {finding}" for finding in findings[1:])
+    if findings:
+        nodes = (record.get("graph") or {}).get("nodes") or {}
+        yield f"the graph has {', '.join(f'{count} {name}' for name, count in nodes.items()) or 'no nodes'}"
+    yield from record.get("output") or ()
+    yield from (_HINTS.get(hint, hint) for hint in record.get("hints") or ())
+    yield from record.get("traceback") or ()
+
+
+# ---- who was asked, and what that shows ----------------------------------------------------------------------
+
+_CONCLUSIONS = {
+    "optimizer": "so the model is right, and {runtime}'s graph optimizer breaks it",
+    "strictness": "so it is open whether the runtime is too strict, or the evaluator not strict enough",
+    "open": "so it is open whether the model or the runtime is wrong",
+    "nobody": "nobody else could be asked, so it is open whether the model or the runtime is wrong",
+}
+_STAGES_OF_LOSS = {
+    "export": "the exported fp32 model against PyTorch",
+    "conversion": "the converted model against the exported one",
+    "optimizer": "ONNX Runtime's optimizer on, against off",
+    "runtime": "the runtime against the model's own semantics",
+}
+
+
+def _asked(record: Mapping[str, Any]) -> Iterator[str]:
+    """The witnesses' answers, what follows from them, and where accuracy is lost."""
+    witnesses = record.get("witnesses") or []
+    yield from (_answer(witness) for witness in witnesses if not witness.get("config"))
+    conclusion = record.get("conclusion")
+    if conclusion is not None:
+        yield _CONCLUSIONS.get(conclusion, conclusion).format(runtime=record.get("runtime"))
+    yield from _loss(record.get("loss") or {})
+    for witness in witnesses:
+        if witness.get("config"):
+            yield _with_options(witness)
+            if witness["answer"] == "agrees":
+                yield from _advice(record.get("cause") or {})
+
+
+def _answer(witness: Mapping[str, Any]) -> str:
+    answer, reason = witness["answer"], witness.get("reason")
+    if witness["runtime"] == FLOAT64:
+        if answer == "agrees":
+            return "PyTorch in float64 agrees with the runtime, against PyTorch in float32"
+        if reason is not None:
+            return f"there is no float64 form: {reason}"
+        return "the module has no float64 form, so PyTorch's own rounding is not known"
+    if witness.get("model") == "exported":
+        return "the exported fp32 model stops there too"
+    said = {
+        "agrees": "agrees with PyTorch",
+        "wrong": "is wrong too",
+        "runs": "runs it, but its outputs are wrong",
+        "stops": f"stops with {witness.get('error')}",
+        "abstains": f"no opinion, {reason}",
+    }
+    return f"{_title(witness['runtime'])}: {said.get(answer, answer)}"
+
+
+def _title(runtime: str) -> str:
+    try:
+        return registry.named(runtime).title
+    except KeyError:  # a run of another version
+        return runtime
+
+
+def _with_options(witness: Mapping[str, Any]) -> str:
+    """The answer of ONNX Runtime where its 8-bit sums cannot saturate."""
+    answer, config = witness["answer"], witness["config"]
+    if answer == "abstains":
+        return f"this ONNX Runtime has no {', '.join(config)}, so it is open whether its 8-bit sums saturated"
+    said = {
+        "agrees": "is right",
+        "wrong": "is wrong too",
+        "same": "the same outputs, so its 8-bit sums did not saturate",
+        "stops": f"stops with {witness.get('error')}",
+    }
+    options = ", ".join(f"{key}={value}" for key, value in config.items())
+    return f"ONNX Runtime with {options}: {said.get(answer, answer)}"
+
+
+def _advice(cause: Mapping[str, Any]) -> Iterator[str]:
+    if cause.get("name") != "saturation":
+        return
+    lacks = cause["lacks"]
+    options = ", ".join(f'{key}: "{value}"' for key, value in cause["shown_by"].items())
+    yield f"so its 8-bit kernels saturate: without {' or '.join(lacks)} they add up products in 16 bits"
+    yield "what to do, in the case and in the deployment that it stands for; one of these:"
+    yield f"  onnxruntime: {{config: {{{options}}}}}   wider kernels, slower (docs/precision.md)"
+    yield "  precisions: {int8: {reduce_range: true}}                  weights of 7 bits, which lose up to 6 dB"
+    yield (
+        "  deploy on processors with VNNI, and declare the failure for the others: "
+        f"fails: [{{when: {{cpu: {{lacks: [{', '.join(lacks)}]}}}}, ...}}]"
+    )
+
+
+def _loss(loss: Mapping[str, float | str]) -> Iterator[str]:
+    if loss:
+        yield "loss by stage, as SQNR (higher is better):"
+    for stage, value in loss.items():
+        yield f"  {stage:<10} {_sqnr(value):>9}   {_STAGES_OF_LOSS.get(stage, '')}"
+
+
+def _sqnr(value: float | str) -> str:
+    """A number of decibels, infinities also as the text that run files have, or the name of an error."""
+    known = {"inf": "no loss", "-inf": "all lost"}
+    if isinstance(value, str) and value != "nan":
+        return known.get(value, value)
+    return known.get(str(value), f"{float(value):.1f} dB")
+
+
+def _to_look_at(record: Mapping[str, Any]) -> Iterator[str]:
+    own: Sequence[str] = record.get("own_code") or ()
+    if own:
+        yield f"the export used the case's own {', '.join(own)}: look there first"
+    yield from (f"{name} = {value}" for name, value in (record.get("inputs") or {}).items())
+    for entry in _declared(record, "another"):
+        yield f"line {entry['line']} declares another failure there: stage {entry['stage']}, {entry['error']}"

@@ -28,17 +28,18 @@ from conformance.report.rows import (
     place,
     ratio,
 )
-from conformance.report.words import verdict
+from conformance.report.words import details, verdict
 
 Run = tuple[str, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 """What to call it, its header, its records."""
 
 FIELDS = (
     "id", "case", "exporter", "opset", "runtime", "precision", "check", "source", "status", "stage", "error",
-    "reason", "fault", "cause", "declared_for", "details", "examples", "ill_conditioned", "nothing", "worst",
-    "draw", "signal", "graph", "arithmetic", "fidelity", "conversion", "loss", "engine", "latency", "histogram",
-    "seconds",
-    "command", "bundle", "reused", "words",
+    "reason", "fault", "details", "observed", "declared", "declared_for", "witnesses", "conclusion", "cause",
+    "own_code", "inputs", "findings", "hints", "output", "traceback", "no_bundle", "examples", "ill_conditioned",
+    "nothing", "worst", "draw", "signal", "graph",
+    "arithmetic", "fidelity", "conversion", "loss", "engine", "latency", "histogram", "seconds", "command", "bundle",
+    "reused", "words",
 )  # fmt: skip
 """What the page has of each record. A fingerprint says nothing to a reader; it is in the run file."""
 
@@ -180,7 +181,9 @@ def _plain(value: Any) -> str:
 
 
 def _data(rows: list[Row], history: list[dict[str, Any]], changes: list[dict[str, Any]]) -> dict[str, Any]:
-    told = [{**row, "words": verdict(row), "latency": _latency(row["latency"]), "fingerprint": None} for row in rows]
+    told = [
+        {**row, "words": verdict(row), "details": details(row), "latency": _latency(row["latency"])} for row in rows
+    ]
     return {
         "count": len(rows),
         "columns": embed.columns(told, FIELDS),

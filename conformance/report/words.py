@@ -5,6 +5,9 @@ from __future__ import annotations
 from conformance.records import text
 from conformance.report.rows import Row, place, ratio
 
+_ODD = (AttributeError, KeyError, TypeError, ValueError)
+"""What text is stopped by where a field has another form."""
+
 
 def verdict(row: Row) -> str:
     """Some lines; the first says it."""
@@ -24,12 +27,20 @@ def verdict(row: Row) -> str:
 def _failure(row: Row) -> str:
     try:
         return text.failure(row)
-    except (KeyError, TypeError, ValueError):  # a worst example or draw of another version; say what there is
+    except _ODD:  # a worst example or draw of another version; say what there is
         return "\n".join([str(row["reason"]), f"stage {row['stage']}", *_lines(row), place(row)])
 
 
+def details(row: Row) -> list[str]:
+    """What explains the status, line by line; nothing where another version wrote it in another form."""
+    try:
+        return text.details(row)
+    except _ODD:
+        return []
+
+
 def _lines(row: Row) -> list[str]:
-    return [f"  {line}" for line in row["details"]]
+    return [f"  {line}" for line in details(row)]
 
 
 def _passed(row: Row) -> str:

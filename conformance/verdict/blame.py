@@ -8,35 +8,26 @@ PyTorch in float32, PyTorch's float32 is what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from conformance.arrays import Array
 from conformance.compare.judges import Judge
 from conformance.errors import Stopped, Unavailable
+from conformance.records.record import FLOAT64, Witness
 from conformance.runtimes import Session, opener, registry
-
-
-@dataclass
-class Opinion:
-    """Who is at fault, and the lines that say what makes one think so."""
-
-    fault: str | None
-    lines: list[str] = field(default_factory=list)
+from conformance.verdict.example import Example
 
 
 @dataclass(frozen=True)
-class Example:
-    """A failing example: what was run on what, and what is right."""
+class Suspect:
+    """A runtime with the exported model that it runs, and what decides on its outputs."""
 
     runtime: str
     model: Path
     libraries: Sequence[str]
-    inputs: Mapping[str, Array]
-    wanted: list[Array]
-    exact: list[Array] | None
-    """In float64, where there is such a form."""
     judge: Judge
     session: Session | None
     """The runtime with the model loaded; None where it could not be."""
@@ -46,51 +37,91 @@ class Example:
     """ONNX Runtime's session options."""
 
 
-def find(example: Example, stop: Stopped) -> Opinion:
-    """Runs a failing example of an exported model elsewhere."""
-    runtime, wanted, exact = example.runtime, example.wanted, example.exact
-    if exact is not None and _agrees_with_float64(example, exact):
-        return Opinion("reference", ["PyTorch in float64 agrees with the runtime, against PyTorch in float32"])
-    lines: list[str] = []
-    wrong: list[str] = []
-    runs = False
-    if exact is None and stop.stage == "compare":
-        lines.append("the module has no float64 form, so PyTorch's own rounding is not known")
-    for other in registry.second_opinions(runtime):
-        try:
-            with opener(other.name, config=example.config)(example.model, example.libraries) as session:
-                got = session.run(example.inputs)
-        except (Unavailable, ImportError) as reason:
-            lines.append(f"{other.title}: no opinion, {reason}")
-            continue
-        except Exception as error:
-            lines.append(f"{other.title}: stops with {type(error).__name__}")
-            # That nobody can run a model speaks against it; that one cannot says nothing about values.
-            wrong += [other.name] if stop.stage != "compare" else []
-            continue
-        if example.judge.compare(_where_it_failed(stop, got, wanted), wanted, exact).verdict == "failed":
-            if stop.stage != "compare":  # it runs the model; that its values are wrong is another question
-                lines.append(f"{other.title}: runs it, but its outputs are wrong")
-                runs = True
-                continue
-            lines.append(f"{other.title}: is wrong too")
-            wrong.append(other.name)
-            continue
-        lines.append(f"{other.title}: agrees with PyTorch")
-        if stop.stage == "run" and "onnxruntime-unoptimized" in wrong:
-            lines.append("so it is open whether the runtime is too strict, or the evaluator not strict enough")
-            return Opinion(None, lines)
-        if other.computes_with == runtime:  # the same runtime, but for its optimizer
-            lines.append(f"so the model is right, and {runtime}'s graph optimizer breaks it")
-        return Opinion("runtime", lines)
-    if runs:
-        return Opinion(None, [*lines, "so it is open whether the model or the runtime is wrong"])
-    # That it is wrong with its optimizer off too is no second opinion: the kernels are the same.
-    kernels = {registry.named(name).computes_with for name in wrong}
-    if not example.own_code and not kernels - {registry.named(runtime).computes_with}:
-        lines.append("nobody else could be asked, so it is open whether the model or the runtime is wrong")
-        return Opinion(None, lines)
-    return Opinion("exporter", lines)
+@dataclass
+class Opinion:
+    """Who is at fault, and what makes one think so."""
+
+    fault: str | None
+    witnesses: list[Witness] = field(default_factory=list)
+    conclusion: str | None = None
+    """What the witnesses' answers leave open, or say of the fault; a name that ``records.text`` has the words for."""
+    loss: Mapping[str, float | str] | None = None
+    cause: Mapping[str, Any] | None = None
+
+    def onto(self, stop: Stopped) -> None:
+        """Says it in the failure."""
+        stop.fault = self.fault
+        stop.fields |= {
+            "witnesses": [witness.as_dict() for witness in self.witnesses],
+            "conclusion": self.conclusion,
+            "loss": self.loss,
+            "cause": self.cause,
+        }
+
+
+def find(suspect: Suspect, example: Example, stop: Stopped) -> Opinion:
+    """Runs a failing example of an exported model elsewhere, and decides who is at fault."""
+    witnesses = list(collect(suspect, example, stop))
+    fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, suspect.own_code)
+    return Opinion(fault, witnesses, conclusion)
+
+
+def collect(suspect: Suspect, example: Example, stop: Stopped) -> Iterator[Witness]:
+    """The answers of the witnesses, up to the first that agrees with PyTorch, or in float64 with the suspect."""
+    if example.exact is None and stop.stage == "compare":
+        yield Witness(FLOAT64, "abstains")
+    if example.exact is not None and _agrees_with_float64(suspect, example, example.exact):
+        yield Witness(FLOAT64, "agrees")
+        return
+    for runtime in registry.second_opinions(suspect.runtime):
+        witness = _ask(runtime.name, suspect, example, stop)
+        yield witness
+        if witness.answer == "agrees":
+            return
+
+
+def _ask(runtime: str, suspect: Suspect, example: Example, stop: Stopped) -> Witness:
+    try:
+        with opener(runtime, config=suspect.config)(suspect.model, suspect.libraries) as session:
+            got = session.run(example.inputs)
+    except (Unavailable, ImportError) as reason:
+        return Witness(runtime, "abstains", reason=str(reason))
+    except Exception as error:
+        return Witness(runtime, "stops", type(error).__name__)
+    got = _where_it_failed(stop, got, example.wanted)
+    if suspect.judge.compare(got, example.wanted, example.exact).verdict != "failed":
+        return Witness(runtime, "agrees")
+    # Where the suspect stopped, who else runs the model is the question; that the values are wrong is another.
+    return Witness(runtime, "wrong" if stop.stage == "compare" else "runs")
+
+
+def decide(witnesses: Sequence[Witness], suspect: str, stage: str, own_code: bool) -> tuple[str | None, str | None]:
+    """Who is at fault (None: open), and the name of what that follows from, by what the witnesses say.
+
+    ``suspect`` is the runtime that failed at ``stage``; ``own_code`` is whether the export used code of the case's
+    own.
+    """
+    agreeing = [witness.runtime for witness in witnesses if witness.answer == "agrees"]
+    if FLOAT64 in agreeing:
+        return "reference", None
+    # That nobody can run a model speaks against it; that one cannot says nothing about values.
+    damning = ("wrong",) if stage == "compare" else ("stops",)
+    against = [witness.runtime for witness in witnesses if witness.answer in damning]
+    if agreeing:
+        if stage == "run" and "onnxruntime-unoptimized" in against:
+            return None, "strictness"
+        only_the_optimizer = _kernels(agreeing[0]) == suspect
+        return "runtime", "optimizer" if only_the_optimizer else None
+    if any(witness.answer == "runs" for witness in witnesses):
+        return None, "open"
+    # With its optimizer off a runtime still has its own kernels: that it is wrong too is no second opinion.
+    if not own_code and {*map(_kernels, against)} <= {_kernels(suspect)}:
+        return None, "nobody"
+    return "exporter", None
+
+
+def _kernels(runtime: str) -> str:
+    return registry.named(runtime).computes_with
 
 
 def _where_it_failed(stop: Stopped, got: list[Array], wanted: list[Array]) -> list[Array]:
@@ -98,23 +129,23 @@ def _where_it_failed(stop: Stopped, got: list[Array], wanted: list[Array]) -> li
     worst = getattr(stop, "worst", None)
     if worst is None or len(got) != len(wanted):
         return got
-    return [one if output == worst.output else wanted[output] for output, one in enumerate(got)]
+    return [array if output == worst.output else wanted[output] for output, array in enumerate(got)]
 
 
-def _agrees_with_float64(example: Example, exact: list[Array]) -> bool:
-    if example.session is None or len(exact) != len(example.wanted):
+def _agrees_with_float64(suspect: Suspect, example: Example, exact: list[Array]) -> bool:
+    if suspect.session is None or len(exact) != len(example.wanted):
         return False
     try:
-        got = example.session.run(example.inputs)
+        got = suspect.session.run(example.inputs)
     except Exception:
         return False
-    rounded = [one.astype(right.dtype) for one, right in zip(exact, example.wanted, strict=True)]
-    return example.judge.compare(got, rounded, None).verdict != "failed"
+    rounded = [output.astype(right.dtype) for output, right in zip(exact, example.wanted, strict=True)]
+    return suspect.judge.compare(got, rounded, None).verdict != "failed"
 
 
-def show(inputs: Mapping[str, Array]) -> list[str]:
-    """The inputs, where they are small enough to read."""
-    return [f"{name} = {_text(array)}" for name, array in inputs.items()]
+def shown(inputs: Mapping[str, Array]) -> dict[str, str]:
+    """Each input in a few words, with its values where they are few enough to read."""
+    return {name: _text(array) for name, array in inputs.items()}
 
 
 def _text(array: Array) -> str:

@@ -1,30 +1,88 @@
-"""One example: its inputs, what is right for them, and what judging it takes."""
+"""One example: its draw, its inputs, what is right for them, and what judging it takes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from conformance.arrays import Array
+from conformance.arrays import Array, Inputs
 from conformance.records.processor import is_of_kind
+
+Answers = tuple[list[Array], list[Array] | None]
+"""What is right, and the same in float64 (of a converted model: PyTorch's in float32) where there is such a form."""
 
 
 @dataclass(frozen=True)
-class DataSet:
-    """One example: arrays in graph order."""
+class Draw:
+    """Enough to make the arrays of an example again."""
 
-    inputs: dict[str, Array]
-    wanted: list[Array]
-    exact: list[Array] | None
-    conditioning: list[float] | None
-    draw: dict[str, Any]
-    """dims, regime, seed and index; ``apart`` names the runtimes that are declared to fail there."""
+    dims: Mapping[str, int]
+    regime: str
+    seed: int
+    index: int = 0
+    """The how-many-th example of the cell this was."""
+
+    def as_dict(self) -> dict[str, Any]:
+        # dataclasses.asdict copies deeply, which costs more here than all the rest of an example's upkeep
+        return {"dims": dict(self.dims), "regime": self.regime, "seed": self.seed, "index": self.index}
+
+
+class Example:
+    """Its parts are made when they are first asked for, and once: PyTorch runs once for an example, however many
+    questions are asked about it."""
+
+    def __init__(
+        self,
+        draw: Draw,
+        inputs: Callable[[], Inputs],
+        answers: Callable[[Inputs], Answers],
+        conditioning: Callable[[Inputs, list[Array], list[Array] | None], list[float] | None],
+        apart: Sequence[str | Mapping[str, Any]] = (),
+    ) -> None:
+        """``apart`` are the runtimes that are declared to fail there: each by its name, or with the kind of processor
+        that this is said of."""
+        self.draw, self.apart = draw, apart
+        self._inputs, self._make_answers, self._condition = inputs, answers, conditioning
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        return self._inputs()
+
+    @cached_property
+    def _answers(self) -> Answers:
+        return self._make_answers(self.inputs)
+
+    @property
+    def wanted(self) -> list[Array]:
+        return self._answers[0]
+
+    @property
+    def exact(self) -> list[Array] | None:
+        return self._answers[1]
+
+    @cached_property
+    def conditioning(self) -> list[float] | None:
+        """How much of an error in each output the inputs excuse; None where nothing tells."""
+        return self._condition(self.inputs, self.wanted, self.exact)
 
     def fails_in(self, runtime: str, instructions: Collection[str]) -> bool:
         """Whether it is declared to fail in a runtime on a host whose processor has these instruction sets."""
-        for one in self.draw["apart"]:
-            named, kind = (one, None) if isinstance(one, str) else (one["runtime"], one["cpu"])
+        for entry in self.apart:
+            named, kind = (entry, None) if isinstance(entry, str) else (entry["runtime"], entry["cpu"])
             if named == runtime and is_of_kind(kind or {}, instructions):
                 return True
         return False
+
+
+def given(
+    draw: Draw,
+    inputs: Inputs,
+    wanted: list[Array],
+    exact: list[Array] | None,
+    conditioning: list[float] | None,
+    apart: Sequence[str | Mapping[str, Any]],
+) -> Example:
+    """An example whose parts have been made before."""
+    return Example(draw, lambda: inputs, lambda _: (wanted, exact), lambda *_: conditioning, apart)

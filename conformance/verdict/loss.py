@@ -15,13 +15,6 @@ from conformance.runtimes import opener
 LITERAL = "onnxruntime-literal"
 """The runtime that computes what a model means."""
 
-STAGES = {
-    "export": "the exported fp32 model against PyTorch",
-    "conversion": "the converted model against the exported one",
-    "optimizer": "ONNX Runtime's optimizer on, against off",
-    "runtime": "the runtime against the model's own semantics",
-}
-
 Loss = dict[str, float | str]
 """SQNR in decibels by stage, or the error that it stops with; stages that a cell does not have are left out."""
 
@@ -89,15 +82,3 @@ def greatest(loss: Mapping[str, float | str]) -> str | None:
         return None
     stage = min(loss, key=lambda name: one if isinstance(one := loss[name], float) else -math.inf)
     return None if loss[stage] == math.inf else stage
-
-
-def lines(loss: Mapping[str, float | str]) -> list[str]:
-    """The table, for the reader."""
-    if not loss:
-        return []
-    found = ["loss by stage, as SQNR (higher is better):"]
-    for stage, one in loss.items():
-        known = {math.inf: "no loss", -math.inf: "all lost"}
-        value = one if isinstance(one, str) else known.get(one, f"{one:.1f} dB")
-        found.append(f"  {stage:<10} {value:>9}   {STAGES[stage]}")
-    return found

@@ -9,7 +9,6 @@ the switch, and wrong without it, shows that saturation is the cause; that a pro
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,11 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.records.processor import is_of_kind
+from conformance.records.record import Answer, Witness
 from conformance.runtimes import opener
+from conformance.verdict.blame import Opinion
+from conformance.verdict.example import Example
+from conformance.verdict.loop import Comparer
 
 SWITCH = {"session.x64quantprecision": "1"}
 
@@ -29,17 +32,6 @@ OPERATORS = {
     "QuantizeLinear",
 }  # fmt: skip
 """A graph with none of these has nothing that 8-bit kernels compute."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What running a model with the switch showed: ``cause`` for the record, None where it showed nothing."""
-
-    cause: dict[str, Any] | None
-    lines: tuple[str, ...]
-
-
-NOTHING = Answer(None, ())
 
 
 def possible(nodes: Mapping[str, int], config: Mapping[str, str], instructions: Collection[str]) -> bool:
@@ -55,44 +47,62 @@ def ask(
     inputs: Mapping[str, Array],
     got: Sequence[Array] | None,
     agrees: Callable[[list[Array]], bool],
-) -> Answer:
+) -> Witness:
     """Runs the model with the switch. ``got`` are its outputs without (None: unknown), ``agrees`` decides on outputs.
 
     Outputs that do not change prove nothing: ONNX Runtime takes options that it does not know without a word.
     """
     from conformance.runtimes.onnxruntime import knows
 
-    (key,) = SWITCH
-    if not knows(key):
-        return Answer(None, (f"this ONNX Runtime has no {key}, so it is open whether its 8-bit sums saturated",))
+    def witness(answer: Answer, error: str | None = None) -> Witness:
+        return Witness("onnxruntime", answer, error, config=SWITCH)
+
+    if not all(map(knows, SWITCH)):
+        return witness("abstains")
     try:
         with opener("onnxruntime", config={**config, **SWITCH})(model, libraries) as session:
             outputs = session.run(inputs)
     except Exception as error:  # this only explains a failure, and must not be another
-        return Answer(None, (f"ONNX Runtime with {_switch()}: stops with {type(error).__name__}",))
+        return witness("stops", type(error).__name__)
     if got is not None and _same(outputs, got):
-        return Answer(None, (f"ONNX Runtime with {_switch()}: the same outputs, so its 8-bit sums did not saturate",))
-    if not agrees(outputs):
-        return Answer(None, (f"ONNX Runtime with {_switch()}: is wrong too",))
-    cause = {"name": "saturation", "shown_by": dict(SWITCH), "lacks": list(VNNI)}
-    return Answer(cause, (f"ONNX Runtime with {_switch()}: is right", *ADVICE))
+        return witness("same")
+    return witness("agrees" if agrees(outputs) else "wrong")
 
 
-def _switch() -> str:
-    return ", ".join(f"{key}={value}" for key, value in SWITCH.items())
+def ask_about(
+    opinion: Opinion,
+    example: Example,
+    comparer: Comparer,
+    model: Path,
+    libraries: Sequence[str],
+    config: Mapping[str, str],
+) -> None:
+    """Adds to an opinion on a wrong answer of ONNX Runtime whether it is right where its kernels cannot saturate."""
+    assert comparer.session is not None
+    try:
+        got = comparer.session.run(example.inputs)
+    except Exception:  # the failure that is explained is of another kind
+        return
+
+    def agrees(outputs: list[Array]) -> bool:
+        compared = comparer.compare(outputs, example.wanted, example.exact, example.conditioning)
+        return compared.verdict != "failed"
+
+    witness = ask(model, libraries, config, example.inputs, got, agrees)
+    opinion.witnesses.append(witness)
+    cause = cause_shown_by(witness)
+    if cause is not None:
+        opinion.cause, opinion.fault = cause, "runtime"
+
+
+def cause_shown_by(witness: Witness) -> dict[str, Any] | None:
+    """The cause, for the record, that an answer of ``ask`` shows; None where it shows none."""
+    if witness.answer != "agrees":
+        return None
+    return {"name": "saturation", "shown_by": dict(SWITCH), "lacks": list(VNNI)}
 
 
 def _same(one: Sequence[Array], other: Sequence[Array]) -> bool:
     return len(one) == len(other) and all(
         np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(one, other, strict=True)
     )
-
-
-ADVICE = (
-    f"so its 8-bit kernels saturate: without {' or '.join(VNNI)} they add up products in 16 bits",
-    "what to do, in the case and in the deployment that it stands for; one of these:",
-    '  onnxruntime: {config: {session.x64quantprecision: "1"}}   wider kernels, slower (docs/precision.md)',
-    "  precisions: {int8: {reduce_range: true}}                  weights of 7 bits, which lose up to 6 dB",
-    "  deploy on processors with VNNI, and declare the failure for the others: "
-    f"fails: [{{when: {{cpu: {{lacks: [{', '.join(VNNI)}]}}}}, ...}}]",
-)

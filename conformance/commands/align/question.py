@@ -212,7 +212,7 @@ def _cell(case: Case, question: Question) -> Cell:
 def _draw(run: CellRun, question: Question) -> Draw:
     case = run.cell.case
     with run.stages("declare", "case"):
-        traced, _ = run.prepared.trace()
+        traced = run.prepared.trace()
         dims = run.dims()
     sizes = dict(traced)
     for name, size in _sizes(question.at or ""):

@@ -1,0 +1,38 @@
+"""The record of a cell whose worker ended instead of answering; in the suite and in a replay alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conformance.errors import Stopped
+from conformance.records.record import Record
+from conformance.worker.isolation import Death
+
+_FAULTS = {
+    "declare": "case", "export": "exporter", "check": "exporter", "convert": "precision", "load": "runtime",
+    "run": "runtime",
+}  # fmt: skip
+_FRAME = ("File ", "Fatal ", "Current ", "Thread ", "Extension ", "Process ")
+"""How the lines begin that ``faulthandler`` writes of a process that ends, and multiprocessing."""
+
+
+def note_death(record: Record, death: Death, case: Path | None = None) -> None:
+    """Writes into the record how the process ended, and where it was. ``case`` is the folder with the case's own
+    Python, where there is one."""
+    stage = str(death.last.get("stage", "load" if case is None else "declare"))
+    record.signal, record.draw = death.how, death.last.get("draw")
+    record.examples = int(death.last.get("examples", 0))
+    kind = "Timeout" if death.how.startswith("timeout") else death.how
+    text = f"the process ended at stage {stage}: {death.how}"
+    record.stop(Stopped(stage, kind, text, _FAULTS.get(stage, "harness")))
+    lines = [line.strip() for line in death.output.splitlines() if line.strip()]
+    stack = [line for line in lines if line.startswith("File ")]
+    own = [] if case is None else [line for line in stack if str(case.resolve()) in line]
+    said = [line for line in lines if not line.startswith(_FRAME)]
+    # Of the stack below what was said only the innermost frames tell anything.
+    record.output = [*said[-4:], *(own or stack)[:4]]
+    if own:
+        # A native operator that crashes in eager PyTorch shows the line of the case that called it.
+        record.fault = "reference" if record.draw is not None and kind != "Timeout" else "case"
+    if kind == "Timeout" and stage == "run" and case is not None:
+        record.hints = ["slow"]

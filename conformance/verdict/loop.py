@@ -1,0 +1,201 @@
+"""Running the examples of a cell, comparing, counting, and explaining the first that fails; in the suite and in a
+replay alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from conformance.arrays import Array
+from conformance.compare.tolerance import Comparison, Worst
+from conformance.compare.vacuity import Vacuity
+from conformance.errors import Stopped
+from conformance.records.record import Record
+from conformance.runtimes import Session
+from conformance.verdict.blame import Opinion, shown
+from conformance.verdict.example import Draw, Example
+
+Ask = Callable[[Stopped, Example], Opinion]
+"""Finds out who is at fault for a failing example."""
+
+
+class WrongAnswer(Stopped):
+    """An example whose outputs are not the right ones. Who is at fault is for ``blame`` to find out."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        super().__init__("compare", comparison.error or "WrongValue", comparison.text or "")
+        self.worst = comparison.worst
+
+
+class Comparer(ABC):
+    """Runs single examples in a runtime that has loaded the model, and compares."""
+
+    vacuity: Vacuity | None = None
+    """Whether the comparisons could have failed; None until it is known what decides on the outputs."""
+
+    def __init__(
+        self, session: Session | None, note: Callable[[Draw, str], object], seconds: dict[str, float]
+    ) -> None:
+        """``note`` tells the parent process which draw is at which stage, in case it ends this process; the time that
+        running and comparing take is added to ``seconds``. No example can be run without a session."""
+        self.session = session
+        self._note = note
+        self._seconds = seconds
+
+    def __call__(self, example: Example) -> Comparison:
+        """What comparing showed: verified, ill-conditioned or nothing. Raises Stopped where the example fails,
+        which is WrongAnswer where it fails in the comparison."""
+        self._note(example.draw, "declare")
+        return self.run(example)
+
+    def run(self, example: Example) -> Comparison:
+        """The same, without telling that the example's arrays are being made."""
+        assert self.session is not None
+        wanted = example.wanted
+        start = time.perf_counter()
+        self._note(example.draw, "run")
+        try:
+            got = self.session.run(example.inputs)
+        except Exception as error:
+            raise Stopped("run", type(error).__name__, self.said(error)) from error
+        after_run = time.perf_counter()
+        comparison = self.judged(example, got)
+        if self.vacuity is not None and comparison.verdict in ("verified", "ill-conditioned"):
+            self.vacuity.see(wanted)
+        self.add_seconds("run", after_run - start)
+        self.add_seconds("compare", time.perf_counter() - after_run)
+        if comparison.verdict == "failed":
+            raise WrongAnswer(comparison)
+        return comparison
+
+    def judged(self, example: Example, got: list[Array]) -> Comparison:
+        """What the outputs of an example show, how its inputs are conditioned taken into account."""
+        comparison = self.compare(got, example.wanted, example.exact)
+        if comparison.error == "WrongValue" and example.conditioning is not None:
+            comparison = self.compare(got, example.wanted, example.exact, example.conditioning)
+        return comparison
+
+    @abstractmethod
+    def compare(
+        self,
+        got: list[Array],
+        wanted: list[Array],
+        exact: list[Array] | None,
+        conditioning: list[float] | None = None,
+    ) -> Comparison:
+        """Compares as this cell's outputs are compared, whichever runtime ``got`` is from."""
+
+    @abstractmethod
+    def said(self, error: Exception) -> str:
+        """What a runtime said, on one line."""
+
+    @abstractmethod
+    def again(self, example: Example) -> Example:
+        """The same example, made anew where it can be."""
+
+    def add_seconds(self, what: str, seconds: float) -> None:
+        self._seconds[what] = self._seconds.get(what, 0.0) + seconds
+
+
+def tried(
+    record: Record,
+    examples: Iterable[Example],
+    comparer: Callable[[Example], Comparison],
+    explain: Callable[[Example, Stopped], Stopped],
+) -> Iterator[tuple[Example, Comparison]]:
+    """Runs the examples and counts them in the record; raises the first failure as ``explain`` gives it back."""
+    for example in examples:
+        try:
+            comparison = comparer(example)
+        except Stopped as stop:
+            raise explain(example, stop) from stop
+        count(record, example.draw, comparison)
+        yield example, comparison
+
+
+class Explainer:
+    """Explains failures of one cell and notes the example in its record."""
+
+    def __init__(self, record: Record, comparer: Comparer, ask: Ask) -> None:
+        self.record, self._comparer, self._ask = record, comparer, ask
+        self.example: Example | None = None
+        """The failing example that was explained."""
+
+    def __call__(self, example: Example, stop: Stopped) -> Stopped:
+        """The failure with its fault and what to look at, if it comes again."""
+        example = self._comparer.again(example)
+        again = self.failure(example)
+        if again is None:
+            text = f"failed once and not again with the same input: {stop.reason}"
+            return Stopped(stop.stage, "NotRepeatable", text, "runtime")
+        example, again = self.clearest(example, again)
+        if isinstance(again, WrongAnswer) and again.worst is not None:
+            self.record.worst = worst_dict(again.worst, example.draw)
+        self.record.draw = example.draw.as_dict()
+        return again if again.stage == "declare" else self.blamed(example, again)
+
+    def clearest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
+        """The example to show for a failure, with its own failure."""
+        return example, stop
+
+    def failure(self, example: Example) -> Stopped | None:
+        """How the example fails; None where it does not."""
+        try:
+            self._comparer.run(example)
+        except Stopped as stop:
+            return stop
+        return None
+
+    def blamed(self, example: Example, stop: Stopped) -> Stopped:
+        """The failure with the fault that the other runtimes' answers point at, and the inputs."""
+        self.example = example
+        self._ask(stop, example).onto(stop)
+        stop.fields["inputs"] = shown(example.inputs)
+        return stop
+
+
+# ---- counting ------------------------------------------------------------------------------------------------
+
+
+def count(record: Record, draw: Draw, comparison: Comparison) -> None:
+    """Notes in the record what one example showed that did not fail."""
+    record.examples += comparison.verdict == "verified"
+    record.ill_conditioned += comparison.verdict == "ill-conditioned"
+    record.nothing += comparison.verdict == "nothing"
+    worst = comparison.worst
+    if comparison.verdict != "verified" or worst is None:
+        return
+    record.histogram = counted(record.histogram, worst.ratio)
+    if record.worst is None or worst.ratio > record.worst["ratio"]:
+        record.worst, record.draw = worst_dict(worst, draw), draw.as_dict()
+
+
+def worst_dict(worst: Worst, draw: Draw) -> dict[str, Any]:
+    """The worst element as it goes into a record."""
+    return {**dataclasses.asdict(worst), "index": list(worst.index), "dims": dict(draw.dims)}
+
+
+EDGES = list(range(-6, 4))
+"""Powers of ten between which the largest errors of examples are counted, relative to what is allowed."""
+
+
+def counted(histogram: dict[str, list[int]] | None, ratio: float) -> dict[str, list[int]]:
+    """The histogram with one more example; what is beyond its ends counts in the outermost bins."""
+    found = histogram or {"edges": EDGES, "counts": [0] * (len(EDGES) - 1)}
+    power = math.floor(math.log10(ratio)) if 0 < ratio < math.inf else (EDGES[0] if ratio <= 0 else EDGES[-1])
+    found["counts"][min(max(power - EDGES[0], 0), len(EDGES) - 2)] += 1
+    return found
+
+
+def check_not_vacuous(record: Record, vacuity: Vacuity, excused: Collection[int], hints: Sequence[str] = ()) -> None:
+    """Stopped where wrong outputs would have passed all examples, but for outputs that are excused."""
+    for output, wrong in vacuity.findings().items():
+        if output not in excused:
+            passes = f"{' and '.join(wrong)} would have passed every one of {record.examples} examples"
+            stop = Stopped("compare", "Vacuous", f"output {output}: {passes}", "case")
+            stop.fields = {"hints": list(hints)}
+            raise stop
