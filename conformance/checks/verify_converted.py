@@ -19,8 +19,8 @@ from conformance.case.python import describe
 from conformance.case.words import base_of
 from conformance.checks.explain import worst_dict
 from conformance.checks.verify import NUDGES, Stages, Verifier, WrongAnswer
-from conformance.compare.judges import Budgets
-from conformance.compare.noise import BUDGETS, Budget, Noise, decibels, power
+from conformance.compare.judges import NoiseLimits
+from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, decibels, power
 from conformance.compare.tolerance import Comparison, Worst, failed, odd_shape, worst_at
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
@@ -30,26 +30,26 @@ from conformance.records.record import Record
 from conformance.runtimes import Session
 
 
-class _Budgeted(Verifier):
+class _NoiseLimited(Verifier):
     """A verifier whose outputs are judged by their noise."""
 
-    def make_judge(self, wanted: list[Array], any_order: tuple[bool, ...]) -> Budgets:
-        return Budgets(tuple(self._budget(output) for output in range(len(wanted))), any_order)
+    def make_judge(self, wanted: list[Array], any_order: tuple[bool, ...]) -> NoiseLimits:
+        return NoiseLimits(tuple(self._noise_limit(output) for output in range(len(wanted))), any_order)
 
-    def budgets(self, wanted: list[Array]) -> Budgets:
+    def noise_limits(self, wanted: list[Array]) -> NoiseLimits:
         """The judge of these outputs."""
         judge = self.judge_of(wanted)
-        assert isinstance(judge, Budgets)
+        assert isinstance(judge, NoiseLimits)
         return judge
 
-    def _budget(self, output: int) -> Budget:
+    def _noise_limit(self, output: int) -> NoiseLimit:
         given = self.declared(output).model_dump(
             include={"sqnr", "cosine", "magnitude", "runtime"}, exclude_none=True
         )
-        return dataclasses.replace(BUDGETS[base_of(self.cell.precision)], **given)
+        return dataclasses.replace(NOISE_LIMITS[base_of(self.cell.precision)], **given)
 
 
-class RuntimeVerifier(_Budgeted):
+class RuntimeVerifier(_NoiseLimited):
     """Whether a runtime, opened as ``session``, computes what the converted graph means."""
 
     meaning: Session
@@ -78,7 +78,7 @@ class RuntimeVerifier(_Budgeted):
         softmax of large scores, that the graph's meaning comes close to PyTorch on some draw is luck.
         """
         rng = np.random.default_rng(0)
-        step = BUDGETS[base_of(self.cell.precision)].epsilon / 2
+        step = NOISE_LIMITS[base_of(self.cell.precision)].epsilon / 2
         found = [0.0] * len(wanted)
         for _ in range(NUDGES):
             nudged = {
@@ -94,7 +94,7 @@ class RuntimeVerifier(_Budgeted):
         return found
 
 
-class FidelityVerifier(_Budgeted):
+class FidelityVerifier(_NoiseLimited):
     """What the precision costs: the converted graph's meaning, opened as ``session``, against PyTorch in float32.
 
     An example by itself is wrong only where its shapes, dtypes or finiteness are; its noise counts with that of all
@@ -122,7 +122,7 @@ class FidelityVerifier(_Budgeted):
     ) -> Comparison:
         found = self.compare(got, wanted, exact)
         if found.verdict == "verified":
-            self._measure(draw, self.budgets(wanted).in_order(got, wanted), wanted)
+            self._measure(draw, self.noise_limits(wanted).in_order(got, wanted), wanted)
         return found
 
     def compare(
@@ -145,7 +145,7 @@ class FidelityVerifier(_Budgeted):
         self._draws.append(draw)
         for output, (one, right) in enumerate(zip(got, wanted, strict=True)):
             if output == len(self._noise):
-                self._noise.append(Noise(self.budgets(wanted).budgets[output]))
+                self._noise.append(Noise(self.noise_limits(wanted).limits[output]))
                 self._worst.append((-1.0, Worst(output, (), None, None, 0.0, 0.0), draw))
             noise = self._noise[output].see(one, right)
             if noise > self._worst[output][0] and right.size:

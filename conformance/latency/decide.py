@@ -9,7 +9,7 @@ from typing import Any
 from conformance.case.time_budget import Budget
 from conformance.latency.measure import Side, interleave
 from conformance.latency.samples import Samples
-from conformance.latency.statistics import CONFIDENCE, Interval, Judged, certain, judge, verdict
+from conformance.latency.statistics import CONFIDENCE, Interval, TimeVerdict, certain, time_verdict, verdict
 
 Open = Callable[[], AbstractContextManager[tuple[Side, Side | None]]]
 """Opens the own side and the other one, anew each time; None where a budget is in seconds."""
@@ -24,7 +24,7 @@ def decide(
     floor: float = 0.0,
     confidence: float = CONFIDENCE,
     **options: Any,
-) -> tuple[Samples, Judged]:
+) -> tuple[Samples, TimeVerdict]:
     """The samples and the verdict; options are those of ``measure.interleave``, and times are of each measurement.
 
     Threads that the scheduler has put in an unlucky place, or memory in one, make a session slower for as long as it
@@ -35,10 +35,10 @@ def decide(
     if budget.kind == "absolute" and percentile != 50:
         options.setdefault("iterations", 1)
 
-    def once(number: int) -> tuple[Samples, Judged]:
+    def once(number: int) -> tuple[Samples, TimeVerdict]:
         with sides() as (own, other):
             samples = interleave(own, other, seed=seed + number, enough=certain(budget, **asked), **options)
-        return samples, judge(budget, samples, **asked)
+        return samples, time_verdict(budget, samples, **asked)
 
     samples, first = once(0)
     if first.verdict != "broken":
@@ -46,10 +46,10 @@ def decide(
     return samples, spanning(first, once(1)[1])
 
 
-def spanning(first: Judged, again: Judged) -> Judged:
+def spanning(first: TimeVerdict, again: TimeVerdict) -> TimeVerdict:
     """The verdict of two measurements of one budget: what is within the interval of either is credible."""
     low, high = min(first.interval.low, again.interval.low), max(first.interval.high, again.interval.high)
     interval = Interval(first.interval.ratio, low, high)
-    return Judged(
+    return TimeVerdict(
         first.budget, verdict(interval, first.budget.limit), interval, first.confidence, first.percentile, first.floor
     )

@@ -212,7 +212,7 @@ def summary(durations: Durations) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Judged:
+class TimeVerdict:
     """A budget, what was found, and the verdict. ``interval`` is of a ratio, or in seconds where the budget is."""
 
     budget: Budget
@@ -223,30 +223,30 @@ class Judged:
     floor: float
 
 
-def judge(
+def time_verdict(
     budget: Budget,
     samples: Samples,
     *,
     percentile: float = 50,
     floor: float = 0.0,
     confidence: float = CONFIDENCE,
-) -> Judged:
+) -> TimeVerdict:
     """What the samples say of a budget. ``percentile`` is for seconds; ``floor`` (``noise_floor``) for relations."""
     if budget.kind == "relation":
         found = ratio_interval(samples, confidence).widened(floor)
-        return Judged(budget, verdict(found, budget.limit), found, confidence, None, floor)
+        return TimeVerdict(budget, verdict(found, budget.limit), found, confidence, None, floor)
     if percentile != 50 and samples.iterations[0] != 1:
         raise ValueError(
             f"percentile {percentile:g} needs the duration of each call, and these samples are means of "
             f"{samples.iterations[0]}: measure with iterations=1"
         )
     found = percentile_interval(samples, percentile, confidence)
-    return Judged(budget, verdict(found, budget.limit), found, confidence, percentile, 0.0)
+    return TimeVerdict(budget, verdict(found, budget.limit), found, confidence, percentile, 0.0)
 
 
 def certain(budget: Budget, **options: Any) -> Callable[[Samples], bool]:
-    """For ``measure.interleave``: enough is measured once the verdict stands. Options are those of ``judge``."""
-    return lambda samples: judge(budget, samples, **options).verdict != "inconclusive"
+    """For ``measure.interleave``: enough once the verdict stands. Options are those of ``time_verdict``."""
+    return lambda samples: time_verdict(budget, samples, **options).verdict != "inconclusive"
 
 
 def precise(half_width: float, confidence: float = CONFIDENCE) -> Callable[[Samples], bool]:

@@ -20,7 +20,7 @@ from pytest_benchmark.storage.file import FileStorage
 from pytest_benchmark.utils import get_commit_info, get_machine_id
 
 from conformance.latency.samples import Durations, Samples
-from conformance.latency.statistics import Judged, summary
+from conformance.latency.statistics import TimeVerdict, summary
 
 KEPT = 200
 """Durations of a side that a record keeps, evenly over the time of the measurement."""
@@ -31,7 +31,7 @@ KEPT = 200
 
 def as_record(
     samples: Samples | None,
-    judged: Sequence[Judged] = (),
+    judged: Sequence[TimeVerdict] = (),
     *,
     runtime: str,
     precision: str,
@@ -57,7 +57,7 @@ def as_record(
     }
 
 
-def _budget(judged: Judged) -> dict[str, Any]:
+def _budget(judged: TimeVerdict) -> dict[str, Any]:
     relation, found = judged.budget.kind == "relation", judged.interval
     return {
         "text": judged.budget.text,

@@ -13,7 +13,7 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs
 from conformance.case.words import base_of
-from conformance.compare.noise import Budget, Noise
+from conformance.compare.noise import Noise, NoiseLimit
 from conformance.precision import fp16, int8
 from conformance.precision.convert import Source
 from conformance.runtimes import opener
@@ -108,7 +108,7 @@ def _sqnr(got: Sequence[Sequence[Array]], wanted: Sequence[Sequence[Array]]) -> 
     of the signal, so that losing fewer of them is better."""
     found = []
     for output in range(len(wanted[0])):
-        noise = Noise(Budget(0, 0, 0))
+        noise = Noise(NoiseLimit(0, 0, 0))
         for one, right in zip(got, wanted, strict=True):
             here = one[output]
             if right[output].dtype.kind == "f":

@@ -11,8 +11,8 @@ import numpy as np
 from conformance.align.nodes import Graph, Place, rewritten
 from conformance.arrays import Array
 from conformance.case.words import base_of
-from conformance.compare.judges import Budgets, Judge, Tolerances
-from conformance.compare.noise import BUDGETS, Budget, Noise
+from conformance.compare.judges import Judge, NoiseLimits, Tolerances
+from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit
 from conformance.compare.tolerance import DEFAULTS, Tolerance, compare, odd_shape
 from conformance.verdict.loss import sqnr
 
@@ -131,20 +131,20 @@ def at_reduced(
     """By noise. A tensor parts where it is not finite and should be, or where it is an output of the model that has
     less SQNR than is due; what loses most is then the largest drop from the worst of a tensor's inputs.
 
-    Decibels beyond those that a runtime has to keep (``Budget.runtime``) count as those: rounding alone, which every
-    first layer has, is no drop.
+    Decibels beyond those that a runtime has to keep (``NoiseLimit.runtime``) count as just those: rounding alone,
+    which every first layer has, is no drop.
     """
-    assert isinstance(judge, Budgets)
+    assert isinstance(judge, NoiseLimits)
     rows = list(_rows(graph, places, got))
     outputs = _outputs_of_model(places)
-    most = BUDGETS[base_of(precision)].runtime
+    most = NOISE_LIMITS[base_of(precision)].runtime
     for row in rows:
         place = row.place
         if place.tensor is None:
             continue
         wanted, one = place.call.outputs[place.output], got[place.tensor]
         index = outputs.get(_key(place))
-        _judge_noise(row, one, wanted, None if index is None else judge.budgets[index])
+        _judge_noise(row, one, wanted, None if index is None else judge.limits[index])
     for row in rows:
         if row.sqnr is not None and math.isfinite(row.sqnr):
             before = min((one.sqnr for one in row.inputs if one.sqnr is not None), default=math.inf)
@@ -154,7 +154,7 @@ def at_reduced(
     return Alignment(rows, precision, first, any(row.parts for row in rows))
 
 
-def _judge_noise(row: Row, got: Array, wanted: Array, budget: Budget | None) -> None:
+def _judge_noise(row: Row, got: Array, wanted: Array, limit: NoiseLimit | None) -> None:
     row.verdict = "verified"
     odd = odd_shape(0, got.astype(wanted.dtype) if got.dtype.kind == wanted.dtype.kind else got, wanted)
     if odd is not None:
@@ -171,8 +171,8 @@ def _judge_noise(row: Row, got: Array, wanted: Array, budget: Budget | None) -> 
                 f"{int(lost.sum())} of {got.size} values are NaN or infinite; in PyTorch the largest is {largest:.6g}"
             )
             return
-    if budget is not None:
-        noise = Noise(budget)
+    if limit is not None:
+        noise = Noise(limit)
         noise.see(got, wanted)
         if not noise.within():
             row.verdict, row.text = "failed", noise.text()
