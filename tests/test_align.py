@@ -16,10 +16,10 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from conformance.align.compare import Row, at_fp32
 from conformance.align.modules import calls_of, paired
 from conformance.align.nodes import Graph, Place, _label, match, scopes
 from conformance.align.nodes import candidates as candidates_of
+from conformance.align.parting import Row, at_fp32
 from conformance.commands import align as command
 from conformance.commands.align import text
 from conformance.commands.align.question import Answer, Question, align

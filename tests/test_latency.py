@@ -25,7 +25,6 @@ from conformance.latency.statistics import (
     Interval,
     certain,
     disagreement,
-    judge,
     noise_floor,
     order_ranks,
     percentile_interval,
@@ -33,6 +32,7 @@ from conformance.latency.statistics import (
     ratio_interval,
     signed_rank_quantile,
     summary,
+    time_verdict,
     verdict,
 )
 from conformance.latency.store import KEPT, as_benchmark_json, as_record, metadata, save, thinned
@@ -189,7 +189,7 @@ def measured(kind, seed, ratio, budget=TEN_PERCENT, max_seconds=1.0, second_cost
 
 
 def verdicts(kind, ratio, trials, budget=TEN_PERCENT, **options):
-    found = [judge(budget, measured(kind, seed, ratio, budget, **options)).verdict for seed in range(trials)]
+    found = [time_verdict(budget, measured(kind, seed, ratio, budget, **options)).verdict for seed in range(trials)]
     return {name: found.count(name) for name in ("holds", "broken", "inconclusive")}
 
 
@@ -262,7 +262,7 @@ def test_one_look_alone_is_not_believed():
     looks = []
 
     def enough(samples):
-        looks.append(judge(TEN_PERCENT, samples).verdict)
+        looks.append(time_verdict(TEN_PERCENT, samples).verdict)
         return looks[-1] != "inconclusive"
 
     found = interleave(
@@ -271,7 +271,7 @@ def test_one_look_alone_is_not_believed():
     )  # fmt: skip
     assert looks[0] == "broken"
     assert len(looks) >= 3
-    assert judge(TEN_PERCENT, found).verdict != "broken"
+    assert time_verdict(TEN_PERCENT, found).verdict != "broken"
 
 
 # ---- measuring -----------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def test_nothing_is_said_before_there_are_enough_pairs():
     assert looked_at == []
     slow = measured(quiet, 0, 1000.0, max_seconds=4.0)
     assert len(slow.own) < MIN_PAIRS
-    assert judge(TEN_PERCENT, slow).verdict == "inconclusive"
+    assert time_verdict(TEN_PERCENT, slow).verdict == "inconclusive"
 
 
 def test_the_same_seed_draws_the_same_order_and_another_one_another():
@@ -506,11 +506,11 @@ def test_the_noise_floor_is_what_equal_sides_differ_by_and_makes_close_verdicts_
     assert floor == pytest.approx(math.log(1.05), abs=0.005)
     assert noise_floor(paired(noise[0], 1.05 * noise[1])) == pytest.approx(floor, abs=0.005)
     close, far = paired(1.13 * noise[0], noise[1]), paired(1.3 * noise[0], noise[1])
-    assert judge(TEN_PERCENT, close).verdict == "broken"
-    assert judge(TEN_PERCENT, close, floor=floor).verdict == "inconclusive"
-    assert judge(TEN_PERCENT, far, floor=floor).verdict == "broken"
-    assert judge(TEN_PERCENT, paired(1.07 * noise[0], noise[1])).verdict == "holds"
-    assert judge(TEN_PERCENT, paired(1.07 * noise[0], noise[1]), floor=floor).verdict == "inconclusive"
+    assert time_verdict(TEN_PERCENT, close).verdict == "broken"
+    assert time_verdict(TEN_PERCENT, close, floor=floor).verdict == "inconclusive"
+    assert time_verdict(TEN_PERCENT, far, floor=floor).verdict == "broken"
+    assert time_verdict(TEN_PERCENT, paired(1.07 * noise[0], noise[1])).verdict == "holds"
+    assert time_verdict(TEN_PERCENT, paired(1.07 * noise[0], noise[1]), floor=floor).verdict == "inconclusive"
 
 
 def test_an_aa_run_may_stop_once_it_is_precise():
@@ -628,17 +628,17 @@ def test_seconds_are_judged_at_their_percentile():
     durations = np.concatenate([np.full(940, 1e-3), np.full(60, 9e-3)])
     np.random.default_rng(0).shuffle(durations)
     samples = paired(durations, None)
-    assert judge(parse("2 ms"), samples).verdict == "holds"
-    assert judge(parse("500 us"), samples).verdict == "broken"
-    assert judge(parse("2 ms"), samples, percentile=99).verdict == "broken"
-    assert judge(parse("10 ms"), samples, percentile=99).verdict == "holds"
-    assert judge(parse("10 ms"), paired(durations[:100], None), percentile=99).verdict == "inconclusive"
+    assert time_verdict(parse("2 ms"), samples).verdict == "holds"
+    assert time_verdict(parse("500 us"), samples).verdict == "broken"
+    assert time_verdict(parse("2 ms"), samples, percentile=99).verdict == "broken"
+    assert time_verdict(parse("10 ms"), samples, percentile=99).verdict == "holds"
+    assert time_verdict(parse("10 ms"), paired(durations[:100], None), percentile=99).verdict == "inconclusive"
 
 
 def test_percentiles_of_means_are_refused():
     with pytest.raises(ValueError, match="means of 10: measure with iterations=1"):
-        judge(parse("5 ms"), paired(np.ones(100), None, iterations=10), percentile=99)
-    assert judge(parse("5 s"), paired(np.ones(100), None, iterations=10)).verdict == "holds"
+        time_verdict(parse("5 ms"), paired(np.ones(100), None, iterations=10), percentile=99)
+    assert time_verdict(parse("5 s"), paired(np.ones(100), None, iterations=10)).verdict == "holds"
 
 
 @pytest.mark.parametrize("percentile", [0, 100, -1])
@@ -704,7 +704,7 @@ def test_a_host_that_tells_nothing_gives_none(monkeypatch, tmp_path):
 
 def record(ratio=1.3, budgets=("1.2 x pytorch", "5 ms"), seed=0):
     samples = measured(quiet, seed, ratio, max_seconds=1.0)
-    judged = [judge(parse(text), samples) for text in budgets]
+    judged = [time_verdict(parse(text), samples) for text in budgets]
     return as_record(
         samples, judged, runtime="onnxruntime", precision="fp32", at={"batch": 4}, host=host.state(gpu=False),
         throughput={16: 3200.0, 1: 900.0},
@@ -730,7 +730,7 @@ def test_a_record_keeps_few_samples_and_no_infinity():
     assert (thinned(durations)[0], thinned(durations)[-1]) == (1, 5000)
     assert thinned(durations[:7]).tolist() == durations[:7].tolist()
     few = paired([1.0, 1.1], [1.0, 1.0])
-    found = as_record(few, [judge(TEN_PERCENT, few)], runtime="tensorrt", precision="int8", at={}, host={})
+    found = as_record(few, [time_verdict(TEN_PERCENT, few)], runtime="tensorrt", precision="int8", at={}, host={})
     assert found["budgets"][0]["high"] is None and found["budgets"][0]["verdict"] == "inconclusive"
     json.dumps(found, allow_nan=False)
     nothing = as_record(None, runtime="onnxruntime", precision="fp32", at={}, host={}, throughput={4: 10.0})
@@ -738,7 +738,7 @@ def test_a_record_keeps_few_samples_and_no_infinity():
 
 
 def saved(folder, name, **options):
-    entries = metadata("mlp", "conformance/test_suite.py::test_latency[mlp]", record(**options))
+    entries = metadata("mlp", "conformance/test_latency.py::test_latency[mlp]", record(**options))
     return save(folder, name, as_benchmark_json(entries, machine_info={"node": "n"}, commit_info={"id": "c"}))
 
 
@@ -795,10 +795,8 @@ def test_a_name_that_is_no_file_name_is_refused(tmp_path, name):
 
 
 def test_nothing_of_it_imports_pytest_or_a_runtime():
-    modules = ", ".join(
-        f"conformance.{name}"
-        for name in ("case.time_budget", *(f"latency.{part}" for part in ("measure", "statistics", "host", "store")))
-    )
+    names = ("decide", "host", "measure", "samples", "statistics", "store")
+    modules = ", ".join(["conformance.case.time_budget", *(f"conformance.latency.{name}" for name in names)])
     never = ("torch", "onnx", "onnxruntime", "pytest", "_pytest")
     code = f"import sys, {modules}; print([name for name in {never!r} if name in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

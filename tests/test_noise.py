@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.compare.noise import BUDGETS, Budget, Noise, compare_outputs, decibels
+from conformance.compare.judges import NoiseLimits, judge_from
+from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, compare_outputs, decibels
 
-INT8, FP16 = BUDGETS["int8"], BUDGETS["fp16"]
+INT8, FP16 = NOISE_LIMITS["int8"], NOISE_LIMITS["fp16"]
 RNG = np.random.default_rng(0)
 EXACT = RNG.standard_normal((16, 10)).astype(np.float32)
 
@@ -24,13 +25,13 @@ def rounded(values, step):
 MEANT = rounded(EXACT, 0.05)
 
 
-def verdict(got, meant=MEANT, exact=EXACT, budget=INT8, moved=None):
-    found = compare_outputs([got], [meant], [exact], [budget], moved)
+def verdict(got, meant=MEANT, exact=EXACT, limit=INT8, moved=None):
+    found = compare_outputs([got], [meant], [exact], [limit], moved)
     return found.verdict, found.error
 
 
-def measured(budget, *draws):
-    noise = Noise(budget)
+def measured(limit, *draws):
+    noise = Noise(limit)
     for got, wanted in draws:
         noise.see(np.asarray(got), np.asarray(wanted))
     return noise
@@ -55,10 +56,10 @@ def test_draws_count_alike_whatever_their_size():
     assert not noise.within()
 
 
-def drawn(*more, budget=INT8, step=0.05):
+def drawn(*more, limit=INT8, step=0.05):
     """Eleven sound draws, then others, each a pair of got and wanted."""
     exact = [np.random.default_rng(seed).standard_normal((4, 8)) for seed in range(11)]
-    return measured(budget, *[(rounded(one, step), one) for one in exact], *more)
+    return measured(limit, *[(rounded(one, step), one) for one in exact], *more)
 
 
 @pytest.mark.parametrize("size, times", [(0.2, 1), (0.2, 2), (0.3, 1)])
@@ -86,9 +87,9 @@ def test_a_rounding_where_all_others_are_exact_does_not_stand_out():
 
 
 def test_a_cosine_is_blind_to_scale_and_the_magnitude_is_not():
-    budget = dataclasses.replace(INT8, cosine=0.99, magnitude=0.05)
-    assert measured(budget, (1.01 * EXACT, EXACT)).within()
-    doubled = measured(budget, (2 * EXACT, EXACT))
+    limit = dataclasses.replace(INT8, cosine=0.99, magnitude=0.05)
+    assert measured(limit, (1.01 * EXACT, EXACT)).within()
+    doubled = measured(limit, (2 * EXACT, EXACT))
     assert doubled.cosine == pytest.approx(1)
     assert not doubled.within()
     assert doubled.ratio() == pytest.approx(20)
@@ -118,9 +119,9 @@ def test_an_output_that_should_be_zero_and_is_not_is_all_noise():
     noise = measured(INT8, (zero + np.float32(1e-30), zero))
     assert not noise.within()
     assert noise.ratio() == math.inf
-    budget = dataclasses.replace(INT8, cosine=0.9, magnitude=0.1)
-    assert not measured(budget, (zero + np.float32(1e-3), zero)).within()
-    assert not measured(budget, (np.zeros_like(EXACT), EXACT)).within()
+    limit = dataclasses.replace(INT8, cosine=0.9, magnitude=0.1)
+    assert not measured(limit, (zero + np.float32(1e-3), zero)).within()
+    assert not measured(limit, (np.zeros_like(EXACT), EXACT)).within()
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e-12, 1.0, 1e30])
@@ -147,13 +148,13 @@ def test_bools_and_unsigned_numbers_are_counted():
 
 
 @pytest.mark.parametrize("wrong", [np.zeros_like(EXACT), np.roll(EXACT, 1, axis=0), 2 * EXACT])
-def test_a_budget_refuses_what_is_no_answer(wrong):
+def test_a_limit_refuses_what_is_no_answer(wrong):
     assert INT8.refuses(wrong, EXACT)
     assert not INT8.refuses(MEANT, EXACT)
 
 
 def test_a_ratio_of_1_is_the_limit():
-    noise = measured(Budget(sqnr=20, runtime=40, epsilon=0.01), ([1.1], [1.0]))
+    noise = measured(NoiseLimit(sqnr=20, runtime=40, epsilon=0.01), ([1.1], [1.0]))
     assert noise.ratio() == pytest.approx(1)
 
 
@@ -257,11 +258,18 @@ def test_every_output_is_judged_by_itself():
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([INT8, FP16]))
-def test_noise_below_what_is_due_is_never_accused_and_noise_well_above_always(seed, budget):
+def test_noise_below_what_is_due_is_never_accused_and_noise_well_above_always(seed, limit):
     rng = np.random.default_rng(seed)
     exact = rng.standard_normal((8, 32))
-    due = 10 ** (-budget.runtime / 20)
+    due = 10 ** (-limit.runtime / 20)
     noise = rng.standard_normal(exact.shape)
     noise /= np.sqrt(np.mean(noise**2) / np.mean(exact**2))
-    assert verdict(exact + 0.9 * due * noise, exact, exact, budget)[0] == "verified"
-    assert verdict(exact + 1.2 * due * noise, exact, exact, budget)[0] == "failed"
+    assert verdict(exact + 0.9 * due * noise, exact, exact, limit)[0] == "verified"
+    assert verdict(exact + 1.2 * due * noise, exact, exact, limit)[0] == "failed"
+
+
+def test_limits_are_stored_as_budgets_which_old_bundles_say():
+    stored = {"kind": "budget", "budgets": [dataclasses.asdict(FP16)], "any_order": [True]}
+    judge = judge_from(stored)
+    assert judge == NoiseLimits((FP16,), (True,))
+    assert judge.as_dict() == stored

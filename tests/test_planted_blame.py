@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 
 from conformance.case.python import describe
 from conformance.checks import models as cellrun
-from conformance.compare.noise import BUDGETS, compare_outputs
+from conformance.compare.noise import NOISE_LIMITS, compare_outputs
 from conformance.plan.cell import Cell
 from conformance.precision import convert
 from conformance.records import matrix
@@ -408,12 +408,12 @@ STEP = 2.0**-24  # the smallest number of fp16
 ])  # fmt: skip
 def test_an_error_below_the_smallest_number_of_fp16_is_none(meant, got, verdict_):
     one, right = (np.full((2, 3), value, "float32") for value in (got, meant))
-    assert compare_outputs([one], [right], [right], [BUDGETS["fp16"]]).verdict == verdict_
+    assert compare_outputs([one], [right], [right], [NOISE_LIMITS["fp16"]]).verdict == verdict_
 
 
 def test_int8_has_no_smallest_number():
     one, right = np.zeros((2, 3), "float32"), np.full((2, 3), STEP, "float32")
-    assert compare_outputs([one], [right], [right], [BUDGETS["int8"]]).verdict == "failed"
+    assert compare_outputs([one], [right], [right], [NOISE_LIMITS["int8"]]).verdict == "failed"
 
 
 def fp16_body(forward: str, high: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from conformance.compare.noise import BUDGETS
+from conformance.compare.noise import NOISE_LIMITS
 from conformance.compare.tolerance import DEFAULTS
 from conformance.compare.vacuity import ANOTHER, MEAN, SHUFFLED, ZEROS, Vacuity
 
@@ -32,11 +32,11 @@ def test_what_would_have_passed_is_named(draws, wrong):
     assert found(*draws) == sorted(wrong)
 
 
-def test_values_close_to_their_mean_are_not_seen_by_a_budget_that_the_mean_is_within():
+def test_values_close_to_their_mean_are_not_seen_by_a_limit_that_the_mean_is_within():
     rng = np.random.default_rng(0)
     draws = [(12 + rng.standard_normal((8, 16))).astype(np.float32) for _ in range(3)]
-    for budget, wrong in ((BUDGETS["int8"], [MEAN]), (BUDGETS["fp16"], [])):
-        vacuity = Vacuity([budget])
+    for limit, wrong in ((NOISE_LIMITS["int8"], [MEAN]), (NOISE_LIMITS["fp16"], [])):
+        vacuity = Vacuity([limit])
         for draw in draws:
             vacuity.see([draw])
         assert vacuity.findings().get(0, []) == wrong

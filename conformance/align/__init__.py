@@ -1,5 +1,5 @@
 """Ties between what PyTorch computed and the tensors of a graph.
 
-``modules`` has what each submodule returns in PyTorch, ``nodes`` which tensor of the graph that is, ``compare`` where
+``modules`` has what each submodule returns in PyTorch, ``nodes`` which tensor of the graph that is, ``parting`` where
 the two part.
 """

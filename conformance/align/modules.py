@@ -1,4 +1,4 @@
-"""What each submodule returns in PyTorch: one ``Call`` for each time that one is called."""
+"""What each submodule returns in PyTorch: a ``Call`` for each time that a submodule is called."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 Key = tuple[Any, ...]
-"""Equal for two tensors where they are one: the same memory, looked at in the same way, with the same content."""
+"""Equal for two tensors that are the same: the same memory, looked at in the same way, with the same content."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +26,17 @@ class Call:
     """As in ``named_modules``; a module that has several names goes by its first."""
     type: str
     number: int
-    """The how-many-th call of this submodule it is, from 0."""
+    """How many calls of the same submodule came before."""
     entered: tuple[int, ...]
-    """Numbers this call, and those that enclose it, in the order in which they begin: the outermost comes first."""
+    """The ids of the calls that enclose this call, from the outermost, and its own; calls are numbered as they
+    begin."""
     chain: tuple[str, ...]
-    """The paths of the same calls."""
+    """The paths of the calls in ``entered``."""
     inputs: tuple[Key, ...]
     outputs: tuple[Array, ...]
-    """The tensors among what it returned, depth first."""
+    """The tensors among what the call returned, depth first."""
     keys: tuple[Key, ...]
-    """Of the outputs."""
+    """The keys of ``outputs``."""
     batch_norm: bool = False
 
     @property
@@ -46,8 +47,8 @@ class Call:
 def calls_of(run: Callable[[], object]) -> list[Call]:
     """The calls of submodules that ``run`` makes, in the order in which they return.
 
-    The first module that is called is the root. Modules that are none of its submodules do not count, and neither do
-    those inside a scripted module, which Python never sees.
+    The first module that is called is the root. Modules that are no submodules of the root do not count, and neither
+    do those inside a scripted module, whose calls Python never sees.
     """
     from torch.nn.modules import module
 
@@ -63,7 +64,7 @@ def calls_of(run: Callable[[], object]) -> list[Call]:
 
 
 class _Watch:
-    """The hooks, and what they have seen."""
+    """The hooks, and the calls that they have seen."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -76,7 +77,7 @@ class _Watch:
 
     def before(self, module: torch.nn.Module, inputs: Any) -> None:
         if not self._names:
-            self._names = {id(one): name for name, one in module.named_modules()}
+            self._names = {id(submodule): name for name, submodule in module.named_modules()}
         if id(module) in self._names:
             # Keys of the inputs are taken here, since the module may change them in place.
             self._open.append((id(module), self._begun, self._keys(_tensors(inputs))))
@@ -88,7 +89,7 @@ class _Watch:
         while self._open[-1][0] != id(module):  # a call that raised, which somebody caught
             self._forget(self._open.pop()[1])
         entered = tuple(number for _, number, _ in self._open)
-        chain = tuple(self._names[one] for one, _, _ in self._open)
+        chain = tuple(self._names[identity] for identity, _, _ in self._open)
         _, _, given = self._open.pop()
         tensors = _tensors(result)
         number = self._counts.get(chain[-1], 0)
@@ -102,12 +103,12 @@ class _Watch:
         )  # fmt: skip
 
     def _forget(self, number: int) -> None:
-        """Takes a call that never returned out of those that seemed to be inside of it."""
-        for index, one in enumerate(self.calls):
-            if number in one.entered:
-                kept = [(at, path) for at, path in zip(one.entered, one.chain, strict=True) if at != number]
+        """Takes a call that never returned out of the chains of the calls that seemed to be inside it."""
+        for index, call in enumerate(self.calls):
+            if number in call.entered:
+                kept = [(id_, path) for id_, path in zip(call.entered, call.chain, strict=True) if id_ != number]
                 entered, chain = zip(*kept, strict=True)
-                self.calls[index] = dataclasses.replace(one, entered=entered, chain=chain)
+                self.calls[index] = dataclasses.replace(call, entered=entered, chain=chain)
 
     def _keys(self, tensors: Sequence[torch.Tensor]) -> tuple[Key, ...]:
         self._kept += tensors
@@ -141,10 +142,10 @@ def _is_batch_norm(module: torch.nn.Module) -> bool:
 def paired(calls: Sequence[Call], others: Sequence[Call]) -> list[tuple[Array, ...]] | None:
     """The outputs of ``others``, another run of the same module, for each of ``calls``.
 
-    None where that run took another way through the submodules.
+    None where the other run called other submodules, or in another order.
     """
 
-    def way(some: Sequence[Call]) -> Iterator[tuple[object, ...]]:
-        return ((one.path, one.entered, len(one.outputs)) for one in some)
+    def way(run: Sequence[Call]) -> Iterator[tuple[object, ...]]:
+        return ((call.path, call.entered, len(call.outputs)) for call in run)
 
-    return [one.outputs for one in others] if list(way(calls)) == list(way(others)) else None
+    return [call.outputs for call in others] if list(way(calls)) == list(way(others)) else None

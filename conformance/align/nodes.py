@@ -1,8 +1,9 @@
 """Which tensor of the graph is the output of which submodule.
 
-Exporters write down where a node comes from. ``torchscript`` does in its name: ``/layer1/layer1.0/conv1/Conv``, where
-a number stands together with the name that it belongs to, and a second call of ``/sub/fc`` is ``/sub/fc_1``.
-``dynamo`` has the paths in the node's metadata, but does not tell one call of a submodule from the next.
+Exporters write down where a node comes from. ``torchscript`` does so in the node's name:
+``/layer1/layer1.0/conv1/Conv``, where a submodule that is only a number has the name before it in front, and a second
+call of ``/sub/fc`` is ``/sub/fc_1``. ``dynamo`` has the paths in the node's metadata, but does not tell one call of a
+submodule from the next.
 
 The output of a call is then looked for among the tensors that leave its scope, by dtype and shape, which are known
 from running the model once with all of them as outputs.
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["own", "same", "folded", "input", "unmatched"]
 """``own``: a tensor of the graph. ``same``: the very tensor that another call returned. ``folded``: merged into the
-batch norm that follows. ``input``: what the module was given, which it hands on. ``unmatched``: none was found."""
+batch norm that follows. ``input``: what the module was given, which it hands on. ``unmatched``: no tensor is
+known."""
 
 
 @dataclass
@@ -39,9 +41,9 @@ class Place:
     kind: Kind = "unmatched"
     tensor: str | None = None
     note: str = ""
-    """What the reader has to know of the match, or why there is none."""
+    """What the reader has to know of the match, or why there is no match."""
     first: Place | None = None
-    """Who returned the tensor first (``same``), or what it was folded into (``folded``)."""
+    """The output that had the tensor first (``same``), or that this one was folded into (``folded``)."""
 
     @property
     def name(self) -> str:
@@ -56,13 +58,13 @@ class Place:
 
 
 class Graph:
-    """The top level of a model's graph: who makes a tensor, and who reads it."""
+    """The top level of a model's graph: which node makes a tensor, and which nodes read it."""
 
     def __init__(self, model: ModelProto) -> None:
         self.nodes: list[NodeProto] = list(model.graph.node)
-        weights = {one.name for one in model.graph.initializer}
-        self.inputs = [one.name for one in model.graph.input if one.name not in weights]
-        self.outputs = [one.name for one in model.graph.output]
+        weights = {initializer.name for initializer in model.graph.initializer}
+        self.inputs = [value.name for value in model.graph.input if value.name not in weights]
+        self.outputs = [value.name for value in model.graph.output]
         self.makers = {name: index for index, node in enumerate(self.nodes) for name in node.output if name}
         self.readers: dict[str, list[int]] = {}
         for index, node in enumerate(self.nodes):
@@ -70,7 +72,7 @@ class Graph:
                 self.readers.setdefault(name, []).append(index)
 
     def leaving(self, nodes: set[int]) -> list[str]:
-        """The tensors of these nodes that others read, that are outputs of the graph, or that nobody reads."""
+        """The tensors of these nodes that other nodes read, that are outputs of the graph, or that no node reads."""
         outputs = set(self.outputs)
         return [
             name
@@ -81,26 +83,27 @@ class Graph:
         ]
 
     def upstream(self, tensor: str, known: set[str]) -> tuple[list[str], list[int]]:
-        """The nearest tensors among ``known`` that this one is computed from, and the nodes on the way, in order.
+        """The nearest tensors among ``known`` that ``tensor`` is computed from, and the nodes on the way, in order.
 
-        Nodes that only compute sizes do not count, nor does what the sizes are of: no value goes through them.
+        Nodes that only compute sizes do not count, nor do the tensors whose sizes are taken, whose values do not
+        matter.
         """
-        found: dict[str, None] = {}
+        nearest: dict[str, None] = {}
         nodes: set[int] = set()
         todo = [tensor]
         while todo:
             name = todo.pop()
             if name != tensor and name in known:
-                found[name] = None
+                nearest[name] = None
             elif (index := self.makers.get(name)) is not None and index not in nodes:
                 nodes.add(index)
                 if self.nodes[index].op_type not in ("Shape", "Size"):
                     todo += _read(self.nodes[index])
-        ordered = sorted(found, key=lambda name: self.makers.get(name, -1))
-        return ordered, self._with_values(sorted(nodes), {*found, *self.inputs}) or sorted(nodes)
+        ordered = sorted(nearest, key=lambda name: self.makers.get(name, -1))
+        return ordered, self._with_values(sorted(nodes), {*nearest, *self.inputs}) or sorted(nodes)
 
     def _with_values(self, nodes: Sequence[int], values: set[str]) -> list[int]:
-        """The nodes that compute something of ``values``."""
+        """Those of the nodes that compute something from ``values``, in any number of steps."""
         reached, kept = set(values), []
         for index in nodes:
             node = self.nodes[index]
@@ -116,13 +119,13 @@ class Graph:
 
 def _read(node: NodeProto) -> list[str]:
     """What a node reads, its subgraphs included."""
-    found = [name for name in node.input if name]
+    names = [name for name in node.input if name]
     for attribute in node.attribute:
         for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            own = {name for one in inner.node for name in one.output}
-            found += [name for one in inner.node for name in _read(one) if name not in own]
-            found += [one.name for one in inner.output if one.name not in own]
-    return found
+            own = {name for within in inner.node for name in within.output}
+            names += [name for within in inner.node for name in _read(within) if name not in own]
+            names += [value.name for value in inner.output if value.name not in own]
+    return names
 
 
 def rewritten(node: NodeProto) -> str:
@@ -131,7 +134,7 @@ def rewritten(node: NodeProto) -> str:
 
 
 def _metadata(node: NodeProto) -> dict[str, str]:
-    return {one.key: one.value for one in node.metadata_props}
+    return {entry.key: entry.value for entry in node.metadata_props}
 
 
 # ---- scopes --------------------------------------------------------------------------------------------------
@@ -142,68 +145,69 @@ class Scopes:
     """Which nodes belong to which call."""
 
     own: dict[int, set[int]] = field(default_factory=dict)
-    """By id of a call, its nodes, without those of calls inside it."""
+    """By id of a call its nodes, but for those of calls inside that call."""
     confused: set[int] = field(default_factory=set)
-    """Calls of submodules whose calls cannot be told from one another; their nodes count as of the call around."""
+    """Ids of calls of a submodule whose calls cannot be told apart; their nodes count as of the call around them."""
 
     def within(self, call: Call, calls: Sequence[Call]) -> set[int]:
-        """All nodes of a call, those of calls inside it included."""
-        return set().union(*(self.own.get(one.id, set()) for one in calls if call.id in one.entered))
+        """All nodes of a call, with those of the calls inside that call."""
+        return set().union(*(self.own.get(inner.id, set()) for inner in calls if call.id in inner.entered))
 
 
 def scopes(graph: Graph, calls: Sequence[Call], exporter: str) -> Scopes:
-    """Reads what the exporter wrote down."""
-    begun = sorted(calls, key=lambda one: one.id)
-    found = Scopes()
+    """Which nodes belong to which call, read from what the exporter wrote down."""
+    begun = sorted(calls, key=lambda call: call.id)
+    told = Scopes()
     if exporter == "torchscript":
         together = _grouped(begun, lambda call: tuple(map(_label, call.chain[1:])))
         parts = _by_name(graph, together)
     else:
         together = _grouped(begun, lambda call: (call.path,))
         parts = _by_metadata(graph, together)
-    for name, some in together.items():
-        for these in (some, [one for one in some if not _hands_on(one)]):
-            split = _split(parts.get(name, []), len(these), graph)
+    for name, alike in together.items():
+        for working in (alike, [call for call in alike if not _hands_on(call)]):
+            split = _split(parts.get(name, []), len(working), graph)
             if split is not None:
-                for call, nodes in zip(these, split, strict=True):
-                    found.own.setdefault(call.id, set()).update(nodes)
+                for call, nodes in zip(working, split, strict=True):
+                    told.own.setdefault(call.id, set()).update(nodes)
                 break
         else:
-            found.confused |= {one.id for one in some}
-            around = _around(some)
+            told.confused |= {call.id for call in alike}
+            around = _around(alike)
             for part in parts[name]:
-                found.own.setdefault(around, set()).update(part.nodes)
-    return found
+                told.own.setdefault(around, set()).update(part.nodes)
+    return told
 
 
 def _grouped(calls: Iterable[Call], name: Any) -> dict[tuple[str, ...], list[Call]]:
-    found: dict[tuple[str, ...], list[Call]] = {}
-    for one in calls:
-        found.setdefault(name(one), []).append(one)
-    return found
+    groups: dict[tuple[str, ...], list[Call]] = {}
+    for call in calls:
+        groups.setdefault(name(call), []).append(call)
+    return groups
 
 
 def _label(path: str) -> str:
-    """How TorchScript's scopes call a submodule: ``conv1``, and ``layer1.0`` for one that is only a number."""
+    """How TorchScript's scopes call a submodule: ``conv1``; a name that is only a number with the name before it:
+    ``layer1.0``."""
     atoms = path.split(".")
     numbers = list(takewhile(str.isnumeric, reversed(atoms)))
     return path if len(numbers) == len(atoms) else ".".join(atoms[len(atoms) - len(numbers) - 1 :])
 
 
 def _hands_on(call: Call) -> bool:
-    """Whether it returns nothing but what it was given, as a dropout does in evaluation mode."""
+    """Whether the call returns nothing but what it was given, as that of a dropout does in evaluation mode."""
     return set(call.keys) <= set(call.inputs)
 
 
 def _around(calls: Sequence[Call]) -> int:
-    """The innermost call that all of these are inside of."""
-    shared = [ids[0] for ids in zip(*(one.entered[:-1] for one in calls), strict=False) if len({*ids}) == 1]
+    """The id of the innermost call that all ``calls`` are inside of."""
+    shared = [ids[0] for ids in zip(*(call.entered[:-1] for call in calls), strict=False) if len({*ids}) == 1]
     return shared[-1] if shared else 0
 
 
 @dataclass
 class _Part:
-    """Nodes that belong to one call: all that do (``whole``), or those of one operation of it."""
+    """Nodes of the same call: all of them (``whole``), or those of an operation within the call."""
 
     kind: str
     nodes: list[int] = field(default_factory=list)
@@ -233,7 +237,7 @@ def _by_name(graph: Graph, calls: Mapping[tuple[str, ...], list[Call]]) -> dict[
 
 def _by_metadata(graph: Graph, calls: Mapping[tuple[str, ...], list[Call]]) -> dict[tuple[str, ...], list[_Part]]:
     """By path, the nodes of each operation of PyTorch's, in order."""
-    found: dict[tuple[str, ...], dict[str, _Part]] = {}
+    by_path: dict[tuple[str, ...], dict[str, _Part]] = {}
     for index, node in enumerate(graph.nodes):
         told = _metadata(node)
         try:
@@ -244,40 +248,40 @@ def _by_metadata(graph: Graph, calls: Mapping[tuple[str, ...], list[Call]]) -> d
         except (ValueError, SyntaxError, TypeError, IndexError):
             continue
         if (path,) in calls:
-            parts = found.setdefault((path,), {})
+            parts = by_path.setdefault((path,), {})
             parts.setdefault(operation, _Part(kind, path=path)).nodes.append(index)
-    return {name: list(parts.values()) for name, parts in found.items()}
+    return {name: list(parts.values()) for name, parts in by_path.items()}
 
 
 def _split(parts: Sequence[_Part], count: int, graph: Graph) -> list[list[int]] | None:
     """The nodes of each of ``count`` calls; None where they cannot be told apart."""
     if not parts:
         return [[] for _ in range(count)]
-    if not count or any(one.confused for one in parts):
+    if not count or any(part.confused for part in parts):
         return None
     if parts[0].whole:
-        return [one.nodes for one in parts] if len(parts) == count else None
+        return [part.nodes for part in parts] if len(parts) == count else None
     if count == 1:
-        return [[node for one in parts for node in one.nodes]]
+        return [[node for part in parts for node in part.nodes]]
     each, rest = divmod(len(parts), count)
-    kinds = [one.kind for one in parts]
+    kinds = [part.kind for part in parts]
     if not rest and kinds == kinds[:each] * count:  # the same operations each time
-        return [[node for one in parts[k * each : (k + 1) * each] for node in one.nodes] for k in range(count)]
-    runs = _runs(sorted(node for one in parts for node in one.nodes), parts[0].path, graph)
+        return [[node for part in parts[k * each : (k + 1) * each] for node in part.nodes] for k in range(count)]
+    runs = _runs(sorted(node for part in parts for node in part.nodes), parts[0].path, graph)
     return runs if len(runs) == count else None
 
 
 def _runs(nodes: Sequence[int], path: str, graph: Graph) -> list[list[int]]:
-    """Nodes that follow one another with none of another submodule in between."""
-    found: list[list[int]] = []
+    """The nodes, parted wherever a node of another submodule lies in between."""
+    runs: list[list[int]] = []
     last = -1
     for node in nodes:
-        between = graph.nodes[last + 1 : node] if found else []
-        if not found or any(_elsewhere(one, path) for one in between):
-            found.append([])
-        found[-1].append(node)
+        between = graph.nodes[last + 1 : node] if runs else []
+        if not runs or any(_elsewhere(skipped, path) for skipped in between):
+            runs.append([])
+        runs[-1].append(node)
         last = node
-    return found
+    return runs
 
 
 def _elsewhere(node: NodeProto, path: str) -> bool:
@@ -290,7 +294,7 @@ def _elsewhere(node: NodeProto, path: str) -> bool:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What may be the outputs of which call: the tensors that leave its scope."""
+    """Which tensors may be the outputs of which call: those that leave its scope."""
 
     calls: Sequence[Call]
     graph: Graph
@@ -299,24 +303,24 @@ class Candidates:
 
     @property
     def tensors(self) -> list[str]:
-        """All of them, and the outputs of the graph, in the order in which they are computed."""
-        found = {name: None for names in self.by_call.values() for name in names}
-        found.update(dict.fromkeys(self.graph.outputs))
-        return sorted(found, key=lambda name: self.graph.makers.get(name, -1))
+        """The candidates of all calls, and the outputs of the graph, in the order in which they are computed."""
+        tensors = {name: None for names in self.by_call.values() for name in names}
+        tensors.update(dict.fromkeys(self.graph.outputs))
+        return sorted(tensors, key=lambda name: self.graph.makers.get(name, -1))
 
 
 def candidates(model: ModelProto, calls: Sequence[Call], exporter: str) -> Candidates:
     graph = Graph(model)
-    found = scopes(graph, calls, exporter)
-    return Candidates(calls, graph, found, {one.id: graph.leaving(found.within(one, calls)) for one in calls})
+    told = scopes(graph, calls, exporter)
+    return Candidates(calls, graph, told, {call.id: graph.leaving(told.within(call, calls)) for call in calls})
 
 
 def match(given: Candidates, arrays: Mapping[str, Array]) -> list[Place]:
     """The tensor of each output of each call, in the order in which the calls return.
 
-    ``arrays`` has the values of the candidates. No two outputs get one tensor, unless PyTorch says that they are one
-    (``same``), or nothing else leaves the scope of a call, which is noted. Where several would do, their values
-    decide, which is noted too.
+    ``arrays`` has the values of the candidates. No two outputs get the same tensor, unless PyTorch says that they are
+    the same (``same``), or nothing else leaves the scope of a call, which is noted. Where several tensors would do,
+    their values decide, which is noted too.
     """
     return list(_Matching(given, arrays).places())
 
@@ -328,19 +332,19 @@ class _Matching:
         self._holders: dict[str, Place] = {}
 
     def places(self) -> Iterator[Place]:
-        found: list[Place] = []
+        places: list[Place] = []
         for call in self._given.calls:
             if not call.path:
-                found += self._root(call)
+                places += self._root(call)
                 continue
             here = [Place(call, index) for index in range(len(call.keys))]
             self._find([place for place in here if not self._known(place)], call)
-            found += here
-        self._fold(found)
-        return iter(found)
+            places += here
+        self._fold(places)
+        return iter(places)
 
     def _known(self, place: Place) -> bool:
-        """Whether PyTorch itself says where the tensor comes from."""
+        """Whether PyTorch itself says where the tensor of ``place`` comes from, which is then noted in ``place``."""
         key = place.call.keys[place.output]
         if key in self._makers:
             place.kind, place.first = "same", self._makers[key]
@@ -378,7 +382,7 @@ class _Matching:
             place = places[order]
             if place.tensor is None and name not in taken:
                 taken.add(name)
-                rivals = sum(name in some for some in fitting.values())
+                rivals = sum(name in names for names in fitting.values())
                 if len(fitting[id(place)]) > 1 or rivals > 1:
                     place.note = f"one of {max(len(fitting[id(place)]), rivals)} that its values tell apart"
                 self._hold(place, name)
@@ -388,7 +392,7 @@ class _Matching:
                 place.note = f"no tensor of shape {shape} leaves its scope, or another output has it"
 
     def _fitting(self, place: Place, names: Sequence[str]) -> list[str]:
-        """The tensors that may be this output: those of its dtype and shape that nobody has."""
+        """The tensors that may be this output: those of its dtype and shape that no other output has."""
         wanted = place.call.outputs[place.output]
         alike = [name for name in names if self._arrays[name].dtype.kind == wanted.dtype.kind]
         same = [name for name in alike if self._arrays[name].shape == wanted.shape]
@@ -402,14 +406,15 @@ class _Matching:
         return unclaimed if len(unclaimed) == 1 and not same else []
 
     def _hold(self, place: Place, tensor: str) -> None:
-        other = self._holders.get(tensor)
-        if other is not None:
-            place.note = f"the same tensor of the graph as {other.name}"
+        holder = self._holders.get(tensor)
+        if holder is not None:
+            place.note = f"the same tensor of the graph as {holder.name}"
         self._holders.setdefault(tensor, place)
         place.kind, place.tensor = "own", tensor
 
     def _take_over(self, norm: Place, before: Place | None) -> None:
-        """A batch norm without nodes is in the weights of what is before it, whose tensor is its output then."""
+        """Gives a batch norm without nodes, which is in the weights of the module ``before`` it, the tensor of that
+        module."""
         if before is None or before.tensor is None:
             return
         tensor, before.tensor = before.tensor, None
@@ -419,7 +424,8 @@ class _Matching:
         self._hold(norm, tensor)
 
     def _fold(self, places: Sequence[Place]) -> None:
-        """The other way round: what is before a batch norm has no nodes, since they are the batch norm's now."""
+        """Where the nodes of a batch norm and of the module before it count as the batch norm's: the module is
+        folded."""
         for norm in places:
             before = self._makers.get(norm.call.inputs[0]) if norm.call.batch_norm and norm.call.inputs else None
             if norm.tensor and before is not None and before.kind == "unmatched":
@@ -451,5 +457,5 @@ def _distance(got: Array, wanted: Array) -> float:
     with np.errstate(all="ignore"):
         left, right = got.astype(np.float64), wanted.astype(np.float64)
         same = (left == right) | (np.isnan(left) & np.isnan(right))
-        found = float(np.where(same, 0.0, np.abs(left - right)).mean()) if got.size else 0.0
-    return found if found == found else float("inf")
+        distance = float(np.where(same, 0.0, np.abs(left - right)).mean()) if got.size else 0.0
+    return float("inf") if np.isnan(distance) else distance

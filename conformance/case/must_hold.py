@@ -17,7 +17,7 @@ from conformance.case.fields import (
     TensorName,
 )
 from conformance.case.words import Check, Exporter, Fault, Regime, Runtime, Special, Stage, base_of
-from conformance.compare.noise import BUDGETS
+from conformance.compare.noise import NOISE_LIMITS
 from conformance.compare.tolerance import DEFAULTS
 from conformance.records.processor import Instruction
 
@@ -187,7 +187,7 @@ def _looser(given: OutputTolerance, precision: str) -> str | None:
         default = DEFAULTS["float32"]
         loose = (given.rtol or 0) > default.rtol or (given.atol or 0) > default.atol
         return f"rtol {default.rtol:g}, atol {default.atol:g}" if loose else None
-    budget = BUDGETS[base_of(precision)]
-    loose = given.cosine is not None or (given.sqnr is not None and given.sqnr < budget.sqnr)
-    loose = loose or (given.runtime is not None and given.runtime < budget.runtime)
-    return f"sqnr {budget.sqnr:g} dB, runtime {budget.runtime:g} dB" if loose else None
+    limit = NOISE_LIMITS[base_of(precision)]
+    loose = given.cosine is not None or (given.sqnr is not None and given.sqnr < limit.sqnr)
+    loose = loose or (given.runtime is not None and given.runtime < limit.runtime)
+    return f"sqnr {limit.sqnr:g} dB, runtime {limit.runtime:g} dB" if loose else None

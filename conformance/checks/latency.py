@@ -17,7 +17,7 @@ from conformance.errors import Stopped, Unavailable
 from conformance.latency import host
 from conformance.latency.decide import decide
 from conformance.latency.measure import SideFailed, interleave
-from conformance.latency.statistics import Judged, noise_floor, precise
+from conformance.latency.statistics import TimeVerdict, noise_floor, precise
 from conformance.latency.store import as_record
 from conformance.precision.calibration import batch_dim
 from conformance.runtimes import Session, opener, registry
@@ -77,7 +77,7 @@ def check_latency(run: CellRun) -> None:
             raise Unavailable(f"inconclusive: {'; '.join(filter(None, [disturbed, _text(one)]))}")
 
 
-def _judged(run: CellRun, entry: Latency, inputs: Inputs) -> tuple[Any, list[Judged], str | None]:
+def _judged(run: CellRun, entry: Latency, inputs: Inputs) -> tuple[Any, list[TimeVerdict], str | None]:
     """The samples, the verdict, and why it is none if the two sides were in each other's way."""
     budget = entry.at_most
     assert budget is not None
@@ -181,7 +181,7 @@ def _throughput(run: CellRun, entry: Latency, batch: int) -> float:
     return batch / ordered[len(ordered) // 2]
 
 
-def _text(judged: Judged) -> str:
+def _text(judged: TimeVerdict) -> str:
     """``1.31 x pytorch (99 % within 1.28 to 1.34), at most 1.2 is declared``"""
     found, budget = judged.interval, judged.budget
     share = f"{judged.confidence:.0%}"

@@ -18,8 +18,8 @@ from conformance.arrays import Array, Inputs
 from conformance.case.python import describe
 from conformance.case.words import base_of
 from conformance.checks.verify import NUDGES, Stages, Verifier, WrongTogether
-from conformance.compare.judges import Budgets
-from conformance.compare.noise import BUDGETS, Budget, Noise, decibels, power
+from conformance.compare.judges import NoiseLimits
+from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, decibels, power
 from conformance.compare.tolerance import Comparison, Worst, failed, odd_shape, worst_at
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
@@ -31,26 +31,26 @@ from conformance.verdict.example import Answers, Example
 from conformance.verdict.loop import WrongAnswer, worst_dict
 
 
-class _Budgeted(Verifier):
+class _NoiseLimited(Verifier):
     """A verifier whose outputs are judged by their noise."""
 
-    def make_judge(self, wanted: list[Array], any_order: tuple[bool, ...]) -> Budgets:
-        return Budgets(tuple(self._budget(output) for output in range(len(wanted))), any_order)
+    def make_judge(self, wanted: list[Array], any_order: tuple[bool, ...]) -> NoiseLimits:
+        return NoiseLimits(tuple(self._noise_limit(output) for output in range(len(wanted))), any_order)
 
-    def budgets(self, wanted: list[Array]) -> Budgets:
+    def noise_limits(self, wanted: list[Array]) -> NoiseLimits:
         """The judge of these outputs."""
         judge = self.judge_of(wanted)
-        assert isinstance(judge, Budgets)
+        assert isinstance(judge, NoiseLimits)
         return judge
 
-    def _budget(self, output: int) -> Budget:
+    def _noise_limit(self, output: int) -> NoiseLimit:
         given = self.declared(output).model_dump(
             include={"sqnr", "cosine", "magnitude", "runtime"}, exclude_none=True
         )
-        return dataclasses.replace(BUDGETS[base_of(self.cell.precision)], **given)
+        return dataclasses.replace(NOISE_LIMITS[base_of(self.cell.precision)], **given)
 
 
-class RuntimeVerifier(_Budgeted):
+class RuntimeVerifier(_NoiseLimited):
     """Whether a runtime, opened as ``session``, computes what the converted graph means."""
 
     def __init__(
@@ -92,7 +92,7 @@ class RuntimeVerifier(_Budgeted):
         softmax of large scores, that the graph's meaning comes close to PyTorch on some draw is luck.
         """
         rng = np.random.default_rng(0)
-        step = BUDGETS[base_of(self.cell.precision)].epsilon / 2
+        step = NOISE_LIMITS[base_of(self.cell.precision)].epsilon / 2
         found = [0.0] * len(wanted)
         for _ in range(NUDGES):
             nudged = {
@@ -108,7 +108,7 @@ class RuntimeVerifier(_Budgeted):
         return found
 
 
-class FidelityVerifier(_Budgeted):
+class FidelityVerifier(_NoiseLimited):
     """What the precision costs: the converted graph's meaning, opened as ``session``, against PyTorch in float32.
 
     An example by itself is wrong only where its shapes, dtypes or finiteness are; its noise counts with that of all
@@ -138,7 +138,7 @@ class FidelityVerifier(_Budgeted):
     def judged(self, example: Example, got: list[Array]) -> Comparison:
         comparison = self.compare(got, example.wanted, None)
         if comparison.verdict == "verified":
-            in_order = self.budgets(example.wanted).in_order(got, example.wanted)
+            in_order = self.noise_limits(example.wanted).in_order(got, example.wanted)
             self._measure(example.draw, in_order, example.wanted)
         return comparison
 
@@ -162,7 +162,7 @@ class FidelityVerifier(_Budgeted):
         self._draws.append(draw)
         for output, (one, right) in enumerate(zip(got, wanted, strict=True)):
             if output == len(self._noise):
-                self._noise.append(Noise(self.budgets(wanted).budgets[output]))
+                self._noise.append(Noise(self.noise_limits(wanted).limits[output]))
                 self._worst.append((-1.0, Worst(output, (), None, None, 0.0, 0.0), draw))
             noise = self._noise[output].see(one, right)
             if noise > self._worst[output][0] and right.size:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from conformance.arrays import Array
-from conformance.compare.noise import Budget, compare_outputs
+from conformance.compare.noise import NoiseLimit, compare_outputs
 from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, compare, matched_rows
 from conformance.compare.vacuity import Vacuity
 
@@ -57,11 +57,11 @@ class Tolerances:
 
 
 @dataclass(frozen=True)
-class Budgets:
+class NoiseLimits:
     """``wanted`` is what the converted graph means, ``exact`` PyTorch's in float32, ``conditioning`` the noise that
-    other roundings of the inputs make. One budget for each output."""
+    other roundings of the inputs make. One limit for each output."""
 
-    budgets: tuple[Budget, ...]
+    limits: tuple[NoiseLimit, ...]
     any_order: tuple[bool, ...]
 
     def compare(
@@ -73,7 +73,7 @@ class Budgets:
     ) -> Comparison:
         exact = wanted if exact is None else exact
         return compare_outputs(
-            self.in_order(got, wanted), wanted, self.in_order(exact, wanted), self.budgets, conditioning
+            self.in_order(got, wanted), wanted, self.in_order(exact, wanted), self.limits, conditioning
         )
 
     def in_order(self, got: Sequence[Array], wanted: Sequence[Array]) -> list[Array]:
@@ -86,11 +86,11 @@ class Budgets:
         ]
 
     def vacuity(self) -> Vacuity:
-        return Vacuity(self.budgets)
+        return Vacuity(self.limits)
 
     def as_dict(self) -> dict[str, Any]:
-        budgets = [dataclasses.asdict(one) for one in self.budgets]
-        return {"kind": "budget", "budgets": budgets, "any_order": list(self.any_order)}
+        limits = [dataclasses.asdict(limit) for limit in self.limits]
+        return {"kind": "budget", "budgets": limits, "any_order": list(self.any_order)}
 
 
 def defaults_for(outputs: Sequence[Array]) -> Tolerances:
@@ -102,5 +102,5 @@ def judge_from(values: Mapping[str, Any]) -> Judge:
     """The inverse of ``as_dict``; raises KeyError or TypeError where it is not one."""
     any_order = tuple(bool(one) for one in values["any_order"])
     if values["kind"] == "budget":
-        return Budgets(tuple(Budget(**one) for one in values["budgets"]), any_order)
+        return NoiseLimits(tuple(NoiseLimit(**limit) for limit in values["budgets"]), any_order)
     return Tolerances(tuple(None if one is None else Tolerance(**one) for one in values["tolerances"]), any_order)

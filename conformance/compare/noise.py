@@ -17,7 +17,7 @@ from conformance.compare.tolerance import Comparison, failed, odd_shape, summary
 
 
 @dataclass(frozen=True)
-class Budget:
+class NoiseLimit:
     """What a precision may cost and a runtime may add, in decibels (at least).
 
     ``sqnr`` is that of the converted graph's own semantics against PyTorch in float32, unless ``cosine`` (at least)
@@ -42,9 +42,9 @@ class Budget:
         return noise.see(wrong, right) > self.smallest**2 and not noise.within()
 
 
-BUDGETS = {
-    "fp16": Budget(sqnr=45.0, runtime=60.0, epsilon=2.0**-10, smallest=2.0**-24),
-    "int8": Budget(sqnr=20.0, runtime=40.0, epsilon=2.0**-6),
+NOISE_LIMITS = {
+    "fp16": NoiseLimit(sqnr=45.0, runtime=60.0, epsilon=2.0**-10, smallest=2.0**-24),
+    "int8": NoiseLimit(sqnr=20.0, runtime=40.0, epsilon=2.0**-6),
 }
 """The defaults by precision; ``docs/evidence/precision.md`` has the evidence."""
 
@@ -94,7 +94,7 @@ class Noise:
     ones. One whose values are small is, which is what ``drowned`` looks for.
     """
 
-    budget: Budget
+    limit: NoiseLimit
     draws: int = 0
     signal: float = 0.0
     """Sum over the draws of the mean square of what is right."""
@@ -147,9 +147,9 @@ class Noise:
     def within(self) -> bool:
         if self.counted:
             return self.changed <= (1 - AGREEMENT) * self.draws
-        if self.budget.cosine is not None:
-            return self.cosine >= self.budget.cosine and self.magnitude <= (self.budget.magnitude or 0.0)
-        return self.noise == 0 or self.sqnr >= self.budget.sqnr
+        if self.limit.cosine is not None:
+            return self.cosine >= self.limit.cosine and self.magnitude <= (self.limit.magnitude or 0.0)
+        return self.noise == 0 or self.sqnr >= self.limit.sqnr
 
     def drowned(self) -> int | None:
         """The draw that is more noise than signal and is lost among others with larger values; None without one.
@@ -160,7 +160,7 @@ class Noise:
         if not self.each:
             return None
         signals, noises = np.asarray(self.each).T
-        typical = max(float(np.median(noises)), self.budget.epsilon**2 * float(np.median(signals)))
+        typical = max(float(np.median(noises)), self.limit.epsilon**2 * float(np.median(signals)))
         lost = (noises > ALONE * typical) & (noises > signals * 10 ** (-FLOOR / 10))
         index = int(np.where(lost, noises, -1.0).argmax())
         return index if lost[index] else None
@@ -169,29 +169,29 @@ class Noise:
         """Root mean square error over what is allowed, so that below 1 passes."""
         if self.counted:
             return self.changed / ((1 - AGREEMENT) * self.draws)
-        if self.budget.cosine is not None:
-            allowed = 1 - self.budget.cosine
+        if self.limit.cosine is not None:
+            allowed = 1 - self.limit.cosine
             turned = (1 - self.cosine) / allowed if allowed > 0 else (0.0 if self.cosine >= 1 else math.inf)
-            return max(turned, self.magnitude / (self.budget.magnitude or 1.0))
-        return 0.0 if self.noise == 0 else 10 ** ((self.budget.sqnr - self.sqnr) / 20)
+            return max(turned, self.magnitude / (self.limit.magnitude or 1.0))
+        return 0.0 if self.noise == 0 else 10 ** ((self.limit.sqnr - self.sqnr) / 20)
 
     def text(self) -> str:
         """What was measured, against what is allowed."""
         if self.counted:
             return f"{self.changed / self.draws:.1%} of the values differ, allowed are {1 - AGREEMENT:.0%}"
-        if self.budget.cosine is not None:
+        if self.limit.cosine is not None:
             return (
                 f"cosine {self.cosine:.5f} and magnitude off by {self.magnitude:.2%}, allowed are "
-                f"{self.budget.cosine:g} and {self.budget.magnitude:.2%}"
+                f"{self.limit.cosine:g} and {self.limit.magnitude:.2%}"
             )
-        return f"SQNR {self.sqnr:.1f} dB, at least {self.budget.sqnr:g} dB is due"
+        return f"SQNR {self.sqnr:.1f} dB, at least {self.limit.sqnr:g} dB is due"
 
 
 def compare_outputs(
     got: Sequence[Array],
     meant: Sequence[Array],
     exact: Sequence[Array],
-    budgets: Sequence[Budget],
+    limits: Sequence[NoiseLimit],
     moved: Sequence[float] | None = None,
 ) -> Comparison:
     """Compares a runtime's outputs with those that the converted graph means, for one draw.
@@ -204,7 +204,7 @@ def compare_outputs(
     verdicts = []
     for output, (one, right, true) in enumerate(zip(got, meant, exact, strict=True)):
         found = odd_shape(output, one, right) or _compare_output(
-            output, one, right, true, budgets[output], moved[output] if moved else 0.0
+            output, one, right, true, limits[output], moved[output] if moved else 0.0
         )
         if found.verdict == "failed":
             return found
@@ -212,7 +212,9 @@ def compare_outputs(
     return summary(verdicts)
 
 
-def _compare_output(output: int, got: Array, meant: Array, exact: Array, budget: Budget, moved: float) -> Comparison:
+def _compare_output(
+    output: int, got: Array, meant: Array, exact: Array, noise_limit: NoiseLimit, moved: float
+) -> Comparison:
     same_shape = exact.shape == meant.shape
     if not meant.size:
         return Comparison("verified")
@@ -234,12 +236,12 @@ def _compare_output(output: int, got: Array, meant: Array, exact: Array, budget:
     right = np.where(finite, meant, 0).astype(np.float64)
     error = np.abs(np.where(finite, got, 0).astype(np.float64) - right)
     signal = power(right)
-    due = signal * 10 ** (-budget.runtime / 10)
+    due = signal * 10 ** (-noise_limit.runtime / 10)
     own = moved
     if same_shape:
         own = max(own, power(np.where(finite & np.isfinite(exact), exact.astype(np.float64) - right, 0)))
-    allowed = max(due, OWN**2 * own, budget.smallest**2)
-    limit = PEAK * math.sqrt(allowed) + 4 * budget.epsilon * np.abs(right)
+    allowed = max(due, OWN**2 * own, noise_limit.smallest**2)
+    limit = PEAK * math.sqrt(allowed) + 4 * noise_limit.epsilon * np.abs(right)
     peaks = error / np.maximum(limit, np.finfo(np.float64).tiny)
     index = np.unravel_index(int(peaks.argmax()), peaks.shape)
     noise = power(error)

@@ -17,8 +17,8 @@ from conformance.arrays import Array
 ZEROS, MEAN, SHUFFLED, ANOTHER = "zeros", "the mean everywhere", "shuffled rows", "the outputs of another draw"
 
 
-class Judge(Protocol):
-    """What decides on an output: a tolerance, or a budget for noise."""
+class Limit(Protocol):
+    """What decides on an output: a tolerance, or a limit of noise."""
 
     def refuses(self, wrong: Array, right: Array) -> bool: ...
 
@@ -26,12 +26,12 @@ class Judge(Protocol):
 class Vacuity:
     """Collects, over all draws of a cell, which wrong outputs were refused."""
 
-    def __init__(self, judges: Sequence[Judge | None]) -> None:
-        """One judge for each output; None is exact."""
-        self._judges = judges
+    def __init__(self, limits: Sequence[Limit | None]) -> None:
+        """One limit for each output; None is exact."""
+        self._limits = limits
         # A wrong output is possible until it has been refused; shuffling and the mean may never be applicable.
-        self._possible: list[set[str]] = [{ZEROS, ANOTHER} for _ in judges]
-        self._refused: list[set[str]] = [set() for _ in judges]
+        self._possible: list[set[str]] = [{ZEROS, ANOTHER} for _ in limits]
+        self._refused: list[set[str]] = [set() for _ in limits]
         self._before: list[Array] | None = None
 
     def see(self, wanted: Sequence[Array]) -> None:
@@ -44,7 +44,7 @@ class Vacuity:
                 possible.add(MEAN)
             for wrong in possible - refused:
                 candidate = self._wrong(wrong, output, right)
-                if candidate is not None and self._refuses(candidate, right, self._judges[output]):
+                if candidate is not None and self._refuses(candidate, right, self._limits[output]):
                     refused.add(wrong)
         self._before = list(wanted)
 
@@ -58,10 +58,10 @@ class Vacuity:
         return None if self._before is None else self._before[output]
 
     @staticmethod
-    def _refuses(wrong: Array, right: Array, judge: Judge | None) -> bool:
+    def _refuses(wrong: Array, right: Array, limit: Limit | None) -> bool:
         if wrong.shape != right.shape:
             return True
-        return not np.array_equal(wrong, right) if judge is None else judge.refuses(wrong, right)
+        return not np.array_equal(wrong, right) if limit is None else limit.refuses(wrong, right)
 
     def findings(self) -> dict[int, list[str]]:
         """For each vacuous output the wrong outputs that would always have passed."""

@@ -1,6 +1,7 @@
 """How fast a runtime is, against another one or against a number of seconds, without failing by chance.
 
-``budget`` reads what a case declares, ``measure`` runs both sides in turn, ``statistics`` judges, ``host`` says
-what it was measured on, ``store`` keeps it for a record and for pytest-benchmark. ``docs/latency.md`` has the
-method and the measurements behind it.
+``decide`` gives the verdict on a budget: ``measure`` runs both sides in turn, which makes ``samples``, and
+``statistics`` says what these show. ``host`` says what was measured on, ``store`` keeps all of it for a record and
+for pytest-benchmark. ``docs/latency.md`` has the method and the measurements behind it; ``case.time_budget`` reads
+budgets.
 """

@@ -1,4 +1,4 @@
-"""A budget's verdict from sides that are opened for it; one that is broken is measured once more, with new ones."""
+"""The verdict on a budget of time, from sides opened for it; what seems broken is measured again with new sides."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 from conformance.case.time_budget import Budget
 from conformance.latency.measure import Side, interleave
 from conformance.latency.samples import Samples
-from conformance.latency.statistics import CONFIDENCE, Interval, Judged, certain, judge, verdict
+from conformance.latency.statistics import CONFIDENCE, Interval, TimeVerdict, certain, time_verdict, verdict
 
 Open = Callable[[], AbstractContextManager[tuple[Side, Side | None]]]
-"""Opens the own side and the other one, anew each time; None where a budget is in seconds."""
+"""Opens anew, each time, the side that has the budget and the side it is compared with; the second is None where the
+budget is in seconds."""
 
 
 def decide(
@@ -24,21 +25,22 @@ def decide(
     floor: float = 0.0,
     confidence: float = CONFIDENCE,
     **options: Any,
-) -> tuple[Samples, Judged]:
-    """The samples and the verdict; options are those of ``measure.interleave``, and times are of each measurement.
+) -> tuple[Samples, TimeVerdict]:
+    """The samples and the verdict; options are those of ``measure.interleave``, whose times hold for each
+    measurement.
 
-    Threads that the scheduler has put in an unlucky place, or memory in one, make a session slower for as long as it
-    lives; no statistics of its durations can tell. So a budget counts as broken only if it is so for new sessions
-    too: its interval then spans both. The samples are those of the first measurement.
+    Threads or memory that got an unlucky place make a session slower for as long as it lives, which no statistics of
+    its durations can show. So a budget counts as broken only if a second measurement, with new sessions, says so too;
+    the interval then spans those of both. The samples are those of the first measurement.
     """
     asked: dict[str, Any] = {"percentile": percentile, "floor": floor, "confidence": confidence}
     if budget.kind == "absolute" and percentile != 50:
         options.setdefault("iterations", 1)
 
-    def once(number: int) -> tuple[Samples, Judged]:
+    def once(number: int) -> tuple[Samples, TimeVerdict]:
         with sides() as (own, other):
             samples = interleave(own, other, seed=seed + number, enough=certain(budget, **asked), **options)
-        return samples, judge(budget, samples, **asked)
+        return samples, time_verdict(budget, samples, **asked)
 
     samples, first = once(0)
     if first.verdict != "broken":
@@ -46,10 +48,10 @@ def decide(
     return samples, spanning(first, once(1)[1])
 
 
-def spanning(first: Judged, again: Judged) -> Judged:
-    """The verdict of two measurements of one budget: what is within the interval of either is credible."""
+def spanning(first: TimeVerdict, again: TimeVerdict) -> TimeVerdict:
+    """The verdict of two measurements of a budget: what lies within the interval of either is credible."""
     low, high = min(first.interval.low, again.interval.low), max(first.interval.high, again.interval.high)
     interval = Interval(first.interval.ratio, low, high)
-    return Judged(
+    return TimeVerdict(
         first.budget, verdict(interval, first.budget.limit), interval, first.confidence, first.percentile, first.floor
     )

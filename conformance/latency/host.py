@@ -71,7 +71,7 @@ def _affinity() -> list[int] | None:
 
 
 def _of_cpus(numbers: list[int] | None, file: str) -> str | None:
-    """The one value of all CPUs that may be used, or all that there are with commas between."""
+    """What the file says of the CPUs that may be used: a value if all agree, else each value with commas between."""
     said = {_read(_CPUS / f"cpu{number}" / file) for number in numbers or []} - {None}
     return ",".join(sorted(str(value) for value in said)) or None
 
@@ -89,9 +89,9 @@ def _frequency(numbers: list[int] | None) -> dict[str, float] | None:
         ]
     if not known:
         return None
-    found = {"min": min(known), "max": max(known)}
+    frequency = {"min": min(known), "max": max(known)}
     limits = [value / 1000 for value in most if value is not None]
-    return found | ({"limit": max(limits)} if limits else {})
+    return frequency | ({"limit": max(limits)} if limits else {})
 
 
 def _turbo() -> bool | None:

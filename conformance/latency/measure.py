@@ -16,20 +16,23 @@ import numpy as np
 from conformance.latency.samples import Clock, Samples
 
 SAMPLE = 2e-4
-"""Seconds that one sample takes at least: shorter calls are repeated and divided. On a busy host an interruption
-spoils the fewer samples the shorter they are: with 1 ms a verdict took three times as long as with 0.3 or 0.1 ms."""
+"""Seconds that a sample takes at least: the mean of several calls where a call is shorter. On a busy host an
+interruption spoils the fewer samples the shorter they are: with 1 ms a verdict took three times as long as with 0.3
+or 0.1 ms."""
 STEPS = 1000
-"""Steps of the clock that one sample takes at least, so that reading it is off by a thousandth."""
+"""Steps of the clock that a sample takes at least, so that reading the clock is off by a thousandth at most."""
 LOOKS = 5
 """Looks at the samples: after 1/16, 1/8, 1/4, 1/2 of the time, and at its end."""
 IN_A_ROW = 2
-"""Looks in a row that have to say that it is enough. Two thread pools that share the cores may settle into a pace for
-half a second, in which one side is 1.7 times slower: a look that falls into it is sure of itself, and wrong."""
+"""Looks in a row that have to say that enough was measured. Two thread pools that share the cores may settle into a
+pace for half a second, in which one side is 1.7 times slower: a look that falls into it is sure of itself, and
+wrong."""
 MIN_PAIRS = 16
 """Pairs before the first look: with ten, the signed-rank test can just refuse anything at 0.01 / 5."""
 MAX_PAIRS = 200_000
-"""More than calls of 20 µs give in four seconds: the time is to end a measurement, since a host that is busy for some
-hundredths of a second makes any number of calls in it count as few."""
+"""More pairs than calls of 20 µs give in four seconds. The time is meant to end a measurement, not the number of
+pairs: however many calls fall into some hundredths of a second in which the host is busy, they tell as little as a
+few."""
 
 
 class Runs(Protocol):
@@ -57,7 +60,8 @@ Enough: TypeAlias = Callable[[Samples], bool]
 
 
 class SideFailed(Exception):
-    """A side raised, or gave a duration that is none. Remedy: ``reason``, which names the side and the moment."""
+    """A side raised, or gave a duration that is not finite and above 0. Remedy: what the side did, which is
+    ``reason``."""
 
     def __init__(self, side: str, when: Literal["warming up", "measuring"], calls: int, reason: str) -> None:
         super().__init__(f"{side}, {when}, after {calls} calls: {reason}")
@@ -83,9 +87,9 @@ def interleave(
     """Measures both sides in pairs, or one side alone, with the garbage collector off.
 
     ``enough`` is asked at ``LOOKS`` moments that are fixed beforehand, in shares of ``max_seconds``; without it the
-    time is used up. Asking more often would find a difference by chance sooner or later (Armitage, McPherson and
-    Rowe 1969). ``iterations`` sets how many calls a sample is the mean of; 1 for percentiles of single calls.
-    ``clock`` gives nanoseconds. Raises ``SideFailed`` for what a side did, with what it raised as the cause.
+    time is used up. Asking as often as one likes would find a difference by chance sooner or later (Armitage,
+    McPherson and Rowe 1969). ``iterations`` sets how many calls a sample is the mean of; 1 for percentiles of single
+    calls. ``clock`` gives nanoseconds. Raises ``SideFailed`` for what a side did, with what it raised as the cause.
     """
     if max_seconds <= 0 or min_pairs < 1 or max_pairs < min_pairs or (iterations is not None and iterations < 1):
         raise ValueError("max_seconds has to be above 0, 1 <= min_pairs <= max_pairs, and iterations at least 1")
@@ -140,8 +144,8 @@ class _Measured:
 
 
 def _warm_up(sides: list[_Measured], seconds: float, calls: int, clock: Callable[[], int]) -> list[float]:
-    """Calls the sides in turn for that long, and that often; the median seconds of the later half of each side's
-    calls.
+    """Calls the sides in turn, for at least ``seconds`` and at least ``calls`` times; gives, for each side, the
+    median seconds of the later half of its calls.
 
     The first calls allocate, compile and choose kernels, and are slower by any factor.
     """
@@ -154,8 +158,8 @@ def _warm_up(sides: list[_Measured], seconds: float, calls: int, clock: Callable
 
 
 def _iterations(per_call: list[float], clock: Callable[[], int], given: int | None) -> list[int]:
-    """Calls for one sample of each side; the same for both where they are about as fast, so that both pay alike for
-    the first call after the other side has used the caches."""
+    """How many calls a sample of each side takes; as many for both where they are about as fast, so that both pay
+    alike for the first call after the other side has used the caches."""
     if given is not None:
         return [given for _ in per_call]
     least = max(SAMPLE, STEPS * _step(clock) / 1e9)
@@ -164,7 +168,7 @@ def _iterations(per_call: list[float], clock: Callable[[], int], given: int | No
 
 
 def _step(clock: Callable[[], int]) -> int:
-    """Nanoseconds by which a clock moves on at least, reading included; 0 if it stands still."""
+    """The smallest step of a clock in nanoseconds, reading included; 0 if it stands still."""
     times = [clock() for _ in range(200)]
     return min((b - a for a, b in itertools.pairwise(times) if b > a), default=0)
 
@@ -232,7 +236,7 @@ def _looks(max_seconds: float) -> Iterator[float]:
 
 @contextmanager
 def _collector_off() -> Iterator[None]:
-    """Nothing is collected while it is measured; as it was before, whatever happens."""
+    """Collects garbage once, then not before the body has ended, however it ends."""
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()

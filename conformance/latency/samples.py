@@ -22,13 +22,13 @@ class Samples:
     own_first: NDArray[np.bool_]
     """Which of a pair ran first, drawn for each pair."""
     iterations: tuple[int, int]
-    """How many calls a sample of each side is the mean of. Percentiles mean something where it is 1."""
+    """How many calls a sample of each side is the mean of. Percentiles of calls need 1."""
     names: tuple[str, str | None]
     clocks: tuple[Clock, Clock]
     looks: int
-    """How often the samples may have been looked at before this was all; the error is shared out among the looks."""
+    """At how many moments the measurement could look at its samples; the allowed error is shared out among them."""
     looked: int
-    """How often they were looked at."""
+    """At how many moments it looked."""
     stopped: Literal["enough", "time"]
     seconds: float
     """Wall time of the measurement, without the warm-up."""

@@ -24,13 +24,14 @@ from conformance.latency.samples import Durations, Samples
 Verdict: TypeAlias = Literal["holds", "broken", "inconclusive"]
 
 CONFIDENCE = 0.99
-"""Of all looks together: a budget that just holds is called broken in at most half a percent of measurements."""
+"""For all looks together: a budget that just holds is called broken in at most half a percent of measurements."""
 BLOCKS = 8
 """Parts of a measurement that are compared with one another, to see whether one side changed its pace meanwhile."""
 LARGEST = 1024
-"""Log ratios of which all means of two are formed; more are joined to medians of neighbours first."""
+"""Log ratios of which the means of all pairs are formed; of more than these, medians of neighbours are taken
+first."""
 _MOST_ALIKE = 0.9
-"""The largest correlation of neighbouring blocks that sixteen of them can tell."""
+"""The largest correlation of neighbouring blocks that sixteen blocks can show."""
 _EXACT = 60
 """Pairs up to which the signed-rank distribution is counted out; beyond, it is normal to within 2% of its tails."""
 
@@ -44,13 +45,13 @@ class Interval:
     high: float
 
     def widened(self, floor: float) -> Interval:
-        """Further by ``floor``, a log ratio, on both sides: what ``noise_floor`` found between two that are the
-        same."""
+        """The interval, further out by ``floor`` at both ends: the log ratio of two sides that are the same, which
+        ``noise_floor`` measures."""
         return Interval(self.ratio, self.low * math.exp(-floor), self.high * math.exp(floor))
 
 
 def verdict(interval: Interval, limit: float) -> Verdict:
-    """Whether all that is credible lies below the limit, or above it."""
+    """Whether the whole interval lies below the limit, or above it."""
     if interval.high < limit:
         return "holds"
     return "broken" if interval.low > limit else "inconclusive"
@@ -60,7 +61,7 @@ def verdict(interval: Interval, limit: float) -> Verdict:
 
 
 def ratio_interval(samples: Samples, confidence: float = CONFIDENCE) -> Interval:
-    """How many times the other side's duration the own one is, typically: the Hodges-Lehmann estimate of the log
+    """How many times as long as the other side the own side takes, typically: the Hodges-Lehmann estimate of the log
     ratio with the bounds of the signed-rank test, wider where the parts of the measurement disagree.
 
     ``confidence`` is of all looks together. Sharing the error out evenly (Bonferroni) needs to know nothing of how
@@ -101,7 +102,8 @@ def signed_rank_interval(values: Durations, level: float) -> tuple[float, float,
 
 @lru_cache(maxsize=256)
 def signed_rank_quantile(count: int, tail: float) -> int | None:
-    """The largest k with P(W <= k) <= tail for Wilcoxon's signed-rank sum of ``count`` values; None without one."""
+    """The largest k with P(W <= k) <= tail for Wilcoxon's signed-rank sum of ``count`` values; None if there is
+    none."""
     if count > _EXACT:
         mean = count * (count + 1) / 4
         deviation = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
@@ -111,15 +113,16 @@ def signed_rank_quantile(count: int, tail: float) -> int | None:
     for rank in range(1, count + 1):  # a rank is positive or not, with equal chance
         ways[rank:] = ways[rank:] + ways[:-rank]
         ways /= 2
-    found = int(np.searchsorted(np.cumsum(ways), tail, side="right")) - 1
-    return found if found >= 0 else None
+    largest = int(np.searchsorted(np.cumsum(ways), tail, side="right")) - 1
+    return largest if largest >= 0 else None
 
 
 def disagreement(logs: Durations, error: float) -> float:
     """How many times further the parts of a measurement lie apart than its own standard error explains; at least 1.
 
-    A thread pool, a memory layout or a clock can change the pace of one side for seconds, which is no coin toss for
-    each pair. The scale factor is what physicists give data that disagree: sqrt(chi^2 / (N - 1)) (Birge 1932).
+    A thread pool, a memory layout or a clock can change the pace of one side for seconds, so that its pairs are no
+    longer independent. The factor is that by which physicists widen the errors of data that disagree:
+    sqrt(chi^2 / (N - 1)) (Birge 1932).
     """
     count = min(BLOCKS, len(logs) // 4)
     if count < 2 or error <= 0:
@@ -129,7 +132,7 @@ def disagreement(logs: Durations, error: float) -> float:
 
 
 def noise_floor(same: Samples) -> float:
-    """How far apart two sides came out that are the same (an A/A run), as a log ratio."""
+    """How far apart two sides that are the same (an A/A run) came out, as a log ratio."""
     return abs(math.log(ratio_interval(same).ratio))
 
 
@@ -139,8 +142,8 @@ def noise_floor(same: Samples) -> float:
 def percentile_interval(samples: Samples, percentile: float, confidence: float = CONFIDENCE) -> Interval:
     """A percentile of the own side in seconds, bounded by order statistics, which assume no distribution.
 
-    They assume independent samples. Neighbours are alike on a busy host, so that n samples count as fewer; how many
-    is estimated from the scatter of the blocks' shares above the percentile.
+    Order statistics do assume independent samples. On a busy host neighbours are alike, so that n samples count as
+    fewer; as how many is estimated from the scatter, between blocks, of the share above the percentile.
     """
     if not 0 < percentile < 100:
         raise ValueError(f"percentile {percentile:g} has to lie between 0 and 100")
@@ -175,12 +178,11 @@ def order_ranks(count: int, share: float, tail: float) -> tuple[int, int]:
 
 
 def dependence(above: Any) -> float:
-    """How many neighbours count as one independent sample: the variance of the blocks' shares over that of coin
-    tosses.
+    """How many neighbours count as one independent sample, at least 1: the variance of the share of True in each
+    block, over that of coin tosses. ``above`` is bool[samples].
 
-    Where blocks resemble their neighbours too, they are shorter than what the host remembers, and the variance of
-    their mean is larger by the factor (1 + r) / (1 - r) of a first-order autoregression. ``above`` is bool[samples].
-    At least 1.
+    Where neighbouring blocks are alike, they are too short to be independent, and the variance of their mean is
+    larger by the factor (1 + r) / (1 - r) of a first-order autoregression.
     """
     count = min(2 * BLOCKS, len(above) // 8)
     share = float(np.mean(above))
@@ -204,16 +206,16 @@ def summary(durations: Durations) -> dict[str, Any]:
     stats: Any = Stats()  # type: ignore[no-untyped-call]
     for duration in durations:
         stats.update(float(duration))
-    found: dict[str, Any] = stats.as_dict()
-    return found | {f"p{percentile}": float(np.percentile(durations, percentile)) for percentile in (90, 95, 99)}
+    fields: dict[str, Any] = stats.as_dict()
+    return fields | {f"p{percentile}": float(np.percentile(durations, percentile)) for percentile in (90, 95, 99)}
 
 
 # ---- budgets -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A budget, what was found, and the verdict. ``interval`` is of a ratio, or in seconds where the budget is."""
+class TimeVerdict:
+    """The verdict on a budget, and the interval it follows from: of a ratio, or in seconds where the budget is."""
 
     budget: Budget
     verdict: Verdict
@@ -223,38 +225,38 @@ class Judged:
     floor: float
 
 
-def judge(
+def time_verdict(
     budget: Budget,
     samples: Samples,
     *,
     percentile: float = 50,
     floor: float = 0.0,
     confidence: float = CONFIDENCE,
-) -> Judged:
+) -> TimeVerdict:
     """What the samples say of a budget. ``percentile`` is for seconds; ``floor`` (``noise_floor``) for relations."""
     if budget.kind == "relation":
-        found = ratio_interval(samples, confidence).widened(floor)
-        return Judged(budget, verdict(found, budget.limit), found, confidence, None, floor)
+        interval = ratio_interval(samples, confidence).widened(floor)
+        return TimeVerdict(budget, verdict(interval, budget.limit), interval, confidence, None, floor)
     if percentile != 50 and samples.iterations[0] != 1:
         raise ValueError(
             f"percentile {percentile:g} needs the duration of each call, and these samples are means of "
             f"{samples.iterations[0]}: measure with iterations=1"
         )
-    found = percentile_interval(samples, percentile, confidence)
-    return Judged(budget, verdict(found, budget.limit), found, confidence, percentile, 0.0)
+    interval = percentile_interval(samples, percentile, confidence)
+    return TimeVerdict(budget, verdict(interval, budget.limit), interval, confidence, percentile, 0.0)
 
 
 def certain(budget: Budget, **options: Any) -> Callable[[Samples], bool]:
-    """For ``measure.interleave``: enough is measured once the verdict stands. Options are those of ``judge``."""
-    return lambda samples: judge(budget, samples, **options).verdict != "inconclusive"
+    """For ``measure.interleave``: enough once the verdict stands. Options are those of ``time_verdict``."""
+    return lambda samples: time_verdict(budget, samples, **options).verdict != "inconclusive"
 
 
 def precise(half_width: float, confidence: float = CONFIDENCE) -> Callable[[Samples], bool]:
-    """Enough is measured once the ratio is known to within that log ratio (0.01 is about 1%); for A/A runs."""
+    """For A/A runs: enough once the log ratio is known to within ``half_width`` (0.01 is about 1%)."""
 
     def enough(samples: Samples) -> bool:
-        found = ratio_interval(samples, confidence)
-        return found.low > 0 and math.log(found.high / found.low) <= 2 * half_width
+        interval = ratio_interval(samples, confidence)
+        return interval.low > 0 and math.log(interval.high / interval.low) <= 2 * half_width
 
     return enough
 

@@ -1,7 +1,7 @@
 """What is kept: plain values for a record, and runs that pytest-benchmark reads and compares.
 
 Everything for pytest-benchmark is made from records alone, with its own classes for the form of an entry and for
-where files go, so that ``pytest-benchmark compare`` and ``--benchmark-compare`` know no difference.
+where files go, so that ``pytest-benchmark compare`` and ``--benchmark-compare`` see no difference.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pytest_benchmark.storage.file import FileStorage
 from pytest_benchmark.utils import get_commit_info, get_machine_id
 
 from conformance.latency.samples import Durations, Samples
-from conformance.latency.statistics import Judged, summary
+from conformance.latency.statistics import TimeVerdict, summary
 
 KEPT = 200
 """Durations of a side that a record keeps, evenly over the time of the measurement."""
@@ -31,7 +31,7 @@ KEPT = 200
 
 def as_record(
     samples: Samples | None,
-    judged: Sequence[Judged] = (),
+    judged: Sequence[TimeVerdict] = (),
     *,
     runtime: str,
     precision: str,
@@ -41,14 +41,14 @@ def as_record(
 ) -> dict[str, Any]:
     """A record's ``latency``, as plain JSON values in seconds; a bound that is not known is None.
 
-    ``throughput`` is calls times batch a second, by batch; ``samples`` is None where nothing else was measured.
+    ``throughput`` is calls times batch a second, by batch; ``samples`` is None where only that was measured.
     """
     return {
         "runtime": runtime,
         "precision": precision,
         "at": dict(at),
         "unit": "seconds",
-        "budgets": [_budget(one) for one in judged],
+        "budgets": [_budget(verdict) for verdict in judged],
         "own": None if samples is None else _side(samples, samples.own, 0),
         "other": None if samples is None or samples.other is None else _side(samples, samples.other, 1),
         "measured": None if samples is None else _measured(samples),
@@ -57,16 +57,16 @@ def as_record(
     }
 
 
-def _budget(judged: Judged) -> dict[str, Any]:
-    relation, found = judged.budget.kind == "relation", judged.interval
+def _budget(judged: TimeVerdict) -> dict[str, Any]:
+    relation, interval = judged.budget.kind == "relation", judged.interval
     return {
         "text": judged.budget.text,
         "verdict": judged.verdict,
-        "ratio": found.ratio if relation else None,
-        "seconds": None if relation else found.ratio,
+        "ratio": interval.ratio if relation else None,
+        "seconds": None if relation else interval.ratio,
         "percentile": judged.percentile,
-        "low": found.low,
-        "high": found.high if math.isfinite(found.high) else None,
+        "low": interval.low,
+        "high": interval.high if math.isfinite(interval.high) else None,
         "limit": judged.budget.limit,
         "confidence": judged.confidence,
         "floor": judged.floor,
@@ -88,7 +88,7 @@ def _measured(samples: Samples) -> dict[str, Any]:
 
 
 def thinned(durations: Durations) -> Durations:
-    """At most ``KEPT`` of them, evenly over time; the first and the last are among them."""
+    """At most ``KEPT`` of the durations, evenly over time, with the first and the last."""
     if len(durations) <= KEPT:
         return durations
     kept: Durations = durations[np.linspace(0, len(durations) - 1, KEPT).round().astype(int)]
@@ -99,7 +99,8 @@ def thinned(durations: Durations) -> Durations:
 
 
 class _Kept:
-    """Stands where pytest-benchmark has ``Stats``: what they said in the worker, and the durations that were kept."""
+    """Takes the place of pytest-benchmark's ``Stats``: what these were in the worker, and the durations that were
+    kept."""
 
     def __init__(self, side: Mapping[str, Any]) -> None:
         self.data = list(side["samples"])
@@ -113,8 +114,8 @@ class _Kept:
 def metadata(name: str, fullname: str, latency: Mapping[str, Any]) -> list[Metadata]:
     """The sides of a record's ``latency`` as what pytest-benchmark's session holds in ``benchmarks``.
 
-    ``name`` and ``fullname`` are those of the test, by which runs are compared; the other side has its own name
-    behind it. Both are of one group.
+    ``name`` and ``fullname`` are those of the test, by which runs are compared; for the other side its own name is
+    put behind. Both are of the same group.
     """
     entries: list[Metadata] = []
     for side, behind in ((latency["own"], ""), (latency["other"], " (other side: {name})")):
@@ -192,5 +193,5 @@ class _Silent:
 def _machine_info() -> dict[str, Any]:
     from pytest_benchmark.plugin import pytest_benchmark_generate_machine_info
 
-    found: dict[str, Any] = pytest_benchmark_generate_machine_info()  # type: ignore[no-untyped-call]
-    return found
+    info: dict[str, Any] = pytest_benchmark_generate_machine_info()  # type: ignore[no-untyped-call]
+    return info

@@ -21,24 +21,24 @@ from conformance.draw.draw import Draw, Maker, seed_of
 from conformance.errors import Stopped, display_path
 
 FEWEST = 8
-"""Fewer samples than this make no range worth the name."""
+"""Samples that a range needs at least."""
 
 DRAWN = "drawn from the case"
-"""The source of inputs that are not the user's own."""
+"""The source of inputs that the user does not give."""
 
 
 @dataclass(frozen=True)
 class Feeds:
-    """Calibration inputs in their order, each a batch, and what is told of them in the record."""
+    """Batches of calibration inputs in their order, and what the record tells of them."""
 
     batches: list[Inputs]
     source: str
-    """``DRAWN``, or the file or function that it was read from."""
+    """``DRAWN``, or the file or function that the batches come from."""
     samples: int
     batch: int
     """Samples in each batch; the last may have fewer."""
     sha: str
-    """Of the arrays, in their order."""
+    """The hash of the arrays, in their order."""
 
     def as_dict(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if key != "batches"}
@@ -68,19 +68,20 @@ def gather(
     samples = sum(counts)
     if samples < FEWEST:
         raise _bad(f"{source}: {samples} samples are too few to calibrate with; at least {FEWEST}")
-    for name, one in case.says.inputs.items():
-        if one.type.is_float:
+    for name, declared in case.says.inputs.items():
+        if declared.type.is_float:
             _check_values(f"{source}: {name}", [batch[name] for batch in batches])
     return Feeds(batches, source, samples, max(counts), _sha(batches))
 
 
 def batch_dim(case: Case, dims: Dims) -> str | None:
-    """The dim that is the first of every input and of nothing else there: what samples lie along."""
-    first = {one.type.shape[0].text if one.type.shape else "" for one in case.says.inputs.values()}
-    (name, *others) = first
-    if others or name not in dims.ranges:
+    """The dim that samples lie along: the first dim of every input, and no other dim of any; None if there is no
+    such dim."""
+    shapes = [declared.type.shape for declared in case.says.inputs.values()]
+    name, *more = {shape[0].text if shape else "" for shape in shapes}
+    if more or name not in dims.ranges:
         return None
-    elsewhere = any(name in size.names for one in case.says.inputs.values() for size in one.type.shape[1:])
+    elsewhere = any(name in size.names for shape in shapes for size in shape[1:])
     return None if elsewhere or dims.ranges[name].fixed else name
 
 
@@ -124,7 +125,7 @@ def _yielded(name: str, function: Any, seed: int) -> Iterator[Any]:
     """What the user's function yields."""
     try:
         batches = iter(function(np.random.default_rng(seed)))
-    except TypeError as error:  # no function, of no argument, or one that returns nothing to go through
+    except TypeError as error:  # no function, a function without arguments, or what it returns cannot be iterated
         raise _bad(f"{name}(rng) has to yield batches: {error}") from error
     yield from batches
 
@@ -135,21 +136,21 @@ def _read(case: Case, file: Path) -> dict[str, Array]:
     names = list(case.says.inputs)
     try:
         with file.open("rb") as opened:  # NumPy leaves a damaged file open
-            found: Any = np.load(opened, allow_pickle=False)
-            if isinstance(found, np.ndarray):
-                found = {names[0]: found} if len(names) == 1 else None
+            content: Any = np.load(opened, allow_pickle=False)
+            if isinstance(content, np.ndarray):
+                content = {names[0]: content} if len(names) == 1 else None
             else:
-                found = {name: found[name] for name in found}  # members are read now, so that a damaged one shows
+                content = {name: content[name] for name in content}  # reads all members, so that a damaged one shows
     except FileNotFoundError:
         raise _bad(f"there is no {where}") from None
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise _bad(f"{where} cannot be read: {error}") from None
-    if found is None:
+    if content is None:
         raise _bad(f"{where}: a .npy holds one array, the case has the inputs {', '.join(names)}; give a .npz")
-    missing = [name for name in names if name not in found]
+    missing = [name for name in names if name not in content]
     if missing:
-        raise _bad(f"{where}: has no array {', '.join(missing)}; it has {', '.join(found)}")
-    arrays = {name: found[name] for name in names}
+        raise _bad(f"{where}: has no array {', '.join(missing)}; it has {', '.join(content)}")
+    arrays = {name: content[name] for name in names}
     if not all(array.ndim for array in arrays.values()):
         raise _bad(f"{where}: samples lie along the first axis, and there is none")
     lengths = {len(array) for array in arrays.values()}
@@ -159,33 +160,33 @@ def _read(case: Case, file: Path) -> dict[str, Array]:
 
 
 def _checked(case: Case, dims: Dims, batch: Mapping[str, Any], source: str) -> Inputs:
-    """A copy of the batch, if its arrays are what the case's inputs are."""
+    """A copy of the batch, whose arrays have to be of the dtypes and shapes that the case declares."""
     arrays: Inputs = {}
     sizes: dict[str, int] = {}
-    for name, one in case.says.inputs.items():
+    for name, declared in case.says.inputs.items():
         if name not in batch:
             raise _bad(f"{source}: has no array {name}")
         try:
             array = np.asarray(batch[name]).copy()
         except ValueError as error:
             raise _bad(f"{source}: {name} is no array: {error}") from None
-        if array.dtype != np.dtype(one.type.dtype):
-            raise _bad(f"{source}: {name} is {array.dtype}, declared is {one.type}")
-        for size, found in zip(one.type.shape, array.shape, strict=False):
+        if array.dtype != np.dtype(declared.type.dtype):
+            raise _bad(f"{source}: {name} is {array.dtype}, declared is {declared.type}")
+        for size, length in zip(declared.type.shape, array.shape, strict=False):
             if size.text in dims.ranges:
-                sizes.setdefault(size.text, found)
+                sizes.setdefault(size.text, length)
         arrays[name] = array
-    for dim, held in dims.ranges.items():
-        if held.fixed and held.names <= sizes.keys():
-            sizes[dim] = held.low(sizes)
-    for name, one in case.says.inputs.items():
-        # An expression over a dim that no input has by itself could be anything.
-        wanted = [size(sizes) if size.names <= sizes.keys() else None for size in one.type.shape]
+    for dim, bounds in dims.ranges.items():
+        if bounds.fixed and bounds.names <= sizes.keys():
+            sizes[dim] = bounds.low(sizes)
+    for name, declared in case.says.inputs.items():
+        # A size that depends on a dim which stands alone in no input may be anything.
+        wanted = [size(sizes) if size.names <= sizes.keys() else None for size in declared.type.shape]
         shape = arrays[name].shape
         if len(shape) != len(wanted) or any(w not in (None, s) for w, s in zip(wanted, shape, strict=True)):
-            known = ", ".join(f"{dim}={size}" for dim, size in sizes.items() if dim in one.type.names)
+            known = ", ".join(f"{dim}={size}" for dim, size in sizes.items() if dim in declared.type.names)
             raise _bad(
-                f"{source}: {name} has shape {shape}, declared is {one.type}{f' with {known}' if known else ''}"
+                f"{source}: {name} has shape {shape}, declared is {declared.type}{f' with {known}' if known else ''}"
             )
     return arrays
 

@@ -1,4 +1,4 @@
-"""From the exported fp32 model to one of another precision, with what is wrong with it."""
+"""From the exported fp32 model to a model of another precision, with what is wrong with that."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
 
 SHOWN = 5
-"""Nodes named in a message; more are counted."""
+"""Nodes that a message names; the rest it counts."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Source:
 
 
 def source(file: Path, precision: str, settings: PrecisionSettings, exporter: str) -> Source:
-    """Reads an exported model. Raises Stopped at ``convert`` (UnknownNode) for an entry of ``exclude`` that means no
-    node."""
+    """Reads an exported model. Raises Stopped at ``convert`` (UnknownNode) for an entry of ``exclude`` that
+    matches no node."""
     import onnx
     from onnx import inliner
 
@@ -70,33 +70,34 @@ def _name_nodes(model: ModelProto) -> None:
 
 
 def _plain_constants(model: ModelProto) -> None:
-    """Constants with ``value_float`` as tensors, which is the only form that the fp16 converter knows."""
+    """Makes tensors of constants given as ``value_float``: the fp16 converter knows no other form."""
     from onnx import TensorProto, helper
 
     for node in fp16.nodes(model.graph):
         for attribute in node.attribute if node.op_type == "Constant" else ():
             if attribute.name in ("value_float", "value_floats"):
-                one = attribute.name == "value_float"
-                values = [attribute.f] if one else list(attribute.floats)
-                tensor = helper.make_tensor("value", TensorProto.FLOAT, [] if one else [len(values)], values)
+                scalar = attribute.name == "value_float"
+                values = [attribute.f] if scalar else list(attribute.floats)
+                tensor = helper.make_tensor("value", TensorProto.FLOAT, [] if scalar else [len(values)], values)
                 attribute.CopyFrom(helper.make_attribute("value", tensor))
 
 
 def _matching(model: ModelProto, entries: Sequence[str]) -> Iterator[str]:
     known = {node.name: node.op_type for node in fp16.nodes(model.graph)}
     for entry in entries:
-        found = [name for name, kind in known.items() if entry == kind or fnmatch.fnmatchcase(name, entry)]
-        if not found:
+        names = [name for name, kind in known.items() if entry == kind or fnmatch.fnmatchcase(name, entry)]
+        if not names:
             near = (
                 did_you_mean(entry, known) if len(known) <= 20 else did_you_mean(entry, known).partition("; known")[0]
             )
             text = f"exclude: the model has no node or operator '{entry}'{near}"
             raise Stopped("convert", "UnknownNode", text, "case")
-        yield from found
+        yield from names
 
 
 def ranges(given: Source, feeds: Feeds, folder: Path) -> Any:
-    """What the values inside the model range over on the calibration data: what int8 quantizes, or all for fp16."""
+    """The ranges of values inside the model on the calibration data: of what int8 quantizes, or of all values for
+    fp16."""
     import onnx
 
     file = folder / "model.onnx"
@@ -148,7 +149,8 @@ def convert(given: Source, feeds: Feeds) -> tuple[ModelProto, dict[str, Any]]:
 
 
 def _check_runs(model: Path, feeds: Feeds) -> None:
-    """Stopped where the exported model itself does not run on the calibration data: no conversion is to blame."""
+    """Raises Stopped where the exported model itself does not run on the calibration data: no conversion is to
+    blame."""
     with opener("onnxruntime-unoptimized")(model, []) as session:
         for index, batch in enumerate(feeds.batches):
             try:
@@ -160,7 +162,7 @@ def _check_runs(model: Path, feeds: Feeds) -> None:
 
 
 def _check_outputs(model: Path, feeds: Feeds) -> None:
-    """A NaN inside the model is missed by the calibrators, which leave NaN out; it shows in the outputs."""
+    """Raises Stopped where an output is NaN: the calibrators leave NaN out, so that ranges do not show it."""
     with opener("onnxruntime-unoptimized")(model, []) as session:
         for index, batch in enumerate(feeds.batches):
             for output, array in enumerate(session.run(batch)):
@@ -179,9 +181,9 @@ def findings(told: Mapping[str, Any], exported: Facts, converted: Facts) -> Stop
         return stop("BrokenRule", f"the converted model breaks {rule}: {_few(told['broken'])}")
     if told.get("overflow"):
         where = f"beyond what fp16 holds ({fp16.LARGEST:g}) on the calibration data"
-        found = stop("Overflow", f"{where}: {_few(told['overflow'])}")
-        found.fields = {"hints": ["exclude"]}
-        return found
+        overflow = stop("Overflow", f"{where}: {_few(told['overflow'])}")
+        overflow.fields = {"hints": ["exclude"]}
+        return overflow
     if converted.invalid:
         error, text = converted.invalid
         return stop(error, f"onnx.checker refuses the converted model: {text}")
@@ -205,7 +207,7 @@ def _is_percentile(given: Source) -> bool:
 
 
 def _beyond(given: Source, measured: Any) -> tuple[dict[str, str], list[str]]:
-    """What does not fit fp16: by node, finite values and constants that are too large; and values that all vanish."""
+    """What does not fit fp16: what is too large, by node; and, in words, which values and constants are too small."""
     makers = {name: node for node in given.model.graph.node for name in node.output}
     users: dict[str, list[str]] = {}
     for node in fp16.nodes(given.model.graph):
@@ -221,7 +223,7 @@ def _beyond(given: Source, measured: Any) -> tuple[dict[str, str], list[str]]:
         if {*users.get(name, ()), *([maker.name] if maker else [])} <= staying:
             continue
         where = f"{maker.op_type} {maker.name}" if maker is not None else f"the input {name}"
-        masked = any(one / 2 <= largest <= 2 * one for one in masks)
+        masked = any(mask / 2 <= largest <= 2 * mask for mask in masks)
         if fp16.LARGEST < largest < _INFINITE and not masked:
             at = maker.name if maker is not None else users.get(name, [name])[0]
             overflow[at] = f"{where} reaches {largest:g}"
@@ -239,29 +241,29 @@ def _beyond(given: Source, measured: Any) -> tuple[dict[str, str], list[str]]:
 
 
 _MASK = 1e8
-"""Constants of this size stand for minus infinity in masks, and may become that."""
+"""Constants of at least this size stand for minus infinity in masks, and may become infinite."""
 
 _INFINITE = 1e30
-"""Computed values of this size stand for infinity too."""
+"""Computed values of at least this size stand for infinity."""
 
 
 def _masks(model: ModelProto) -> list[float]:
     """The sizes of constants that stand for minus infinity; what is computed from them is about as large."""
     from onnx import TensorProto, numpy_helper
 
-    outermost = [(one.output[0], one.attribute[0].t) for one in model.graph.node
-                 if one.op_type == "Constant" and one.attribute and one.attribute[0].name == "value"]  # fmt: skip
-    floats = [one for _, one in (*_constants(model), *outermost) if one.data_type == TensorProto.FLOAT]
-    sizes = [float(np.abs(numpy_helper.to_array(one)).max(initial=0.0)) for one in floats]
+    outermost = [(node.output[0], node.attribute[0].t) for node in model.graph.node
+                 if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value"]  # fmt: skip
+    floats = [tensor for _, tensor in (*_constants(model), *outermost) if tensor.data_type == TensorProto.FLOAT]
+    sizes = [float(np.abs(numpy_helper.to_array(tensor)).max(initial=0.0)) for tensor in floats]
     return [size for size in sizes if _MASK <= size < math.inf]
 
 
 def _constants_beyond(
     given: Source, users: Mapping[str, list[str]], staying: Collection[str]
 ) -> Iterator[tuple[str, str, bool]]:
-    """The node that reads a constant, what is wrong with it, and whether it is too large.
+    """For each constant that does not fit fp16: the node that reads it, what is wrong, and whether it is too large.
 
-    The converter makes a constant that is too small for fp16 the smallest number that it has.
+    A constant that is too small for fp16 is made the smallest fp16 number by the converter.
     """
     from onnx import TensorProto, numpy_helper
 
@@ -282,7 +284,7 @@ def _constants(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
     """Initializers, and constants inside a branch or a body, where nothing is measured."""
     outermost, *inner = fp16.graphs(model.graph)
     for graph in (outermost, *inner):
-        yield from ((one.name, one) for one in graph.initializer)
+        yield from ((initializer.name, initializer) for initializer in graph.initializer)
     for graph in inner:
         for node in graph.node:
             if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":

@@ -1,4 +1,4 @@
-"""fp16 by ONNX Runtime's converter, with what it leaves undone.
+"""fp16 by ONNX Runtime's converter, and what that leaves undone.
 
 Of the converters that were tried on the whole catalogue (``docs/evidence/precision.md``) it converts most and
 fastest, but leaves nodes unsorted, breaks operators that have no fp16 form, and rounds between two nodes that both
@@ -30,7 +30,7 @@ def convert(model: ModelProto, kept: Collection[str]) -> ModelProto:
     blocked = staying(model, kept)
     _split_constants(model, blocked)
     untouched = _take_out_untouched(model)
-    with quietly():  # it warns of each constant that it clamps; ``convert.findings`` names them
+    with quietly():  # the converter warns of each constant that it clamps; ``convert.findings`` names them
         converted = convert_float_to_float16(
             model,
             min_positive_val=SMALLEST, max_finite_val=LARGEST, keep_io_types=True,
@@ -45,29 +45,30 @@ def staying(model: ModelProto, kept: Collection[str]) -> set[str]:
     """The names of all nodes that compute in fp32: those in ``kept``, operators that have no fp16 form, and constants
     that only such nodes read.
 
-    An If, a Loop or a Scan computes nothing itself: of one that is kept, what is inside stays in fp32.
+    An If, a Loop or a Scan computes nothing itself: where it is kept, the nodes inside it stay in fp32.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     for node in nodes(model.graph):
         if node.name in kept or not _takes_fp16(node, model):
-            within = [one for graph in _inside(node) for one in nodes(graph)]
-            found |= {one.name for one in (within or [node]) if not any(_inside(one))}
-    return found | set(_constants_of(model, found))
+            within = [inner for graph in _inside(node) for inner in nodes(graph)]
+            names |= {leaf.name for leaf in (within or [node]) if not any(_inside(leaf))}
+    return names | set(_constants_of(model, names))
 
 
 def wrongly_rounded(exported: ModelProto, converted: ModelProto) -> list[str]:
-    """The fp16 constants that are not the exported ones rounded; those too small or too large for fp16 may become the
-    smallest or largest that it has."""
+    """The fp16 constants that are not the exported constants rounded; values too small or too large for fp16 may
+    become the smallest or largest fp16 number."""
     import numpy as np
     from onnx import TensorProto, numpy_helper
 
-    before = {one.name: one for one in exported.graph.initializer}
-    found = []
-    for one in converted.graph.initializer:
-        source = before.get(one.name) or before.get(one.name.removesuffix(_COPY))
-        if one.data_type != TensorProto.FLOAT16 or source is None:
+    before = {initializer.name: initializer for initializer in exported.graph.initializer}
+    texts = []
+    for constant in converted.graph.initializer:
+        name = constant.name
+        source = before.get(name) or before.get(name.removesuffix(_COPY))
+        if constant.data_type != TensorProto.FLOAT16 or source is None:
             continue
-        got, right = numpy_helper.to_array(one), numpy_helper.to_array(source)
+        got, right = numpy_helper.to_array(constant), numpy_helper.to_array(source)
         with np.errstate(over="ignore"):
             same = (got == right.astype(np.float16)) | (np.isnan(got) & np.isnan(right))
         clamped = (np.sign(got) == np.sign(right)) & (
@@ -76,12 +77,12 @@ def wrongly_rounded(exported: ModelProto, converted: ModelProto) -> list[str]:
         )
         wrong = int((~same & ~clamped).sum())
         if wrong:
-            found.append(f"{wrong} of {got.size} values of the constant {one.name} are not the exported ones rounded")
-    return found
+            texts.append(f"{wrong} of {got.size} values of the constant {name} are not the exported ones rounded")
+    return texts
 
 
 def graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """The graph and all that are inside its nodes."""
+    """The graph and all graphs inside its nodes."""
     yield graph
     for node in graph.node:
         for inner in _inside(node):
@@ -96,15 +97,15 @@ def _inside(node: NodeProto) -> Iterator[GraphProto]:
 
 def nodes(graph: GraphProto) -> Iterator[NodeProto]:
     """All nodes, subgraphs included."""
-    for one in graphs(graph):
-        yield from one.node
+    for part in graphs(graph):
+        yield from part.node
 
 
 def _takes_fp16(node: NodeProto, model: ModelProto) -> bool:
     """Whether the operator, as the model's opset defines it, may compute in fp16 throughout."""
     from onnx import defs
 
-    opset = {one.domain: one.version for one in model.opset_import}
+    opset = {entry.domain: entry.version for entry in model.opset_import}
     if node.domain not in ("", "ai.onnx"):
         return False
     if node.op_type == "Resize":  # its scales stay float, which the converter knows
@@ -122,21 +123,21 @@ def _takes_fp16(node: NodeProto, model: ModelProto) -> bool:
         for index, name in enumerate(names)
         if name
     }
-    allowed = [{*one.allowed_type_strs} for one in schema.type_constraints if one.type_param_str in used]
-    fixed = any("tensor(float)" in one and "tensor(float16)" not in one for one in allowed)
+    allowed = [{*rule.allowed_type_strs} for rule in schema.type_constraints if rule.type_param_str in used]
+    fixed = any("tensor(float)" in types and "tensor(float16)" not in types for types in allowed)
     return not fixed and "tensor(float)" not in used
 
 
 _COPY = "/fp16"
-"""Behind the name of a constant of which another copy stays in fp32."""
+"""Ends the name of an fp16 constant where the constant of the name itself stays in fp32."""
 
 
 def _split_constants(model: ModelProto, blocked: Collection[str]) -> None:
-    """Gives fp16 nodes a copy of what a node that stays in fp32, or an output, reads too: the converter rounds it for
-    both."""
+    """Gives fp16 nodes a copy of each constant that a node in fp32, or an output, reads too: the converter would
+    round it for both."""
     from onnx import TensorProto
 
-    outputs = {one.name for one in model.graph.output}
+    outputs = {value.name for value in model.graph.output}
     staying, others = ({name for node in nodes(model.graph) if (node.name in blocked) is stays for name in node.input}
                        for stays in (True, False))  # fmt: skip
     for tensor in list(model.graph.initializer):
@@ -151,16 +152,17 @@ def _split_constants(model: ModelProto, blocked: Collection[str]) -> None:
 
 
 def _take_out_untouched(model: ModelProto) -> list[tuple[int, ValueInfoProto]]:
-    """The outputs that no node makes, with their places: the converter would make the same name twice."""
+    """Removes the outputs that no node makes and gives them with their places: the converter would make their names
+    twice."""
     made = {name for node in model.graph.node for name in node.output}
-    found = [(place, one) for place, one in enumerate(model.graph.output) if one.name not in made]
-    for _, one in found:
-        model.graph.output.remove(one)
-    return found
+    untouched = [(place, output) for place, output in enumerate(model.graph.output) if output.name not in made]
+    for _, output in untouched:
+        model.graph.output.remove(output)
+    return untouched
 
 
 def _constants_of(model: ModelProto, blocked: Collection[str]) -> Iterator[str]:
-    """Constant nodes that only blocked nodes read."""
+    """The names of constant nodes that only blocked nodes read."""
     users: dict[str, set[str]] = {}
     for node in nodes(model.graph):
         for name in node.input:
@@ -179,19 +181,20 @@ def _tidied(model: ModelProto) -> ModelProto:
     for proto in graphs(model.graph):
         del proto.value_info[:]
         _drop_repeated_casts(proto)
-    found = ir.from_proto(model)
-    for graph in found.graphs():
+    tidied = ir.from_proto(model)
+    for graph in tidied.graphs():
         for node in list(graph):
             source = _source_of_round_trip(node)
             if source is not None:
                 node.replace_input_with(0, source)
-    common.TopologicalSortPass()(found)
-    common.RemoveUnusedNodesPass()(found)
-    return ir.to_proto(found)
+    common.TopologicalSortPass()(tidied)
+    common.RemoveUnusedNodesPass()(tidied)
+    return ir.to_proto(tidied)
 
 
 def _move_casts_inside(graph: GraphProto) -> None:
-    """The converter puts every cast into the outermost graph, also one of a value inside a branch or a body."""
+    """Moves casts next to what they cast: the converter puts all into the outermost graph, also those of values
+    inside a branch or a body."""
     home = {name: inner for inner in graphs(graph) if inner is not graph for name in _made_in(inner)}
     for cast in list(graph.node) if home else ():
         inner = home.get(cast.input[0]) if cast.op_type == "Cast" else None
@@ -202,13 +205,14 @@ def _move_casts_inside(graph: GraphProto) -> None:
 
 
 def _made_in(graph: GraphProto) -> Iterator[str]:
-    yield from (one.name for one in graph.input)
-    yield from (one.name for one in graph.initializer)
+    yield from (value.name for value in graph.input)
+    yield from (initializer.name for initializer in graph.initializer)
     yield from (name for node in graph.node for name in node.output if name)
 
 
 def _drop_repeated_casts(graph: GraphProto) -> None:
-    """Two kept nodes that read the same value get the same cast twice."""
+    """Drops casts whose output is made already: for two kept nodes that read the same value the converter makes the
+    same cast twice."""
     made: set[str] = set()
     for node in list(graph.node):
         if node.op_type == "Cast" and node.output[0] in made:
@@ -220,14 +224,14 @@ def _source_of_round_trip(node: Any) -> Any:
     """The fp32 value behind a cast to fp16 and back, or None."""
     import onnx_ir as ir
 
-    def cast_to(one: Any, dtype: Any) -> bool:
-        return one is not None and one.op_type == "Cast" and one.attributes["to"].as_int() == dtype
+    def casts_to(node: Any, dtype: Any) -> bool:
+        return node is not None and node.op_type == "Cast" and node.attributes["to"].as_int() == dtype
 
     before = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
-    # Those of the converter; a cast that the module itself makes is meant to round.
+    # Only casts that the converter made: a cast that the module itself makes is meant to round.
     name = "" if before is None else before.name or ""
     ours = name.endswith("_cast_to_fp16_node") or name.startswith("graph_input_cast")
     if before is None or not ours:
         return None
-    both = cast_to(node, ir.DataType.FLOAT) and cast_to(before, ir.DataType.FLOAT16)
+    both = casts_to(node, ir.DataType.FLOAT) and casts_to(before, ir.DataType.FLOAT16)
     return before.inputs[0] if both else None

@@ -27,7 +27,7 @@ def quantize(
     folder: Path,
     reduce_range: bool = False,
 ) -> ModelProto:
-    """The model with Q/DQ around the nodes of these operators, but those named in ``kept``; ``reduce_range`` leaves
+    """The model with Q/DQ around the nodes of ``operators``, but for nodes named in ``kept``; ``reduce_range`` leaves
     the weights 7 bits.
 
     ``ranges`` are ``ranges.measure``'s. Raises Stopped at ``convert`` (NothingToQuantize) where there is no such node
@@ -80,26 +80,26 @@ def _counts(model: ModelProto) -> Counter[str]:
 
 
 def _not_for_the_quantizer(model: ModelProto) -> Iterator[str]:
-    """Nodes that it would change: it sets the ``beta`` of a Gemm to 1, though the bias stays float."""
+    """Nodes that the quantizer would change: it sets the ``beta`` of a Gemm to 1, though the bias stays float."""
     for node in model.graph.node:
-        if node.op_type == "Gemm" and any(one.name == "beta" and one.f != 1 for one in node.attribute):
+        if node.op_type == "Gemm" and any(entry.name == "beta" and entry.f != 1 for entry in node.attribute):
             yield node.name
 
 
 def _one_scale(model: ModelProto) -> Iterator[str]:
-    """Weights that can have one scale only, which the quantizer would give one for each channel.
+    """Weights that can have only one scale, to which the quantizer would give one scale for each channel.
 
-    Those of a grouped ConvTranspose, those that are no matrix but multiplied as a stack of them, first operands, and
-    weights that several nodes read along different axes.
+    These are weights of a grouped ConvTranspose, stacks of matrices that are multiplied, first operands, and weights
+    that several nodes read along different axes.
     """
-    weights = {one.name: len(one.dims) for one in model.graph.initializer}
+    weights = {initializer.name: len(initializer.dims) for initializer in model.graph.initializer}
     axes: dict[str, set[int | None]] = {}
     for node in model.graph.node:
         for operand, name in enumerate(node.input[:2]):
             if name in weights and node.op_type in WEIGHTED:
                 stacked = node.op_type == "MatMul" and weights[name] != 2
                 axes.setdefault(name, set()).add(None if stacked else channel_axis(node, operand))
-    return (name for name, found in axes.items() if None in found or len(found) > 1)
+    return (name for name, wanted in axes.items() if None in wanted or len(wanted) > 1)
 
 
 def quantized_nodes(model: ModelProto) -> list[str]:

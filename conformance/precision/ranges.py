@@ -16,8 +16,8 @@ from conformance.case.precision import Calibration
 from conformance.errors import Stopped
 
 BINS = {"entropy": 512, "percentile": 2048}
-"""Of the histograms. ONNX Runtime's 128 for entropy leave it one range to choose from, which is that of min-max; with
-2048 it takes minutes for a ResNet."""
+"""Bins of the histograms, by method. With ONNX Runtime's 128, entropy has one range to choose from, which is that of
+min-max; with 2048 it takes minutes for a ResNet."""
 
 
 class _Reader:
@@ -34,10 +34,10 @@ class _Reader:
 def measure(
     model: Path, batches: Sequence[Inputs], operators: Sequence[str] | None, says: Calibration, folder: Path
 ) -> Any:
-    """The ``TensorsData`` of the float inputs and outputs of these operators (None: of all), by tensor name.
+    """The ``TensorsData`` of the float inputs and outputs of ``operators`` (None: of all operators), by tensor name.
 
     ``folder`` is for temporary files. Raises Stopped at ``convert`` (BadRange) where a histogram meets a value that
-    is not finite; ``check_finite`` finds the rest.
+    is not finite; ``check_finite`` finds the values that no histogram meets.
     """
     from onnxruntime.quantization import CalibrationMethod, create_calibrator
 
@@ -58,32 +58,32 @@ def measure(
         try:
             for batch in batches:
                 calibrator.collect_data(_Reader(batch))
-            found = calibrator.compute_data()
+            ranges = calibrator.compute_data()
         except ValueError as error:
             if says.method == "minmax" and "finite" not in str(error):
                 raise
-            if says.method != "minmax":  # the histograms stumble over it and do not say where
+            if says.method != "minmax":  # the error of a histogram does not say where the value is
                 check_finite(measure(model, batches, operators, Calibration(), folder))
             raise not_finite(str(error)) from None
-    return found
+    return ranges
 
 
 def check_finite(ranges: Any) -> None:
-    """Stopped at ``convert`` (BadRange) for a range that is infinite or NaN, of which no scale can be made."""
+    """Raises Stopped at ``convert`` (BadRange) for a range that is infinite or NaN, of which no scale can be made."""
     for name, data in (ranges or {}).items():
         if not all(np.isfinite(end).all() for end in data.range_value):
             raise not_finite(name)
 
 
 def not_finite(what: str) -> Stopped:
-    """What calibration cannot make a range of; ``what`` says where."""
+    """The stop for values that calibration cannot make a range of; ``what`` says where they are."""
     text = f"calibration: values inside the model are not finite on the calibration data: {what}"
     return Stopped("convert", "BadRange", text, "case")
 
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Without what ONNX Runtime's quantizer prints and logs."""
+    """Silences what ONNX Runtime's quantizer prints and logs."""
     import logging
 
     before = logging.root.manager.disable

@@ -1,9 +1,9 @@
-"""Whether an int8 model is one that TensorRT takes, and that of the exported one: explicit Q/DQ by the rules.
+"""Whether TensorRT takes an int8 model (explicit Q/DQ by the rules), and whether it is the exported model quantized.
 
 The rules, as NVIDIA documents them for explicit quantization: int8 only and symmetric (zero point 0); scales are
 float, constant, positive and finite; several scales only for weights, along the axis of the output channels; a bias
-stays float; an operator has both of its operands quantized or none. A quantizer has to keep two more: what
-is quantized is dequantized by the same scale, and weights and ranges are those that it was given.
+stays float; an operator has both of its operands quantized or none. A quantizer has to keep two more rules:
+what is quantized is dequantized by the same scale, and weights and ranges are those that it was given.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 HALF = 0.501
-"""Of a step: how far a weight may be from the exported one; float32 itself adds a little to a half."""
+"""How far a weight may be from the exported weight, in quantization steps; float32 itself adds a little to a half."""
 
 LEVELS = 127
-"""Of symmetric int8 on each side of 0."""
+"""The levels of symmetric int8 on each side of 0."""
 
 
 def broken(model: ModelProto) -> list[str]:
@@ -31,10 +31,10 @@ def broken(model: ModelProto) -> list[str]:
 
 
 def unfaithful(exported: ModelProto, quantized: ModelProto, ranges: Any) -> list[str]:
-    """Weights that are not the exported ones rounded, and activations whose scale is not that of their range.
+    """Weights that are not the exported weights rounded, and activations whose scale is not that of their range.
 
-    ``ranges`` are ``ranges.measure``'s. What a model loses by such a mistake may be too little to fail for it: one
-    output in a thousand that is all wrong leaves 30 dB.
+    ``ranges`` are ``ranges.measure``'s. Outputs may lose too little by such a mistake for a comparison to fail: where
+    one in a thousand values is all wrong, 30 dB remain.
     """
     return [*_wrong_weights(exported.graph, quantized.graph), *_wrong_ranges(quantized.graph, ranges or {})]
 
@@ -47,16 +47,16 @@ def _wrong_weights(exported: GraphProto, quantized: GraphProto) -> Iterator[str]
     for node in quantized.node:
         names = before[node.name].input if node.name in before else []
         for name, old in zip(node.input, names, strict=False):
-            one = makers.get(name)
-            if one is None or one.op_type != "DequantizeLinear" or old not in weights:
+            maker = makers.get(name)
+            if maker is None or maker.op_type != "DequantizeLinear" or old not in weights:
                 continue
-            if not {*one.input[:2]} <= constants.keys():
+            if not {*maker.input[:2]} <= constants.keys():
                 continue
             where = f"{node.op_type} {node.name}: "
             right, levels, scale = map(
-                numpy_helper.to_array, (weights[old], constants[one.input[0]], constants[one.input[1]])
+                numpy_helper.to_array, (weights[old], constants[maker.input[0]], constants[maker.input[1]])
             )
-            axis = _axis(one, levels.ndim)
+            axis = _axis(maker, levels.ndim)
             fits = scale.size == 1 or (axis < levels.ndim and scale.shape == (levels.shape[axis],))
             if levels.shape != right.shape or not fits:
                 yield f"{where}the weight {old} of {right.shape} became {levels.shape} with scales of {scale.shape}"
@@ -74,11 +74,11 @@ def _wrong_ranges(quantized: GraphProto, ranges: Any) -> Iterator[str]:
 
     constants, measured = _constants(quantized), dict(ranges.items())
     for node in quantized.node:
-        found = measured.get(node.input[0]) if node.op_type == "QuantizeLinear" else None
-        if found is None or node.input[1] not in constants:
+        data = measured.get(node.input[0]) if node.op_type == "QuantizeLinear" else None
+        if data is None or node.input[1] not in constants:
             continue
         scale = float(np.max(numpy_helper.to_array(constants[node.input[1]])))
-        right = max(float(np.abs(end).max()) for end in found.range_value) / LEVELS
+        right = max(float(np.abs(end).max()) for end in data.range_value) / LEVELS
         if right > np.finfo(np.float32).tiny and abs(scale - right) > 1e-3 * right:
             yield f"QuantizeLinear {node.name}: the scale is {scale:.4g}, the measured range asks for {right:.4g}"
 
@@ -96,11 +96,11 @@ def _in_graph(graph: GraphProto, outer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _constants(graph: GraphProto) -> dict[str, Any]:
-    found: dict[str, Any] = {one.name: one for one in graph.initializer}
+    constants: dict[str, Any] = {initializer.name: initializer for initializer in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-            found[node.output[0]] = node.attribute[0].t
-    return found
+            constants[node.output[0]] = node.attribute[0].t
+    return constants
 
 
 def _makers(graph: GraphProto) -> dict[str, NodeProto]:
@@ -108,7 +108,8 @@ def _makers(graph: GraphProto) -> dict[str, NodeProto]:
 
 
 def _format(node: NodeProto, makers: Mapping[str, NodeProto], constants: Mapping[str, Any]) -> Iterator[str]:
-    """int8, zero point 0, constant positive scales, the same on both sides of a pair."""
+    """What breaks the rules for a node of a Q/DQ pair: int8, zero point 0, constant positive scales, equal in the
+    pair."""
     from onnx import TensorProto, numpy_helper
 
     where = f"{node.op_type} {node.name}"
@@ -130,8 +131,8 @@ def _format(node: NodeProto, makers: Mapping[str, NodeProto], constants: Mapping
     if node.op_type == "DequantizeLinear" and maker is not None and maker.op_type == "QuantizeLinear":
         before = constants.get(maker.input[1])
         if scale is not None and before is not None:
-            one, other = numpy_helper.to_array(before), numpy_helper.to_array(scale)
-            if one.shape != other.shape or (one != other).any():
+            forth, back = numpy_helper.to_array(before), numpy_helper.to_array(scale)
+            if forth.shape != back.shape or (forth != back).any():
                 yield f"{where}: its scale is not that of {maker.op_type} {maker.name}, which it undoes"
     yield from _zero_point(node, where, maker, constants)
 
@@ -148,35 +149,36 @@ def _zero_point(node: NodeProto, where: str, maker: NodeProto | None, constants:
         if numpy_helper.to_array(zero).any():
             yield f"{where}: the zero point is not 0, only symmetric quantization is taken"
     elif node.op_type == "QuantizeLinear":  # opset 21 has an attribute in place of a zero point
-        kind = next((one.i for one in node.attribute if one.name == "output_dtype"), TensorProto.UINT8)
+        kind = next((entry.i for entry in node.attribute if entry.name == "output_dtype"), TensorProto.UINT8)
     elif node.input[0] in constants:
         kind = constants[node.input[0]].data_type
-    else:  # what its QuantizeLinear makes, which is looked at there
+    else:  # dequantizes what a QuantizeLinear makes, whose own format is looked at
         return
     if kind != TensorProto.INT8:
         yield f"{where}: is {TensorProto.DataType.Name(kind).lower()}, only int8 is taken"
 
 
 def _operands(node: NodeProto, makers: Mapping[str, NodeProto], constants: Mapping[str, Any]) -> Iterator[str]:
-    """Both operands or none; several scales along the right axis of a weight; no quantized bias."""
+    """What breaks the rules for an operator: both operands quantized or none, several scales only along the right
+    axis of a weight, no quantized bias."""
     from onnx import numpy_helper
 
     where = f"{node.op_type} {node.name}"
     sources = [makers.get(name) for name in node.input]
-    quantized = [one if one is not None and one.op_type == "DequantizeLinear" else None for one in sources]
-    if sum(one is not None for one in quantized[:2]) == 1:
+    quantized = [maker if maker is not None and maker.op_type == "DequantizeLinear" else None for maker in sources]
+    if sum(operand is not None for operand in quantized[:2]) == 1:
         yield f"{where}: only one of its two operands is quantized"
     if len(quantized) > 2 and quantized[2] is not None:
         yield f"{where}: the bias is quantized, it has to stay float"
-    for index, one in enumerate(quantized[:2]):
-        scale = None if one is None else constants.get(one.input[1])
-        if one is None or scale is None or numpy_helper.to_array(scale).size <= 1:
+    for index, operand in enumerate(quantized[:2]):
+        scale = None if operand is None else constants.get(operand.input[1])
+        if operand is None or scale is None or numpy_helper.to_array(scale).size <= 1:
             continue
-        weight = _weight(one, makers, constants)
+        weight = _weight(operand, makers, constants)
         if weight is None:
             yield f"{where}: operand {index} has several scales, but is no weight"
         rank = None if weight is None else len(weight.dims)
-        axis = _axis(one, rank)
+        axis = _axis(operand, rank)
         right = None if node.op_type == "MatMul" and rank not in (None, 2) else channel_axis(node, index)
         if right is None:
             yield f"{where}: the weight has scales along axis {axis}, it can have only one"
@@ -194,14 +196,14 @@ def _weight(dequantize: NodeProto, makers: Mapping[str, NodeProto], constants: M
 
 
 def _axis(node: NodeProto, rank: int | None) -> int:
-    """Of the scales; ONNX's default is 1, and an axis may count from the end."""
-    axis = next((int(one.i) for one in node.attribute if one.name == "axis"), 1)
+    """The axis that the scales lie along; ONNX's default is 1, and an axis may count from the end."""
+    axis = next((int(entry.i) for entry in node.attribute if entry.name == "axis"), 1)
     return axis + rank if axis < 0 and rank is not None else axis
 
 
 def channel_axis(node: NodeProto, operand: int) -> int | None:
     """The axis of a weight that its output channels lie along; None where it can have only one scale."""
-    attributes = {one.name: one.i for one in node.attribute}
+    attributes = {entry.name: entry.i for entry in node.attribute}
     if operand != 1:
         return None
     if node.op_type == "Conv":

@@ -1,4 +1,4 @@
-"""``conformance sensitivity``: runs ``sensitivity.rank`` on a case and shows what it found."""
+"""``conformance sensitivity``: ranks the nodes of a case (``ranking.rank``) and shows the ranking."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _ranked(cell: Cell, store: Path, samples: int) -> Ranking:
             converted = run.converted(stored, refuse=False)
             settings = cell.case.says.precisions[cell.precision]
             given = convert.source(stored.file, cell.precision, settings, cell.exporter)
-            # Other draws than those that the ranges come from.
+            # Not the draws that the ranges were measured on.
             drawn = settings.calibration.model_copy(update={"data": None, "samples": max(8, samples)})
             batches = run.prepared.feeds(drawn, run.target.static, "sensitivity").batches
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -120,10 +120,10 @@ def _print(console: Console, cell: Cell, ranking: Ranking, top: int) -> None:
     table.add_column("dB", justify="right")
     table.add_column("gain", justify="right")
     table.add_column()
-    most = max((one.gain for one in ranking.nodes), default=0.0)
-    for one in ranking.nodes[:top]:
-        length = round(BAR * one.gain / most) if most > 0 and one.gain > 0 else 0
-        table.add_row(escape(one.node), one.operator, f"{one.sqnr:.1f}", f"{one.gain:+.2f}", "█" * length)
+    most = max((kept.gain for kept in ranking.nodes), default=0.0)
+    for kept in ranking.nodes[:top]:
+        length = round(BAR * kept.gain / most) if most > 0 and kept.gain > 0 else 0
+        table.add_row(escape(kept.node), kept.operator, f"{kept.sqnr:.1f}", f"{kept.gain:+.2f}", "█" * length)
     console.print(table)
     if len(ranking.nodes) > top:
         console.print(f"and {len(ranking.nodes) - top} more nodes", highlight=False)

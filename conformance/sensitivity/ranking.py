@@ -13,7 +13,7 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs
 from conformance.case.words import base_of
-from conformance.compare.noise import Budget, Noise
+from conformance.compare.noise import Noise, NoiseLimit
 from conformance.precision import fp16, int8
 from conformance.precision.convert import Source
 from conformance.runtimes import opener
@@ -31,7 +31,7 @@ _NO_ARITHMETIC = {
 
 @dataclass(frozen=True)
 class Kept:
-    """What one node in fp32 makes of the model's SQNR, in decibels."""
+    """The model's SQNR with one node kept in fp32, and what that gains, in decibels."""
 
     node: str
     operator: str
@@ -41,23 +41,23 @@ class Kept:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The SQNR of the converted model, and its nodes, those that win most back first."""
+    """The SQNR of the converted model, and its nodes, beginning with the node that wins back most."""
 
     sqnr: float
     nodes: list[Kept]
     overflow: tuple[str, ...] = ()
-    """Nodes known to overflow, which only together win anything back."""
+    """Nodes known to overflow, which win something back only if all are kept in fp32."""
 
     def exclude(self, decibels: float = 0.1, most: int = 10) -> list[str]:
         """The nodes worth keeping in fp32: those that overflow, and those that win back at least ``decibels``."""
-        worth = [one.node for one in self.nodes if one.gain >= decibels][:most]
+        worth = [kept.node for kept in self.nodes if kept.gain >= decibels][:most]
         return list(dict.fromkeys([*self.overflow, *worth]))
 
 
 def candidates(given: Source, converted: ModelProto) -> list[str]:
     """The nodes that a conversion touches and that compute something."""
     if base_of(given.precision) == "int8":
-        # Others read a quantized value where they share it, but are not quantized themselves.
+        # Nodes of other operators may read a quantized value that they share, but are not quantized themselves.
         kinds = {node.name: node.op_type for node in given.model.graph.node}
         return [name for name in int8.quantized_nodes(converted) if kinds.get(name) in given.operators]
     return [
@@ -94,29 +94,29 @@ def rank(
 
         whole = sqnr(converted.SerializeToString())
         names = candidates(given, converted)
-        found = []
+        kept = []
         for done, node in enumerate(names):
             on_node(done, len(names), node)
             with _keeping(given, converted, node) as data:
-                one = sqnr(data)
-            found.append(Kept(node, operators[node], one, 0.0 if one == whole else one - whole))
-    return Ranking(whole, sorted(found, key=lambda one: -one.gain))
+                without = sqnr(data)
+            kept.append(Kept(node, operators[node], without, 0.0 if without == whole else without - whole))
+    return Ranking(whole, sorted(kept, key=lambda node: -node.gain))
 
 
 def _sqnr(got: Sequence[Sequence[Array]], wanted: Sequence[Sequence[Array]]) -> float:
-    """Of the output with most noise over all batches; values that are not finite but should be are noise of the size
-    of the signal, so that losing fewer of them is better."""
-    found = []
+    """The SQNR, over all batches, of the output with most noise. Values that are not finite but should be count as
+    noise of the size of the signal, so that losing fewer of them is better."""
+    each = []
     for output in range(len(wanted[0])):
-        noise = Noise(Budget(0, 0, 0))
-        for one, right in zip(got, wanted, strict=True):
-            here = one[output]
+        noise = Noise(NoiseLimit(0, 0, 0))
+        for batch, right in zip(got, wanted, strict=True):
+            array = batch[output]
             if right[output].dtype.kind == "f":
-                here = np.where(np.isfinite(here), here, 0.0)
-            noise.see(here, right[output])
+                array = np.where(np.isfinite(array), array, 0.0)
+            noise.see(array, right[output])
         if not noise.counted:
-            found.append(noise.sqnr)
-    return min(found, default=float("inf"))
+            each.append(noise.sqnr)
+    return min(each, default=float("inf"))
 
 
 @contextlib.contextmanager
@@ -136,35 +136,35 @@ def _keeping(given: Source, converted: ModelProto, node: str) -> Iterator[bytes]
 
 @contextlib.contextmanager
 def _bypassed(given: Source, converted: ModelProto, name: str) -> Iterator[None]:
-    """``converted`` with this node's operands taken from before their quantization, as long as this lasts.
+    """While the context lasts, the node of ``converted`` reads its operands from before their quantization.
 
-    A second quantization would take as long as all else together.
+    Quantizing again without the node would take as long as all else together.
     """
-    weights: dict[str, Any] = {one.name: one for one in given.model.graph.initializer}
+    weights: dict[str, Any] = {initializer.name: initializer for initializer in given.model.graph.initializer}
     (before,) = (node for node in given.model.graph.node if node.name == name)
     (after,) = (node for node in converted.graph.node if node.name == name)
     graph, old = converted.graph, list(after.input)
-    have = {one.name for one in graph.initializer}
-    added = [weights[one] for one in before.input if one in weights and one not in have]
+    have = {initializer.name for initializer in graph.initializer}
+    added = [weights[operand] for operand in before.input if operand in weights and operand not in have]
     graph.initializer.extend(added)
-    for index, one in enumerate(before.input):
-        after.input[index] = one
+    for index, operand in enumerate(before.input):
+        after.input[index] = operand
     try:
         yield
     finally:
-        for index, one in enumerate(old):
-            after.input[index] = one
+        for index, operand in enumerate(old):
+            after.input[index] = operand
         for _ in added:
             graph.initializer.pop()
 
 
-def evaluation(says_batches: Sequence[Inputs], most: int) -> list[Inputs]:
+def evaluation(batches: Sequence[Inputs], most: int) -> list[Inputs]:
     """The first ``most`` samples' worth of batches."""
-    found: list[Inputs] = []
+    kept: list[Inputs] = []
     count = 0
-    for batch in says_batches:
+    for batch in batches:
         if count >= most:
             break
-        found.append(batch)
+        kept.append(batch)
         count += max(len(array) if array.ndim else 1 for array in batch.values())
-    return found
+    return kept

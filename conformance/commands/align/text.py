@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from conformance.align.compare import Alignment, Row
+from conformance.align.parting import Alignment, Row
 from conformance.commands.align.question import Answer
 from conformance.runtimes import registry
 

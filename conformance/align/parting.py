@@ -11,8 +11,8 @@ import numpy as np
 from conformance.align.nodes import Graph, Place, rewritten
 from conformance.arrays import Array
 from conformance.case.words import base_of
-from conformance.compare.judges import Budgets, Judge, Tolerances
-from conformance.compare.noise import BUDGETS, Budget, Noise
+from conformance.compare.judges import Judge, NoiseLimits, Tolerances
+from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit
 from conformance.compare.tolerance import DEFAULTS, Tolerance, compare, odd_shape
 from conformance.verdict.loss import sqnr
 
@@ -27,7 +27,7 @@ class Row:
     place: Place
     node: str = ""
     operators: list[str] = field(default_factory=list)
-    """What is between the tensors that it is computed from and itself, in order."""
+    """The operators on the way to it from the tensors that it is computed from, in order."""
     rules: str = ""
     """The rules of the exporter's optimizer that made the node."""
     inputs: list[Row] = field(default_factory=list)
@@ -51,17 +51,17 @@ class Row:
     @property
     def begins(self) -> bool:
         """Whether it parts though all that it is computed from agrees."""
-        return self.parts and not any(one.parts for one in self.inputs)
+        return self.parts and not any(row.parts for row in self.inputs)
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """What comparing found; the rows are in the order in which PyTorch computes them."""
+    """All rows, in the order in which PyTorch computes them, and where the two part."""
 
     rows: list[Row]
     precision: str
     first: Row | None
-    """Where they part first, or at reduced precision what loses most; None where nothing does."""
+    """The first row that parts, or at reduced precision the one that loses most; None where no row does."""
     parts: bool
 
     @property
@@ -77,11 +77,11 @@ def at_fp32(
     judge: Judge,
     moved: Callable[[], Numbers],
 ) -> Alignment:
-    """By the rules of ``compare``: outputs of the model by ``judge``, the tensors inside by the defaults for their
-    dtype.
+    """Compares as the checks do (``compare.tolerance``): outputs of the model by ``judge``, the tensors inside by the
+    defaults for their dtype.
 
-    ``got`` are the graph's tensors, ``exact`` PyTorch's in float64 where there are such. ``moved`` says how far each
-    moves with the rounding of the inputs, and is only asked where something would part.
+    ``got`` are the graph's tensors, ``exact`` PyTorch's in float64 as far as there are any. ``moved`` says how far
+    each tensor moves with the rounding of the inputs, and is called only where a tensor would part.
     """
     assert isinstance(judge, Tolerances)
     numbers: Numbers | None = None
@@ -91,7 +91,7 @@ def at_fp32(
         place = row.place
         if place.tensor is None:
             continue
-        wanted, one = place.call.outputs[place.output], got[place.tensor]
+        wanted, actual = place.call.outputs[place.output], got[place.tensor]
         where = (place.call.id, place.output)
         true = exact.get(where)
         index = outputs.get(_key(place))
@@ -100,22 +100,22 @@ def at_fp32(
 
         def compared(
             conditioning: float | None,
-            one: Array = one,
+            actual: Array = actual,
             wanted: Array = wanted,
             true: Array | None = true,
             tolerance: Tolerance | None = tolerance,
             any_order: bool = any_order,
         ) -> tuple[str, float | None, str, str | None]:
-            found = compare(
-                [one], [wanted], None if true is None else [true], [tolerance], [any_order],
+            result = compare(
+                [actual], [wanted], None if true is None else [true], [tolerance], [any_order],
                 None if conditioning is None else [conditioning],
             )  # fmt: skip
-            text = (found.text or "").removeprefix("output 0: ").replace("output 0", "it")
-            if found.worst is not None and found.verdict == "failed":
-                at = list(found.worst.index)
-                text += f"; furthest at {at}: {found.worst.got:.6g} instead of {found.worst.wanted:.6g}"
-            ratio = found.worst.ratio if found.worst else (math.inf if found.verdict == "failed" else 0.0)
-            return found.verdict, ratio, text, found.error
+            text = (result.text or "").removeprefix("output 0: ").replace("output 0", "it")
+            if result.worst is not None and result.verdict == "failed":
+                at = list(result.worst.index)
+                text += f"; furthest at {at}: {result.worst.got:.6g} instead of {result.worst.wanted:.6g}"
+            ratio = result.worst.ratio if result.worst else (math.inf if result.verdict == "failed" else 0.0)
+            return result.verdict, ratio, text, result.error
 
         row.verdict, row.ratio, row.text, error = compared(None)
         if error == "WrongValue" and true is not None:
@@ -128,33 +128,34 @@ def at_fp32(
 def at_reduced(
     graph: Graph, places: Sequence[Place], got: Mapping[str, Array], judge: Judge, precision: str
 ) -> Alignment:
-    """By noise. A tensor parts where it is not finite and should be, or where it is an output of the model that has
-    less SQNR than is due; what loses most is then the largest drop from the worst of a tensor's inputs.
+    """Compares by noise. A tensor parts where it is not finite and should be, or where it is an output of the model
+    that has less SQNR than is due. The row that loses most is that with the largest drop of SQNR from the worst of
+    its inputs.
 
-    Decibels beyond those that a runtime has to keep (``Budget.runtime``) count as those: rounding alone, which every
-    first layer has, is no drop.
+    Decibels beyond those that a runtime has to keep (``NoiseLimit.runtime``) count as just those: rounding alone,
+    which every first layer has, is no drop.
     """
-    assert isinstance(judge, Budgets)
+    assert isinstance(judge, NoiseLimits)
     rows = list(_rows(graph, places, got))
     outputs = _outputs_of_model(places)
-    most = BUDGETS[base_of(precision)].runtime
+    most = NOISE_LIMITS[base_of(precision)].runtime
     for row in rows:
         place = row.place
         if place.tensor is None:
             continue
-        wanted, one = place.call.outputs[place.output], got[place.tensor]
+        wanted, actual = place.call.outputs[place.output], got[place.tensor]
         index = outputs.get(_key(place))
-        _judge_noise(row, one, wanted, None if index is None else judge.budgets[index])
+        _judge_noise(row, actual, wanted, None if index is None else judge.limits[index])
     for row in rows:
         if row.sqnr is not None and math.isfinite(row.sqnr):
-            before = min((one.sqnr for one in row.inputs if one.sqnr is not None), default=math.inf)
+            before = min((source.sqnr for source in row.inputs if source.sqnr is not None), default=math.inf)
             row.drop = max(min(before, most) - min(row.sqnr, most), 0.0) if before > -math.inf else 0.0
     lost = next((row for row in rows if row.parts and row.sqnr == -math.inf), None)
     first = lost or max((row for row in rows if row.drop > 0), key=lambda row: row.drop, default=None)
     return Alignment(rows, precision, first, any(row.parts for row in rows))
 
 
-def _judge_noise(row: Row, got: Array, wanted: Array, budget: Budget | None) -> None:
+def _judge_noise(row: Row, got: Array, wanted: Array, limit: NoiseLimit | None) -> None:
     row.verdict = "verified"
     odd = odd_shape(0, got.astype(wanted.dtype) if got.dtype.kind == wanted.dtype.kind else got, wanted)
     if odd is not None:
@@ -171,8 +172,8 @@ def _judge_noise(row: Row, got: Array, wanted: Array, budget: Budget | None) -> 
                 f"{int(lost.sum())} of {got.size} values are NaN or infinite; in PyTorch the largest is {largest:.6g}"
             )
             return
-    if budget is not None:
-        noise = Noise(budget)
+    if limit is not None:
+        noise = Noise(limit)
         noise.see(got, wanted)
         if not noise.within():
             row.verdict, row.text = "failed", noise.text()
