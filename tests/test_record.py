@@ -10,9 +10,11 @@ import pytest
 
 from conformance import HOME
 from conformance.records import text
+from conformance.records.death import note_death
 from conformance.records.record import Record, Witness
 from conformance.records.run_file import RunWriter, read_lines
 from conformance.report.rows import complete
+from conformance.worker.isolation import Death
 
 
 def record(**more):
@@ -184,3 +186,11 @@ def test_no_sentence_is_put_into_a_record_but_its_reason():
         or (isinstance(node, ast.keyword) and node.arg == "details")
     ]
     assert places == []
+
+
+@pytest.mark.parametrize("stage, fault", [("run", "runtime"), ("declare", "case"), ("compare", "harness")])
+def test_the_fault_of_a_death_is_that_of_its_stage(stage, fault):
+    ended = record()
+    note_death(ended, Death("SIGSEGV", {"stage": stage, "draw": None, "examples": 3}, "said so\nFile a.py, line 1\n"))
+    assert (ended.status, ended.stage, ended.error, ended.fault) == ("failed", stage, "SIGSEGV", fault)
+    assert (ended.examples, ended.output) == (3, ["said so", "File a.py, line 1"])

@@ -52,7 +52,7 @@ def make(progress: object, cell: Cell, store: Path, folder: Path, count: int) ->
     from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 
     with run_of(cell, store) as run:
-        libraries, (_, inputs) = run.libraries(), run.prepared.trace()
+        libraries, inputs = run.libraries(), run.prepared.inputs()
         model = onnx.load(str(run.model().file))
         key = run.prepared.key(cell.exporter, cell.opset)
 
@@ -86,7 +86,7 @@ def independent(run: CellRun, count: int, specials: bool) -> list[Inputs]:
     says, dims = run.cell.case.says, run.dims()
     rng = np.random.default_rng(seed_of(run.cell.id, "independent"))
     resolve = run.reference.folder.resolve
-    found: list[Inputs] = [run.prepared.trace()[1]]  # which everybody looks at
+    found: list[Inputs] = [run.prepared.inputs()]  # which everybody looks at
     sizes: dict[str, int] = {}
     while len(found) < count:
         if not sizes or len(found) % 3 == 0:
@@ -203,14 +203,14 @@ def judge(progress: object, cell: Cell, mutant: Path, specials: bool) -> Judged:
 
     with run_of(cell, mutant) as run:
         stored = run.model()
-        verify = Verifier(cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs))
+        parts = (cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs))
         refused, unclear, largest, example = 0, 0, 0.0, ""
         given = independent(run, _count(run), specials)
         with opener("onnxruntime")(stored.file, run.libraries()) as session:
-            verify.session = session
+            verify = Verifier(*parts, session)
             for inputs in given:
                 try:
-                    found = verify.run(inputs, Draw({}, "independent", 0))
+                    found = verify.run(verify.example(Draw({}, "independent", 0), inputs))
                     unclear += found.verdict != "verified"
                     largest = max(largest, found.worst.ratio if found.worst else 0.0)
                 except Stopped as stop:

@@ -45,7 +45,7 @@ def _eager(run: CellRun, inputs: Inputs) -> list[Array]:
 
 def assert_allclose(run: CellRun) -> bool:
     """What PyTorch's tutorial ends with: the input of the export once, rtol 1e-3, atol 1e-5."""
-    _, inputs = run.prepared.trace()
+    inputs = run.prepared.inputs()
     wanted, session = _eager(run, inputs), _session(run)
     got = session.run(None, {one.name: inputs[one.name] for one in session.get_inputs()})
     try:
@@ -67,7 +67,7 @@ def polygraphy(run: CellRun) -> bool:
     from polygraphy.logger import G_LOGGER
 
     G_LOGGER.module_severity = G_LOGGER.CRITICAL
-    _, traced = run.prepared.trace()
+    traced = run.prepared.inputs()
     try:
         return _polygraphy(run, DataLoader())
     except Unable:
@@ -89,7 +89,7 @@ def _polygraphy(run: CellRun, loader: Any) -> bool:
         loader.input_metadata.add(one.name, DataType.from_dtype(one.type, "onnxruntime"), one.shape)
     feeds = list(loader)
     names = [one.name for one in session.get_outputs()]
-    wanted = [dict(zip(names, _eager(run, {**run.prepared.trace()[1], **feed}), strict=False)) for feed in feeds]
+    wanted = [dict(zip(names, _eager(run, {**run.prepared.inputs(), **feed}), strict=False)) for feed in feeds]
     results = Comparator.run([OnnxrtRunner(session)], data_loader=feeds)
     results.add(wanted, runner_name="pytorch")
     return bool(Comparator.compare_accuracy(results))
@@ -105,7 +105,7 @@ def assert_onnx_program(run: CellRun) -> bool:
     import torch
     from torch.onnx.testing import assert_onnx_program as check
 
-    positional, keywords = run.reference.arguments(run.prepared.trace()[1])
+    positional, keywords = run.reference.arguments(run.prepared.inputs())
     try:
         captured = torch.export.export(run.reference.module, positional, keywords, strict=False)
     except Exception as error:
