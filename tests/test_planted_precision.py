@@ -556,6 +556,23 @@ def test_values_beyond_fp16_inside_the_model_stop_the_conversion_by_the_name_of_
     assert verdict(run(bench, check, "fp16", fp16_body("(x * x).sum(-1).sqrt()", -40, 40))) == PASSED
 
 
+def test_nodes_beyond_fp16_are_told_in_the_order_of_the_graph(bench, monkeypatch):
+    """Whatever the order in which ONNX Runtime measures their values."""
+    original = convert.ranges
+
+    class Reversed:
+        def __init__(self, measured):
+            self.items = lambda: reversed(list(measured.items()))
+
+    body = fp16_body("(x * x).sum(-1) * 2", -400, 400)
+    reasons = [run(bench, "fidelity", "fp16", body).reason]
+    monkeypatch.setattr(convert, "ranges", lambda *arguments: Reversed(original(*arguments)))
+    reasons.append(run(Bench(bench.folder, bench.folder / "anew"), "fidelity", "fp16", body).reason)
+    assert reasons[0] == reasons[1]
+    places = [reasons[0].index(name) for name in ("Mul /Mul ", "ReduceSum /ReduceSum ", "Mul /Mul_1 ")]
+    assert places == sorted(places)
+
+
 def test_nodes_that_are_kept_in_fp32_may_go_beyond_fp16(bench):
     body = fp16_body("(x * x).sum(-1).sqrt()", -400, 400, "exclude: [Mul, ReduceSum, Sqrt]")
     record = run(bench, "fidelity", "fp16", body)

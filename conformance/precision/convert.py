@@ -217,7 +217,9 @@ def _beyond(given: Source, measured: Any) -> tuple[dict[str, str], list[str]]:
     masks = _masks(given.model)
     overflow: dict[str, str] = {}
     underflow: list[str] = []
-    for name, data in (measured or {}).items():
+    # ONNX Runtime measures tensors in the order of a set, which no two processes share.
+    order = {name: position for position, name in enumerate(makers)}
+    for name, data in sorted((measured or {}).items(), key=lambda item: (order.get(item[0], -1), item[0])):
         largest = max(abs(float(np.min(end))) for end in data.range_value)
         maker = makers.get(name)
         if {*users.get(name, ()), *([maker.name] if maker else [])} <= staying:
