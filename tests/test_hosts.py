@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from conformance.baseline import compare, gate, load
+from conformance.baseline import compare_runs, gate, load
 from conformance.bundle import replay
 from conformance.bundle.layout import Bundle
 from conformance.plan.catalogue import plan
@@ -335,7 +335,7 @@ def header(*instructions: str, **more) -> dict:
 def change(before: dict, after: dict, old: dict, new: dict):
     from tests.test_baseline import record
 
-    (found,) = compare((before, [record(**old)]), (after, [record(**new)]))
+    (found,) = compare_runs((before, [record(**old)]), (after, [record(**new)]))
     return found
 
 
@@ -376,7 +376,7 @@ def test_a_baseline_whose_words_do_not_name_its_processor_is_compared_all_the_sa
     from tests.test_baseline import record
 
     before = {"schema": 1, "seconds": 1.0, "environment": {"cpu": cpu}}
-    (found,) = compare((before, [record()]), (NONE, [record(**FAILED)]))
+    (found,) = compare_runs((before, [record()]), (NONE, [record(**FAILED)]))
     assert (found.kind, found.regression) == ("newly failing", True)
     assert isinstance(environment_changes((before, []), (NONE, [])), list)
 
@@ -389,12 +389,12 @@ def test_the_recorded_run_of_a_processor_without_vnni_has_no_regression_and_show
     recorded, baseline = read_run(RECORDED), load(Path(__file__).parents[1] / "reports/baseline.jsonl")
     there = {one["id"] for one in recorded[1]}
     assert recorded[0]["environment"]["cpu"]["instructions"] == ["avx2", "f16c"]
-    assert gate(compare(baseline, recorded, selected=there)) == 0
+    assert gate(compare_runs(baseline, recorded, selected=there)) == 0
     declared = [one for one in recorded[1] if one["declared_for"]]
     assert len(declared) == 3
     assert {one["cause"]["name"] for one in declared} == {"saturation"}
     bare = [{**one, "declared_for": None, "cause": None} for one in recorded[1]]
-    assert gate(compare(baseline, (recorded[0], bare), selected=there)) >= 3
+    assert gate(compare_runs(baseline, (recorded[0], bare), selected=there)) >= 3
 
 
 def test_instruction_sets_can_be_hidden_from_a_process():

@@ -239,7 +239,7 @@ class Session:
 
     def compare_with_baseline(self) -> None:
         """Holds the finished run against --baseline; what changed goes into ``changes.json`` beside the run."""
-        from conformance.baseline import compare, environment_changes, gate, load, selection_of
+        from conformance.baseline import compare_runs, environment_changes, gate, load, selection_of
         from conformance.records.run_file import read_run
 
         try:
@@ -249,7 +249,7 @@ class Session:
             self.regressions = 1
             return
         selected, note = selection_of(after[0])
-        self.baseline_changes = compare(before, after, selected=selected)
+        self.baseline_changes = compare_runs(before, after, selected=selected)
         self.gating = [*environment_changes(before, after), *([note] if note else [])]
         self.regressions = gate(self.baseline_changes)
         text = json.dumps([change.as_dict() for change in self.baseline_changes], indent=1, default=str)
