@@ -24,7 +24,7 @@ from conformance.records.run_file import read_run
 from conformance.records.settle import Expectation, settle
 from conformance.runtimes import onnxruntime
 from conformance.verdict import saturation
-from conformance.worker.isolation import _Clock
+from conformance.worker.clock import Clock
 from conformance.worker.progress import Progress
 from tests import hosts
 from tests.support import PASSED, Bench, load_case, problems_of, say, verdict
@@ -434,12 +434,12 @@ for switch in (False, True):
 # ---- time on a busy host --------------------------------------------------------------------------------------
 
 
-class _Told(_Clock):
+class _Told(Clock):
     """A clock that is told what the kernel counts."""
 
     def __init__(self, monkeypatch, waits: dict[str, float]) -> None:
         self.waits, self.now = waits, 100.0
-        monkeypatch.setattr("conformance.worker.isolation.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("conformance.worker.clock.time.monotonic", lambda: self.now)
         super().__init__(1)
 
     def _waits(self) -> dict[str, float]:
@@ -473,6 +473,6 @@ def test_however_busy_the_host_is_there_is_an_end(monkeypatch):
 
 
 def test_the_kernel_s_counts_of_this_process_are_read():
-    clock = _Clock(os.getpid())
+    clock = Clock(os.getpid())
     assert all(wait >= 0 for wait in clock._waits().values())
-    assert _Clock(2**22 + 1)._waits() == {}
+    assert Clock(2**22 + 1)._waits() == {}

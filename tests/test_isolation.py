@@ -193,7 +193,7 @@ HANGS = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored in a background job
 import sys
-from conformance.isolation import Worker
+from conformance.worker.isolation import Worker
 from tests import planted
 
 def tell(note):
@@ -250,7 +250,7 @@ def test_preload(tmp_path: Path, preload: str) -> None:
         "-c",
         f"""
 import sys
-from conformance.isolation import Worker
+from conformance.worker.isolation import Worker
 from tests import planted
 
 with Worker(preload=("colorsys", {preload!r})) as worker:
@@ -269,7 +269,7 @@ assert "torch" not in sys.modules
 @pytest.mark.parametrize("front", ["module", "script", "xdist"])
 def test_worker_does_not_import_the_test_run(tmp_path: Path, front: str) -> None:
     (tmp_path / "test_inner.py").write_text("""
-from conformance.isolation import Worker
+from conformance.worker.isolation import Worker
 from tests import planted
 import pytest
 
