@@ -412,7 +412,7 @@ def test_instruction_sets_can_be_hidden_from_a_process():
 
 _SATURATES = """
 import numpy as np, onnx, onnxruntime
-from conformance.processor import instructions
+from conformance.records.processor import instructions
 from tests.hosts import HIDDEN
 print(sorted({*HIDDEN} & instructions()))
 x, w = np.full((1, 64), 255, np.uint8), np.full((64, 8), 127, np.int8)

@@ -258,7 +258,7 @@ def test_onnxscript_function_is_registered_as_it_is() -> None:
 def test_builtins_that_torch_loads_late_survive() -> None:
     # in a fresh process, since this one has them all: the first export imports most of them
     program = (
-        "from conformance.symbolics import *\n"
+        "from conformance.export.symbolics import *\n"
         "before = snapshot()\n"
         "with registered({'aten::asinh': lambda g, x: g.op('Asinh', x)}, opset=17):\n"
         "    import torch.onnx._internal.torchscript_exporter.symbolic_opset14\n"
