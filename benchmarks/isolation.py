@@ -18,7 +18,7 @@ START = """
 import time
 start = time.perf_counter()
 from benchmarks.isolation import nothing
-from conformance.warm import new_worker
+from conformance.worker.warm import new_worker
 with new_worker() as worker:
     worker.call(nothing, timeout=60)
     print(time.perf_counter() - start)

@@ -12,8 +12,8 @@ import signal
 import sys
 from typing import Any
 
-from conformance.worker.isolation import captured
 from conformance.worker.progress import Progress
+from conformance.worker.serve import captured
 
 _libc = ctypes.CDLL(None)
 

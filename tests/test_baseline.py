@@ -17,7 +17,7 @@ from conformance.baseline import (
     Limits,
     accept,
     case_of,
-    compare,
+    compare_runs,
     environment_changes,
     gate,
     lines,
@@ -84,10 +84,10 @@ def test_on_another_processor_an_error_that_is_larger_by_rounding_is_told_and_ga
     other = environment(cpu={"name": "another", "instructions": ["avx2"]})
     before = run(record(**worst(0.2)), environment=environment(cpu={"name": "one", "instructions": ["avx512f"]}))
     rounded = {"worst": {"output": 0, "ratio": 0.6, "rounding": 0.2}}
-    (change,) = compare(before, run(record(**rounded), environment=other))
+    (change,) = compare_runs(before, run(record(**rounded), environment=other))
     assert (change.kind, change.regression) == ("accuracy worse", False)
     assert "another processor" in change.text
-    (change,) = compare(before, run(record(status="failed"), environment=other))
+    (change,) = compare_runs(before, run(record(status="failed"), environment=other))
     assert (change.kind, change.regression) == ("newly failing", True)
 
 
@@ -100,12 +100,12 @@ def latency(median: float, low: float, high: float) -> dict[str, Any]:
 
 
 def kinds(before: Any, after: Any, **how: Any) -> list[str]:
-    return [change.kind for change in compare(before, after, **how)]
+    return [change.kind for change in compare_runs(before, after, **how)]
 
 
 def of_one(before: dict[str, Any], after: dict[str, Any], **how: Any) -> Any:
     """The only change from one record to another."""
-    (change,) = compare(run(record(**before)), run(record(**after)), **how)
+    (change,) = compare_runs(run(record(**before)), run(record(**after)), **how)
     return change
 
 
@@ -188,7 +188,7 @@ def test_a_budget_that_could_not_be_decided_is_told_and_gates_nothing():
     ],
 )
 def test_what_is_no_difference_is_not_told(before, after):
-    assert compare(run(record(**before)), run(record(**after))) == []
+    assert compare_runs(run(record(**before)), run(record(**after))) == []
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_precision_is_judged_by_its_decibels(before, after, expected):
 def test_decibels_far_from_what_is_due_are_noise():
     name = "fidelity[one-dynamo-op20-int8]"
     before, after = (record(name, fidelity={"sqnr": sqnr}, **worst(0.001)) for sqnr in (90.0, 80.0))
-    assert compare(run(before), run(after)) == []
+    assert compare_runs(run(before), run(after)) == []
 
 
 def test_a_precision_that_is_counted_is_judged_by_its_ratio():
@@ -227,21 +227,21 @@ def test_limits_can_be_set():
 
 def test_a_cell_that_is_gone_is_a_regression_and_one_that_is_new_is_not():
     one, two = record(), record("export[two-dynamo-op20]")
-    (vanished,) = compare(run(one, two), run(one))
+    (vanished,) = compare_runs(run(one, two), run(one))
     assert (vanished.id, vanished.kind, vanished.regression) == (two["id"], "vanished", True)
     assert (vanished.before, vanished.after) == ("passed", None)
-    (added,) = compare(run(one), run(one, two))
+    (added,) = compare_runs(run(one), run(one, two))
     assert (added.id, added.kind, added.regression, added.before) == (two["id"], "newly added", False, None)
 
 
 @pytest.mark.parametrize(("how", "kind"), [(FAILED, "newly failing"), (XPASSED, "xpassed")])
 def test_a_new_cell_that_fails_is_a_regression(how, kind):
-    (change,) = compare(run(), run(record(**how)))
+    (change,) = compare_runs(run(), run(record(**how)))
     assert (change.kind, change.regression, change.before) == (kind, True, None)
 
 
 def test_a_new_cell_that_is_skipped_says_so():
-    (change,) = compare(run(), run(record(**SKIPPED)))
+    (change,) = compare_runs(run(), run(record(**SKIPPED)))
     assert (change.kind, change.text) == ("newly added", "new, skipped (no GPU)")
 
 
@@ -252,7 +252,7 @@ def test_several_changes_of_one_cell_are_all_told():
 
 def test_a_run_with_a_cell_twice_is_refused():
     with pytest.raises(ValueError, match=r"the later run has accuracy\[one.* twice"):
-        compare(run(record()), run(record(), record()))
+        compare_runs(run(record()), run(record(), record()))
 
 
 # ---- graphs --------------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ def test_a_run_with_a_cell_twice_is_refused():
 )
 def test_another_graph_is_told_but_no_regression(graph, said):
     name = "export[one-dynamo-op20]"
-    (change,) = compare(run(record(name, graph=GRAPH)), run(record(name, graph=graph)))
+    (change,) = compare_runs(run(record(name, graph=GRAPH)), run(record(name, graph=graph)))
     assert (change.kind, change.regression) == ("graph changed", False)
     assert said in change.text
     assert ("folded" in change.text) == ("folded" in said)
@@ -283,7 +283,7 @@ def test_other_bytes_are_no_change_where_another_version_exported():
     name = "export[one-dynamo-op20]"
     newer = environment(versions={"torch": "2.16.0", "onnx": "1.23.2", "tensorrt": None})
     before = run(record(name, graph=GRAPH))
-    assert compare(before, run(record(name, graph={**GRAPH, "sha": "bb"}), environment=newer)) == []
+    assert compare_runs(before, run(record(name, graph={**GRAPH, "sha": "bb"}), environment=newer)) == []
     other = {**GRAPH, "sha": "bb", "opset": 18}
     assert kinds(before, run(record(name, graph=other), environment=newer)) == ["graph changed"]
 
@@ -321,7 +321,7 @@ def test_equal_environments_have_nothing_to_tell():
 def test_latencies_of_another_processor_are_not_compared(other):
     before = run(record(**latency(1e-3, 0.9e-3, 1.1e-3)))
     after = run(record(**latency(9e-3, 8.9e-3, 9.1e-3)), environment=environment(**other))
-    assert compare(before, after) == []
+    assert compare_runs(before, after) == []
     assert "latencies are not comparable: other processor" in environment_changes(before, after)
 
 
@@ -369,7 +369,7 @@ def test_a_host_that_slows_both_sides_is_no_slower_runtime(after, expected):
 
 def test_a_few_samples_support_nothing():
     few = [{"latency": {"own": {"median": median, "samples": [median] * 5}}} for median in (1e-3, 9e-3)]
-    assert compare(*(run(record(**one)) for one in few)) == []
+    assert compare_runs(*(run(record(**one)) for one in few)) == []
 
 
 # ---- filtered runs -------------------------------------------------------------------------------------
@@ -379,9 +379,9 @@ def test_only_what_was_selected_can_vanish():
     cells = [record(f"accuracy[{case}-dynamo-op{opset}-onnxruntime-fp32]") for case in "ab" for opset in (18, 20)]
     before, after = run(*cells), run(cells[0])
     assert kinds(before, after) == ["vanished"] * 3
-    (gone,) = compare(before, after, selected=lambda one: one["opset"] == 18)
+    (gone,) = compare_runs(before, after, selected=lambda one: one["opset"] == 18)
     assert gone.id == cells[2]["id"]
-    (gone,) = compare(before, after, selected={cells[0]["id"], cells[3]["id"]})
+    (gone,) = compare_runs(before, after, selected={cells[0]["id"], cells[3]["id"]})
     assert gone.id == cells[3]["id"]
 
 
@@ -497,7 +497,7 @@ def test_what_is_read_is_what_was_written(tmp_path):
         (original,) = (other for other in records if other["id"] == one["id"])
         for name in ("case", "exporter", "opset", "runtime", "precision", "check", *FAMILIES["status"]):
             assert one[name] == original[name], name
-    assert compare((header, found), run(*records)) == []
+    assert compare_runs((header, found), run(*records)) == []
     again = tmp_path / "again.jsonl"
     write_baseline(again, header, found)
     assert again.read_text() == file.read_text()
@@ -514,12 +514,12 @@ def test_a_baseline_and_every_form_of_a_run_can_be_loaded(tmp_path):
     folder = put(tmp_path / "run", records)
     for place in (written(tmp_path, *records), folder, folder / "run.json", folder / "records.jsonl"):
         loaded = load(place)
-        assert compare(loaded, run(*records)) == compare(run(*records), loaded) == []
+        assert compare_runs(loaded, run(*records)) == compare_runs(run(*records), loaded) == []
 
 
 def test_a_baseline_is_known_by_what_it_says_and_not_by_its_name(tmp_path):
     file = written(tmp_path, record()).rename(tmp_path / "baseline.json")
-    assert compare(load(file), run(record())) == []
+    assert compare_runs(load(file), run(record())) == []
     (tmp_path / "later.jsonl").write_text('{"schema": 2}\n')
     with pytest.raises(ValueError, match="is not a run of schema 1"):
         load(tmp_path / "later.jsonl")
@@ -600,10 +600,10 @@ def test_what_is_accepted_stays_told_and_no_longer_counts(tmp_path):
     file = written(tmp_path, *cells())
     name = "accuracy[case1-dynamo-op20-onnxruntime-fp32]"
     after = run(*(one if one["id"] != name else {**one, **FAILED} for one in cells()))
-    assert gate(compare(load(file), after)) == 1
+    assert gate(compare_runs(load(file), after)) == 1
     (accepted,) = accept(file, after, [name], because="the vendor knows; fixed in\n 1.32")
     assert accepted.kind == "newly failing"
-    (change,) = compare(load(file), after)
+    (change,) = compare_runs(load(file), after)
     assert (change.accepted, change.regression, change.before, change.after) == (True, True, "passed", "failed")
     assert change.text.endswith("accepted: the vendor knows; fixed in 1.32")
     assert gate([change]) == 0
@@ -661,17 +661,19 @@ def test_what_is_no_regression_needs_no_reason_and_keeps_none(tmp_path):
     file = written(tmp_path, record(**FAILED))
     accept(file, run(record()), ["*"])
     assert "accepted" not in file.read_text()
-    assert compare(load(file), run(record())) == []
+    assert compare_runs(load(file), run(record())) == []
 
 
 def test_kinds_accept_a_part_of_what_changed_in_a_cell(tmp_path):
     after = run(record(**worst(0.9), examples=1))
     file = written(tmp_path, record())
     accept(file, after, ["*"], ["examples fewer"], because="x")
-    found = {change.kind: change.accepted for change in compare(load(file), after)}
+    found = {change.kind: change.accepted for change in compare_runs(load(file), after)}
     assert found == {"accuracy worse": False, "examples fewer": True}
     accept(file, after, ["*"], because="y")
-    found = {change.kind: change.text.rpartition(": ")[2] for change in compare(load(file), after) if change.accepted}
+    found = {
+        change.kind: change.text.rpartition(": ")[2] for change in compare_runs(load(file), after) if change.accepted
+    }
     assert found == {"accuracy worse": "y", "examples fewer": "x"}
 
 
@@ -685,7 +687,7 @@ def test_an_acceptance_that_has_become_pointless_is_told(tmp_path, worse):
     file = written(tmp_path, record(**fine))
     accept(file, run(record(**{**fine, **worse})), ["*"], because="for now")
     assert "for now" in file.read_text()
-    (change,) = compare(load(file), run(record(**fine)))
+    (change,) = compare_runs(load(file), run(record(**fine)))
     assert (change.kind, change.regression, change.accepted) == ("acceptance pointless", False, False)
     assert "for now" in change.text
     accept(file, run(record(**fine)), ["*"])
@@ -697,14 +699,14 @@ def test_a_cell_that_is_accepted_as_gone_and_comes_back_is_told(tmp_path):
     file = written(tmp_path, record(), record("export[two-dynamo-op20]"))
     less = run(record("export[two-dynamo-op20]"))
     accept(file, less, [record()["id"]], because="removed")
-    (change,) = compare(load(file), less)
+    (change,) = compare_runs(load(file), less)
     assert (change.kind, change.accepted) == ("vanished", True)
-    (change,) = compare(load(file), run(*less[1], record()))
+    (change,) = compare_runs(load(file), run(*less[1], record()))
     assert (change.kind, change.text) == (
         "acceptance pointless",
         "was accepted as vanished (removed), but is there again",
     )
-    found = compare(load(file), run(*less[1], record(**FAILED)))
+    found = compare_runs(load(file), run(*less[1], record(**FAILED)))
     assert [one.kind for one in found] == ["newly failing", "acceptance pointless"]
     assert gate(found) == 1
 
@@ -712,25 +714,25 @@ def test_a_cell_that_is_accepted_as_gone_and_comes_back_is_told(tmp_path):
 def test_more_than_what_was_accepted_is_a_regression_again(tmp_path):
     file = written(tmp_path, record(**worst(0.1)))
     accept(file, run(record(**worst(0.3))), ["*"], because="x")
-    (change,) = compare(load(file), run(record(**worst(0.9))))
+    (change,) = compare_runs(load(file), run(record(**worst(0.9))))
     assert (change.kind, change.accepted) == ("accuracy worse", False)
     accept(file, run(record(**worst(0.9))), ["*"], because="y")
-    (change,) = compare(load(file), run(record(**worst(0.5))))
+    (change,) = compare_runs(load(file), run(record(**worst(0.5))))
     assert change.accepted, "still worse than before all that was accepted"
-    (change,) = compare(load(file), run(record(**worst(0.12))))
+    (change,) = compare_runs(load(file), run(record(**worst(0.12))))
     assert change.kind == "acceptance pointless"
 
 
 def test_another_failure_than_the_accepted_one_is_a_regression(tmp_path):
     file = written(tmp_path, record())
     accept(file, run(record(**FAILED)), ["*"], because="x")
-    found = compare(load(file), run(record(**CRASHED)))
+    found = compare_runs(load(file), run(record(**CRASHED)))
     assert [(one.kind, one.accepted, one.regression) for one in found] == [
         ("failing otherwise", False, True),
         ("newly failing", True, True),
     ]
     accept(file, run(record(**CRASHED)), ["*"], because="y")
-    assert gate(compare(load(file), run(record(**CRASHED)))) == 0
+    assert gate(compare_runs(load(file), run(record(**CRASHED)))) == 0
 
 
 def test_a_failure_that_is_declared_after_it_was_accepted_is_not_pointless(tmp_path):
@@ -746,10 +748,10 @@ def test_the_first_baseline_is_made_by_accepting_a_run(tmp_path):
         accept(file, after, ["*"])
     assert not file.exists()
     accept(file, after, ["*"], because="known since 1.0")
-    (change,) = compare(load(file), after)
+    (change,) = compare_runs(load(file), after)
     assert (change.kind, change.accepted) == ("newly failing", True)
     assert environment_changes(load(file), after) == []
-    (change,) = compare(load(file), run(record(), record("export[two-dynamo-op20]")))
+    (change,) = compare_runs(load(file), run(record(), record("export[two-dynamo-op20]")))
     assert change.kind == "acceptance pointless"
 
 
@@ -897,7 +899,7 @@ def test_the_shards_of_a_run_merge_to_the_run(tmp_path):
     assert sorted(records, key=lambda one: one["id"]) == sorted(cells(), key=lambda one: one["id"])
     assert (header["seconds"], header["environment"]) == (3.0, HEADER["environment"])
     assert (header, records) == read_run(tmp_path / "out")
-    assert compare(run(*cells()), (header, records)) == []
+    assert compare_runs(run(*cells()), (header, records)) == []
     assert selection_of(header) == (None, None)
     assert environment_changes(run(*cells()), (header, records)) == []
 
@@ -974,7 +976,7 @@ def test_latencies_of_several_processors_are_never_compared(tmp_path):
     header, records = merge(places, tmp_path / "out")
     assert header["environment"]["cpu"] == {"name": "A and B", "instructions": ["avx2"], "mixed": True}
     slow = (header, [{**records[0], **latency(9e-3, 8e-3, 9.5e-3)}])
-    assert compare((header, records), slow) == []
+    assert compare_runs((header, records), slow) == []
     assert "latencies are not comparable: other processor" in environment_changes((header, records), slow)
 
 
@@ -1067,7 +1069,7 @@ def many() -> list[Any]:
     before = [record(f"accuracy[case{n:02}-dynamo-op20-onnxruntime-fp32]") for n in range(30)]
     long = {**FAILED, "reason": "output 0: 5 of 5 values are NaN or infinite on one side only " * 4}
     after = [{**one, **long} for one in before[:25]] + [{**before[25], "examples": 1}, {**before[26], **XFAILED}]
-    return compare(run(*before[:25], before[25], {**before[26], **FAILED}, before[27]), run(*after))
+    return compare_runs(run(*before[:25], before[25], {**before[26], **FAILED}, before[27]), run(*after))
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -1087,7 +1089,7 @@ def test_lines_fit_the_terminal_and_begin_with_regressions(width):
 
 
 def test_short_texts_stand_beside_their_ids_where_there_is_room():
-    changes = compare(run(record()), run(record(examples=1)))
+    changes = compare_runs(run(record()), run(record(examples=1)))
     assert list(lines(changes, 120))[1] == f"  {record()['id']}  1 examples verified, were 48"
     assert list(lines(changes, 60))[1:3] == [f"  {record()['id']}", "    1 examples verified, were 48"]
 
@@ -1096,7 +1098,7 @@ def test_what_is_accepted_comes_last(tmp_path):
     file = written(tmp_path, *cells(2))
     after = run(*({**one, **FAILED} for one in cells(2)))
     accept(file, after, ["export*"], because="known")
-    found = list(lines(compare(load(file), after), 100))
+    found = list(lines(compare_runs(load(file), after), 100))
     assert [line for line in found if not line.startswith(" ")] == [
         "newly failing: 2",
         "accepted: 2",
@@ -1150,18 +1152,18 @@ def runs(draw: st.DrawFn) -> Any:
 
 @given(runs())
 def test_a_run_does_not_differ_from_itself(one):
-    assert compare(one, copy.deepcopy(one)) == []
+    assert compare_runs(one, copy.deepcopy(one)) == []
 
 
 @given(runs(), runs(), st.randoms())
 def test_the_order_of_records_means_nothing(before, after, random):
     shuffled = [(header, random.sample(records, len(records))) for header, records in (before, after)]
-    assert compare(*shuffled) == compare(before, after)
+    assert compare_runs(*shuffled) == compare_runs(before, after)
 
 
 @given(runs(), runs())
 def test_changes_are_of_known_kinds_and_plain_data(before, after):
-    for change in compare(before, after):
+    for change in compare_runs(before, after):
         assert change.kind in KINDS
         assert json.loads(json.dumps(change.as_dict(), allow_nan=False)) == change.as_dict()
         assert change.text
@@ -1174,7 +1176,7 @@ def test_a_baseline_stands_for_the_run_it_was_made_from(tmp_path_factory, one):
     file = tmp_path_factory.mktemp("run") / "baseline.jsonl"
     write_baseline(file, *one)
     baseline = read_baseline(file)
-    assert compare(baseline, one) == []
+    assert compare_runs(baseline, one) == []
     assert environment_changes(baseline, one) == []
     again = file.with_name("again.jsonl")
     write_baseline(again, *baseline)
@@ -1188,10 +1190,10 @@ def test_after_accepting_everything_nothing_is_left(tmp_path_factory, first, sec
     file = tmp_path_factory.mktemp("run") / "baseline.jsonl"
     write_baseline(file, *first)
     for after in (second, third):
-        found = [change for change in compare(load(file), after) if not change.accepted]
+        found = [change for change in compare_runs(load(file), after) if not change.accepted]
         if found:
             assert accept(file, after, ["*"], because="it is so") == found
-        left = compare(load(file), after)
+        left = compare_runs(load(file), after)
         assert [change for change in left if not change.accepted] == []
         assert gate(left) == 0
 
@@ -1207,7 +1209,7 @@ def test_merging_the_shards_of_a_run_gives_the_run(tmp_path_factory, one, count)
         for n in range(1, count + 1)
     ]  # fmt: skip
     merged = merge(places, folder / "out")
-    assert compare(one, merged) == compare(merged, one) == []
+    assert compare_runs(one, merged) == compare_runs(merged, one) == []
     assert environment_changes(one, merged) == []
     assert len(merged[1]) == len(records)
 
@@ -1231,7 +1233,7 @@ def test_shards_have_each_cell_once_and_cases_whole(ids, count, random, balanced
 
 @given(runs(), runs(), st.integers(40, 200))
 def test_every_change_is_in_the_lines_or_counted(before, after, width):
-    changes = compare(before, after)
+    changes = compare_runs(before, after)
     found = list(lines(changes, width))
     assert all(any(change.id in line for line in found) for change in changes)
     assert [line for line in found if len(line) > width and "[" not in line] == []

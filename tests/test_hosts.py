@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from conformance.baseline import compare, gate, load
+from conformance.baseline import compare_runs, gate, load
 from conformance.bundle import replay
 from conformance.bundle.layout import Bundle
 from conformance.plan.catalogue import plan
@@ -24,7 +24,7 @@ from conformance.records.run_file import read_run
 from conformance.records.settle import Expectation, settle
 from conformance.runtimes import onnxruntime
 from conformance.verdict import saturation
-from conformance.worker.isolation import _Clock
+from conformance.worker.clock import Clock
 from conformance.worker.progress import Progress
 from tests import hosts
 from tests.support import PASSED, Bench, load_case, problems_of, say, verdict
@@ -335,7 +335,7 @@ def header(*instructions: str, **more) -> dict:
 def change(before: dict, after: dict, old: dict, new: dict):
     from tests.test_baseline import record
 
-    (found,) = compare((before, [record(**old)]), (after, [record(**new)]))
+    (found,) = compare_runs((before, [record(**old)]), (after, [record(**new)]))
     return found
 
 
@@ -376,7 +376,7 @@ def test_a_baseline_whose_words_do_not_name_its_processor_is_compared_all_the_sa
     from tests.test_baseline import record
 
     before = {"schema": 1, "seconds": 1.0, "environment": {"cpu": cpu}}
-    (found,) = compare((before, [record()]), (NONE, [record(**FAILED)]))
+    (found,) = compare_runs((before, [record()]), (NONE, [record(**FAILED)]))
     assert (found.kind, found.regression) == ("newly failing", True)
     assert isinstance(environment_changes((before, []), (NONE, [])), list)
 
@@ -389,12 +389,12 @@ def test_the_recorded_run_of_a_processor_without_vnni_has_no_regression_and_show
     recorded, baseline = read_run(RECORDED), load(Path(__file__).parents[1] / "reports/baseline.jsonl")
     there = {one["id"] for one in recorded[1]}
     assert recorded[0]["environment"]["cpu"]["instructions"] == ["avx2", "f16c"]
-    assert gate(compare(baseline, recorded, selected=there)) == 0
+    assert gate(compare_runs(baseline, recorded, selected=there)) == 0
     declared = [one for one in recorded[1] if one["declared_for"]]
     assert len(declared) == 3
     assert {one["cause"]["name"] for one in declared} == {"saturation"}
     bare = [{**one, "declared_for": None, "cause": None} for one in recorded[1]]
-    assert gate(compare(baseline, (recorded[0], bare), selected=there)) >= 3
+    assert gate(compare_runs(baseline, (recorded[0], bare), selected=there)) >= 3
 
 
 def test_instruction_sets_can_be_hidden_from_a_process():
@@ -412,7 +412,7 @@ def test_instruction_sets_can_be_hidden_from_a_process():
 
 _SATURATES = """
 import numpy as np, onnx, onnxruntime
-from conformance.processor import instructions
+from conformance.records.processor import instructions
 from tests.hosts import HIDDEN
 print(sorted({*HIDDEN} & instructions()))
 x, w = np.full((1, 64), 255, np.uint8), np.full((64, 8), 127, np.int8)
@@ -434,12 +434,12 @@ for switch in (False, True):
 # ---- time on a busy host --------------------------------------------------------------------------------------
 
 
-class _Told(_Clock):
+class _Told(Clock):
     """A clock that is told what the kernel counts."""
 
     def __init__(self, monkeypatch, waits: dict[str, float]) -> None:
         self.waits, self.now = waits, 100.0
-        monkeypatch.setattr("conformance.worker.isolation.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("conformance.worker.clock.time.monotonic", lambda: self.now)
         super().__init__(1)
 
     def _waits(self) -> dict[str, float]:
@@ -473,6 +473,6 @@ def test_however_busy_the_host_is_there_is_an_end(monkeypatch):
 
 
 def test_the_kernel_s_counts_of_this_process_are_read():
-    clock = _Clock(os.getpid())
+    clock = Clock(os.getpid())
     assert all(wait >= 0 for wait in clock._waits().values())
-    assert _Clock(2**22 + 1)._waits() == {}
+    assert Clock(2**22 + 1)._waits() == {}

@@ -8,7 +8,7 @@ between them. ``file`` reads and writes the baseline that is committed, whose li
 
 from conformance.baseline.acceptance import accept
 from conformance.baseline.change import KINDS, Change, Limits, Run, Selected, gate
-from conformance.baseline.diff import compare
+from conformance.baseline.diff import compare_runs
 from conformance.baseline.facts import environment_changes
 from conformance.baseline.file import load, read_baseline, write_baseline
 from conformance.baseline.ids import case_of
@@ -25,7 +25,7 @@ __all__ = [
     "Selected",
     "accept",
     "case_of",
-    "compare",
+    "compare_runs",
     "environment_changes",
     "gate",
     "lines",

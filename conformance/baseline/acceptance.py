@@ -1,4 +1,4 @@
-"""Accepting changes: single lines of a baseline become what a later run found, with the reason where it is worse."""
+"""Accepting changes: single lines of a baseline become what a later run had, with the reason where that is worse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.baseline.change import KINDS, Change, Limits, Record, Run, Selected, by_id
-from conformance.baseline.diff import Comparison, changes
+from conformance.baseline.diff import RunComparison, changes
 from conformance.baseline.facts import finished, same_processor
 from conformance.baseline.file import Entry, head, read, write
 from conformance.baseline.line import MEASURED, Line, compact, dump, expand, part, replaced
@@ -35,8 +35,8 @@ def accept(
     Names are ids, or patterns with ``*`` and ``?`` over them; brackets mean themselves, as ids have them. ``kinds``
     keeps only changes of these kinds. A regression needs ``because``, which stays in its line with what the cell was
     before, until the cell works again. All other lines stay as they are, byte by byte. ``selected`` and ``limits``
-    are those of ``compare``; with ``environment`` the first line becomes that of the run. Where there is no file yet,
-    all cells of the run are new.
+    are those of ``compare_runs``; with ``environment`` the first line becomes that of the run. Where there is no file
+    yet, all cells of the run are new.
 
     Raises UserError for a name that matches no change, a kind that is not known, a missing reason, a broken file,
     and where a run that did not finish would make a new baseline, or cells vanish.
@@ -49,18 +49,17 @@ def accept(
         first, entries = dump(head(after_run[0])), []
     lines = {entry.line["id"]: entry.line for entry in entries}
     before: Run = (json.loads(first), [expand(line) for line in lines.values()])
-    found = changes(before, after_run, selected, limits or Limits())
-    chosen = _chosen(found, ids_or_patterns, kinds)
+    chosen = _chosen(changes(before, after_run, selected, limits or Limits()), ids_or_patterns, kinds)
     _check_whole(after_run[0], chosen, new=not entries)
     reason = " ".join(because.split())
     _check_reason(chosen, reason)
 
-    accepting = Accepting(Comparison.of(before[0], after_run[0], limits or Limits()), reason)
+    accepting = Accepting(RunComparison.of(before[0], after_run[0], limits or Limits()), reason)
     records = by_id(after_run[1], "the run")
     result = {entry.line["id"]: entry for entry in entries}
     for name in dict.fromkeys(change.id for change in chosen):
-        these = [change for change in chosen if change.id == name]
-        line = accepting.line(lines.get(name), records.get(name), these)
+        of_cell = [change for change in chosen if change.id == name]
+        line = accepting.line(lines.get(name), records.get(name), of_cell)
         result[name] = Entry(line, dump(line))
     if environment:
         result = {name: _on(entry, records.get(name), before, after_run) for name, entry in result.items()}
@@ -72,29 +71,31 @@ def accept(
 class Accepting:
     """Makes the new line of a cell."""
 
-    def __init__(self, comparison: Comparison, because: str) -> None:
+    def __init__(self, comparison: RunComparison, because: str) -> None:
         self._comparison = comparison
         self._because = because
 
     def line(self, old: Line | None, new: Record | None, accepted: Iterable[Change]) -> Line:
-        """``old`` with what was ``accepted`` taken over from ``new``; one of the two may be missing."""
+        """``old`` with what was ``accepted`` taken over from ``new``; ``old`` or ``new`` may be missing, not both."""
         made = self._of(new) if old is None else old
         entries = list(made.get("accepted", []))
         for change in accepted:
             if change.kind == "acceptance pointless":
                 assert old is not None and new is not None
-                gone = [one for one in entries if self._comparison.pointless(expand(old), one, new)]
-                entries = [one for one in entries if one not in gone]
-                for one in gone:
-                    made = self._taken_over(made, new, KINDS[one["kind"]].family)
+                pointless = [entry for entry in entries if self._comparison.pointless(expand(old), entry, new)]
+                entries = [entry for entry in entries if entry not in pointless]
+                for entry in pointless:
+                    made = self._taken_over(made, new, KINDS[entry["kind"]].family)
                 continue
             family = KINDS[change.kind].family
             if old is not None and new is not None:
                 made = self._taken_over(made, new, family)
-            earlier = [one for one in entries if KINDS[one["kind"]].family == family]
-            entries = [one for one in entries if one not in earlier]
+            earlier = [entry for entry in entries if KINDS[entry["kind"]].family == family]
+            entries = [entry for entry in entries if entry not in earlier]
             if change.regression:
-                again = [one["was"] for one in earlier if one["kind"] == change.kind and self._holds(old, one, new)]
+                again = [
+                    entry["was"] for entry in earlier if entry["kind"] == change.kind and self._holds(old, entry, new)
+                ]
                 was = again[0] if again else None if old is None else part(old, family)
                 entries.append({"kind": change.kind, "because": self._because, "was": was})
         rest = {name: value for name, value in made.items() if name != "accepted"}
@@ -105,23 +106,24 @@ class Accepting:
         return old is not None and new is not None and self._comparison.held(expand(old), entry, new) is not None
 
     def _of(self, record: Record | None) -> Line:
-        """The line of a cell of the run, without a latency that the baseline's processor knows nothing of."""
+        """The line of a cell of the run, without its latency where the baseline was made on another processor."""
         assert record is not None
         line = compact(record)
         return line if self._comparison.same_processor else replaced(line, "latency", {})
 
     def _taken_over(self, line: Line, record: Record, family: str) -> Line:
+        """The line with the fields of a family as the run has them; with a status goes what only a pass measures."""
         fresh = self._of(record)
         families = [family, *MEASURED] if family == "status" else [family]
         if family == "status" and ("graph" in fresh) != ("graph" in line):  # exported now, or no longer
             families.append("graph")
-        for one in families:
-            line = replaced(line, one, part(fresh, one))
+        for name in families:
+            line = replaced(line, name, part(fresh, name))
         return line
 
 
 def _on(entry: Entry, record: Record | None, before: Run, after: Run) -> Entry:
-    """The entry on the processor of the run, whose latencies are others; untouched where it is the same one."""
+    """The entry with the latency that the run measured, where that was on another processor than the baseline."""
     if same_processor(before[0], after[0]):
         return entry
     fresh = compact(record) if record is not None else {}
@@ -129,14 +131,14 @@ def _on(entry: Entry, record: Record | None, before: Run, after: Run) -> Entry:
     return entry if line == entry.line else Entry(line, dump(line))
 
 
-def _chosen(found: Sequence[Change], names: Sequence[str], kinds: Collection[str] | None) -> list[Change]:
+def _chosen(all_changes: Sequence[Change], names: Sequence[str], kinds: Collection[str] | None) -> list[Change]:
     """The changes that are named, each once; UserError for a name that matches none."""
     chosen: list[Change] = []
     for name in names:
-        here = [change for change in found if _matches(change.id, name)]
-        wanted = [one for one in here if not one.accepted and (kinds is None or one.kind in kinds)]
+        here = [change for change in all_changes if _matches(change.id, name)]
+        wanted = [change for change in here if not change.accepted and (kinds is None or change.kind in kinds)]
         if not wanted:
-            raise UserError(_nothing(name, here, found, kinds))
+            raise UserError(_nothing(name, here, all_changes, kinds))
         chosen += [change for change in wanted if change not in chosen]
     if not names:
         raise UserError("name what to accept: ids, or patterns such as '*asinh*'")
@@ -147,8 +149,9 @@ def _matches(name: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))
 
 
-def _nothing(name: str, here: Sequence[Change], found: Sequence[Change], kinds: Collection[str] | None) -> str:
-    waiting = list(dict.fromkeys(change.id for change in found if not change.accepted))
+def _nothing(name: str, here: Sequence[Change], all_changes: Sequence[Change], kinds: Collection[str] | None) -> str:
+    """Why ``name`` names nothing to accept; ``here`` are the changes that it matches."""
+    waiting = list(dict.fromkeys(change.id for change in all_changes if not change.accepted))
     if here and all(change.accepted for change in here):
         return f"'{name}': is accepted already"
     if here and kinds is not None:
@@ -165,8 +168,8 @@ def _near(name: str, ids: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, ids, n=_NEAR, cutoff=0.5)
     if not near:
         words = [word for word in name.replace("[", "*").split("*") if len(word) > 2]
-        near = [one for one in ids if any(word in one for word in words)][:_NEAR]
-    listed = "".join(f"\n  {one}" for one in near or ids[:_NEAR])
+        near = [cell for cell in ids if any(word in cell for word in words)][:_NEAR]
+    listed = "".join(f"\n  {cell}" for cell in near or ids[:_NEAR])
     return f"; {'near it' if near else 'what changed'}:{listed}"
 
 

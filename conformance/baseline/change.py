@@ -12,10 +12,10 @@ Record: TypeAlias = Mapping[str, Any]
 """``Record.as_dict()``, or what ``file.read_baseline`` makes of a line: the same fields, but fewer."""
 
 Run: TypeAlias = tuple[Mapping[str, Any], Sequence[Record]]
-"""Header and records, as ``record.read_run`` and ``file.load`` give them."""
+"""Header and records, as ``conformance.records.run_file.read_run`` and ``file.load`` give them."""
 
 Selected: TypeAlias = Callable[[Record], bool] | Collection[str]
-"""Which cells of the earlier run the later one was to run: a predicate over a record, or the ids it had planned."""
+"""Which cells of the earlier run the later run was to run: a predicate over a record, or the ids that it planned."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ KINDS: dict[str, Kind] = {
     "newly added": Kind("presence", False, "newly added"),
 }
 """In the order in which they are told. A cell that fails in another way is a regression where the failure that it had
-before was accepted: the acceptance was for that one."""
+before was accepted, since the acceptance was for that failure and for no other."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """From where on a difference is told."""
+    """How large a difference has to be before it is told."""
 
     accuracy_factor: float = 2.0
     """An error that grew by this factor, relative to what is allowed."""
@@ -64,7 +64,7 @@ class Limits:
     decibels: float = 3.0
     """An SQNR that fell by this much: noise of twice the power."""
     slower_factor: float = 1.25
-    """A median that grew by this factor."""
+    """A median duration that grew by this factor."""
     examples_factor: float = 0.5
     """Fewer examples verified than this share of the earlier ones."""
 
@@ -95,16 +95,16 @@ def gate(changes: Iterable[Change]) -> int:
     return sum(change.regression and not change.accepted for change in changes)
 
 
-def by_id(records: Iterable[Record], what: str) -> dict[str, Record]:
-    """Raises UserError where a cell is there twice."""
-    found: dict[str, Record] = {}
+def by_id(records: Iterable[Record], run_name: str) -> dict[str, Record]:
+    """The records by their ids. Raises UserError, with the run's name, where a cell is there twice."""
+    records_by_id: dict[str, Record] = {}
     for record in records:
-        if record["id"] in found:
-            raise UserError(f"{what} has {record['id']} twice; make that run again, or merge its parts anew")
-        found[record["id"]] = record
-    return found
+        if record["id"] in records_by_id:
+            raise UserError(f"{run_name} has {record['id']} twice; make that run again, or merge its parts anew")
+        records_by_id[record["id"]] = record
+    return records_by_id
 
 
 def number(value: Any) -> float | None:
-    """A number of a record, where infinities and NaN are text; None for what is not there."""
+    """A number of a record as a float, also an infinity or NaN, which records write as text; None stays None."""
     return None if value is None else float(value)

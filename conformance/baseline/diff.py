@@ -15,10 +15,11 @@ from conformance.baseline.timing import timing
 from conformance.records.processor import is_of_kind
 
 _OPPOSITE = {"status": "newly passing", "accuracy": "accuracy better", "latency": "faster"}
-"""What is told of a family where it got better, which an acceptance that has become pointless says already."""
+"""By family, the kind of change that says that it got better. Where an acceptance has become pointless that is not
+told besides, since the pointless acceptance says it already."""
 
 
-def compare(
+def compare_runs(
     before: Run,
     after: Run,
     *,
@@ -31,24 +32,24 @@ def compare(
 ) -> list[Change]:
     """All changes from ``before`` to ``after``, by id; ``Limits`` says what the numbers mean.
 
-    ``selected`` says which cells of ``before`` the later run was to run, None all of them: others are not reported as
-    vanished. A predicate over records tells more than the ids that were planned, which lack what was taken out.
-    ``before`` may be a baseline; what it has accepted comes with ``accepted`` set, as long as it holds. Raises
-    UserError where a run has a cell twice.
+    ``selected`` says which cells of ``before`` the later run was to run (None: all of them); others are not reported
+    as vanished. Give a predicate over records rather than the ids that the later run planned: a case that was removed
+    is not among these, and would vanish unseen. ``before`` may be a baseline; changes that it has accepted have
+    ``accepted`` set, as long as they are still so. Raises UserError where a run has a cell twice.
     """
     limits = Limits(accuracy_factor, accuracy_floor, decibels, slower_factor, examples_factor)
     return changes(before, after, selected, limits)
 
 
 def changes(before: Run, after: Run, selected: Selected | None, limits: Limits) -> list[Change]:
-    """``compare`` with its limits in one value."""
+    """``compare_runs`` with its limits in one value."""
     old, new = by_id(before[1], "the earlier run"), by_id(after[1], "the later run")
-    comparison = Comparison.of(before[0], after[0], limits)
-    found: list[Change] = []
+    comparison = RunComparison.of(before[0], after[0], limits)
+    all_changes: list[Change] = []
     for name in sorted({*old, *new}):
         if name in new or _is_selected(selected, old[name]):
-            found += comparison.cell(old.get(name), new.get(name))
-    return found
+            all_changes += comparison.cell(old.get(name), new.get(name))
+    return all_changes
 
 
 def _is_selected(selected: Selected | None, record: Record) -> bool:
@@ -58,8 +59,8 @@ def _is_selected(selected: Selected | None, record: Record) -> bool:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Compares single cells of two runs, of which it knows what is comparable."""
+class RunComparison:
+    """Compares two runs cell by cell, as far as the hosts and versions that they were made on allow it."""
 
     limits: Limits
     same_processor: bool
@@ -68,7 +69,7 @@ class Comparison:
     """Of the two runs' processors; None where a header does not say."""
 
     @classmethod
-    def of(cls, before: Mapping[str, Any], after: Mapping[str, Any], limits: Limits) -> Comparison:
+    def of(cls, before: Mapping[str, Any], after: Mapping[str, Any], limits: Limits) -> RunComparison:
         """From the headers of the two runs."""
         return cls(
             limits,
@@ -79,38 +80,38 @@ class Comparison:
 
     def cell(self, old: Record | None, new: Record | None) -> list[Change]:
         """The changes of one cell, which is in one of the runs or in both; those that are accepted say so."""
-        found = list(self._fresh(old, new))
+        told = list(self._fresh(old, new))
         for entry in (old or {}).get("accepted") or []:
             assert old is not None
             kind = entry["kind"]
             if kind == "vanished" and new is None:
-                found = [_accepted(change, entry) for change in found]
-            elif new is not None and kind not in {change.kind for change in found}:  # else it got worse than accepted
+                told = [_accepted(change, entry) for change in told]
+            elif new is not None and kind not in {change.kind for change in told}:  # else it got worse than accepted
                 held = self.held(old, entry, new)
                 if held is not None:
-                    found.append(held)
+                    told.append(held)
                 elif self.pointless(old, entry, new):
                     better = _OPPOSITE.get(KINDS[kind].family)
-                    found = [change for change in found if change.kind != better]
-                    found.append(_pointless(old, entry, new))
-        return found
+                    told = [change for change in told if change.kind != better]
+                    told.append(_pointless(old, entry, new))
+        return told
 
     def pointless(self, old: Record, entry: Mapping[str, Any], new: Record) -> bool:
         """Whether what was accepted in the baseline's cell ``old`` is no longer so."""
         kind = entry["kind"]
         if kind == "vanished":
             return True
-        found = list(self._fresh(_before_accepting(old, entry), new))
-        if any(change.kind == kind for change in found):
+        fresh = list(self._fresh(_before_accepting(old, entry), new))
+        if any(change.kind == kind for change in fresh):
             return False
         if KINDS[kind].family == "status":
-            regressions = [one for one in found if one.regression and KINDS[one.kind].family == "status"]
+            regressions = [change for change in fresh if change.regression and KINDS[change.kind].family == "status"]
             return new["status"] in ("passed", "xfailed") and not regressions
         comparable = KINDS[kind].family != "latency" or (self.same_processor and timing(new) is not None)
         return new["status"] == "passed" and comparable
 
     def held(self, old: Record, entry: Mapping[str, Any], new: Record) -> Change | None:
-        """The accepted change, where it is still so."""
+        """The change that ``entry`` accepts, marked as accepted, where the run still shows it; None where not."""
         if entry["kind"] == "vanished":
             return None
         for change in self._fresh(_before_accepting(old, entry), new):
@@ -119,7 +120,7 @@ class Comparison:
         return None
 
     def _fresh(self, old: Record | None, new: Record | None) -> Iterator[Change]:
-        """Changes, whatever is accepted."""
+        """The changes of a cell without regard to what is accepted."""
         if old is None:
             assert new is not None
             yield _added(new)
@@ -153,8 +154,8 @@ class Comparison:
             yield _change("accuracy better", old, new, _plain(values[0]), _plain(values[1]), text)
 
     def _told_by_processor(self, change: Change, new: Record) -> Change:
-        """No regression where the run's own record shows that the change is of its processor, which is another kind
-        than that of the earlier run, or where the failure is declared for processors of its kind."""
+        """The change, which is no regression where the two runs' processors have other instructions and the later
+        run's record shows that the processor makes the change, or has a failure declared for such processors."""
         before, after = self.instructions
         if not change.regression or before == after:
             return change
@@ -203,7 +204,7 @@ class Comparison:
 
 
 def _added(new: Record) -> Change:
-    """A cell without an earlier one; a failure is one wherever it comes from."""
+    """The change of a cell that the earlier run did not have; where it fails, it counts as newly failing."""
     if new["status"] in ("failed", "xpassed"):
         kind = "newly failing" if new["status"] == "failed" else "xpassed"
         return _change(kind, new, new, None, new["status"], f"new, {_state(new)}{_fault(new)}")
@@ -216,8 +217,8 @@ def _status(old: Record, new: Record) -> Iterator[Change]:
     if was == now == "failed":
         if (old["stage"], old["error"]) != (new["stage"], new["error"]):
             change = _change("failing otherwise", old, new, _how(old), _how(new), text)
-            of_status = [one for one in old.get("accepted") or [] if KINDS[one["kind"]].family == "status"]
-            yield dataclasses.replace(change, regression=bool(of_status))
+            accepted = any(KINDS[entry["kind"]].family == "status" for entry in old.get("accepted") or [])
+            yield dataclasses.replace(change, regression=accepted)
     elif was == now == "xfailed":
         if any(old[name] != new[name] for name in ("stage", "error", "fault")):
             yield _change("expected failure changed", old, new, _how(old), _how(new), text)
@@ -259,7 +260,7 @@ def _kind(kind: Mapping[str, Sequence[str]]) -> str:
 def _inconclusive(record: Record) -> bool:
     """Whether a budget of time was measured and could not be decided, which only ``--require latency`` fails."""
     budgets = (record.get("latency") or {}).get("budgets") or []
-    return record["status"] == "skipped" and any(one.get("verdict") == "inconclusive" for one in budgets)
+    return record["status"] == "skipped" and any(budget.get("verdict") == "inconclusive" for budget in budgets)
 
 
 def _state(record: Record) -> str:
@@ -290,7 +291,7 @@ def _how(record: Record) -> str:
 
 
 def _before_accepting(old: Record, entry: Mapping[str, Any]) -> Record | None:
-    """The baseline's cell as it was before that was accepted; None where there was none."""
+    """The baseline's cell as it was before ``entry`` was accepted; None where there was no such cell."""
     if entry["was"] is None:
         return None
     line = {name: value for name, value in compact(old).items() if name != "accepted"}
@@ -315,9 +316,9 @@ def _change(kind: str, old: Record, new: Record, before: Any, after: Any, text: 
 
 
 def _ratio(record: Record) -> float:
-    """Error / allowed of a cell that passed; 0 where nothing was off, infinite where it is not a number."""
-    found = number((record.get("worst") or {}).get("ratio")) or 0.0
-    return math.inf if math.isnan(found) else found
+    """The largest error of a cell over what is allowed; 0 where a record has none, infinite where it is NaN."""
+    ratio = number((record.get("worst") or {}).get("ratio")) or 0.0
+    return math.inf if math.isnan(ratio) else ratio
 
 
 def _sqnr(record: Record) -> float | None:

@@ -1,4 +1,4 @@
-"""What two runs were made on, as far as it differs, and how two graphs differ. Facts that explain changes."""
+"""Facts that explain changes: how the hosts and versions of two runs differ, and how two graphs differ."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from conformance.baseline.change import Run
 from conformance.baseline.timing import timing
 
 Instructions: TypeAlias = frozenset[str] | None
+"""The instruction sets of a processor; None where a run's header does not say."""
 
 _EXPORTERS = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxsim")
 
@@ -37,14 +38,14 @@ def same_exporters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 def same_processor(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether latencies of the two runs, by their headers, are comparable; never if a run has several processors."""
     old, new = _environment(before), _environment(after)
-    return all(old.get(one) == new.get(one) and not _mixed(old.get(one)) for one in ("cpu", "gpu"))
+    return all(old.get(kind) == new.get(kind) and not _mixed(old.get(kind)) for kind in ("cpu", "gpu"))
 
 
 def instructions_of(header: Mapping[str, Any]) -> Instructions:
-    """Those of a run's processor, by which libraries choose their kernels; None where the header does not say."""
+    """The instruction sets of a run's processor, by which libraries choose their kernels."""
     cpu = _environment(header).get("cpu")
-    found = cpu.get("instructions") if isinstance(cpu, Mapping) else None
-    return None if found is None else frozenset(map(str, found))
+    names = cpu.get("instructions") if isinstance(cpu, Mapping) else None
+    return None if names is None else frozenset(map(str, names))
 
 
 def graph_change(before: Mapping[str, Any], after: Mapping[str, Any], *, by_bytes: bool) -> str | None:
@@ -66,8 +67,8 @@ def graph_change(before: Mapping[str, Any], after: Mapping[str, Any], *, by_byte
 
 
 def _environment(header: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = header.get("environment") or {}
-    return found
+    environment: Mapping[str, Any] = header.get("environment") or {}
+    return environment
 
 
 def _values(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -76,7 +77,7 @@ def _values(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} {_word(old.get(name))} -> {_word(new.get(name))}"
     versions = old.get("versions") or {}, new.get("versions") or {}
     for name in dict.fromkeys([*versions[0], *versions[1]]):
-        was, now = (one.get(name) or "not installed" for one in versions)
+        was, now = (packages.get(name) or "not installed" for packages in versions)
         if was != now:
             yield f"{name} {was} -> {now}"
 
@@ -90,7 +91,7 @@ def _processors(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]
             yield f"{kind} {_name(was)} -> {_name(now)}"
         lost, won = _instructions(was) - _instructions(now), _instructions(now) - _instructions(was)
         if lost or won:
-            words = [*(f"without {one}" for one in sorted(lost)), *(f"with {one}" for one in sorted(won))]
+            words = [*(f"without {name}" for name in sorted(lost)), *(f"with {name}" for name in sorted(won))]
             yield f"{kind} instructions: now {', '.join(words)}"
         elif _name(was) == _name(now):
             yield f"{kind} {_name(now)}: described otherwise ({_word(was)} -> {_word(now)})"
@@ -111,7 +112,7 @@ def _not_comparable(before: Run, after: Run) -> Iterator[str]:
 
 
 def finished(header: Mapping[str, Any]) -> bool:
-    """Whether the run reached all its cells; a merged one, whether all its parts did."""
+    """Whether the run reached all its cells; of a merged run, whether all its parts did."""
     return ("seconds" in header or "baseline" in header) and not header.get("unfinished")
 
 

@@ -19,7 +19,7 @@ from conformance.errors import UserError, display_path
 from conformance.records.run_file import read_run
 
 VERSION = 1
-"""Of this format."""
+"""Of the format that a baseline's first line names."""
 
 _MARKERS = ("<<<<<<<", "|||||||", "=======", ">>>>>>>")
 
@@ -33,7 +33,7 @@ class Entry:
 
 
 def write_baseline(file: Path, header: Mapping[str, Any], records: Iterable[Record]) -> None:
-    """Writes a whole baseline; what an earlier one there had accepted is forgotten.
+    """Writes a whole baseline; what a baseline that was in the file before had accepted is forgotten.
 
     Raises UserError for a cell that is there twice.
     """
@@ -42,9 +42,9 @@ def write_baseline(file: Path, header: Mapping[str, Any], records: Iterable[Reco
 
 
 def read_baseline(file: Path) -> Run:
-    """Header and records of a baseline, the latter with the fields that it has, and ``accepted``.
+    """Header and records of a baseline; the records have ``accepted``, and of a run's fields those that a line keeps.
 
-    Raises UserError with file, line and what to do where it is no baseline, or one that a merge or an editor broke.
+    Raises UserError with file, line and what to do where it is no baseline, or a merge or an editor broke it.
     """
     header, entries = read(file)
     return json.loads(header), [expand(entry.line) for entry in entries]
@@ -84,12 +84,12 @@ def read(file: Path) -> tuple[str, list[Entry]]:
         if not text.strip():
             continue
         where = f"{name}:{count}"
-        found = _parsed(text, where)
+        value = _parsed(text, where)
         if count == 1:
-            _check_head(found, where)
+            _check_head(value, where)
             continue
         try:
-            line = check(found)
+            line = check(value)
         except UserError as error:
             raise UserError(f"{where}: {error}; restore the line from git, or accept the cell anew") from None
         if line["id"] in seen:
@@ -130,8 +130,8 @@ def _parsed(text: str, where: str) -> Any:
         ) from None
 
 
-def _check_head(found: Any, where: str) -> None:
-    version = found.get("baseline") if isinstance(found, dict) else None
+def _check_head(header: Any, where: str) -> None:
+    version = header.get("baseline") if isinstance(header, dict) else None
     if version is None:
         raise UserError(f"{where}: does not say that this is a baseline; make one from a run with conformance accept")
     if version != VERSION:
@@ -139,13 +139,13 @@ def _check_head(found: Any, where: str) -> None:
             f"{where}: is a baseline of format {version}, this version knows format {VERSION}; "
             "use the version of conformance that wrote it, or make it anew"
         )
-    if not isinstance(found.get("environment"), dict):
+    if not isinstance(header.get("environment"), dict):
         raise UserError(f"{where}: has no environment; restore the line from git")
 
 
 def _is_run(file: Path) -> bool:
-    """Whether this is a run's ``records.jsonl``, by its first line, or a ``run.json``, which has no first record in
-    a line."""
+    """Whether this is a run's ``records.jsonl`` or ``run.json`` rather than a baseline, by its first line and its
+    name: the first line of a ``run.json`` is no whole JSON value."""
     with file.open(encoding="utf-8", errors="replace") as lines:
         try:
             first = json.loads(lines.readline())

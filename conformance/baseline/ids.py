@@ -16,17 +16,17 @@ _ID = re.compile(
 def fields_of(name: str) -> dict[str, Any]:
     """check, case, exporter, opset, runtime and precision, as in the record of the cell ``name``.
 
-    Empty where that is not the id of a cell.
+    Empty where ``name`` is not the id of a cell.
     """
-    found = _ID.fullmatch(name)
-    if found is None:
+    match = _ID.fullmatch(name)
+    if match is None:
         return {}
-    return {**found.groupdict(), "opset": int(found["opset"]), "precision": found["precision"] or "fp32"}
+    return {**match.groupdict(), "opset": int(match["opset"]), "precision": match["precision"] or "fp32"}
 
 
 def case_of(name: str) -> str:
     """The case in a cell's id: ``asinh`` of ``accuracy[asinh-torchscript-op17-onnxruntime-fp32]``."""
-    found = fields_of(name)
-    if not found:
+    fields = fields_of(name)
+    if not fields:
         raise UserError(f"'{name}' is not the id of a cell, such as export[asinh-torchscript-op17]")
-    return str(found["case"])
+    return str(fields["case"])

@@ -23,17 +23,17 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "presence": (),
     "none": (),
 }
-"""Fields of a line by what a change can be about."""
+"""Fields of a line by what a change can be about (``change.Kind.family``)."""
 
 MEASURED = ("accuracy", "examples", "latency")
-"""What only a cell that passed has; it goes with the status."""
+"""Families whose fields only a cell that passed has; where its status is replaced, they are too."""
 
 DEFAULTS: Line = {
     "id": None, "case": None, "exporter": None, "opset": None, "runtime": None, "precision": None, "check": None,
     "file": None, "status": "passed", "stage": None, "error": None, "fault": None, "examples": 0, "ratio": None,
     "sqnr": None, "graph": None, "latency": None, "accepted": [],
 }  # fmt: skip
-"""All fields in their order; what has its default, or is what the id says, is left out of the line."""
+"""All fields in their order. A line leaves out a field that has its default, or the value that the id names."""
 
 _TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("id", "case", "exporter", "check", "file", "status"), (str,)),
@@ -47,11 +47,13 @@ _TYPES: dict[str, tuple[type, ...]] = {
 _STATUSES = ("passed", "failed", "xfailed", "xpassed", "skipped")
 
 MODEL_CHECKS = ("export", "fidelity")
-"""The checks that are about a model itself; other cells run the same one, and would tell the same once more."""
+"""The checks whose lines keep the model's graph. Cells of other checks run the same model, and would only repeat a
+change of it."""
 
 
 def compact(record: Record) -> Line:
-    """The line of a record; ratios with two significant digits and dB with one decimal, which runs repeat."""
+    """The line of a record; ratios with two significant digits and dB with one decimal, as another run gives the same
+    digits."""
     passed = record["status"] == "passed"
     worst, fidelity = record.get("worst") or {}, record.get("fidelity") or {}
     line = {
@@ -70,8 +72,8 @@ def compact(record: Record) -> Line:
 
 def tidy(line: Mapping[str, Any]) -> Line:
     """The fields in their order, without those that have their default."""
-    known = _defaults(line)
-    return {name: line[name] for name in DEFAULTS if name in line and line[name] != known[name]}
+    defaults = _defaults(line)
+    return {name: line[name] for name in DEFAULTS if name in line and line[name] != defaults[name]}
 
 
 def expand(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,7 +94,7 @@ def _defaults(line: Mapping[str, Any]) -> Line:
 
 
 def replaced(line: Mapping[str, Any], family: str, fields: Mapping[str, Any]) -> Line:
-    """The line with the fields of one family as in ``fields``; what is not there has its default."""
+    """The line with the fields of one family as in ``fields``; a field that ``fields`` lacks gets its default."""
     kept = {name: value for name, value in line.items() if name not in FAMILIES[family]}
     return tidy({**kept, **part(fields, family)})
 
@@ -107,7 +109,7 @@ def dump(line: Mapping[str, Any]) -> str:
 
 
 def check(line: Any) -> Line:
-    """The line, if it is one; UserError with what is wrong with it otherwise."""
+    """``line`` itself. Raises UserError with what is wrong where it is not the line of a cell."""
     if not isinstance(line, dict):
         raise UserError("is no JSON object")
     if not isinstance(line.get("id"), str) or "file" not in line:
@@ -135,7 +137,7 @@ def check(line: Any) -> Line:
 
 
 def _check_parts(line: Mapping[str, Any]) -> None:
-    """What comparing reads of a graph and a latency."""
+    """Raises ValueError where a graph or a latency lacks what comparing reads of it."""
     graph = line.get("graph", {"opset": 0, "nodes": {}, "sha": None})
     if not {"opset", "nodes", "sha"} <= graph.keys() or not _are_counts(graph["nodes"]):
         raise UserError("'graph' is an object with opset, sha, and nodes, which counts operators")
@@ -168,7 +170,7 @@ def _check_accepted(line: Mapping[str, Any], entry: Any) -> None:
 
 
 def _place(line: Mapping[str, Any]) -> Line:
-    """Which cell it is, where the id does not say."""
+    """The fields that say which cell the line is about, as far as the line has them: where its id does not say."""
     return {name: line[name] for name in ("case", "exporter", "opset", "check", "precision") if name in line}
 
 
@@ -178,19 +180,19 @@ def _graph(record: Record) -> Line | None:
 
 
 def _latency(record: Record) -> Line | None:
-    found = timing(record)
-    return None if found is None else found.as_dict()
+    measured = timing(record)
+    return None if measured is None else measured.as_dict()
 
 
 def _rounded(value: Any, digits: int) -> float | str | None:
-    found = number(value)
-    if found is None:
+    exact = number(value)
+    if exact is None:
         return None
-    return float(f"{found:.{digits - 1}e}") if math.isfinite(found) else str(found)
+    return float(f"{exact:.{digits - 1}e}") if math.isfinite(exact) else str(exact)
 
 
 def _decibels(value: Any) -> float | str | None:
-    found = number(value)
-    if found is None:
+    exact = number(value)
+    if exact is None:
         return None
-    return round(found, 1) if math.isfinite(found) else str(found)
+    return round(exact, 1) if math.isfinite(exact) else str(exact)

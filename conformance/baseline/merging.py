@@ -21,7 +21,7 @@ _OF_ONE_JOB = ("--shard", "--report", "--store")
 
 @dataclass(frozen=True)
 class Part:
-    """One of the runs, named by its place."""
+    """A run that is merged, named by its place."""
 
     name: str
     header: Mapping[str, Any]
@@ -29,8 +29,8 @@ class Part:
 
     @property
     def environment(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.header.get("environment") or {}
-        return found
+        environment: Mapping[str, Any] = self.header.get("environment") or {}
+        return environment
 
     @property
     def flags(self) -> list[str]:
@@ -44,12 +44,12 @@ class Part:
 def merge(runs: Sequence[Path], out: Path, *, partial: bool = False, allow_mixed: bool = False) -> Run:
     """Writes the folder ``out`` with all cells of ``runs``, and returns the run that it holds.
 
-    A cell that several runs have is kept once, where they agree; one that a host could only skip counts where another
-    ran it. The header says in ``shards`` what each run was; its ``seconds`` are those of the longest.
+    A cell that several runs have is kept once, where they agree; where some could only skip it, the verdict of a run
+    that ran it counts. The header says in ``shards`` what each run was; its ``seconds`` are those of the longest run.
 
-    Raises UserError where runs disagree about a cell, where a run did not finish or ``--shard`` shows that one is
-    missing (unless ``partial``; their cells are then missing here too, and vanished for a comparison), and where
-    versions differ (unless ``allow_mixed``; the header then has both).
+    Raises UserError where runs disagree about a cell; where a run did not finish, or a shard is missing by the
+    ``--shard`` of the others (unless ``partial``; the cells that nobody ran are then missing here too, and vanished
+    for a comparison); and where versions differ (unless ``allow_mixed``; the header then has both).
     """
     if not runs:
         raise UserError("there is no run to merge")
@@ -81,7 +81,7 @@ def _folder(place: Path) -> Path:
 
 
 def _missing(parts: Iterable[Part]) -> list[str]:
-    """Shards such as ``3/4`` that the arguments of the others tell of."""
+    """Shards such as ``3/4`` that no part ran, though the arguments of the parts say how many there are."""
     given = [text for part in parts for text in _values_of("--shard", part.flags)]
     have = {parse_shard(text) for text in given}
     return [f"{index}/{count}" for count in sorted({count for _, count in have}) for index in range(1, count + 1)
@@ -122,24 +122,25 @@ def _version(part: Part, package: str) -> str | None:
 
 
 def _joined(parts: Iterable[Part]) -> list[dict[str, Any]]:
-    found: dict[str, tuple[Part, Mapping[str, Any]]] = {}
+    kept: dict[str, tuple[Part, Mapping[str, Any]]] = {}
     for part in parts:
         for record in part.records:
             name = record["id"]
-            if name not in found or _says_less(found[name][1], record):
-                found[name] = (part, record)
-            elif record["status"] != "skipped" and _verdict(record) != _verdict(found[name][1]):
-                first, other = found[name]
+            if name not in kept or _says_less(kept[name][1], record):
+                kept[name] = (part, record)
+            elif record["status"] != "skipped" and _verdict(record) != _verdict(kept[name][1]):
+                first, first_record = kept[name]
                 raise UserError(
-                    f"{name}: {_words(other)} in {first.name}, {_words(record)} in {part.name}; "
+                    f"{name}: {_words(first_record)} in {first.name}, {_words(record)} in {part.name}; "
                     "run the cell alone to see which is right, and the shards without overlap"
                 )
-    return [dict(record) for _, record in found.values()]
+    return [dict(record) for _, record in kept.values()]
 
 
-def _says_less(record: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Skipped, where another run did not skip the cell, or measured a budget of time that it could not decide."""
-    return record["status"] == "skipped" and (other["status"] != "skipped" or record.get("latency") is None)
+def _says_less(record: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
+    """Whether the record of a ``later`` part counts in place of ``record``: this is skipped, and that is not, or may
+    have measured a latency, which this has not (a budget of time that cannot be decided is skipped too)."""
+    return record["status"] == "skipped" and (later["status"] != "skipped" or record.get("latency") is None)
 
 
 def _verdict(record: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -186,17 +187,17 @@ def _header(parts: Sequence[Part], unfinished: Sequence[str]) -> dict[str, Any]:
 
 
 def _both(values: Iterable[str | None]) -> str | None:
-    """The one value that there is, or all of them in one text."""
+    """The value, if all parts have the same; else the different values in one text."""
     return " and ".join(sorted({value for value in values if value is not None})) or None
 
 
-def _processor(found: Sequence[Any]) -> Any:
-    """The one processor of all parts; ``mixed`` where there are several, so that no latencies are compared."""
-    known = [one for index, one in enumerate(found) if one is not None and one not in found[:index]]
+def _processor(of_parts: Sequence[Any]) -> Any:
+    """The processor, if all parts have the same; else all, ``mixed``, so that no latencies are compared."""
+    known = [cpu for index, cpu in enumerate(of_parts) if cpu is not None and cpu not in of_parts[:index]]
     if len(known) < 2:
         return known[0] if known else None
-    names = sorted({str(one.get("name") if isinstance(one, Mapping) else one) for one in known})
-    sets = [set(one.get("instructions") or []) if isinstance(one, Mapping) else set() for one in known]
+    names = sorted({str(cpu.get("name") if isinstance(cpu, Mapping) else cpu) for cpu in known})
+    sets = [set(cpu.get("instructions") or []) if isinstance(cpu, Mapping) else set() for cpu in known]
     return {"name": " and ".join(names), "instructions": sorted(set.intersection(*sets)), "mixed": True}
 
 

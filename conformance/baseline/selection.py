@@ -16,28 +16,29 @@ _BY_FIELD = ("--exporter", "--opset", "--runtime", "--precision", "--cases")
 
 _LIMITING = ("-k", "-m", "--deselect", "--ignore", "--ignore-glob", "--changed-since", "--shard", "--lf",
              "--last-failed", "--sw", "--stepwise", "--stepwise-skip", "--nf")  # fmt: skip
-"""Options of which the arguments alone do not say what they left."""
+"""Options that choose cells in a way that the arguments and a record do not show."""
 
 _WITH_VALUE = (*_BY_FIELD, "-k", "-m", "--deselect", "--ignore", "--ignore-glob", "--changed-since", "--shard",
                "-n", "-p", "-o", "-c", "-r", "-W")  # fmt: skip
-"""Of other options nobody here knows: a word behind a long one is taken for its value, unless it names tests."""
+"""Options that take a value. A word behind any other long option is taken for its value, unless it names tests."""
 
 _TESTS = re.compile(r"(.*/)?conformance([/.].+)?|.*::.*|.*\.py")
 """Words that name tests; pytest's plugins have too many options to know which of them take a value."""
 
 
 def selection_of(header: Mapping[str, Any]) -> tuple[Callable[[Record], bool] | None, str | None]:
-    """What ``compare`` takes as ``selected``, and a line that says what cannot be told; None twice for a run of all.
+    """What ``compare_runs`` takes as ``selected``, and a line that says what cannot be told; None and None for a run
+    of all cells.
 
     Of a merged run the selections of its parts count together. Where an option such as ``-k`` chose cells in a way
     that a record does not show, nothing is told as vanished, and the line says so.
     """
     shards = header.get("shards")
     runs = [part["flags"] for part in shards] if shards else [(header.get("environment") or {}).get("flags") or []]
-    found = [_of_flags(flags) for flags in runs]
-    predicates = [predicate for predicate, _ in found if predicate is not None]
-    notes = [note for _, note in found if note is not None]
-    if len(predicates) < len(found):
+    selections = [_of_flags(flags) for flags in runs]
+    predicates = [predicate for predicate, _ in selections if predicate is not None]
+    notes = [note for _, note in selections if note is not None]
+    if len(predicates) < len(selections):
         return None, None  # one part was to run everything
     return (lambda record: any(predicate(record) for predicate in predicates)), (notes[0] if notes else None)
 
@@ -45,7 +46,7 @@ def selection_of(header: Mapping[str, Any]) -> tuple[Callable[[Record], bool] | 
 def _of_flags(flags: Sequence[str]) -> tuple[Callable[[Record], bool] | None, str | None]:
     given: dict[str, list[str]] = {}
     words: list[str] = []
-    option = ""  # that may still get a value
+    option = ""  # a long option whose value the next word may be
     rest = iter(flags)
     for flag in rest:
         name, equals, value = flag.partition("=")
@@ -71,7 +72,8 @@ def _of_flags(flags: Sequence[str]) -> tuple[Callable[[Record], bool] | None, st
 
 
 def _keeps(fields: Mapping[str, Sequence[str]], record: Record) -> bool:
-    """As ``plan.Selection.keeps`` and ``--cases`` keep cells; a repeated option's last counts, of --cases all."""
+    """Whether these options keep the record's cell, as they do for a run (``conformance.plan``): of an option given
+    more than once the last value counts, of ``--cases`` all."""
     for name, values in fields.items():
         if name == "cases":
             if not any(_below(record["source"]["file"], value) for value in values):
@@ -93,7 +95,7 @@ def _with_all(words: Sequence[str]) -> bool:
 def _below(file: str, place: str) -> bool:
     """Whether ``--cases PLACE`` reads a record's case file; both are given from where pytest was started."""
     place = posixpath.normpath(display_path(Path(place)))
-    if posixpath.isabs(place) and not posixpath.isabs(file):  # of another host, or of another folder than this one
+    if posixpath.isabs(place) and not posixpath.isabs(file):  # the run was on another host, or from another folder
         parts = place.split("/")
         return any(_is_below(file, "/".join(parts[start:])) for start in range(1, len(parts)))
     return place == "." or _is_below(file, place)

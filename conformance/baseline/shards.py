@@ -15,9 +15,9 @@ def shard(ids: Iterable[str], index: int, count: int, seconds: Mapping[str, floa
     """The cells of job ``index`` of ``count``, counted from 1; all jobs together have each cell once.
 
     All cells of a case are in one job, so that its models are exported once. Without ``seconds`` a case's name alone
-    decides, so that adding a case moves no other one. With ``seconds`` by id, from an earlier run, the jobs take
-    about equally long; all of them have to be given the same ``ids`` and ``seconds``, or cells are lost, which shows
-    only when the merged run is compared. A case that the earlier run lacks counts as an average one.
+    decides, so that adding a case moves no other case to another job. With ``seconds`` by id, from an earlier run,
+    the jobs take about equally long; all jobs have to be given the same ``ids`` and ``seconds``, or cells are lost,
+    which shows only when the merged run is compared. A case that the earlier run lacks counts as an average case.
     """
     if not 1 <= index <= count:
         raise UserError(f"shard {index}/{count}: is counted from 1 to {max(count, 1)}")
@@ -31,25 +31,25 @@ def shard(ids: Iterable[str], index: int, count: int, seconds: Mapping[str, floa
 
 def parse_shard(text: str) -> tuple[int, int]:
     """``(2, 4)`` of ``2/4``."""
-    found = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text.strip())
-    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+    match = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text.strip())
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise UserError(f"--shard: '{text}' is not which of how many, such as 2/4")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def seconds_of(records: Iterable[Record]) -> dict[str, float]:
     """How long each cell of a run took, all stages together."""
-    return {record["id"]: sum(float(one) for one in (record.get("seconds") or {}).values()) for record in records}
+    return {record["id"]: sum(map(float, (record.get("seconds") or {}).values())) for record in records}
 
 
 def _by_case(seconds: Mapping[str, float], cases: Iterable[str]) -> dict[str, float]:
-    """Seconds of those of the ``cases`` that are known; a cell that left the run counts for none."""
-    wanted, found = set(cases), dict[str, float]()
-    for name in sorted(seconds):  # in one order, since sums of floats depend on it
+    """Seconds by case, of those ``cases`` that the earlier run had; its cells of other cases do not count."""
+    wanted, totals = set(cases), dict[str, float]()
+    for name in sorted(seconds):  # sorted, since the sum of floats depends on their order
         case = case_of(name)
         if case in wanted:
-            found[case] = found.get(case, 0.0) + seconds[name]
-    return found
+            totals[case] = totals.get(case, 0.0) + seconds[name]
+    return totals
 
 
 def _balanced(cases: Iterable[str], known: Mapping[str, float], count: int) -> dict[str, int]:

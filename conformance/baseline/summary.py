@@ -14,14 +14,16 @@ MOST = 20
 def lines(changes: Sequence[Change], width: int) -> Iterator[str]:
     """The changes by kind in ``width`` columns: regressions first, then what else differs, then what is accepted.
 
-    A kind has one line for each change where they all fit, else the text stands below the id, in at most two lines.
-    Only an id may be longer than ``width``. The last line counts.
+    Where all changes of a kind fit into one line each, they stand so; else each text stands below its id, in at most
+    two lines. Only an id may be longer than ``width``. The last line says how many changes there are.
     """
     groups: list[tuple[str, list[Change]]] = []
     for regression in (True, False):
-        told = [one for one in changes if one.regression == regression and not one.accepted]
-        groups += [(kind.heading, [one for one in told if one.kind == name]) for name, kind in KINDS.items()]
-    groups.append(("accepted", [one for one in changes if one.accepted]))
+        open_changes = [change for change in changes if change.regression == regression and not change.accepted]
+        groups += [
+            (kind.heading, [change for change in open_changes if change.kind == name]) for name, kind in KINDS.items()
+        ]
+    groups.append(("accepted", [change for change in changes if change.accepted]))
     for heading, group in groups:
         if group:
             yield f"{heading}: {len(group)}"
@@ -45,7 +47,8 @@ def count(changes: Iterable[Change]) -> str:
 
 
 def _lines(group: Sequence[Change], width: int) -> Iterator[str]:
-    """One line for each change where all of them fit; else the id, which is there to be copied, never cut."""
+    """One line for each change where all of them fit, else the id and below it the text. An id is never cut, since it
+    is there to be copied."""
     texts = [" ".join(change.text.split()) for change in group]
     longest = max(len(change.id) for change in group)
     if all(4 + longest + len(text) <= width for text in texts):

@@ -11,13 +11,13 @@ from typing import Any
 from conformance.baseline.change import Record
 
 CONFIDENCE = 0.99
-"""Of the interval of a median."""
+"""The level of the confidence interval of a median."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one call: the median, the ends of its confidence interval, and the median of what was measured in
-    turn with it, by its name, where there was such another side."""
+    """Seconds of one call: the median and the ends of its confidence interval. Where something else, such as PyTorch,
+    was measured in turn with it, ``other`` is its name and ``other_median`` its median."""
 
     median: float
     low: float
@@ -33,8 +33,8 @@ class Timing:
         return {"own": own, "other": {"name": self.other, "median": _rounded(self.other_median)}}
 
     def grew(self, before: Timing) -> float:
-        """How many times as long as ``before``; where both were measured beside the same other side, as much of it as
-        the other side does not share: that is the host's doing."""
+        """How many times as long as ``before``. Where both were measured beside the same ``other``, a change that the
+        other shares is taken for the host's, and only the rest counts."""
         times = self.median / before.median
         if self.other is None or self.other != before.other or not self.other_median or not before.other_median:
             return times
@@ -49,7 +49,7 @@ def timing(record: Record) -> Timing | None:
     if not isinstance(own, Mapping) or own.get("median") is None:
         return None
     median = float(own["median"])
-    interval = own.get("interval") or _interval([float(one) for one in own.get("samples") or []])
+    interval = own.get("interval") or _interval([float(sample) for sample in own.get("samples") or []])
     if interval is None:
         return None
     low, high = min(float(interval[0]), median), max(float(interval[1]), median)
@@ -59,8 +59,11 @@ def timing(record: Record) -> Timing | None:
 
 
 def _interval(samples: Sequence[float]) -> tuple[float, float] | None:
-    """Of the median, between two of the samples: their ranks follow from the binomial distribution, whatever that of
-    the durations is (Hahn and Meeker, Statistical Intervals, 1991, 5.2; its normal approximation)."""
+    """The confidence interval of the samples' median, None where there are too few samples.
+
+    Its ends are two of the samples, whose ranks follow from the binomial distribution, however the durations are
+    distributed (Hahn and Meeker, Statistical Intervals, 1991, 5.2; its normal approximation).
+    """
     count = len(samples)
     reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * math.sqrt(count) / 2
     lowest = math.floor(count / 2 - reach) - 1

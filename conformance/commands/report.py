@@ -56,8 +56,8 @@ def _changes(run: Path, baseline: Path | None) -> list[dict[str, Any]]:
             return list(json.loads(kept.read_text(encoding="utf-8"))) if kept.is_file() else []
         except ValueError as error:
             raise UserError(f"{kept}: is damaged ({error}); delete it, or name the --baseline") from None
-    from conformance.baseline import compare, load, selection_of
+    from conformance.baseline import compare_runs, load, selection_of
 
     after = load(run)
     selected, _ = selection_of(after[0])
-    return [change.as_dict() for change in compare(load(baseline), after, selected=selected)]
+    return [change.as_dict() for change in compare_runs(load(baseline), after, selected=selected)]

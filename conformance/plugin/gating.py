@@ -29,7 +29,7 @@ class Gating:
 
     def compare(self) -> None:
         """Holds the finished run against the baseline; what changed goes into ``changes.json`` beside the run."""
-        from conformance.baseline import compare, environment_changes, gate, load, selection_of
+        from conformance.baseline import compare_runs, environment_changes, gate, load, selection_of
         from conformance.records.run_file import read_run
 
         report = self._options.report
@@ -39,7 +39,7 @@ class Gating:
             self._notes, self.regressions = [str(error)], 1
             return
         selected, note = selection_of(after[0])
-        self._changes = compare(before, after, selected=selected)
+        self._changes = compare_runs(before, after, selected=selected)
         self._notes = [*environment_changes(before, after), *([note] if note else [])]
         self.regressions = gate(self._changes)
         text = json.dumps([change.as_dict() for change in self._changes], indent=1, default=str)

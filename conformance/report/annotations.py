@@ -14,9 +14,9 @@ from conformance.report.rows import Row, blocking, complete, failures
 from conformance.report.words import verdict
 
 MOST = 10
-"""Errors of a step, and again warnings, that GitHub shows; further ones it drops without a word."""
+"""How many errors of a step GitHub shows, and how many warnings; it drops the rest without a word."""
 _LONG = 4000
-"""Characters of a message; what is longer belongs into the report."""
+"""Characters of a message; a longer text belongs into the report."""
 _NAMED = 5
 """Further cells with the same failure that are named."""
 
@@ -29,17 +29,17 @@ class _Command:
 
 
 def github(records: Sequence[Mapping[str, Any]], changes: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
-    """One line for each failure, for each regression that is none (``changes`` are those since a baseline), and for
-    each reason for which cells were skipped; each at a case's line.
+    """One line for each failure, for each regression that is no failure (``changes`` are those since a baseline), and
+    for each reason for which cells were skipped; each at a case's line.
 
-    Cells of a case that fail for the same reason share a line. Of more than ten errors or warnings the last one
-    that GitHub shows says how many are left out. Raises UserError where a record is none.
+    Cells of a case that fail for the same reason share a line. Of more than ten errors or warnings the last that
+    GitHub shows says how many are left out. Raises UserError where a record lacks what every record has.
     """
     rows = complete(records)
     red = failures(rows)
     errors = [_error(group) for group in _same(red, ("stage", "error", "reason"), by_case=True)]
     told = {row["id"] for row in red}
-    worse = [_changed(one) for one in blocking(changes) if one.get("id") not in told]
+    worse = [_changed(change) for change in blocking(changes) if change.get("id") not in told]
     errors += [_worse(group) for group in _same(worse, ("kind",), by_case=True)]
     yield from _commands("error", errors, "failures")
     skipped = _same([row for row in rows if row["status"] == "skipped"], ("reason",), by_case=False)
@@ -53,7 +53,7 @@ def _changed(change: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _same(rows: Sequence[Row], fields: Sequence[str], by_case: bool) -> list[list[Row]]:
-    """Rows that say the same, in the order in which the first of each was found."""
+    """Groups of rows with equal ``fields``, in the order of each group's first row."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         where = (row["source"]["file"], row["source"]["line"]) if by_case else ()
@@ -75,11 +75,11 @@ def _worse(group: Sequence[Row]) -> _Command:
 
 
 def _others(group: Sequence[Row]) -> str:
-    others = [row["id"] for row in group[1:]]
-    if not others:
+    ids = [row["id"] for row in group[1:]]
+    if not ids:
         return ""
-    named = ", ".join(one_line(other, 200) for other in others[:_NAMED])
-    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    named = ", ".join(one_line(cell, 200) for cell in ids[:_NAMED])
+    more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
     return f"\nthe same in {named}{more}"
 
 
@@ -104,7 +104,7 @@ def _command(kind: str, source: Mapping[str, Any], title: str, message: str) -> 
 
 
 def _data(text: str) -> str:
-    """The escaping of a message; ``visible`` leaves no carriage return, but a caller's text may have one."""
+    """A message, escaped as GitHub reads it."""
     return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -10,7 +10,7 @@ function facts(pairs) {
   return told.length ? el("dl", { class: "facts" }, told.map(([name, value]) => [el("dt", null, name), el("dd", null, value)])) : null;
 }
 
-// Any plain value: what a record has in places whose content differs from runtime to runtime.
+// Any plain value: for fields of a record whose content differs from runtime to runtime.
 function described(value) {
   if (value === null || value === undefined) return "none";
   if (Array.isArray(value)) {
@@ -119,13 +119,13 @@ function processorSection(row) {
 }
 
 function fidelitySection(row) {
-  const found = at("fidelity", row);
-  if (!found) return null;
+  const cost = at("fidelity", row);
+  if (!cost) return null;
   return section("What the precision costs", facts([
-    ...(found.output === undefined ? [] : [["output", String(found.output)]]),
-    ...(found.sqnr === undefined ? [] : [["SQNR", decibels(found.sqnr)]]),
-    ...(typeof found.changed === "number" ? [["changed", `${(100 * found.changed).toFixed(1)} %`]] : []),
-    ...Object.entries(found).filter(([name]) => !["output", "sqnr", "changed"].includes(name)).map(([name, one]) => [name, described(one)]),
+    ...(cost.output === undefined ? [] : [["output", String(cost.output)]]),
+    ...(cost.sqnr === undefined ? [] : [["SQNR", decibels(cost.sqnr)]]),
+    ...(typeof cost.changed === "number" ? [["changed", `${(100 * cost.changed).toFixed(1)} %`]] : []),
+    ...Object.entries(cost).filter(([name]) => !["output", "sqnr", "changed"].includes(name)).map(([name, value]) => [name, described(value)]),
   ]));
 }
 
@@ -146,7 +146,7 @@ function latencySection(row, width) {
         el("b", null, say(one, one.ratio)), ` (${say(one, one.low)} to ${say(one, one.high)})`),
       budgetChart(one, width))),
     latencyChart(latency, names, width),
-    cut ? el("p", { class: "quiet" }, "The drawing has a part of the samples; the numbers are of all.") : null,
+    cut ? el("p", { class: "quiet" }, "The drawing shows some of the samples; the numbers are of all of them.") : null,
     sides.length ? table(["", ...sides.map(([key]) => names[key])],
       [...keys.map((key) => [key, ...sides.map(([, side]) => (typeof side[key] === "number" ? seconds(side[key]) : ""))]),
        ["rounds", ...sides.map(([, side]) => described(side.rounds ?? side.measured))]], "Durations") : null,

@@ -12,7 +12,7 @@ from conformance.records.run_file import read_run
 from conformance.report.rows import STATUSES, complete, finished, ratio
 
 Run = tuple[str, dict[str, Any], list[dict[str, Any]]]
-"""What to call it, its header, its records."""
+"""What to call the run, its header, its records."""
 
 
 def report(
@@ -53,7 +53,7 @@ def report(
 def _page() -> Callable[..., str]:
     try:
         from conformance.report.html import page
-    except ModuleNotFoundError as error:  # a host that bundles are replayed on; the run can be carried elsewhere
+    except ModuleNotFoundError as error:  # on a host that only replays bundles; its run can be reported elsewhere
         raise UserError(f"{error.name} is not installed: pip install {error.name}") from None
     return page
 
@@ -79,19 +79,19 @@ def names(places: Sequence[Path]) -> list[str]:
     folders = [place.parent if place.suffix in (".json", ".jsonl") else place for place in places]
     parts = [folder.resolve().parts for folder in folders]
     for length in range(1, max(map(len, parts), default=1) + 1):
-        found = ["/".join(one[-length:]) for one in parts]
-        if len(set(found)) == len(found):
-            return found
+        ends = ["/".join(folder[-length:]) for folder in parts]
+        if len(set(ends)) == len(ends):
+            return ends
     return [str(place) for place in places]
 
 
 def as_data(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """The report as plain data: all of the last run, of earlier ones the counts, and each cell's status and ratio."""
     name, header, records = runs[-1]
-    rows = [complete(found) for _, _, found in runs]
+    rows_of_runs = [complete(run_records) for _, _, run_records in runs]
     history: dict[str, list[dict[str, Any]]] = {str(record["id"]): [] for record in records}
-    for (run, _, _), found in zip(runs, rows, strict=True):
-        for row in found:
+    for (run, _, _), rows in zip(runs, rows_of_runs, strict=True):
+        for row in rows:
             if row["id"] in history:
                 history[row["id"]].append({"run": run, "status": row["status"], "ratio": ratio(row)})
     return {
@@ -100,8 +100,8 @@ def as_data(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> d
         "finished": finished(header),
         "runs": [
             {"name": run, "started": about.get("started"), "seconds": about.get("seconds"),
-             "finished": finished(about), "counts": _counts(found)}
-            for (run, about, _), found in zip(runs, rows, strict=True)
+             "finished": finished(about), "counts": _counts(rows)}
+            for (run, about, _), rows in zip(runs, rows_of_runs, strict=True)
         ],
         "changes": [dict(change) for change in changes],
         "history": history,

@@ -42,7 +42,7 @@ function filled(node, props, children) {
   return node;
 }
 
-// A text from a record may be "constructor": only what was put in is found.
+// The name may be text from a record, such as "constructor", which every object has: only own names count.
 function lookup(names, name, otherwise = "") {
   return Object.hasOwn(names, name) ? names[name] : otherwise;
 }

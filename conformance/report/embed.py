@@ -14,7 +14,7 @@ from typing import Any
 
 
 def columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
-    """``{name: {values}}``, or ``{name: {values, rows}}`` where ``values[rows[i]]`` is that of row ``i``."""
+    """``{name: {values}}``, or ``{name: {values, rows}}`` where ``values[rows[i]]`` is the value of row ``i``."""
     return {name: column([row.get(name) for row in rows]) for name in names}
 
 
@@ -40,10 +40,10 @@ def script_text(data: Any) -> str:
     All but ASCII is escaped, which covers U+2028 and U+2029; of ASCII ``<``, ``>`` and ``&``. Raises ValueError for
     NaN and infinities.
     """
-    found = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     for character in "<>&":
-        found = found.replace(character, f"\\u{ord(character):04x}")
-    return found
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
 
 
 def source_hash(text: str) -> str:

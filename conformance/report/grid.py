@@ -18,9 +18,9 @@ Key = tuple[str, matrix.Column]
 def grid(rows: Sequence[Row]) -> dict[str, Any]:
     """``{groups, cases, cells, missing}`` of plain values.
 
-    ``groups`` are ``{exporter, part, precision, opsets}``; ``cells`` has for each case a list over all columns, of
-    null or ``[sign, number, ...]``: numbers of rows, that which decides the sign first. ``missing`` are lines about
-    runtimes of which nothing was run.
+    ``groups`` are ``{exporter, part, precision, opsets}``. ``cells`` has a list over all columns for each case; each
+    item is null or ``[sign, number, ...]`` with the numbers of the cell's rows, the row that decides the sign first.
+    ``missing`` are lines about runtimes of which nothing was run.
     """
     missing = matrix.not_run(rows)
     shown = [(number, row) for number, row in enumerate(rows) if row["runtime"] not in missing]
@@ -62,7 +62,7 @@ def _by_key(shown: Sequence[tuple[int, Row]]) -> tuple[dict[Key, list[int]], dic
         exporter, _, precision, opset = column
         runtimes.setdefault((case, exporter, precision, opset), []).append((case, column))
     for number, row in shown:
-        if row["check"] == "fidelity":  # of all runtimes of its precision, or of none
+        if row["check"] == "fidelity":  # stands beside each runtime of its precision, or alone where there is none
             keys = runtimes.get((row["case"], row["exporter"], row["precision"], row["opset"]), [])
             for key in keys:
                 beside.setdefault(key, []).append(number)
@@ -78,7 +78,7 @@ def _cell(rows: Sequence[Row], own: list[int], beside: list[int]) -> list[Any] |
     def worst(numbers: list[int]) -> tuple[str, int | None]:
         if not numbers:
             return "passed", None
-        number = min(numbers, key=lambda one: STATUSES.index(rows[one]["status"]))
+        number = min(numbers, key=lambda number: STATUSES.index(rows[number]["status"]))
         return rows[number]["status"], number
 
     first, second = worst(own), worst(beside)

@@ -31,7 +31,7 @@ from conformance.report.rows import (
 from conformance.report.words import details, verdict
 
 Run = tuple[str, Mapping[str, Any], Sequence[Mapping[str, Any]]]
-"""What to call it, its header, its records."""
+"""What to call the run, its header, its records."""
 
 FIELDS = (
     "id", "case", "exporter", "opset", "runtime", "precision", "check", "source", "status", "stage", "error",
@@ -41,26 +41,27 @@ FIELDS = (
     "arithmetic", "fidelity", "conversion", "loss", "engine", "latency", "histogram", "seconds", "command", "bundle",
     "reused", "words",
 )  # fmt: skip
-"""What the page has of each record. A fingerprint says nothing to a reader; it is in the run file."""
+"""The fields of each record that the page has. It lacks the fingerprint, which says nothing to a reader."""
 
 MOST_SAMPLES = 400
-"""Dots of a latency that are drawn; more are not told apart."""
+"""Dots of a latency that are drawn; nobody could tell more of them apart."""
 MOST_CHANGES = 100
 """Changes of a kind that are listed; the others are in the list of cells."""
 MOST_FIRST = 3
-"""Failures that are shown at the top, in the order in which they were found."""
+"""Failures that are shown at the top, in the order of the run."""
 
 _HERE = Path(__file__).parent
 _SCRIPTS = ("data.js", "charts.js", "cell.js", "matrix.js", "list.js", "page.js")
 _RELATION = re.compile(r"\s*[\d.e+-]+\s*[x×*]", re.IGNORECASE)
-"""How a budget begins that is a multiple of another side's duration: ``1.2 x pytorch``; others are times."""
+"""The beginning of a budget that is a multiple of another duration, as in ``1.2 x pytorch``; any other budget is a
+time."""
 
 
 def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
     """The page about the last of ``runs``; the earlier ones, oldest first, are its history.
 
     ``changes`` are those since a baseline (``Change.as_dict()``). Raises UserError where there is no run, or a
-    record is none.
+    record lacks what every record has.
     """
     if not runs:
         raise UserError("there is no run to report")
@@ -69,7 +70,7 @@ def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
     history = [*(_past(*run, rows) for run in earlier), _past(name, header, rows, rows)]
     changed = _changes(changes, rows)
     skipped = [row for row in rows if row["status"] == "skipped"]
-    script = '"use strict";\n(() => {\n' + "\n".join(_read(one) for one in _SCRIPTS) + "\n})();\n"
+    script = '"use strict";\n(() => {\n' + "\n".join(map(_read, _SCRIPTS)) + "\n})();\n"
     style = _read("page.css")
     return _template().render(
         policy=_policy(script, style),
@@ -82,7 +83,7 @@ def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
         finished=finished(header),
         duration=_duration(header),
         about=list(_about(header)),
-        statuses=[(one, WORDS[one], sum(row["status"] == one for row in rows)) for one in STATUSES],
+        statuses=[(status, WORDS[status], sum(row["status"] == status for row in rows)) for status in STATUSES],
         counts=matrix.counts(rows),
         verified=matrix.counts(rows).partition("; ")[2],
         first=[_headline(row) for row in failures(rows)[:MOST_FIRST]],
@@ -112,7 +113,7 @@ def _read(name: str) -> str:
 
 
 def _policy(script: str, style: str) -> str:
-    """Nothing from anywhere but this one script and style; text cannot be turned into markup (trusted types)."""
+    """The page may load and run nothing but its own script and style, nor turn text into markup (trusted types)."""
     return "; ".join(
         [
             "default-src 'none'",
@@ -144,9 +145,9 @@ def _headline(row: Row) -> dict[str, Any]:
 
 
 def _faults(rows: Sequence[Row]) -> list[tuple[str, int]]:
-    """At fault in how many failures, the most frequent first."""
-    found = [str(row["fault"] or "not known") for row in failures(rows)]
-    return sorted(((fault, found.count(fault)) for fault in set(found)), key=lambda pair: (-pair[1], pair[0]))
+    """Who is at fault, and in how many failures, the most frequent first."""
+    faults = [str(row["fault"] or "not known") for row in failures(rows)]
+    return sorted(((fault, faults.count(fault)) for fault in set(faults)), key=lambda pair: (-pair[1], pair[0]))
 
 
 def _duration(header: Mapping[str, Any]) -> str:
@@ -209,23 +210,23 @@ def _past(
 
 
 def _latency(latency: Any) -> Any:
-    """The latency with as many samples as are drawn, and each budget's kind; statistics are of all samples."""
+    """The latency with no more samples than are drawn, and with each budget's kind; statistics are of all samples."""
     if not isinstance(latency, dict):
         return latency
-    found = dict(latency)
+    drawn = dict(latency)
     for side in ("own", "other"):
-        if isinstance(found.get(side), dict) and isinstance(found[side].get("samples"), list):
-            samples = found[side]["samples"]
+        if isinstance(drawn.get(side), dict) and isinstance(drawn[side].get("samples"), list):
+            samples = drawn[side]["samples"]
             step = -(-len(samples) // MOST_SAMPLES)
             thinned = samples[:: step or 1]
-            found[side] = {**found[side], "samples": [_short(one) for one in thinned], "measured": len(samples)}
-    if isinstance(found.get("budgets"), list):
-        found["budgets"] = [
-            {**one, "relation": bool(_RELATION.match(str(one.get("text"))))}
-            for one in found["budgets"]
-            if isinstance(one, dict)
+            drawn[side] = {**drawn[side], "samples": [_short(sample) for sample in thinned], "measured": len(samples)}
+    if isinstance(drawn.get("budgets"), list):
+        drawn["budgets"] = [
+            {**budget, "relation": bool(_RELATION.match(str(budget.get("text"))))}
+            for budget in drawn["budgets"]
+            if isinstance(budget, dict)
         ]
-    return found
+    return drawn
 
 
 def _short(value: Any) -> Any:
@@ -238,19 +239,17 @@ def _short(value: Any) -> Any:
 def _changes(changes: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> list[dict[str, Any]]:
     """The changes as the page tells them, with the number of their row; null where the cell is gone."""
     numbers = {row["id"]: number for number, row in enumerate(rows)}
-    found = []
-    for change in cleaned([dict(one) for one in changes]):
-        found.append(
-            {
-                "id": str(change.get("id")),
-                "kind": str(change.get("kind") or "changed"),
-                "regression": bool(change.get("regression")),
-                "accepted": bool(change.get("accepted")),
-                "text": str(change.get("text") or ""),
-                "row": numbers.get(change.get("id")),
-            }
-        )
-    return found
+    return [
+        {
+            "id": str(change.get("id")),
+            "kind": str(change.get("kind") or "changed"),
+            "regression": bool(change.get("regression")),
+            "accepted": bool(change.get("accepted")),
+            "text": str(change.get("text") or ""),
+            "row": numbers.get(change.get("id")),
+        }
+        for change in cleaned([dict(change) for change in changes])
+    ]
 
 
 def _by_kind(changes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """A Markdown summary of a run, for the page of a CI job: about one screen, whatever the run was like.
 
-Text of a record stands in code spans only. There GitHub, GitLab and other readers of GitHub Flavored Markdown take
-no HTML, no links, no mentions and no references to issues; a table needs ``|`` escaped in addition.
+Text of a record stands in code spans only: in these GitHub, GitLab and other readers of GitHub Flavored Markdown see
+no HTML, no links, no mentions and no references to issues. In a table ``|`` has to be escaped even there.
 https://github.github.com/gfm/#code-spans https://github.github.com/gfm/#example-200
 """
 
@@ -21,7 +21,7 @@ LIMIT_BYTES = 1 << 20
 https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands#step-isolation-and-limits"""
 
 _WIDE = 160
-"""Characters of a field; more would make a table that nobody reads."""
+"""Characters of a field that are shown; longer fields would make a table that nobody reads."""
 
 
 def summary(
@@ -31,11 +31,10 @@ def summary(
     most: int = 30,
     limit_bytes: int = LIMIT_BYTES,
 ) -> str:
-    """Counts, failures with fault and place, changes since a baseline, and folded what failed as declared or was
-    skipped.
+    """Counts, failures with fault and place, changes since a baseline; folded what failed as declared or was skipped.
 
     At most ``most`` rows in each table, and fewer where the text would have more than ``limit_bytes`` in UTF-8.
-    Raises UserError where not even the counts fit, or a record is none.
+    Raises UserError where not even the counts fit, or a record lacks what every record has.
     """
     rows = complete(records)
     while True:
@@ -82,7 +81,8 @@ def _lines(
 
 
 def _mark(header: Mapping[str, Any], rows: Sequence[Row], changes: Sequence[Mapping[str, Any]]) -> str:
-    """Red is what fails the job: also a regression of a cell that is gone, and a run that did not get to its end."""
+    """A cross where the job has to fail (also for a regression of a cell that is gone, and for a run that did not
+    finish), a circle where nothing was verified, else a tick."""
     if failures(rows) or blocking(changes) or not finished(header):
         return "❌"
     return "✅" if any(row["status"] != "skipped" for row in rows) else "⚪"
@@ -115,8 +115,8 @@ def _changes(changes: Sequence[Mapping[str, Any]], most: int) -> Iterator[str]:
     if not changes:
         return
     blocks = blocking(changes)
-    accepted = [one for one in changes if one.get("regression") and one.get("accepted")]
-    others = [one for one in changes if not one.get("regression")]
+    accepted = [change for change in changes if change.get("regression") and change.get("accepted")]
+    others = [change for change in changes if not change.get("regression")]
     yield ""
     yield (
         f"**Since the baseline:** {len(blocks)} regressions, {len(accepted)} accepted regressions, "

@@ -7,7 +7,7 @@ const AT_ONCE = 40; // cases that are added between two frames
 const matrix = {
   box: document.getElementById("matrix"),
   body: null,
-  cells: [], // {node, rows} of what is a cell
+  cells: [], // {node, rows} of each cell
   lines: [], // {node, cells} of each case
   whole: false,
 };
@@ -71,7 +71,7 @@ function buildMatrix(done) {
   some();
 }
 
-// Cases without a cell that is shown are left out; other cells of the case fade.
+// A case none of whose cells the filters leave is hidden; of another case the cells that they leave out fade.
 function filterMatrix(shown) {
   for (const line of matrix.lines) {
     let any = false;

@@ -9,10 +9,10 @@ from conformance.errors import UserError
 from conformance.records.record import Status
 
 Row = dict[str, Any]
-"""A record as plain data, with all the fields of ``_DEFAULTS``."""
+"""A record as plain data, with every field of a record; one that the run file lacks is None, 0 or empty."""
 
 STATUSES: tuple[str, ...] = ("failed", "xpassed", "xfailed", "passed", "skipped")
-"""In the order in which people want to see them."""
+"""The statuses of a cell, in the order in which people want to see them."""
 assert set(STATUSES) == set(get_args(Status))
 
 WORDS = {
@@ -32,7 +32,7 @@ _OPTIONAL = (
 
 
 def complete(records: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """The records with the fields that they lack. Raises UserError for what is no record."""
+    """The records with all fields. Raises UserError where one lacks what every record has."""
     return [_complete(number, record) for number, record in enumerate(records, 1)]
 
 
@@ -43,7 +43,7 @@ def _complete(number: int, record: Mapping[str, Any]) -> Row:
     if lacking:
         raise UserError(f"record {number} lacks {', '.join(lacking)}; make the run again")
     if record["status"] not in STATUSES:
-        raise UserError(f"record {number} has the status {record['status']!r}; one is {', '.join(STATUSES)}")
+        raise UserError(f"record {number} has the status {record['status']!r}; known are {', '.join(STATUSES)}")
     row = {**dict.fromkeys(_OPTIONAL), **record}
     row |= {name: record.get(name) or [] for name in _LISTS}
     row |= {name: record.get(name) or {} for name in _DICTS}
@@ -55,35 +55,35 @@ def _complete(number: int, record: Mapping[str, Any]) -> Row:
 
 
 def failures(rows: Sequence[Row]) -> list[Row]:
-    """What makes a run red, in the order in which it was found."""
+    """The rows that make a run fail, in the order of the run."""
     return [row for row in rows if row["status"] in ("failed", "xpassed")]
 
 
 def blocking(changes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Of the changes since a baseline those that nobody has accepted and that a release waits for."""
-    return [one for one in changes if one.get("regression") and not one.get("accepted")]
+    """Of the changes since a baseline, the regressions that nobody has accepted: a release waits for them."""
+    return [change for change in changes if change.get("regression") and not change.get("accepted")]
 
 
 def finished(header: Mapping[str, Any]) -> bool:
-    """A run that was killed, or still runs, has not said how long it took."""
+    """Whether the run came to its end: the header of a run that was killed, or still runs, has no duration."""
     return isinstance(header.get("seconds"), (int, float))
 
 
 def place(row: Row) -> str:
-    """``cases/a.yaml:12``; empty where the record does not say."""
+    """Where the case is declared, as ``cases/a.yaml:12``; empty where the record does not say."""
     file, line = row["source"]["file"], row["source"]["line"]
     return "" if not file else f"{file}:{line}" if line else f"{file}"
 
 
 def ratio(row: Row) -> float | str | None:
-    """Error over what is allowed of the worst example; infinities as text, as records have them."""
-    found = (row["worst"] or {}).get("ratio")
-    return found if isinstance(found, (int, float)) or found in ("inf", "-inf", "nan") else None
+    """The worst example's error over what is allowed; an infinity or NaN as text, as records have them."""
+    value = (row["worst"] or {}).get("ratio")
+    return value if isinstance(value, (int, float)) or value in ("inf", "-inf", "nan") else None
 
 
 def by_reason(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Rows with the same reason together, the most frequent reason first."""
-    found: dict[str, list[Row]] = {}
+    """The rows by their reason, the most frequent reason first."""
+    groups: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(str(row["reason"] or "no reason given"), []).append(row)
-    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+        groups.setdefault(str(row["reason"] or "no reason given"), []).append(row)
+    return dict(sorted(groups.items(), key=lambda item: -len(item[1])))

@@ -10,7 +10,7 @@ _ODD = (AttributeError, KeyError, TypeError, ValueError)
 
 
 def verdict(row: Row) -> str:
-    """Some lines; the first says it."""
+    """A row's verdict in some lines, of which the first says it in short."""
     status = row["status"]
     if status in ("failed", "xpassed"):
         return _failure(row)
@@ -27,7 +27,7 @@ def verdict(row: Row) -> str:
 def _failure(row: Row) -> str:
     try:
         return text.failure(row)
-    except _ODD:  # a worst example or draw of another version; say what there is
+    except (KeyError, TypeError, ValueError):  # another version wrote its worst example or draw otherwise
         return "\n".join([str(row["reason"]), f"stage {row['stage']}", *_lines(row), place(row)])
 
 

@@ -1,7 +1,7 @@
-"""Runtimes: what runs an exported model. One small protocol, one module each, one table of all (``registry``).
+"""Runtimes: what runs an exported model. A small protocol, a module for each runtime, a table of all (``registry``).
 
-A runtime is a function that opens a model file and returns a ``Session``. None of them imports torch,
-so that a model with its inputs can be run on a host without it.
+A runtime is a function that opens a model file and returns a ``Session``. No runtime imports torch, so that a model
+with its inputs can be run on a host without it.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ Open = Callable[[Path, Sequence[str]], AbstractContextManager[Session]]
 
 
 def opener(name: str, build: Build | None = None, config: Mapping[str, str] | None = None) -> Open:
-    """The runtime of that name; ``build`` is what an engine is built with, ``config`` has ONNX Runtime's session
-    options. Each goes only to a runtime that takes it."""
+    """The runtime of that name. ``build`` is what an engine is built with, ``config`` has ONNX Runtime's session
+    options; a runtime that does not take them opens without. Raises KeyError for an unknown name, and for a runtime
+    that builds engines where there is no ``build``."""
     runtime = registry.named(name)
     if runtime.builds and build is None:
         raise KeyError(name)

@@ -33,7 +33,7 @@ class ReferenceSession:
         self._inputs = list(self._evaluator.input_names)
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        with np.errstate(all="ignore"):  # infinities and NaN are what the specials are about
+        with np.errstate(all="ignore"):  # the check ``specials`` is about infinities and NaN
             outputs = self._evaluator.run(None, {name: inputs[name] for name in self._inputs if name in inputs})
         return [np.asarray(output) for output in outputs]
 
@@ -46,8 +46,8 @@ def open_model(model: Path, libraries: Sequence[str]) -> Iterator[ReferenceSessi
 def _misread_operators(evaluator: Any) -> list[str]:
     """Operators of a model that the evaluator computes by the rules of a later opset.
 
-    It has implementations for some earlier versions (``Clip_6``), but not where only the default of an
-    attribute has changed, as with Softmax at opset 13. Its word does not count where such a node is used.
+    It has implementations for some earlier versions (``Clip_6``), but not where only the default of an attribute has
+    changed, as with Softmax at opset 13: on a model with such an operator its results mean nothing.
     """
     from onnx import defs
 
@@ -58,7 +58,7 @@ def _misread_operators(evaluator: Any) -> list[str]:
             old, new = defs.get_schema(name, opset).attributes, defs.get_schema(name).attributes
         except defs.SchemaError:
             return False
-        return any(key not in new or one.default_value != new[key].default_value for key, one in old.items())
+        return any(key not in new or was.default_value != new[key].default_value for key, was in old.items())
 
     # Implementations are classes named after their operator, with the version where there are several.
     names = {type(node).__name__ for node in evaluator.rt_nodes_}

@@ -39,7 +39,7 @@ class OnnxRuntimeSession:
         self._session = onnxruntime.InferenceSession(
             model if isinstance(model, bytes) else str(model), options, providers=[PROVIDER]
         )
-        self._inputs = [one.name for one in self._session.get_inputs()]
+        self._inputs = [argument.name for argument in self._session.get_inputs()]
         self.arithmetic: Mapping[str, Any] = {
             "provider": PROVIDER,
             "optimizer": optimize,
@@ -71,7 +71,7 @@ def check_config(config: Mapping[str, str]) -> None:
     """Raises ValueError for a key that the installed ONNX Runtime does not know.
 
     ``add_session_config_entry`` takes any key and says nothing. The keys that ONNX Runtime looks up stand as text in
-    its library, so that one which is not there cannot be heard.
+    its library, so that a key which is not there has no effect.
     """
     import onnxruntime
 
@@ -117,11 +117,11 @@ def open_unoptimized(
 
 @contextlib.contextmanager
 def open_literal(model: Path, libraries: Sequence[str]) -> Iterator[OnnxRuntimeSession]:
-    """Computes what the graph says and nothing else, which for fp16 takes more than the optimizer off.
+    """Computes what the graph says and nothing else, which for fp16 takes more than switching the optimizer off.
 
-    The CPU has few fp16 kernels. ONNX Runtime computes the other operators in fp32, and where two of them follow one
-    another, or a cast, it leaves out the rounding between them, also across one operator that has a kernel. Two
-    Identities in a row keep it.
+    The CPU has few fp16 kernels. ONNX Runtime computes the other operators in fp32, and where two of these follow one
+    another, or a cast, it leaves out the rounding to fp16 between them, also across one operator that has a kernel.
+    Two Identities in a row keep the rounding.
     """
     import onnx
 
@@ -133,39 +133,39 @@ def open_literal(model: Path, libraries: Sequence[str]) -> Iterator[OnnxRuntimeS
 
 
 def _keep_roundings(graph: GraphProto) -> bool:
-    """Puts two Identities behind each node that makes an fp16 tensor; whether there was one."""
+    """Puts two Identities behind each node that makes an fp16 tensor, and says whether there was such a node."""
     from onnx import NodeProto, TensorProto, helper
 
     values = (*graph.value_info, *graph.output)
-    fp16 = {one.name for one in values if one.type.tensor_type.elem_type == TensorProto.FLOAT16}
+    fp16 = {value.name for value in values if value.type.tensor_type.elem_type == TensorProto.FLOAT16}
     nodes: list[NodeProto] = []
-    found = False
+    changed = False
     for node in graph.node:
         for attribute in node.attribute:
             for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                found |= _keep_roundings(inner)
+                changed |= _keep_roundings(inner)
         made = NodeProto.FromString(node.SerializeToString())
         nodes.append(made)
         for index, name in enumerate(node.output):
             if name in fp16:
-                found = True
+                changed = True
                 made.output[index] = f"{name}/made"
                 for source, target in ((f"{name}/made", f"{name}/kept"), (f"{name}/kept", name)):
                     nodes.append(helper.make_node("Identity", [source], [target], name=source))
     del graph.node[:]
     graph.node.extend(nodes)
     del graph.value_info[:]
-    return found
+    return changed
 
 
 def kernels(
     model: Path, libraries: Sequence[str], inputs: Mapping[str, Array], config: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """What really computes a model: ``kernels`` counts them by operator and dtype of the first input, and
-    ``arithmetic`` names the dtypes of those that compute, from one profiled run.
+    """What really computes a model, from one profiled run: ``kernels`` counts kernels by operator and dtype of the
+    first input, ``arithmetic`` names the dtypes of the kernels that compute rather than move values.
 
-    The CPU has few fp16 kernels and computes most fp16 models in float32; of an int8 model it computes in int8 what
-    it can fuse.
+    The CPU has few fp16 kernels, so that most of an fp16 model is computed in float32; of an int8 model the operators
+    that ONNX Runtime can fuse with their Q/DQ are computed in int8.
     """
     import json
     import tempfile
@@ -177,20 +177,20 @@ def kernels(
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(folder) / "profile")
         session = onnxruntime.InferenceSession(str(model), options, providers=[PROVIDER])
-        names = {one.name for one in session.get_inputs()}
+        names = {argument.name for argument in session.get_inputs()}
         session.run(None, {name: array for name, array in inputs.items() if name in names})
         events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for event in events:
         arguments = event.get("args", {})
         if event.get("cat") == "Node" and "op_name" in arguments:
             types = arguments.get("input_type_shape") or [{}]
-            found[arguments["op_name"], next(iter(types[0]), "none")] += 1
-    computing = {dtype for (operator, dtype) in found if operator not in MOVES}
+            counts[arguments["op_name"], next(iter(types[0]), "none")] += 1
+    computing = {dtype for (operator, dtype) in counts if operator not in MOVES}
     names_of = {"float": "float32", "double": "float64"}
     return {
         "arithmetic": ", ".join(sorted(names_of.get(dtype, dtype) for dtype in computing)) or "none",
-        "kernels": {f"{operator} {dtype}": count for (operator, dtype), count in sorted(found.items())},
+        "kernels": {f"{operator} {dtype}": count for (operator, dtype), count in sorted(counts.items())},
     }
 
 

@@ -1,6 +1,7 @@
 """Every runtime, in one table: what case files, options, the matrix and verdicts know of runtimes comes from it.
 
-Reading the table imports no runtime: each entry says by name where it opens. ``docs/runtimes.md`` adds one.
+Reading the table imports no runtime: each entry names the function that opens it. ``docs/runtimes.md`` shows how to
+add a runtime.
 """
 
 from __future__ import annotations
@@ -16,23 +17,23 @@ class RuntimeEntry:
     """What there is to know of a runtime."""
 
     name: str
-    """In case files, options, ids and records."""
+    """Its name in case files, options, ids and records."""
     title: str
-    """In sentences, as the subject of "agrees with PyTorch"."""
+    """Its name in sentences, as the subject of "agrees with PyTorch"."""
     opens: str
     """``module:function`` of the context manager that gets the path of a model and the paths of its custom-operator
     libraries, and yields a ``Session``."""
     takes: tuple[str, ...] = ()
-    """What ``opens`` takes by keyword besides: ``config`` (ONNX Runtime's session options), ``build`` (what TensorRT
+    """What else ``opens`` takes, by keyword: ``config`` (ONNX Runtime's session options), ``build`` (what TensorRT
     builds an engine with)."""
     short: str = ""
-    """In the heads of the matrix; the name where it is empty."""
+    """Its name in the heads of the matrix; ``name`` where this is empty."""
     kernels: str = ""
     """The runtime that it is a form of, without its optimizer but with its kernels; empty for kernels of its own."""
     second_opinion: bool = False
-    """Whether it is asked, where another runtime fails, if the model itself is right."""
+    """Whether it is run where another runtime fails, to tell whether the model itself is right."""
     in_cases: bool = True
-    """Whether cases and options may name it; one that they may not is only a witness."""
+    """Whether cases and options may name it; if not, it is only asked about failures of others."""
     converted: bool = True
     """Whether it runs models that were converted to fp16 or int8."""
     on_device: bool = False
@@ -40,7 +41,8 @@ class RuntimeEntry:
     absent: str = ""
     """``module:function`` that says in one line why this host cannot run it, or None; empty where every host can."""
     packages: tuple[str, ...] = ()
-    """Packages any of which brings it. A run tells the version, under the first name, and ``--reuse`` asks for it."""
+    """Packages any of which brings it. A run's header has the version, under the first name, and ``--reuse`` takes no
+    verdict over from another version."""
 
     @property
     def computes_with(self) -> str:
@@ -106,7 +108,7 @@ IN_CASES = tuple(runtime.name for runtime in RUNTIMES if runtime.in_cases)
 """The names that cases and options may use."""
 
 MAY_LACK = tuple(runtime.name for runtime in RUNTIMES if runtime.absent)
-"""Those that a host may lack, so that ``--require`` has a meaning."""
+"""The names of the runtimes that a host may lack: ``--require`` can insist on them."""
 
 
 def named(name: str) -> RuntimeEntry:
@@ -115,7 +117,7 @@ def named(name: str) -> RuntimeEntry:
 
 
 def second_opinions(name: str) -> list[RuntimeEntry]:
-    """Whom to ask about a model that the runtime of that name fails on, in this order."""
+    """The runtimes to ask about a model that the runtime of that name fails on, in this order."""
     return [runtime for runtime in RUNTIMES if runtime.second_opinion and runtime.name != name]
 
 
@@ -127,7 +129,7 @@ def absence(name: str | None) -> str | None:
 
 
 def function(where: str) -> Callable[..., Any]:
-    """That of ``module:function``; imports the module."""
+    """The function that ``where`` names as ``module:function``; imports the module."""
     module, _, name = where.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return found
+    named_function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return named_function

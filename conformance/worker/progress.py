@@ -1,8 +1,8 @@
 """A note of what a worker is about to do, which outlives the worker.
 
-A process that dies of a signal says nothing, so it writes down each step before taking it, in
-memory that it shares with its parent. Writing costs about as much as encoding the note; nothing is
-flushed, since shared memory survives the process, only not the machine.
+A process that dies of a signal says nothing, so it writes down each step before taking it, in memory that it shares
+with its parent. Writing costs about as much as encoding the note; nothing is flushed, since shared memory survives
+the process, only not the machine.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import zlib
 from typing import Any
 
 _HEAD = struct.Struct("=II")  # length and CRC-32 of the text that follows
-_SLOTS = (8, 4096)  # byte 0 says which of the two holds the latest note
+_SLOTS = (8, 4096)  # where two notes stand in the memory, whose byte 0 says which of them is the latest
 _ROOM = _SLOTS[1] - _SLOTS[0] - _HEAD.size
 # default=str: a note must never be what fails, so a NumPy integer or a path reads as its text
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False, default=str).encode
 
 
 class Progress:
-    """The latest note. Notes go to two slots in turn, so a torn one never hides the one before."""
+    """The latest note. Notes go to two slots in turn, so that a half-written note never hides the note before it."""
 
     SIZE = 2 * _SLOTS[1]
 
@@ -38,16 +38,16 @@ class Progress:
         if len(text) > _ROOM:  # ASCII grows to at most twice its length in JSON
             cut = {name: ascii(value)[:200] for name, value in list(what.items())[:8]}
             text = _encode(cut).encode()
-        other = 1 - self._view[0]
-        start = _SLOTS[other]
+        slot = 1 - self._view[0]
+        start = _SLOTS[slot]
         whole = _HEAD.pack(len(text), zlib.crc32(text)) + text
         self._view[start : start + len(whole)] = whole
-        self._view[0] = other
+        self._view[0] = slot
 
     def read(self) -> dict[str, Any]:
-        """The latest whole note; empty when there is none or when it cannot be told."""
+        """The latest whole note; empty where there is none, or none that can be read."""
         latest = self._view[0]
-        # a slot may be rewritten while it is read, or spoilt by a stray pointer: the checksum tells
+        # a checksum, since a slot may be rewritten while it is read, or spoilt by a stray pointer
         for slot in (latest, 1 - latest) if latest in (0, 1) else (0, 1):
             start = _SLOTS[slot] + _HEAD.size
             length, checksum = _HEAD.unpack(self._view[_SLOTS[slot] : start])

@@ -1,4 +1,4 @@
-"""What a worker process has imported and set before its first cell. Imports nothing of that itself."""
+"""What a worker process has imported and set before its first cell. This module itself imports none of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MODULES = ("torch", "onnxruntime", "hypothesis", "conformance.checks.run_cell")
 
 
 def prepare_process() -> None:
-    """One thread for torch: results and timings then do not depend on how many cells run beside this one."""
+    """Gives torch one thread: results and timings then do not depend on how many cells run at the same time."""
     import torch
 
     torch.set_num_threads(1)
@@ -20,5 +20,5 @@ def prepare_process() -> None:
 
 
 def new_worker() -> Worker:
-    """A worker process for cells; it begins to import as it is entered."""
+    """A worker process for cells; on entry to its context the imports of ``MODULES`` begin."""
     return Worker(["conformance.worker.preload"], initializer=prepare_process)

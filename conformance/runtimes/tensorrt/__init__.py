@@ -1,6 +1,6 @@
 """TensorRT: engines built from the same ONNX models, run on this host's GPU. Needs tensorrt and pycuda, never torch.
 
-Only names that TensorRT 8.6, 10 and 11 share are used; what a version lacks is asked for by name with ``getattr``.
+Only names that TensorRT 8.6, 10 and 11 share are used; names that a version lacks are looked up with ``getattr``.
 """
 
 from conformance.runtimes.tensorrt.absence import absence

@@ -1,4 +1,4 @@
-"""Why TensorRT cannot run here: each lack is its own reason, told in records and never taken for a pass."""
+"""Why TensorRT cannot run on this host: each lack has its own reason, told in records and never taken for a pass."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from typing import Any
 
 OLDEST = (8, 6)
-"""The first version with all of: named tensors, output allocators, explicit Q/DQ, builder optimization levels."""
+"""The first version that has named tensors, output allocators, explicit Q/DQ and builder optimization levels."""
 
 
 def absence() -> str | None:
     """One line that says what is missing and what to do, or None where an engine can be built and run.
 
-    Looks in the order in which things have to be there, and imports tensorrt only when it has been found.
+    Looks for each thing only after those that it needs, and imports tensorrt only where it is installed.
     """
     if importlib.util.find_spec("tensorrt") is None:
         return "tensorrt is not installed (pip install tensorrt, for the CUDA version of this host's driver)"
@@ -23,8 +23,7 @@ def absence() -> str | None:
         import tensorrt
     except Exception as error:  # a missing CUDA library is an ImportError, a broken one may be anything
         return f"tensorrt cannot be imported: {_line(error)}"
-    found = version_of(tensorrt)
-    if found < OLDEST:
+    if version_of(tensorrt) < OLDEST:
         return f"TensorRT {tensorrt.__version__} is too old: {'.'.join(map(str, OLDEST))} or later is needed"
     return _no_gpu()
 
@@ -48,7 +47,7 @@ def _no_gpu() -> str | None:
 
 
 def version_of(tensorrt: Any) -> tuple[int, ...]:
-    """``(8, 6, 0)`` of the module."""
+    """The version of the module ``tensorrt``, as ``(8, 6, 0)``."""
     return tuple(int(number) for number in re.findall(r"\d+", str(tensorrt.__version__))[:3])
 
 

@@ -21,18 +21,21 @@ class UnsupportedModel(RuntimeError):
 
 
 class BuildFailed(RuntimeError):
-    """No engine came out. Cause: no kernel for a node in these shapes and this precision, or too little workspace."""
+    """TensorRT built no engine. Cause: no kernel for a node in these shapes and this precision, or too little
+    workspace."""
 
 
 class ShapeInput(RuntimeError):
-    """An input's value decides a shape, which profiles of shapes cannot say. Remedy: make it a dim of the case."""
+    """An input's value decides a shape, which an optimization profile, made of shapes alone, cannot say. Remedy: make
+    the value a dim of the case."""
 
 
 @functools.cache
 def make_log(trt: Any) -> Any:
     """The logger of this process, which keeps errors and warnings instead of printing them.
 
-    There is one, and it stays: TensorRT's plugins keep a bare pointer to the logger that they were given last.
+    A process has only this logger and keeps it to its end: TensorRT's plugins keep a bare pointer to the logger that
+    they were given last.
     """
 
     class Log(trt.ILogger):  # type: ignore[misc]
@@ -46,12 +49,12 @@ def make_log(trt: Any) -> Any:
                 self.lines.append((serious, msg.strip()))
 
         def forget(self) -> None:
-            """What was said so far was about another engine."""
+            """Drops what was said so far, which was about another engine."""
             self.lines.clear()
 
         def errors(self) -> str:
-            """The last errors in the order they were said; without one the last warnings, as TensorRT only warns that
-            CUDA does not start."""
+            """The last errors in the order in which they were said; if there is none the last warnings, as TensorRT
+            only warns that CUDA does not start."""
             for wanted in (True, False):
                 said = dict.fromkeys(text for serious, text in self.lines[-20:] if serious is wanted)
                 if said:
@@ -63,13 +66,13 @@ def make_log(trt: Any) -> Any:
 
 @functools.cache
 def check_cuda(trt: Any, log: Any) -> None:
-    """Unavailable where TensorRT cannot use the GPU that the driver knows.
+    """Raises Unavailable where TensorRT cannot use the GPU that the driver knows.
 
-    Asked of a builder: the runtime of 8.6, which needs CUDA as well, ends the process with SIGSEGV there.
+    A builder tells by an error. TensorRT 8.6's runtime, which needs CUDA as well, would end the process with SIGSEGV.
     """
     try:
         trt.Builder(log)
-    except TypeError as error:  # pybind11's word for a factory that made nothing
+    except TypeError as error:  # which pybind11 raises for a factory that made nothing
         text = (
             f"TensorRT {trt.__version__} cannot use the GPU: {log.errors()} (where the driver is older than the CUDA "
             "of this TensorRT, update it, or install TensorRT for the driver's CUDA, such as tensorrt-cu12)"
@@ -83,7 +86,7 @@ def strongly_typed(trt: Any) -> bool:
 
 
 def load_plugins(trt: Any, log: Any, build: Build) -> None:
-    """TensorRT's own plugins, and the libraries that the case names. OSError for one that cannot be loaded."""
+    """Loads TensorRT's own plugins, and the libraries that the case names. OSError for one that cannot be loaded."""
     trt.init_libnvinfer_plugins(log, "")
     for name in build.options.plugins:
         _load_plugin(trt, name)
@@ -91,9 +94,9 @@ def load_plugins(trt: Any, log: Any, build: Build) -> None:
 
 @functools.cache
 def _load_plugin(trt: Any, name: str) -> None:
-    """Once in a process: TensorRT complains of plugins that are registered already.
+    """Loads a plugin library once in a process: TensorRT complains of plugins that are registered already.
 
-    A library registers its creators as it is loaded, or exports a function that tells them, which the registry asks.
+    A library registers its creators as it is loaded, or exports a function that lists them, which the registry calls.
     """
     import ctypes
 
@@ -137,7 +140,7 @@ def make_engine(
 def _network_flags(trt: Any) -> int:
     flags = trt.NetworkDefinitionCreationFlag
     wanted = "STRONGLY_TYPED" if strongly_typed(trt) else "EXPLICIT_BATCH"
-    flag = getattr(flags, wanted, None)  # in 11 both are what it does anyway
+    flag = getattr(flags, wanted, None)  # absent where TensorRT does so anyway, as 11 does
     return 0 if flag is None else 1 << int(flag)
 
 
@@ -184,8 +187,8 @@ def _configure(trt: Any, config: Any, build: Build) -> None:
 
 
 def _allow_precisions(trt: Any, config: Any, model: Path) -> None:
-    """A builder that no types bind refuses a network that has other precisions than float32 unless it may use them,
-    whether the precision of the cell or the module itself brought them."""
+    """Lets the builder use the precisions that the model has. Before TensorRT 10 it refuses a network with another
+    precision than float32 otherwise, whether the cell's precision or the module itself brought it."""
     import onnx
 
     for name in precisions_of(onnx.load(model, load_external_data=False).graph):
@@ -196,20 +199,20 @@ def precisions_of(graph: Any) -> list[str]:
     """What an ONNX graph and the bodies in it have besides float32: ``FP16`` for float16, ``INT8`` for Q/DQ."""
     from onnx import TensorProto
 
-    found: set[str] = set()
-    types = {one.type.tensor_type.elem_type for one in (*graph.input, *graph.output, *graph.value_info)}
-    types |= {one.data_type for one in graph.initializer}
+    names: set[str] = set()
+    types = {value.type.tensor_type.elem_type for value in (*graph.input, *graph.output, *graph.value_info)}
+    types |= {initializer.data_type for initializer in graph.initializer}
     for node in graph.node:
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
-            found.add("INT8")
+            names.add("INT8")
         for attribute in node.attribute:
             if node.op_type == "Cast" and attribute.name == "to":
                 types.add(attribute.i)
             if attribute.HasField("t"):
                 types.add(attribute.t.data_type)
             if attribute.HasField("g"):
-                found.update(precisions_of(attribute.g))
-    return sorted(found | ({"FP16"} if TensorProto.FLOAT16 in types else set()))
+                names.update(precisions_of(attribute.g))
+    return sorted(names | ({"FP16"} if TensorProto.FLOAT16 in types else set()))
 
 
 def _add_profile(builder: Any, config: Any, network: Any, build: Build) -> None:

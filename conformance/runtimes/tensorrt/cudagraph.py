@@ -1,4 +1,4 @@
-"""One launch for a whole engine: its work on a stream, captured as a CUDA graph.
+"""A whole engine in one launch: its work on a stream, captured as a CUDA graph.
 
 pycuda has no stream capture, so these are calls of the CUDA driver itself (CUDA Driver API, "Graph Management").
 """

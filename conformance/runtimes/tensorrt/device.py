@@ -33,9 +33,9 @@ def current_device() -> Iterator[Any]:
 
 @contextlib.contextmanager
 def ending_if_lost() -> Iterator[None]:
-    """Inside, an error after which CUDA answers nothing but that error ends this process, where it is a worker.
+    """Inside, an error after which CUDA answers everything with that error ends this process, where it is a worker.
 
-    After an illegal address, a failed launch and their like "the process must be terminated and relaunched" (CUDA
+    After an illegal address, a failed launch and the like "the process must be terminated and relaunched" (CUDA
     Runtime API, cudaErrorIllegalAddress). A worker that went on would find ever smaller examples that fail just as
     well, and then fail all cells to come.
     """
@@ -50,7 +50,7 @@ def ending_if_lost() -> Iterator[None]:
 
 
 def _lost() -> str | None:
-    """What CUDA says of a context that cannot be used any more; None of one that can."""
+    """What CUDA says where the current context cannot be used any more; None where it can."""
     import pycuda.driver as cuda
 
     try:
@@ -61,8 +61,8 @@ def _lost() -> str | None:
 
 
 def facts() -> dict[str, Any] | None:
-    """Name, compute capability, memory (MiB) of the GPU, and versions: the driver's, of the latest CUDA that it runs,
-    of the CUDA that pycuda was built with. None where there is no GPU."""
+    """Name, compute capability and memory (MiB) of the GPU; the versions of the driver, of the latest CUDA that the
+    driver runs, and of the CUDA that pycuda was built with. None where there is no GPU."""
     try:
         import pycuda.driver as cuda
 
@@ -81,22 +81,22 @@ def facts() -> dict[str, Any] | None:
 
 
 def driver_release(file: Path = Path("/proc/driver/nvidia/version")) -> str | None:
-    """``550.54.14``, where the kernel tells it; the driver's CUDA version is the same for many releases."""
+    """The release of the driver, as ``550.54.14``, where the kernel tells it; many releases share a CUDA version."""
     try:
-        found = re.search(r"Kernel Module\b.*?\s(\d+(?:\.\d+)+)\s", file.read_text(errors="replace"))
-    except OSError:  # not on Linux under Windows
+        release = re.search(r"Kernel Module\b.*?\s(\d+(?:\.\d+)+)\s", file.read_text(errors="replace"))
+    except OSError:  # the Linux that runs under Windows has no such file
         return None
-    return found[1] if found else None
+    return release[1] if release else None
 
 
 class Memory:
-    """Buffers on the device, by name; one grows when more is asked of it, and all are freed together."""
+    """Buffers on the device, by name; a buffer grows when more is asked of it, and all are freed together."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, tuple[Any, int]] = {}
 
     def at_least(self, name: str, size: int) -> Any:
-        """The buffer of that name with at least ``size`` bytes, and never less than one: empty tensors have an
+        """The buffer of that name with at least ``size`` bytes, and never less than one byte: empty tensors have an
         address too."""
         import pycuda.driver as cuda
 
@@ -114,6 +114,17 @@ class Memory:
         for buffer, _ in self._buffers.values():
             buffer.free()
         self._buffers.clear()
+
+
+def pinned(array: Array) -> Array:
+    """A copy in page-locked memory, which the device reaches without a detour; of an empty array a plain copy."""
+    import pycuda.driver as cuda
+
+    if not array.size:  # CUDA gives no memory of no size
+        return array.copy()
+    copy: Array = cuda.pagelocked_empty((array.size,), array.dtype).reshape(array.shape)  # pycuda makes no 0-d arrays
+    copy[...] = array
+    return copy
 
 
 def upload(buffer: Any, array: Array, stream: Any) -> None:

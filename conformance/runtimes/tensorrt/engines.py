@@ -1,7 +1,8 @@
-"""The store of engines: an engine is only good for the model, shapes, options, GPU, driver and version it is made of.
+"""The store of engines. An engine is only good for the model, shapes, options, GPU, driver and TensorRT that it is
+made of and with.
 
-Each file says what it is for and carries a hash of its bytes. A file that is damaged, half-written or of something
-else is built again, never loaded.
+Each file says what its engine was built for and carries a hash of its bytes. Where a file is damaged, half-written or
+for something else, the engine is built again; such a file is never loaded.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Engines:
         self._folder = folder
 
     def get(self, depends: Mapping[str, Any]) -> bytes | None:
-        """The engine built for exactly this; None where there is none, or none that can be trusted."""
+        """The engine built for exactly ``depends``; None where there is no such file, or it cannot be trusted."""
         try:
             data = self._file(depends).read_bytes()
         except OSError:
@@ -38,7 +39,7 @@ class Engines:
         return engine if whole else None
 
     def put(self, depends: Mapping[str, Any], engine: bytes) -> None:
-        """Writes beside the place and moves there, so that nobody sees half of it."""
+        """Keeps an engine. Writes a file beside its place and moves it there, so that nobody reads half of it."""
         head = json.dumps({"depends": _plain(depends), "sha256": _sha(engine)}, sort_keys=True).encode()
         _replace(self._file(depends), MAGIC + head + b"\n" + engine)
 
@@ -46,7 +47,7 @@ class Engines:
         return self._folder / f"{key(depends)}.engine"
 
     def timings(self, depends: Mapping[str, Any]) -> bytes:
-        """The timing cache of this GPU and version; empty where there is none. TensorRT itself refuses a bad one."""
+        """The timing cache of this GPU and version; empty where none is kept. TensorRT itself refuses a bad one."""
         try:
             return self._timings_file(depends).read_bytes()
         except OSError:

@@ -1,4 +1,4 @@
-"""What an engine is built with: plain data, so that a case, a bundle and a record can hold it."""
+"""What an engine is built with: plain data that a case, a bundle and a record can hold."""
 
 from __future__ import annotations
 
@@ -48,24 +48,24 @@ class Build:
 
     shapes: Shapes
     model_precision: str = "fp32"
-    """``fp32``, ``fp16`` or ``int8``: what the ONNX model was converted to, as the record tells it."""
+    """``fp32``, ``fp16`` or ``int8``: what the ONNX model was converted to."""
     options: Options = field(default_factory=Options)
     store: Path | None = None
     """Folder of engines; None builds anew and keeps nothing."""
 
     def as_dict(self) -> dict[str, Any]:
-        """What goes into a bundle, and into the key of the engine."""
-        shapes = {name: [list(shape) for shape in three] for name, three in self.shapes.items()}
+        """What goes into a bundle, and into the key of the engine: all fields but the store."""
+        shapes = {name: [list(shape) for shape in profile] for name, profile in self.shapes.items()}
         return {"shapes": shapes, "model_precision": self.model_precision, "options": self.options.as_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], store: Path | None = None) -> Build:
         """The inverse of ``as_dict``."""
-        shapes = {name: _three(shapes) for name, shapes in values["shapes"].items()}
+        shapes = {name: _profile(lists) for name, lists in values["shapes"].items()}
         return cls(shapes, values["model_precision"], Options.from_dict(values["options"]), store)
 
 
-def _three(shapes: Sequence[Sequence[int]]) -> tuple[Shape, Shape, Shape]:
+def _profile(shapes: Sequence[Sequence[int]]) -> tuple[Shape, Shape, Shape]:
     low, typical, high = (tuple(int(size) for size in shape) for shape in shapes)
     return low, typical, high
 

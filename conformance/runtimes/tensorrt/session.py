@@ -1,4 +1,4 @@
-"""A loaded engine: its memory on the device, its stream, and what it says of itself."""
+"""A loaded engine: running it, measuring it, and what it says of itself."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from conformance.arrays import Array
 from conformance.errors import Unavailable
 from conformance.runtimes.tensorrt.absence import absence, version_of
+from conformance.runtimes.tensorrt.allocator import make_allocator
 from conformance.runtimes.tensorrt.build import (
     check_cuda,
     load_plugins,
@@ -22,7 +23,15 @@ from conformance.runtimes.tensorrt.build import (
     strongly_typed,
 )
 from conformance.runtimes.tensorrt.cudagraph import captured
-from conformance.runtimes.tensorrt.device import Memory, current_device, download, ending_if_lost, facts, upload
+from conformance.runtimes.tensorrt.device import (
+    Memory,
+    current_device,
+    download,
+    ending_if_lost,
+    facts,
+    pinned,
+    upload,
+)
 from conformance.runtimes.tensorrt.engines import Engines
 from conformance.runtimes.tensorrt.options import Build
 
@@ -37,9 +46,9 @@ DTYPES = {
 def open_model(model: Path, libraries: Sequence[str], build: Build) -> Iterator[TensorRTSession]:
     """Builds an engine, or takes it from the store, and loads it.
 
-    Raises Unavailable where this host has no TensorRT or none that can use its GPU, UnsupportedModel, ShapeInput,
-    BuildFailed or what TensorRT raises where it has. ``libraries`` are ONNX Runtime's; TensorRT's plugins are in
-    ``build``.
+    Raises Unavailable where this host has no TensorRT that can use its GPU; UnsupportedModel, ShapeInput, BuildFailed
+    or what TensorRT raises where the engine cannot be built or loaded. ``libraries``, which are ONNX Runtime's, play
+    no part; TensorRT's plugins are in ``build``.
     """
     missing = absence()
     if missing is not None:
@@ -84,11 +93,12 @@ class TensorRTSession:
             raise
 
     def _describe(self, graph: Any, size: int) -> None:
-        """What there is to feed and to fetch, and what the record says of the engine of ``size`` bytes."""
+        """Reads the names and dtypes of inputs and outputs; ``arithmetic`` gets what the record says of the engine,
+        which has ``size`` bytes."""
         trt, build = self._trt, self._build
-        self._outputs = [one.name for one in graph.output]
+        self._outputs = [output.name for output in graph.output]
         self._inputs = [name for name in self._names() if self._mode(name) == trt.TensorIOMode.INPUT]
-        declared = {one.name: _numpy_dtype(one) for one in (*graph.input, *graph.output)}
+        declared = {value.name: _numpy_dtype(value) for value in (*graph.input, *graph.output)}
         self._declared = {name: declared[name] for name in (*self._inputs, *self._outputs)}
         self._dtypes = {name: self._dtype(name) for name in self._declared}
         cast = {name: dtype for name, dtype in self._dtypes.items() if dtype != declared[name]}
@@ -124,8 +134,8 @@ class TensorRTSession:
         return engine, len(data)
 
     def _renew_context(self) -> None:
-        """An execution context in place of the one before, which goes first: in TensorRT 8.6 no two contexts can have
-        the engine's only profile."""
+        """Replaces the execution context. The old context goes first: in TensorRT 8.6 no two contexts can have the
+        engine's only profile."""
         self._context = None
         self._context = self._engine.create_execution_context()
         if self._context is None:
@@ -168,7 +178,7 @@ class TensorRTSession:
         ]
 
     def _set_inputs(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Sets shapes and addresses; the arrays as the engine takes them."""
+        """Sets the inputs' shapes and addresses, and returns the arrays as the engine takes them."""
         missing = [name for name in self._inputs if name not in inputs]
         if missing:
             raise ValueError(f"the model has inputs that nothing is given for: {', '.join(missing)}")
@@ -188,9 +198,9 @@ class TensorRTSession:
             raise RuntimeError(f"the shapes do not follow from the inputs: {', '.join(missing)} is missing")
         for name in self._outputs:
             shape = tuple(self._context.get_tensor_shape(name))
-            if any(size < 0 for size in shape):  # known only once the values are
+            if any(size < 0 for size in shape):  # the shape is known only once the values are
                 if name not in self._allocators:
-                    self._allocators[name] = _make_allocator(self._trt, self._memory)
+                    self._allocators[name] = make_allocator(self._trt, self._memory)
                 self._allocators[name].error = None
                 taken = self._context.set_output_allocator(name, self._allocators[name])
             else:
@@ -221,16 +231,16 @@ class TensorRTSession:
 
     @contextlib.contextmanager
     def stopwatch(self, inputs: Mapping[str, Array], *, transfers: bool = False) -> Iterator[Callable[[], float]]:
-        """A function that runs these inputs once and gives the seconds that the device took, by CUDA events.
+        """A function that runs ``inputs`` once and gives the seconds that the device took, by CUDA events.
 
         With ``transfers`` the copies of inputs and outputs count, from and to page-locked memory.
         """
         import pycuda.driver as cuda
 
         arrays = self._set_inputs(inputs)
-        self.run(inputs)  # allocates, and has to have happened before a capture
-        pinned = {name: _pinned(array) for name, array in arrays.items()}
-        results = {name: _pinned(np.empty(self._output_shape(name), self._dtypes[name])) for name in self._outputs}
+        self.run(inputs)  # allocates memory, which a capture as a CUDA graph could not
+        sources = {name: pinned(array) for name, array in arrays.items()}
+        results = {name: pinned(np.empty(self._output_shape(name), self._dtypes[name])) for name in self._outputs}
         first, last = cuda.Event(), cuda.Event()
         with contextlib.ExitStack() as stack:
             stack.enter_context(ending_if_lost())
@@ -241,7 +251,7 @@ class TensorRTSession:
             def once() -> float:
                 first.record(self._stream)
                 if transfers:
-                    for name, array in pinned.items():
+                    for name, array in sources.items():
                         upload(self._memory.at_least(name, 0), array, self._stream)
                 launch()
                 if transfers:
@@ -268,18 +278,18 @@ class TensorRTSession:
         self._renew_context()
         try:
             profiler = Profiler()
-            self.run(inputs)  # the first is not like the others
+            self.run(inputs)  # the first run takes longer than the others
             self._context.profiler = profiler
             for _ in range(rounds):
                 self.run(inputs)
         finally:
             self._renew_context()  # without a profiler
-        found = [{"name": name, "ms": sum(spent) / rounds} for name, spent in profiler.spent.items()]
-        return sorted(found, key=lambda layer: -float(str(layer["ms"])))
+        layers = [{"name": name, "ms": sum(spent) / rounds} for name, spent in profiler.spent.items()]
+        return sorted(layers, key=lambda layer: -float(str(layer["ms"])))
 
     def close(self) -> None:
-        """Frees what the engine and the session have on the device, while its context is current: whoever still holds
-        the session, as a traceback may, holds none of that."""
+        """Frees all that the session has on the device, while the device's context is current. Whoever then still
+        holds the session, as a traceback may, holds no memory of the device."""
         try:
             self._stream.synchronize()
         finally:
@@ -302,50 +312,12 @@ def depends_on(trt: Any, model: Path, build: Build) -> dict[str, Any]:
     }
 
 
-def _make_allocator(trt: Any, memory: Memory) -> Any:
-    """Memory for an output whose shape depends on values; TensorRT 10 asks by another name than 8.6."""
-
-    class Allocator(trt.IOutputAllocator):  # type: ignore[misc]
-        def __init__(self) -> None:
-            trt.IOutputAllocator.__init__(self)
-            self.shape: tuple[int, ...] = ()
-            self.error: Exception | None = None
-
-        def reallocate_output(self, tensor_name: str, memory_: int, size: int, alignment: int) -> int:
-            try:
-                return int(memory.at_least(tensor_name, size))  # CUDA aligns to 256 bytes, TensorRT asks no more
-            except Exception as error:  # raised here it would only be printed
-                self.error = error
-                return 0
-
-        def reallocate_output_async(
-            self, tensor_name: str, memory_: int, size: int, alignment: int, stream: int
-        ) -> int:
-            return self.reallocate_output(tensor_name, memory_, size, alignment)
-
-        def notify_shape(self, tensor_name: str, shape: Sequence[int]) -> None:
-            self.shape = tuple(shape)
-
-    return Allocator()
-
-
 def _as(array: Array, dtype: str, name: str) -> Array:
-    """In the dtype that the engine takes, in C order. Raises ValueError where a value does not fit."""
+    """The array in the dtype that the engine takes, in C order. Raises ValueError where a value does not fit."""
     converted = np.asarray(array, dtype=dtype, order="C")
     if array.dtype.kind in "iu" and not np.array_equal(converted, array):
         raise ValueError(f"{name} has values beyond {dtype}, which is what TensorRT takes for {array.dtype}")
     return converted
-
-
-def _pinned(array: Array) -> Array:
-    """A copy in page-locked memory, from where copies to the device need no detour; of nothing, a plain copy."""
-    import pycuda.driver as cuda
-
-    if not array.size:  # CUDA gives no memory of no size
-        return array.copy()
-    copy: Array = cuda.pagelocked_empty((array.size,), array.dtype).reshape(array.shape)  # pycuda makes no 0-d arrays
-    copy[...] = array
-    return copy
 
 
 def _numpy_dtype(value: Any) -> str:
