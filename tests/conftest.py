@@ -22,6 +22,8 @@ WARNINGS = (
     "error",
     # Cases with script: true ask for torch.jit.script, which the suite offers for as long as torch has it.
     "ignore:`torch.jit.script` is deprecated:FutureWarning",
+    # The garbage collector tells of a file that an earlier test left open in whatever test is running by then.
+    "default::pytest.PytestUnraisableExceptionWarning",
 )
 """Warnings are errors, but for those that are named here with the reason.
 
