@@ -328,8 +328,8 @@ def trial(tmp_path) -> Trial:
 
 
 def rows(answer: Answer) -> dict[str, Row]:
-    found = {row.place.name: row for row in answer.found.rows}
-    assert len(found) == len(answer.found.rows), "two rows have one name"
+    found = {row.place.name: row for row in answer.alignment.rows}
+    assert len(found) == len(answer.alignment.rows), "two rows have one name"
     return found
 
 
@@ -338,12 +338,12 @@ def kinds(answer: Answer) -> dict[str, str]:
 
 
 def parting(answer: Answer) -> str:
-    assert answer.found.first is not None
-    return answer.found.first.place.name
+    assert answer.alignment.first is not None
+    return answer.alignment.first.place.name
 
 
 def said(answer: Answer) -> str:
-    return "\n".join(text.sentences(answer.found))
+    return "\n".join(text.sentences(answer.alignment))
 
 
 # ---- what belongs to what ------------------------------------------------------------------------------------
@@ -352,8 +352,8 @@ def said(answer: Answer) -> str:
 @EXPORTERS
 def test_a_sound_network_agrees_in_every_submodule(trial, exporter):
     answer = trial(network("Network", IMAGES), exporter=exporter)
-    assert not answer.found.parts
-    assert answer.found.first is None
+    assert not answer.alignment.parts
+    assert answer.alignment.first is None
     found = kinds(answer)
     assert {name for name, kind in found.items() if kind == "unmatched"} == set()
     assert {name for name, kind in found.items() if kind == "folded"} == {
@@ -362,9 +362,9 @@ def test_a_sound_network_agrees_in_every_submodule(trial, exporter):
     # Both calls of the ReLU, which works in place, and the block, which returns what the second call does.
     assert found["layers.0.relu"] == found["layers.0.relu, call 2"] == "own"
     assert found["layers.0"] == "same"
-    tensors = [row.place.tensor for row in answer.found.compared]
+    tensors = [row.place.tensor for row in answer.alignment.compared]
     assert len({*tensors}) == len(tensors)
-    assert all(row.ratio is not None and row.ratio < 1 for row in answer.found.compared)
+    assert all(row.ratio is not None and row.ratio < 1 for row in answer.alignment.compared)
     assert said(answer) == f"nothing parts: all {len(tensors)} tensors that could be compared agree"
 
 
@@ -376,7 +376,7 @@ def test_a_batch_norm_in_the_weights_of_a_convolution_is_told(trial, exporter):
     assert (conv.place.tensor, conv.place.note) == (None, "folded into layers.0.bn1")
     assert norm.place.kind == "own"
     assert norm.operators == ["Conv"]
-    assert "folded into a batch norm" in text.matched(answer.found)
+    assert "folded into a batch norm" in text.matched(answer.alignment)
 
 
 @EXPORTERS
@@ -386,7 +386,7 @@ def test_each_call_of_a_submodule_has_a_tensor_of_its_own(trial, exporter):
     names = ["sub.0", "sub.1", "sub.0, call 2", "sub.1, call 2"]
     assert [kinds(answer)[name] for name in names] == ["own"] * 4
     assert len({found[name].place.tensor for name in names}) == 4
-    assert not answer.found.parts
+    assert not answer.alignment.parts
     # In the order in which they are computed, with tanh, which is no submodule, in between.
     assert [one.place.name for one in found["sub.0, call 2"].inputs] == ["sub.1"]
     assert found["sub.0, call 2"].operators[0] == "Tanh"
@@ -398,7 +398,7 @@ def test_calls_that_the_names_of_nodes_confuse_are_not_matched(trial):
     assert {name for name, kind in kinds(answer).items() if kind == "unmatched"} == {"act", "act, call 2", "act_1"}
     assert found["act_1"].place.note == "the graph does not say which call its nodes are from"
     assert kinds(answer)["first"] == kinds(answer)["(the whole module)"] == "own"
-    assert not answer.found.parts
+    assert not answer.alignment.parts
 
 
 @EXPORTERS
@@ -408,7 +408,7 @@ def test_nested_outputs_are_compared_one_by_one(trial, exporter):
     places = [found[f"pair, output {index}"].place for index in range(3)]
     assert [place.kind for place in places] == ["own"] * 3
     assert all("values tell apart" in place.note for place in places)
-    assert not answer.found.parts
+    assert not answer.alignment.parts
     # Output 0 is the one from the right, which is computed second.
     assert [one.place.name for one in found["pair, output 0"].inputs] == ["pair.right"]
     assert [one.place.name for one in found["pair, output 1"].inputs] == ["pair.left"]
@@ -421,7 +421,7 @@ def test_a_tensor_that_a_submodule_has_is_no_rival(trial, exporter):
     assert found["both, output 0"].place.first is found["both.first"].place
     assert (found["both, output 1"].place.kind, found["both, output 1"].place.note) == ("own", "")
     assert found["both, output 1"].operators == ["Mul"]
-    assert not answer.found.parts
+    assert not answer.alignment.parts
 
 
 @EXPORTERS
@@ -431,7 +431,7 @@ def test_of_outputs_that_nobody_needs_none_gets_the_tensor_of_another(trial, exp
     assert [found[f"pair, output {index}"].place.kind for index in range(3)] == ["unmatched", "own", "unmatched"]
     assert "or another output has it" in found["pair, output 0"].place.note
     assert found["pair.right"].place.kind == "unmatched"
-    assert not answer.found.parts
+    assert not answer.alignment.parts
 
 
 @EXPORTERS
@@ -441,12 +441,12 @@ def test_what_is_not_in_the_graph_is_counted_and_listed(trial, exporter):
     assert found["same"] == "input"
     assert found["idle"] == found["places"] == "unmatched"
     assert found["first"] == found["solid.last"] == "own"
-    assert "2 not found in the graph" in text.matched(answer.found)
-    assert "1 return their input" in text.matched(answer.found)
+    assert "2 not found in the graph" in text.matched(answer.alignment)
+    assert "1 return their input" in text.matched(answer.alignment)
     # clone() has no node, so that solid returns the very tensor that solid.last does
     solid = rows(answer)["solid"].place
     assert (solid.kind, solid.note) == ("own", "the same tensor of the graph as solid.last")
-    assert not answer.found.parts
+    assert not answer.alignment.parts
 
 
 @pytest.mark.parametrize("path, label", [
@@ -610,7 +610,7 @@ def test_another_way_through_the_submodules_is_no_pair():
 
 def test_a_wrong_symbolic_is_the_first_parting_and_what_follows_is_not(trial):
     answer = trial(wrong("Network", "symbolic", IMAGES))
-    assert answer.found.parts
+    assert answer.alignment.parts
     assert parting(answer) == "act"
     found = rows(answer)
     assert {name for name, row in found.items() if row.parts} == {"act", "head"}
@@ -669,9 +669,9 @@ def test_a_wrong_shape_is_named(trial):
 
 def test_nan_that_only_the_graph_has_is_named(trial):
     answer = trial(wrong("Network", "poisoned", IMAGES))
-    assert answer.found.first is None  # the blocks end in a ReLU, so that nothing is below -1
+    assert answer.alignment.first is None  # the blocks end in a ReLU, so that nothing is below -1
     answer = trial(wrong("Branches", "poisoned"))
-    assert answer.found.first is not None
+    assert answer.alignment.first is not None
     assert "are NaN or infinite on one side only" in said(answer)
 
 
@@ -680,7 +680,7 @@ def test_nan_on_both_sides_agrees(trial):
     log = rows(answer)["log"]
     assert np.isnan(log.place.call.outputs[0]).any()
     assert log.verdict in ("verified", "nothing")
-    assert not answer.found.parts
+    assert not answer.alignment.parts
 
 
 @pytest.mark.parametrize("moves, parts", [(1e-3, False), (0.0, True)])
@@ -709,7 +709,7 @@ def test_what_the_rounding_of_inputs_moves_as_far_does_not_part(moves, parts):
 def test_special_values_do_not_make_a_sound_network_part(trial, values):
     answer = trial(network("Twice"), values=values)
     assert answer.draw.regime == values
-    assert not answer.found.parts
+    assert not answer.alignment.parts
 
 
 # ---- other precisions --------------------------------------------------------------------------------------------
@@ -720,9 +720,9 @@ INT8 = network("Uneven", IMAGES, "export: {torchscript: [17]}", "precisions: {in
 
 
 def test_the_layer_that_overflows_in_fp16_is_named(trial):
-    assert not trial(FP16).found.parts
+    assert not trial(FP16).alignment.parts
     answer = trial(FP16, precision="fp16")
-    assert answer.found.parts
+    assert answer.alignment.parts
     assert parting(answer) == "loud"
     assert "they part first at loud (Linear), node /loud/MatMul, operator MatMul:" in said(answer)
     assert "values are NaN or infinite; in PyTorch the largest is" in said(answer)
@@ -732,7 +732,7 @@ def test_the_layer_that_overflows_in_fp16_is_named(trial):
 
 def test_the_layer_that_loses_most_in_int8_is_named(trial):
     answer = trial(INT8, precision="int8")
-    assert answer.found.parts
+    assert answer.alignment.parts
     assert parting(answer) == "gather"
     found = rows(answer)
     assert found["spread"].sqnr > 25 > 20 > found["gather"].sqnr
@@ -747,8 +747,8 @@ def test_a_sound_conversion_does_not_part(trial):
         for exporter in ("torchscript", "dynamo"):
             answer = trial(body, precision=precision, exporter=exporter)
             assert "unmatched" not in kinds(answer).values()
-            assert all(row.sqnr is not None and row.sqnr > 20 for row in answer.found.compared)
-            assert not answer.found.parts
+            assert all(row.sqnr is not None and row.sqnr > 20 for row in answer.alignment.compared)
+            assert not answer.alignment.parts
 
 
 # ---- the command ---------------------------------------------------------------------------------------------

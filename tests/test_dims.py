@@ -150,5 +150,5 @@ def test_fixing_holds_a_dim_at_one_value():
 
 
 def test_a_size_that_is_not_fixed_is_told_to_have_a_name():
-    with pytest.raises(ValueError, match="'-1' is not a size; one that varies has a name"):
+    with pytest.raises(ValueError, match="'-1' is not a size; a size that varies has a name"):
         TensorType.parse("float32[-1, 3]")

@@ -1,8 +1,8 @@
 """What a case says as a whole, and what its parts say against one another.
 
-The models of a case file (here and in ``schema``) are closed, an unknown key being an error, and frozen. Shorthand,
-such as an input written as a plain string, is spelled out by a ``BeforeValidator`` before any field is looked at, so
-that the place of an error is the place that the author sees. Reading files is the job of ``casefile``.
+The models of a case file (here and in the other modules of this folder) are frozen and closed: an unknown key is an
+error. Shorthand, such as an input written as a plain string, is spelled out by a ``BeforeValidator`` before any field
+is looked at, so that the place of an error is the place that the author sees. ``conformance.case.file`` reads files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Declaration(Says):
     tags: Listed[str] = []
     """Words that pytest's -k selects by."""
     forward: str | None = None
-    """A Python expression over the inputs; torch, F, math, and the Python files beside are in scope."""
+    """A Python expression over the inputs; torch, F, math, and the Python files beside the case file are in scope."""
     module: DottedName | None = None
     """A torch.nn.Module class (or a function that returns a module), in a Python file beside the case file."""
     given: dict[str, Any] = Field({}, alias="with")
@@ -53,11 +53,11 @@ class Declaration(Says):
     mode: Literal["eval", "train"] = "eval"
     """The mode that the module is exported and run in."""
     seed: int = Field(0, ge=0, lt=2**32)
-    """Seeds the weights."""
+    """The seed that the weights are drawn with."""
     prepare: DottedName | None = None
     """A function ``f(module)`` that sets weights or statistics after construction."""
     inputs: Annotated[dict[TensorName, InputOrType], Field(min_length=1)]
-    """By ONNX name, in the order of forward's parameters."""
+    """The inputs by their ONNX names, in the order of forward's parameters."""
     outputs: list[OutputOrName] = []
     """Names of all outputs, depth first."""
     dims: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], SizeRange] = {}
@@ -67,7 +67,7 @@ class Declaration(Says):
     draw: DottedName | None = None
     """A function ``f(dims, rng) -> {input: array}`` for inputs that depend on one another."""
     trace: dict[str, Annotated[int, Field(ge=0)]] = {}
-    """Dims to trace at; those left out are chosen."""
+    """Sizes of dims in the example that the export traces; sizes of other dims are chosen."""
     export: Export = Export(torchscript=TorchScript(opsets=[17]), dynamo=Dynamo(opsets=[20]))
     """Exporters with their opsets; those left out are not run. The default is TorchScript 17 and dynamo 20."""
     runtimes: Annotated[
@@ -84,7 +84,7 @@ class Declaration(Says):
     precisions: dict[PrecisionName, PrecisionSettings] = {}
     """Besides fp32: ``fp16`` and ``int8``, or variants of them with a name of their own, as in ``int8-entropy``."""
     tolerance: dict[PrecisionName, PrecisionTolerance] = {}
-    """By precision; one that is looser than the default says because."""
+    """Limits of error by precision; a tolerance that is looser than the default says why, under ``because``."""
     specials: Annotated[
         list[str] | None, BeforeValidator(_spell_out_specials, json_schema_input_type=bool | list[str])
     ] = None
@@ -97,7 +97,7 @@ class Declaration(Says):
     latency: list[Latency] = []
     """Budgets of time; each is a cell of its own."""
     examples: Examples = Examples()
-    """How much is drawn."""
+    """How many shapes and values are drawn."""
     needs: Listed[str] = []
     """Packages (import names), or ``command:g++``, without which the case is skipped with a reason."""
     depends: Listed[str] = []
@@ -112,9 +112,9 @@ class Declaration(Says):
         for name in self.specials or ():
             if name not in self.inputs:
                 yield ("specials",), f"there is no input '{name}'{did_you_mean(name, self.inputs)}"
-        shapes = frozenset[str]().union(*(one.type.names for one in self.inputs.values()))
-        for name, one in self.inputs.items():
-            for dim in sorted(one.type.names - self._sizes()):
+        shapes = frozenset[str]().union(*(declared.type.names for declared in self.inputs.values()))
+        for name, declared in self.inputs.items():
+            for dim in sorted(declared.type.names - self._sizes()):
                 yield (
                     ("inputs", name, "type"),
                     f"the dim '{dim}' is not declared; add it to dims, as in {dim}: 1..8",
@@ -123,7 +123,7 @@ class Declaration(Says):
             yield from self._unknown_dims(("dims", name), sizes.names)
         for index, condition in enumerate(self.where):
             yield from self._unknown_dims(("where", index), condition.names)
-        related = [sizes.names for sizes in self.dims.values()] + [one.names for one in self.where]
+        related = [sizes.names for sizes in self.dims.values()] + [condition.names for condition in self.where]
         for name in sorted(self.dims.keys() - shapes.union(*related)):
             yield ("dims", name), f"no input, range or condition uses the dim '{name}'"
         yield from self._unknown_dims(("trace",), self.trace)
@@ -250,7 +250,7 @@ class Case:
 
     def line_of(self, entry: Fails) -> int:
         """The line of an entry of this case's ``fails``."""
-        return next(line for one, line in zip(self.says.fails, self.fails_lines, strict=True) if one is entry)
+        return next(line for own, line in zip(self.says.fails, self.fails_lines, strict=True) if own is entry)
 
     @property
     def folder(self) -> Path:
@@ -261,7 +261,7 @@ class Case:
         """The dims, with those whole numbers of ``with`` and ``vary`` that a shape, range or condition uses."""
         says = self.says
         used = frozenset[str]().union(
-            *(one.type.names for one in says.inputs.values()),
+            *(declared.type.names for declared in says.inputs.values()),
             *(sizes.names for sizes in says.dims.values()),
             *(condition.names for condition in says.where),
             *({dim, *sizes.names} for entry in says.fails for dim, sizes in entry.when.at.items() if sizes.names),

@@ -24,7 +24,7 @@ class TensorRT(Says):
     optimization_level: int | None = Field(None, ge=0, le=5)
     """How long the builder looks for faster kernels, 0 to 5."""
     tf32: bool = False
-    """Allow TF32, which rounds fp32 to ten bits of mantissa; TensorRT would by itself."""
+    """Allow TF32, which rounds fp32 to ten bits of mantissa; TensorRT's own default allows it."""
     hardware_compatibility: Literal["none", "ampere_plus"] = "none"
     """``ampere_plus``: an engine that runs on all GPUs since Ampere, not only on the one it is built on."""
     timing_cache: bool = True
@@ -46,25 +46,25 @@ class OnnxRuntime(Says):
         Annotated[str, Field(min_length=1)],
         Annotated[str, BeforeValidator(_option, json_schema_input_type=str | int)],
     ] = {}
-    """Session options by their keys, as in ``session.x64quantprecision: 1``. One that the installed ONNX Runtime does
-    not know stops the cell at ``load``."""
+    """Session options by their keys, as in ``session.x64quantprecision: 1``. An option that the installed ONNX
+    Runtime does not know stops the cell at ``load``."""
 
 
 class Latency(Says):
     """How fast a runtime has to be, or what is to be measured of it."""
 
     runtime: Runtime = "onnxruntime"
-    """What is measured."""
+    """The runtime that is measured."""
     precision: PrecisionName = "fp32"
-    """At which precision."""
+    """The precision that is measured."""
     exporter: Literal["torchscript", "dynamo"] | None = None
-    """Whose model; the default is that of each exporter, at its highest opset."""
+    """The exporter whose model is measured; by default that of each exporter, at its highest opset."""
     at: dict[str, Annotated[int, Field(ge=1)]] = {}
     """The dims to measure at; those left out are as in the export."""
     at_most: BudgetText | None = None
     """A relation, such as ``1.2 x pytorch`` or ``1.0 x tensorrt fp16``, or a time, such as ``5 ms``."""
     percentile: float = Field(50, gt=0, lt=100)
-    """Of which percentile a time is the budget."""
+    """The percentile of the measured times that a budget in seconds is about."""
     throughput: Listed[Annotated[int, Field(ge=1)]] = []
     """Batch sizes at which rows a second are measured; the case needs a dim that is the first of all inputs."""
     transfers: bool = False
@@ -79,13 +79,13 @@ class Latency(Says):
         if self.percentile != 50 and (self.at_most is None or self.at_most.kind == "relation"):
             raise ValueError("percentile is for a budget in seconds, such as 5 ms")
         if self.transfers and not registry.named(self.runtime).on_device:
-            devices = ", ".join(one.name for one in registry.RUNTIMES if one.on_device)
+            devices = ", ".join(runtime.name for runtime in registry.RUNTIMES if runtime.on_device)
             raise ValueError(f"transfers is for {devices}; other runtimes have no device")
         return self
 
     @property
     def label(self) -> str:
-        """What tells it from other entries of the same runtime and precision."""
+        """What tells this entry from others of the same runtime and precision."""
         sizes = [f"{name}{size}" for name, size in self.at.items()]
         return "-".join([*sizes, *(["throughput"] if self.at_most is None else [])])
 
@@ -94,7 +94,7 @@ _NOT_OF_A_RUN = {"opsets", "typical", "plugins"}
 
 
 def builder_options(text: str) -> dict[str, Any]:
-    """What a run says instead of its cases: ``optimization_level=5,workspace=1GiB``.
+    """Options that a run sets in place of its cases, from a text such as ``optimization_level=5,workspace=1GiB``.
 
     Raises UserError for a key that is not known or a value that does not fit.
     """
@@ -106,8 +106,8 @@ def builder_options(text: str) -> dict[str, Any]:
             raise UserError(f"there is no option '{name}'{did_you_mean(name, known)}")
         given[name] = value
     try:
-        found = TensorRT.model_validate(given)
+        options = TensorRT.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}") from None
-    return found.model_dump(include=set(given))
+    return options.model_dump(include=set(given))

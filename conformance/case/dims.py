@@ -70,7 +70,7 @@ class Expression:
 
     def __call__(self, sizes: Sizes) -> int:
         """The value at ``sizes``; raises ValueError where it cannot be computed, as in a division by 0."""
-        if self.text in sizes:  # nearly all are a name alone
+        if self.text in sizes:  # nearly all expressions are a name alone
             return sizes[self.text]
         try:
             return int(eval(_compiled(self.text), {"__builtins__": {}}, {**_FUNCTIONS, **sizes}))
@@ -110,15 +110,15 @@ class Range:
             if exact.constant is not None and exact.constant < 0:
                 raise ValueError(f"'{text}': a size cannot be negative; a range is written as 1..8")
             return cls(exact, exact)
-        found = cls(Expression.parse(match[1]), Expression.parse(match[2]), int(match[3] or 1))
-        if found.step < 1:
+        parsed = cls(Expression.parse(match[1]), Expression.parse(match[2]), int(match[3] or 1))
+        if parsed.step < 1:
             raise ValueError(f"'{text}': the step must be at least 1")
-        low, high = found.low.constant, found.high.constant
+        low, high = parsed.low.constant, parsed.high.constant
         if low is not None and low < 0:
             raise ValueError(f"'{text}': a size cannot be negative")
         if low is not None and high is not None and low > high:
             raise ValueError(f"'{text}': {low} is larger than {high}; a range is low..high, both included")
-        return found
+        return parsed
 
     @property
     def names(self) -> frozenset[str]:
@@ -157,7 +157,7 @@ class TensorType:
         shape = tuple(Expression.parse(part) for part in (_split(inner) if inner else []))
         for size in shape:
             if size.constant is not None and size.constant < 0:
-                raise ValueError(f"'{size}' is not a size; one that varies has a name, as in float32[batch, 5]")
+                raise ValueError(f"'{size}' is not a size; a size that varies has a name, as in float32[batch, 5]")
         return cls(match[1], shape)
 
     @property

@@ -11,12 +11,12 @@ from conformance.case.words import Exporter
 
 
 class Symbolic(Says):
-    """A TorchScript symbolic function and what its registration check is to find."""
+    """A TorchScript symbolic function, and what the check ``registration`` is to find of it."""
 
     function: DottedName
-    """``f(g, *inputs)``, or under registers a function of no arguments."""
+    """The function: ``f(g, *inputs)`` under ``symbolics``, without arguments under ``registers``."""
     without: str = "UnsupportedOperatorError"
-    """What export does without it: the name of an exception, or ``another graph`` for an override."""
+    """What the export gives without the symbolic: the name of an exception, or ``another graph`` for an override."""
     ignores: dict[str, str] = {}
     """Tensor inputs of the operator that the symbolic may ignore, each with the reason."""
 
@@ -50,7 +50,7 @@ class DynamoOptions(SavingOptions):
 
 class ExportTo(Says):
     opsets: Annotated[Listed[Annotated[int, Field(ge=1, le=40)]], Field(min_length=1)]
-    """Each is exported by itself."""
+    """The opsets to export at; each gives a model of its own."""
     static: Listed[str] = []
     """Dims that are fixed at the traced size instead of exported as symbolic."""
     functions: Listed[DottedName] = []
@@ -75,7 +75,7 @@ class TorchScript(ExportTo):
 
     def own_code(self) -> dict[str, str]:
         registered = {**self.symbolics, **self.registers}
-        return {**super().own_code(), **{name: one.function for name, one in registered.items()}}
+        return {**super().own_code(), **{name: symbolic.function for name, symbolic in registered.items()}}
 
 
 class Dynamo(ExportTo):
@@ -109,5 +109,5 @@ class Export(Says):
 
     @property
     def exporters(self) -> dict[Exporter, TorchScript | Dynamo]:
-        found = {"torchscript": self.torchscript, "dynamo": self.dynamo}
-        return {name: target for name, target in found.items() if target is not None}  # type: ignore[misc]
+        targets = {"torchscript": self.torchscript, "dynamo": self.dynamo}
+        return {name: target for name, target in targets.items() if target is not None}  # type: ignore[misc]

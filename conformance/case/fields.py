@@ -1,6 +1,6 @@
-"""What the schema of case files is built of: the closed mapping, and the small texts, parsed when the file is read.
+"""What the models of case files are built of: the closed mapping, and small texts, parsed as the file is read.
 
-Each is a type for pydantic's fields, with the JSON Schema of what the author writes.
+Each small text is a type for pydantic's fields, with the JSON Schema of what the author writes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import core_schema
 
-from conformance.case import time_budget as budget
+from conformance.case import time_budget
 from conformance.case.dims import Expression, Range, TensorType
 from conformance.case.time_budget import Budget
 
@@ -93,7 +93,7 @@ TensorName: TypeAlias = Annotated[str, _Parsed(_tensor_name, pattern=r"^[A-Za-z_
 PrecisionName: TypeAlias = Annotated[str, _Parsed(_precision, pattern=r"^(fp32|(fp16|int8)(-[a-z0-9_]+)?)$")]
 Decibels: TypeAlias = Annotated[float, _Parsed(_decibels, ("string", "number"))]
 Mebibytes: TypeAlias = Annotated[int, _Parsed(_memory, ("string", "integer"))]
-BudgetText: TypeAlias = Annotated[Budget, _Parsed(budget.parse)]
+BudgetText: TypeAlias = Annotated[Budget, _Parsed(time_budget.parse)]
 Size: TypeAlias = Annotated[Expression, _Parsed(Expression.parse, ("string", "integer"))]
 SizeRange: TypeAlias = Annotated[Range, _Parsed(Range.parse, ("string", "integer"))]
 Type: TypeAlias = Annotated[TensorType, _Parsed(TensorType.parse, pattern=r"^\s*\w+\s*\[.*\]\s*$")]

@@ -20,13 +20,13 @@ Place = tuple[str | int, ...]
 
 def case_files(paths: Sequence[Path]) -> list[Path]:
     """The ``.yaml`` files at and below ``paths``, sorted; raises FileNotFoundError for a path that is not there."""
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for path in paths:
         if not path.exists():
             raise FileNotFoundError("there is no such case file or folder; --cases PATH says where the cases are")
         inside = [path] if path.is_file() else sorted([*path.rglob("*.yaml"), *path.rglob("*.yml")])
-        found.update(dict.fromkeys(inside))
-    return list(found)
+        files.update(dict.fromkeys(inside))
+    return list(files)
 
 
 def load(file: Path) -> list[Case]:
@@ -118,7 +118,7 @@ def _read(file: Path) -> _Document:
         raise refuse(1, 1, f"is not UTF-8 text (byte {error.start})") from None
     try:
         for token in YAML().scan(text) if "!!" in text else ():
-            if isinstance(token, TagToken):  # one that changes nothing, as !!map, leaves no trace in the tree
+            if isinstance(token, TagToken):  # the tree has no trace of a tag that changes nothing, as !!map
                 mark = token.start_mark
                 raise refuse(mark.line + 1, mark.column + 1, "tags such as !!map are not allowed in a case file")
         tree = YAML(typ="rt").load(text)
@@ -128,7 +128,7 @@ def _read(file: Path) -> _Document:
         message = " ".join(str(error.problem or error.context).split())
         raise refuse(line, column, f"{message}{_hint(text, line, message)}") from None
     except (YAMLError, ValueError, RecursionError, TypeError, AttributeError, KeyError, IndexError) as error:
-        # The loader lets some of its own slips through on broken input; they are mistakes in the file.
+        # On some broken input ruamel raises such errors of its own code; the mistake is in the file.
         line = _line_of(error)
         reason = "nested too deeply" if isinstance(error, RecursionError) else _first_line(error)
         raise refuse(line, 1, f"is not YAML that can be read: {reason}") from None
@@ -192,7 +192,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _hint(text: str, line: int, message: str) -> str:
-    """What most likely went wrong on that line, where it is a mistake that people make."""
+    """What most likely went wrong on a line that YAML refuses, for mistakes that are common."""
     lines = text.splitlines()
     here = lines[line - 1] if 0 < line <= len(lines) else ""
     if "{" in here and re.search(r":\s*\w+\[", here):
@@ -223,14 +223,14 @@ def _merge(defaults: Any, said: Any) -> Any:
     return {key: value for key, value in merged.items() if not (value is None and key in defaults)}
 
 
-# ---- from pydantic's words to ours ---------------------------------------------------------------------
+# ---- from pydantic's errors to problems ------------------------------------------------------------------
 
 
 def _explain(error: ValidationError, document: _Document, case: Place) -> Iterator[Problem]:
-    meant: set[Place] = set()  # keys that unknown ones were most likely meant to be: not missing as well
-    for one in sorted(error.errors(include_url=False), key=lambda one: one["type"] == "missing"):
-        where = tuple(part for part in one["loc"] if part != "[key]")
-        key, kind = (where[-1] if where else ""), one["type"]
+    meant: set[Place] = set()  # what unknown keys were most likely meant to be: not reported as missing too
+    for mistake in sorted(error.errors(include_url=False), key=lambda mistake: mistake["type"] == "missing"):
+        where = tuple(part for part in mistake["loc"] if part != "[key]")
+        key, kind = (where[-1] if where else ""), mistake["type"]
         if kind == "extra_forbidden":
             suggestion = did_you_mean(str(key), _keys_at(where[:-1]))
             message = f"unknown key '{key}'{suggestion}"
@@ -241,12 +241,10 @@ def _explain(error: ValidationError, document: _Document, case: Place) -> Iterat
             message = f"the key '{key}' is missing"
             where = where[:-1]
         elif kind == "value_error":
-            message = str(one["ctx"]["error"])
+            message = str(mistake["ctx"]["error"])
         else:
-            shown = repr(one["input"])
-            message = (
-                f"{one['msg'][0].lower()}{one['msg'][1:]}, not {shown if len(shown) <= 60 else shown[:57] + '...'}"
-            )
+            text, shown = mistake["msg"], repr(mistake["input"])
+            message = f"{text[0].lower()}{text[1:]}, not {shown if len(shown) <= 60 else shown[:57] + '...'}"
         if kind not in ("extra_forbidden", "missing"):
             named = next((part for part in reversed(where) if isinstance(part, str)), "")
             message = f"{named}: {message}" if named else message
@@ -260,11 +258,11 @@ def _keys_at(place: Place) -> list[str]:
         models = [
             inner
             for model in models
-            for name, one in getattr(model, "model_fields", {}).items()
-            if part in (name, one.alias)
-            for inner in _models_in(one.annotation)
+            for name, info in getattr(model, "model_fields", {}).items()
+            if part in (name, info.alias)
+            for inner in _models_in(info.annotation)
         ] or models
-    return [one.alias or name for model in models for name, one in getattr(model, "model_fields", {}).items()]
+    return [info.alias or name for model in models for name, info in getattr(model, "model_fields", {}).items()]
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -290,7 +288,7 @@ def _vary(name: str, says: Declaration, document: _Document) -> Iterator[Case]:
         varied = {key: value for key, _, value in combination}
         label = "-".join([name, *(text for _, text, _ in combination)])
         case = Case(label, says, document.file, line, varied, fails, graph)
-        _ = case.dims  # a circle in the ranges is found here
+        _ = case.dims  # raises ValueError for a circle in the ranges
         yield case
 
 

@@ -41,23 +41,23 @@ def _spell_out_values(value: object) -> object:
 
 
 class Values(Says):
-    """Where the values of an input come from; exactly one of these."""
+    """Where the values of an input come from; exactly one key is given."""
 
     uniform: Between | None = None
-    """Floats of this range; every regime stays within it."""
+    """Floats of a range, which every regime stays within."""
     integers: Between | None = None
-    """Whole numbers of this range."""
+    """Whole numbers of a range, both ends included."""
     normal: Normal | None = None
     """A normal distribution; regimes may go beyond it."""
     choice: Annotated[list[float], Field(min_length=1)] | None = None
-    """One of these for each element."""
+    """The numbers that each element is one of."""
     permutations: Size | None = None
     """Along the last axis, permutations of 0..n-1; that axis has n entries."""
     python: DottedName | None = None
     """A function ``f(shape, dims, rng) -> array`` in a Python file beside the case file."""
 
     @model_validator(mode="after")
-    def _one(self) -> Values:
+    def _exactly_one(self) -> Values:
         if len(self.model_fields_set) != 1:
             raise ValueError(f"give exactly one of {', '.join(type(self).model_fields)}")
         return self
@@ -66,7 +66,8 @@ class Values(Says):
 class Input(Says):
     type: Type
     values: Annotated[Values, BeforeValidator(_spell_out_values, json_schema_input_type=Values | str)] | None = None
-    """Required for integers, as they may be an index; floats are standard normal and bools random without."""
+    """Where values come from; without it, floats are standard normal and bools random. Required for integers, since
+    they may be indices."""
     as_: str | None = Field(None, alias="as", pattern=r"^[A-Za-z_]\w*$")
     """Pass the input by this keyword instead of by position."""
 
@@ -89,11 +90,11 @@ InputOrType: TypeAlias = Annotated[Input, BeforeValidator(_spell_out_input, json
 
 
 class Examples(Says):
-    """How much is drawn, where the case is too slow for the defaults."""
+    """How many shapes and values are drawn, for a case that is too slow for the defaults."""
 
     shapes: int | None = Field(None, ge=0)
-    """Drawn shapes a cell, besides the boundary ones; the default is what --examples says."""
+    """Drawn shapes for each cell, besides the boundary shapes; the default is what --examples says."""
     values: int = Field(4, ge=1)
     """Value draws for each shape."""
     boundary: int | None = Field(None, ge=1)
-    """At most so many boundary shapes."""
+    """The largest number of boundary shapes."""

@@ -26,9 +26,9 @@ class Processor(Says):
     """The kind of processor that a declared failure is about, in the words of a run's ``environment.cpu``."""
 
     has: Listed[Instruction] = []
-    """At least one of these is there."""
+    """Instruction sets of which the processor has at least one."""
     lacks: Listed[Instruction] = []
-    """None of these is there."""
+    """Instruction sets of which the processor has none."""
 
     @model_validator(mode="after")
     def _possible(self) -> Processor:
@@ -46,16 +46,17 @@ class When(Says):
     opset: OpsetCondition | None = None
     runtime: Listed[Runtime] | None = None
     precision: Listed[PrecisionName] | None = None
-    """``int8`` means ``int8-entropy`` and the like too. Without it, what follows the conversion is about fp32."""
+    """``int8`` means ``int8-entropy`` and the like too. Without a precision, an entry about a stage that comes after
+    the conversion is about fp32."""
     check: Listed[Check] | None = None
     given: dict[str, Any] = Field({}, alias="with")
     """Values of ``vary``, so that an entry can be about one combination."""
     at: dict[str, SizeRange] = {}
-    """Only draws whose dims lie here; the rest of the cell must still hold."""
+    """Only draws whose dims lie in these ranges; the other draws of the cell must still hold."""
     values: Listed[Regime | Special] = []
-    """Only draws of these value regimes; the rest of the cell must still hold."""
+    """Only draws of these value regimes; the other draws of the cell must still hold."""
     cpu: Processor | None = None
-    """Only on hosts with such a processor; the entry is neither owed nor out of date on others."""
+    """Only hosts with such a processor; on others the entry is not expected to fail, nor reported as out of date."""
 
     @property
     def only_some_draws(self) -> bool:
@@ -68,13 +69,14 @@ class Fails(Says):
     when: When = When()
     """Which cells, or which of their draws."""
     stage: Stage
-    """The stage that stops."""
+    """The stage that the failure is at."""
     error: str | None = None
-    """The name of the error (an exception, a signal, or one of ours such as WrongValue) or a part of its text."""
+    """The name of the error (an exception, a signal, or a name of this package such as WrongValue), or a part of its
+    text."""
     fault: Fault | None = None
-    """Who is at fault, where that is known better than the suite can tell."""
+    """Who is at fault, where the author knows better than the suite can tell."""
     because: str = Field(min_length=1)
-    """The fact behind it, in a sentence."""
+    """The fact behind the failure, in a sentence."""
 
 
 class Graph(Says):
@@ -83,9 +85,9 @@ class Graph(Says):
     when: When = When()
     """Which cells this entry is about."""
     nodes: dict[str, Annotated[int, Field(ge=0)]] = {}
-    """How many nodes of each of these operators; ``domain::Operator`` outside of ONNX's own domain."""
+    """The number of nodes by operator; ``domain::Operator`` outside of ONNX's own domain."""
     only: bool = False
-    """There are no nodes but those."""
+    """Whether the graph has no operators but those under ``nodes``."""
     absent: Listed[str] = []
     """Operators that have no node."""
     inputs: list[str] | None = None
@@ -106,7 +108,7 @@ class Output(Says):
     """One output of the module; its name may stand alone."""
 
     name: TensorName
-    """Its name in the graph."""
+    """The output's name in the graph."""
     rows: Literal["in order", "in any order"] = "in order"
     """``in any order``: compare as a set of rows along the first axis (NMS, top-k with ties)."""
     vacuous: str | None = None
@@ -128,25 +130,26 @@ def _spell_out_graph(value: object) -> object:
 Graphs: TypeAlias = Annotated[
     list[Graph], BeforeValidator(_spell_out_graph, json_schema_input_type=list[Graph] | Graph)
 ]
-"""Several with conditions, or one."""
+"""One entry about the graph, or several with conditions."""
 
 
 class OutputTolerance(Says):
-    """What is left out keeps the default: of the output's dtype for fp32, of the precision for the others."""
+    """Limits of error. What is left out keeps the default, which depends on the output's dtype for fp32 and on the
+    precision otherwise."""
 
     rtol: float | None = Field(None, ge=0, allow_inf_nan=False)
-    """fp32: relative to the value that PyTorch gives."""
+    """fp32: the error that is allowed, relative to the value that PyTorch gives."""
     atol: float | None = Field(None, ge=0, allow_inf_nan=False)
-    """fp32: absolute, as it stands; the default one shrinks with outputs below 1."""
+    """fp32: the error that is allowed whatever the size of the outputs; the default shrinks with outputs below 1."""
     sqnr: Decibels | None = None
-    """fp16, int8: signal to quantization noise against PyTorch in float32, at least; ``20 dB``."""
+    """fp16, int8: the least signal to quantization noise against PyTorch in float32, as in ``20 dB``."""
     cosine: float | None = Field(None, gt=0, le=1)
-    """fp16, int8: in place of ``sqnr``, the cosine similarity, at least. It is blind to scale, which is why
+    """fp16, int8: in place of ``sqnr``, the least cosine similarity. Cosine similarity is blind to scale, so
     ``magnitude`` goes with it."""
     magnitude: float | None = Field(None, gt=0, lt=1)
     """With ``cosine``: how far the output's size may be off, relative to PyTorch's."""
     runtime: Decibels | None = None
-    """fp16, int8: signal to noise of a runtime against the converted graph's own semantics, at least."""
+    """fp16, int8: the least signal to noise of a runtime against the converted graph's own semantics."""
 
     def gives(self, *names: str) -> bool:
         return any(getattr(self, name) is not None for name in names)
@@ -154,12 +157,12 @@ class OutputTolerance(Says):
 
 class PrecisionTolerance(OutputTolerance):
     outputs: dict[int | str, OutputTolerance] = {}
-    """By index or name of the output."""
+    """Limits of single outputs, by index or name."""
     because: str | None = None
-    """Required where it is looser than the default."""
+    """Why the tolerance is right; required where it is looser than the default."""
 
     def for_output(self, index: int, name: str) -> OutputTolerance:
-        """What is said of one output, and of all where nothing is said of this one."""
+        """What is said of this output; where nothing is, what is said of all outputs."""
         own = self.outputs.get(index) or self.outputs.get(name) or OutputTolerance()
         general = {key: getattr(self, key) for key in OutputTolerance.model_fields}
         if own.gives("sqnr", "cosine"):
@@ -167,7 +170,7 @@ class PrecisionTolerance(OutputTolerance):
         return OutputTolerance(**{**general, **own.model_dump(exclude_none=True)})
 
     def inconsistencies(self, precision: str) -> Iterator[str]:
-        """What does not fit the precision that this is said of, or is looser than the default for no reason."""
+        """What does not fit ``precision``, or is looser than the default without a ``because``."""
         for given in (self, *self.outputs.values()):
             if precision == "fp32" and given.gives("sqnr", "cosine", "magnitude", "runtime"):
                 yield "sqnr, cosine, magnitude and runtime are for fp16 and int8; for fp32 give rtol and atol"

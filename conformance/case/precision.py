@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from conformance.case.fields import Listed, Says
 
 INT8_OPSET = 13
-"""Where QuantizeLinear and DequantizeLinear got an axis."""
+"""The first opset whose QuantizeLinear and DequantizeLinear have an axis."""
 
 
 class Calibration(Says):
@@ -20,19 +20,19 @@ class Calibration(Says):
     percentile: float = Field(99.99, gt=50, le=100)
     """With ``method: percentile``, the share of values inside the range, in percent."""
     samples: int = Field(32, ge=8)
-    """How many there are in all; with data of your own, how many of them are taken."""
+    """The number of samples in all; with ``data``, how many are taken of it."""
     batch: int = Field(8, ge=1)
-    """How many the model sees at once, where the case has a dim that is the first of all inputs."""
+    """The number of samples that the model sees at once, where the case has a dim that is the first of all inputs."""
     at: dict[str, Annotated[int, Field(ge=1)]] = {}
-    """The other dims; those left out are as in the export."""
+    """Sizes of dims besides the batch; dims left out are as in the export."""
     data: str | None = None
     """Instead of plain draws of the case: a ``.npy`` or ``.npz`` file beside the case file (samples along the first
-    axis, by input name), or ``file.function``, a Python function ``f(rng)`` that yields ``{input: array}``, one batch
-    each."""
+    axis, by input name), or ``file.function``, a Python function ``f(rng)`` that yields batches as
+    ``{input: array}``."""
 
 
 class Exclude(Says):
-    """By exporter, since they name nodes differently."""
+    """What stays in fp32, by exporter, since exporters name nodes differently."""
 
     torchscript: Listed[str] = []
     """Names of nodes, patterns such as ``/head/*``, or operators such as ``LayerNormalization``."""
@@ -45,7 +45,7 @@ def _spell_out_exclude(value: object) -> object:
 
 
 class PrecisionSettings(Says):
-    """How the model is converted to a precision. fp16 has no ``operators``."""
+    """How the model is converted to a precision. ``operators`` and ``reduce_range`` are for int8 alone."""
 
     left_out: str | None = Field(None, min_length=1)
     """Why this case has no such precision."""
@@ -60,4 +60,4 @@ class PrecisionSettings(Says):
     reduce_range: bool = False
     """int8: weights of 7 bits, whose sums of products fit the 16 bits of x86 processors without VNNI."""
     calibration: Calibration = Calibration()
-    """int8: where ranges come from. fp16: what overflow is looked for with."""
+    """The inputs that ranges are measured on (int8), and that overflow is looked for with (fp16)."""

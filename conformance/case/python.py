@@ -1,4 +1,4 @@
-"""The Python that stands beside a case file: loading it, resolving names in it, and what it depends on.
+"""The Python that stands beside a case file: loading it, resolving names in it, and calling it.
 
 Every folder has its own ``modules.py`` and ``symbolics.py``. A warm worker loads many of them, so a folder's
 modules are in ``sys.modules`` only while a cell of that folder runs (``Folder.active``); sibling imports,
@@ -49,7 +49,7 @@ class Folder:
         sys.modules.update(self._modules)
         before = set(sys.modules)
         sys.path.insert(0, str(self.path))
-        if not self._seen:  # modules are loaded once in a process, so later files do not count
+        if not self._seen:  # modules are loaded once in a process, so files written later do not count
             importlib.invalidate_caches()
             self._seen = True
         try:
@@ -67,7 +67,7 @@ class Folder:
         return [file.stem for file in self.path.glob("*.py")]
 
     def _owns(self, module: ModuleType) -> bool:
-        # As text, since resolving paths takes longer than many a cell does in all.
+        # Compared as text, since resolving paths takes longer than many a whole cell.
         file = getattr(module, "__file__", None) or ""
         return file.startswith(f"{self.path}{os.sep}")
 
@@ -90,14 +90,14 @@ class Folder:
     def resolve(self, dotted: str) -> Any:
         """The object that ``file.name`` (or ``file.Class.name``) means; Stopped at ``declare`` otherwise."""
         first, *rest = dotted.split(".")
-        found: Any = self.module(first)
+        target: Any = self.module(first)
         for name in rest:
-            if not hasattr(found, name):
-                near = did_you_mean(name, [one for one in vars(found) if not one.startswith("_")])
+            if not hasattr(target, name):
+                near = did_you_mean(name, [known for known in vars(target) if not known.startswith("_")])
                 text = f"{display_path(self.path / first)}.py has no '{name}' (for {dotted}){near}"
                 raise Stopped("declare", "MissingName", text, "case")
-            found = getattr(found, name)
-        return found
+            target = getattr(target, name)
+        return target
 
 
 def describe(error: BaseException, folder: Path) -> str:
@@ -121,14 +121,17 @@ def _first_cause(error: BaseException) -> BaseException:
 
 
 def _head(error: BaseException) -> str:
-    """The first line, and the one that it introduces where it ends with a colon."""
+    """The first line of an error's text, with the second where the first ends with a colon."""
     lines = [line.strip() for line in _COLOURS.sub("", str(error)).splitlines() if line.strip()]
     return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
 
 
 def call(what: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Calls a function of the case's own. That it takes other arguments is the case's mistake, though no line of its
-    code is in the traceback: Stopped at ``declare``."""
+    """Calls a function that the case brings; ``what`` names it in the message.
+
+    Stopped at ``declare`` where the function takes other arguments: the case's mistake, although no line of its code
+    is in the traceback.
+    """
     try:
         return function(*args, **kwargs)
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""What a latency budget says: ``1.2 x pytorch``, ``1.0 x tensorrt fp16``, ``5 ms``."""
+"""Budgets of time, read from texts such as ``1.2 x pytorch``, ``1.0 x tensorrt fp16`` and ``5 ms``."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def parse(text: object) -> Budget:
     if not isinstance(text, str):
         raise ValueError(f"{text!r} has no unit; {_SYNTAX}")
     plain = " ".join(text.split())
-    if found := _RELATION.fullmatch(plain):
-        limit = _positive(found["number"], plain)
-        return Budget(plain, "relation", limit, _runtime(found["runtime"]), _precision(found["precision"]))
-    if found := _ABSOLUTE.fullmatch(plain):
-        limit = _positive(found["number"], plain) * _unit(found["unit"], plain)
+    if match := _RELATION.fullmatch(plain):
+        limit = _positive(match["number"], plain)
+        return Budget(plain, "relation", limit, _runtime(match["runtime"]), _precision(match["precision"]))
+    if match := _ABSOLUTE.fullmatch(plain):
+        limit = _positive(match["number"], plain) * _unit(match["unit"], plain)
         return Budget(plain, "absolute", limit)
     raise ValueError(f"{plain!r} is no budget; {_SYNTAX}")
 
@@ -68,7 +68,7 @@ def _unit(unit: str | None, text: str) -> float:
     if unit in SIDES:
         raise ValueError(f"{text!r} lacks an x: '{text.removesuffix(unit).rstrip()} x {unit}'")
     if unit in ("x", "X"):
-        raise ValueError(f"{text!r} does not say of what: '{text} pytorch'")
+        raise ValueError(f"{text!r} does not say of what it is a multiple, as '{text} pytorch' does")
     if unit not in UNITS:
         near = "" if unit.lower() not in UNITS else f"; did you mean '{unit.lower()}'?"
         near = near or "; it may be us, ms or s"

@@ -1,4 +1,5 @@
-"""The commands, one module each: ``arguments`` adds what it takes, ``run`` does it and returns the exit code.
+"""The commands, one module each: ``arguments`` adds the options to a parser, ``run`` does the work and returns the
+exit code.
 
 A command raises UserError or OSError for what the user has to correct.
 """

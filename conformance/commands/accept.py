@@ -1,4 +1,4 @@
-"""``conformance accept``: a baseline made to agree with a run, in exactly what is named."""
+"""``conformance accept``: changes a baseline to agree with a run, in exactly the cells that are named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("after", type=Path, metavar="RUN", help="the run whose changes are accepted")
     parser.add_argument("patterns", nargs="+", metavar="PATTERN", help="ids of cells, with * and ?")
     parser.add_argument(
-        "--baseline", type=Path, required=True, metavar="FILE", help="the baseline; made if not there"
+        "--baseline",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="the baseline; made where the file does not exist",
     )
     parser.add_argument("--because", default="", metavar="TEXT", help="why; needed for what got worse")
     parser.add_argument("--kind", action="append", metavar="KIND", help="only changes of this kind; repeatable")
@@ -26,9 +30,9 @@ def run(given: argparse.Namespace) -> int:
 
     after = load(given.after)
     selected, note = selection_of(after[0])
-    found = Limits(accuracy_factor=given.accuracy_factor, slower_factor=given.slower_factor)
+    factors = Limits(accuracy_factor=given.accuracy_factor, slower_factor=given.slower_factor)
     changes = accept(
-        given.baseline, after, given.patterns, given.kind, given.because, selected=selected, limits=found,
+        given.baseline, after, given.patterns, given.kind, given.because, selected=selected, limits=factors,
         environment=given.environment,
     )  # fmt: skip
     if note is not None:

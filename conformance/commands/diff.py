@@ -12,24 +12,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", type=Path, help="a run's folder, or a committed baseline")
     parser.add_argument("after", type=Path, help="a run's folder, or a committed baseline")
     limits(parser)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the changes there")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the changes to a file")
 
 
 def limits(parser: argparse.ArgumentParser) -> None:
-    """From where on an error or a time has become worse."""
+    """Adds the factors from which on an error or a time counts as worse."""
     parser.add_argument(
         "--accuracy-factor",
         type=float,
         default=2.0,
         metavar="X",
-        help="an error that grew so much (default: %(default)s)",
+        help="an error is worse where it grew by this factor (default: %(default)s)",
     )
     parser.add_argument(
         "--slower-factor",
         type=float,
         default=1.25,
         metavar="X",
-        help="a time that grew so much (default: %(default)s)",
+        help="a time is worse where it grew by this factor (default: %(default)s)",
     )
 
 
@@ -47,5 +47,7 @@ def run(given: argparse.Namespace) -> int:
     for line in lines(changes, shutil.get_terminal_size((120, 40)).columns):
         print(line)
     if given.json is not None:
-        given.json.write_text(json.dumps([one.as_dict() for one in changes], indent=1, default=str) + "\n", "utf-8")
+        given.json.write_text(
+            json.dumps([change.as_dict() for change in changes], indent=1, default=str) + "\n", "utf-8"
+        )
     return 1 if gate(changes) else 0

@@ -9,8 +9,10 @@ from pathlib import Path
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", type=Path, help="folder to write")
     parser.add_argument("runs", type=Path, nargs="+", metavar="SHARD", help="folders of runs")
-    parser.add_argument("--partial", action="store_true", help="also where a job did not finish, or is missing")
-    parser.add_argument("--allow-mixed", action="store_true", help="also where jobs had other versions of packages")
+    parser.add_argument("--partial", action="store_true", help="merge though a job did not finish, or is missing")
+    parser.add_argument(
+        "--allow-mixed", action="store_true", help="merge though jobs had different versions of packages"
+    )
 
 
 def run(given: argparse.Namespace) -> int:

@@ -15,20 +15,26 @@ KEYS = ("exporter", "opset", "precision")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, help="folder to write")
-    parser.add_argument("--cases", action="append", type=Path, metavar="PATH", help="default: cases/; repeatable")
+    parser.add_argument(
+        "--cases", action="append", type=Path, metavar="PATH", help="case files (default: cases/); repeatable"
+    )
     parser.add_argument("-k", dest="words", metavar="TEXT", help="only cells whose id contains this")
     parser.add_argument("--runtime", default="tensorrt", help="cells of this runtime (default: %(default)s)")
     for name in KEYS:
-        parser.add_argument(f"--{name}", metavar="A,B", help="keep only these")
-    parser.add_argument("--examples", type=int, default=16, help="at most so many a cell (default: %(default)s)")
-    parser.add_argument("--cell-timeout", type=float, default=600.0, metavar="S", help="default: %(default)s")
+        parser.add_argument(f"--{name}", metavar="A,B", help=f"only cells of these {name}s")
+    parser.add_argument(
+        "--examples", type=int, default=16, help="examples for each cell, at most (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--cell-timeout", type=float, default=600.0, metavar="S", help="seconds (default: %(default)s)"
+    )
     parser.add_argument(
         "--store", type=Path, default=Path(".conformance"), help="exported models (default: %(default)s)"
     )
 
 
 def run(given: argparse.Namespace) -> int:
-    """0, or 1 where a cell could not be packed; the bundle then has all others."""
+    """0, or 1 where a cell could not be packed; the bundle then has all other cells."""
     from conformance.bundle.layout import CELLS, BundleWriter, Entry
     from conformance.errors import CaseFileError, UserError
     from conformance.plan.catalogue import read_suite, selection

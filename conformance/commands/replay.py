@@ -14,22 +14,30 @@ from conformance.runtimes.registry import IN_CASES
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, help="what conformance pack wrote, or what a failing cell left")
-    parser.add_argument("--runtime", default="tensorrt", choices=IN_CASES, help="default: %(default)s")
+    parser.add_argument(
+        "--runtime", default="tensorrt", choices=IN_CASES, help="what runs the bundle (default: %(default)s)"
+    )
     parser.add_argument("-k", dest="words", default="", metavar="TEXT", help="only cells whose id contains this")
     parser.add_argument(
-        "--report", type=Path, default=Path("reports/replay"), metavar="DIR", help="default: %(default)s"
+        "--report",
+        type=Path,
+        default=Path("reports/replay"),
+        metavar="DIR",
+        help="folder of the run (default: %(default)s)",
     )
     parser.add_argument(
         "--require", action="store_true", help="cells that this host cannot run have failed, not been skipped"
     )
-    parser.add_argument("--cell-timeout", type=float, default=600.0, metavar="S", help="default: %(default)s")
+    parser.add_argument(
+        "--cell-timeout", type=float, default=600.0, metavar="S", help="seconds (default: %(default)s)"
+    )
     parser.add_argument(
         "--store", type=Path, default=Path(".conformance"), help="where engines are kept (default: %(default)s)"
     )
 
 
 def run(given: argparse.Namespace) -> int:
-    """0 all as declared, 1 failures, 5 where nothing was run."""
+    """0 where every cell came out as declared, 1 where cells failed, 5 where every cell was skipped."""
     from conformance.bundle.layout import Bundle
     from conformance.bundle.replay import replay, summary
 

@@ -20,13 +20,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--markdown", nargs="?", type=Path, const=Path("-"), metavar="FILE", help="a summary; printed without a FILE"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the same as data")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the report as data")
     parser.add_argument("--github", action="store_true", help="print annotations for GitHub's pages")
     parser.add_argument("--baseline", type=Path, metavar="RUN", help="show what changed since that run or baseline")
 
 
 def run(given: argparse.Namespace) -> int:
-    """Without a form that is asked for, the page is written beside the run."""
+    """Writes each form that is asked for; the page beside the run where none is."""
     from conformance.report.command import report
 
     html: Path | None = given.html

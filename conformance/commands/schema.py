@@ -21,7 +21,7 @@ def schema() -> dict[str, object]:
 
     case = Declaration.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
     definitions = case.pop("$defs")
-    case.pop("required")  # the defaults of the file may say it
+    case.pop("required")  # the file's defaults may give what a case requires
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Case file",

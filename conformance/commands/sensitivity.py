@@ -11,7 +11,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", default="int8", help="fp16, int8 or a variant (default: %(default)s)")
     parser.add_argument("--exporter", choices=("torchscript", "dynamo"), help="default: the first that the case has")
     parser.add_argument("--opset", type=int, help="default: the first that is converted")
-    parser.add_argument("--cases", action="append", type=Path, metavar="PATH", help="default: cases/; repeatable")
+    parser.add_argument(
+        "--cases", action="append", type=Path, metavar="PATH", help="case files (default: cases/); repeatable"
+    )
     parser.add_argument("--samples", type=int, default=8, help="inputs to measure with (default: %(default)s)")
     parser.add_argument("--top", type=int, default=15, help="nodes to show (default: %(default)s)")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="also write it as an SVG file")

@@ -67,14 +67,14 @@ def _symbolics(
     reference: Reference, target: TorchScript
 ) -> tuple[dict[str, Callable[..., Any]], list[Callable[[], None]]]:
     resolve = reference.folder.resolve
-    functions = {name: resolve(one.function) for name, one in target.symbolics.items()}
-    registrars = {one.function: resolve(one.function) for one in target.registers.values()}
+    functions = {name: resolve(symbolic.function) for name, symbolic in target.symbolics.items()}
+    registrars = {symbolic.function: resolve(symbolic.function) for symbolic in target.registers.values()}
     return functions, list(registrars.values())
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Exporters warn about deprecations and constants; what matters of that shows in the model."""
+    """Hides warnings: exporters warn of deprecations and constants, and what matters of that shows in the model."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -107,7 +107,7 @@ def _torchscript(
         options["training"] = {"eval": modes.EVAL, "preserve": modes.PRESERVE, "train": modes.TRAINING}[
             options["training"]
         ]
-    axes = {name: axis_names(one.type, case, target.static) for name, one in case.says.inputs.items()}
+    axes = {name: axis_names(declared.type, case, target.static) for name, declared in case.says.inputs.items()}
     if case.says.mode == "train":
         options.setdefault("training", torch.onnx.TrainingMode.PRESERVE)
     buffer = io.BytesIO()
@@ -120,7 +120,7 @@ def _torchscript(
             dynamo=False,
             opset_version=opset,
             input_names=reference.graph_order(),
-            output_names=[one.name for one in case.says.outputs],
+            output_names=[output.name for output in case.says.outputs],
             dynamic_axes={name: named for name, named in axes.items() if named},
             **options,
         )
@@ -130,7 +130,8 @@ def _torchscript(
 def _registered(
     functions: Mapping[str, Callable[..., Any]], registrars: list[Callable[[], None]], opset: int
 ) -> contextlib.AbstractContextManager[symbolics.Usage]:
-    """Without anything to register, torch's registry is left alone, which is half of a small export's time."""
+    """Registers what there is. With nothing to register, torch's registry is left alone, which saves half of a small
+    export's time."""
     if not functions and not registrars:
         return contextlib.nullcontext(symbolics.Usage())
     return symbolics.registered(functions, registrars, opset=opset)
@@ -144,8 +145,8 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
     positional, keywords = reference.arguments(inputs)
     dynamic = torch.export.Dim.DYNAMIC  # AUTO would freeze a dim without a word
     shapes: dict[str, Any] = {
-        name: dict.fromkeys(axis_names(one.type, case, target.static), dynamic)
-        for name, one in case.says.inputs.items()
+        name: dict.fromkeys(axis_names(declared.type, case, target.static), dynamic)
+        for name, declared in case.says.inputs.items()
     }
     table = {_operator(name): reference.folder.resolve(function) for name, function in target.translations.items()}
     options = target.options.model_dump(exclude_none=True)
@@ -156,7 +157,7 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
         dynamo=True,
         opset_version=opset,
         input_names=reference.graph_order(),
-        output_names=[one.name for one in case.says.outputs],
+        output_names=[output.name for output in case.says.outputs],
         dynamic_shapes=tuple(shapes[name] for name in reference.graph_order()) if any(shapes.values()) else None,
         custom_translation_table=table or None,
         verbose=False,
@@ -166,7 +167,7 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
     if target.options.keep_initializers_as_inputs is None and target.options.export_params is None:
         model: ModelProto = program.model_proto
         return model
-    # These two take effect where the model is saved.
+    # keep_initializers_as_inputs and export_params take effect where the model is saved.
     import onnx
 
     with tempfile.TemporaryDirectory() as folder:
@@ -196,16 +197,16 @@ def _add_functions(reference: Reference, target: TorchScript | Dynamo, opset: in
     """Puts onnxscript functions into the model as ONNX local functions, with the opsets that they need."""
     from onnx import helper
 
-    known = {one.domain for one in model.opset_import}
+    known = {imported.domain for imported in model.opset_import}
     for name in target.functions:
         function = reference.folder.resolve(name)
         if not hasattr(function, "to_function_proto"):
             text = f"functions: {name} is not an onnxscript function; decorate it with onnxscript.script(...)"
             raise Stopped("declare", "NotAFunction", text, "case")
         proto = function.to_function_proto()
-        for one in proto.opset_import:
-            if one.domain in ("", "ai.onnx"):
-                one.version = opset  # the function is run at the model's opset
+        for imported in proto.opset_import:
+            if imported.domain in ("", "ai.onnx"):
+                imported.version = opset  # the function is run at the model's opset
         model.functions.append(proto)
         if proto.domain not in known:
             model.opset_import.append(helper.make_opsetid(proto.domain, 1))

@@ -1,4 +1,4 @@
-"""Reading an exported model: its facts, and holding them against what a case says. Needs onnx, not torch."""
+"""Reading the facts of an exported model, and comparing them with what a case says. Needs onnx, not torch."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Axis = int | str | None
 
 @dataclass(frozen=True)
 class Facts:
-    """What was found in a model file. Dims are sizes, names, or None where nothing is said."""
+    """What a model file holds. Dims are sizes, names, or None where the model says nothing of a dim."""
 
     opset: int
     domains: dict[str, int]
     nodes: dict[str, int]
-    """Count by ``Operator``, or ``domain::Operator`` outside of ONNX's own; subgraphs included."""
+    """Number of nodes by ``Operator``, or ``domain::Operator`` outside of ONNX's own domain; subgraphs included."""
     inputs: dict[str, list[Axis] | None]
     outputs: dict[str, list[Axis] | None]
     dtypes: dict[str, str]
@@ -37,7 +37,7 @@ class Facts:
     structure: str
     """A hash of operators, attributes, wiring and small constants, without names and doc strings."""
     invalid: list[str] | None = None
-    """[error, text] of onnx.checker or shape inference, or None."""
+    """[error, text] of onnx.checker or shape inference; None for a model that both accept."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -48,23 +48,23 @@ def read(model: ModelProto, data: bytes) -> Facts:
     import onnx
     from onnx import helper
 
-    domains = {one.domain or "ai.onnx": one.version for one in model.opset_import}
-    parameters = {one.name for one in model.graph.initializer}
-    inputs = [one for one in model.graph.input if one.name not in parameters]
+    domains = {imported.domain or "ai.onnx": imported.version for imported in model.opset_import}
+    parameters = {initializer.name for initializer in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in parameters]
     values = [*inputs, *model.graph.output]
     return Facts(
         opset=domains.get("ai.onnx", 0),
         domains=domains,
         nodes=dict(sorted(Counter(_operators(model.graph)).items())),
-        inputs={one.name: _dims(one) for one in inputs},
-        outputs={one.name: _dims(one) for one in model.graph.output},
+        inputs={value.name: _dims(value) for value in inputs},
+        outputs={value.name: _dims(value) for value in model.graph.output},
         dtypes={
-            one.name: str(helper.tensor_dtype_to_np_dtype(one.type.tensor_type.elem_type))
-            for one in values
-            if one.type.tensor_type.elem_type not in (0, onnx.TensorProto.STRING)
+            value.name: str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+            for value in values
+            if value.type.tensor_type.elem_type not in (0, onnx.TensorProto.STRING)
         },
         initializers=len(model.graph.initializer),
-        overridable=len(parameters & {one.name for one in model.graph.input}),
+        overridable=len(parameters & {value.name for value in model.graph.input}),
         sha=hashlib.sha256(data).hexdigest()[:16],
         structure=structure(model),
         invalid=_validate(model),
@@ -94,13 +94,13 @@ def _dims(value: Any) -> list[Axis] | None:
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return None
-    return [one.dim_value if one.HasField("dim_value") else (one.dim_param or None) for one in tensor.shape.dim]
+    return [dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None) for dim in tensor.shape.dim]
 
 
 def structure(model: ModelProto) -> str:
     """A hash that is equal for two exports of one module unless the graphs really differ.
 
-    Constants above 64 values count by their shape only: weights are the same anyway.
+    Constants above 64 values count by their dtype and shape only: the weights of two exports of one module are equal.
     """
     from onnx import numpy_helper
 
@@ -123,7 +123,7 @@ def structure(model: ModelProto) -> str:
         for node in graph.node:
             digest.update(f"{node.domain}|{node.op_type}".encode())
             digest.update("|".join(rename(name) for name in (*node.input, *node.output)).encode())
-            for attribute in sorted(node.attribute, key=lambda one: one.name):
+            for attribute in sorted(node.attribute, key=lambda attribute: attribute.name):
                 digest.update(attribute.name.encode())
                 if attribute.HasField("t"):
                     digest.update(constant(attribute.t))
@@ -145,7 +145,7 @@ def structure(model: ModelProto) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something in the graph that should not be so; ``error`` is the name for ``fails`` entries."""
+    """Something in the graph that the case does not allow; ``error`` is its name in ``fails`` entries."""
 
     error: str
     text: str
@@ -155,34 +155,34 @@ class Finding:
 def signature(case: Case, facts: Facts, wanted: list[str], traced: Sizes, static: Sequence[str]) -> Iterator[Finding]:
     """Names, dtypes and dims of the graph's inputs and outputs against the case's; ``wanted`` are the names of
     the inputs in the order of forward's parameters."""
-    found = list(facts.inputs)
-    if found != wanted:
-        missing = [name for name in wanted if name not in found]
-        what = f"lost the inputs {missing}" if missing else f"has the inputs {found}"
+    names = list(facts.inputs)
+    if names != wanted:
+        missing = [name for name in wanted if name not in names]
+        what = f"lost the inputs {missing}" if missing else f"has the inputs {names}"
         yield Finding("WrongInputs", f"the graph {what}, declared are {wanted}", "exporter")
-    names = [one.name for one in case.says.outputs]
-    if names and list(facts.outputs) != names:
+    outputs = [output.name for output in case.says.outputs]
+    if outputs and list(facts.outputs) != outputs:
         yield Finding(
             "WrongOutputs",
-            f"the graph has the outputs {list(facts.outputs)}, declared are {names}",
+            f"the graph has the outputs {list(facts.outputs)}, declared are {outputs}",
             "exporter",
         )
-    for name, one in case.says.inputs.items():
+    for name, declared in case.says.inputs.items():
         if name not in facts.inputs:
             continue
-        if facts.dtypes.get(name) != one.type.dtype:
+        if facts.dtypes.get(name) != declared.type.dtype:
             yield Finding(
                 "WrongDtype",
-                f"the graph's input {name} is {facts.dtypes.get(name)}, declared {one.type.dtype}",
+                f"the graph's input {name} is {facts.dtypes.get(name)}, declared {declared.type.dtype}",
                 "exporter",
             )
         dims = facts.inputs[name]
-        if dims is None or len(dims) != len(one.type.shape):
+        if dims is None or len(dims) != len(declared.type.shape):
             yield Finding(
-                "WrongRank", f"the graph's input {name} has dims {dims}, declared is {one.type}", "exporter"
+                "WrongRank", f"the graph's input {name} has dims {dims}, declared is {declared.type}", "exporter"
             )
             continue
-        for axis, (dim, size) in enumerate(zip(dims, one.type.shape, strict=True)):
+        for axis, (dim, size) in enumerate(zip(dims, declared.type.shape, strict=True)):
             varies = any(not case.dims.ranges[n].fixed and n not in static for n in size.names)
             if varies and isinstance(dim, int):
                 yield Finding(
@@ -200,16 +200,16 @@ def signature(case: Case, facts: Facts, wanted: list[str], traced: Sizes, static
 
 
 def assertions(graph: Graph, facts: Facts) -> Iterator[Finding]:
-    """One ``graph`` entry of a case against the facts."""
+    """What differs between a ``graph`` entry of a case and the facts of a model."""
 
     def finding(text: str) -> Finding:
         return Finding("GraphMismatch", text, "exporter")
 
     for operator, count in graph.nodes.items():
-        found = facts.nodes.get(operator, 0)
-        if found != count:
-            near = did_you_mean(operator, facts.nodes) if not found else ""
-            yield finding(f"{found} {operator} nodes, declared {count}{near}")
+        actual = facts.nodes.get(operator, 0)
+        if actual != count:
+            near = did_you_mean(operator, facts.nodes) if not actual else ""
+            yield finding(f"{actual} {operator} nodes, declared {count}{near}")
     if graph.only and set(facts.nodes) - set(graph.nodes):
         extra = ", ".join(f"{facts.nodes[name]} {name}" for name in facts.nodes if name not in graph.nodes)
         yield finding(f"nodes that are not declared: {extra}")
@@ -240,12 +240,12 @@ def _dims_differ(graph: Graph, facts: Facts) -> Iterator[str]:
         if name not in known:
             yield f"dims: the graph has no input or output '{name}'{did_you_mean(name, known)}"
             continue
-        found = known[name]
-        same = found is not None and len(found) == len(wanted)
-        if same and found is not None:
+        actual = known[name]
+        same = actual is not None and len(actual) == len(wanted)
+        if same and actual is not None:
             same = all(
                 want is None or (want == "symbolic" and not isinstance(dim, int)) or want == dim
-                for dim, want in zip(found, wanted, strict=True)
+                for dim, want in zip(actual, wanted, strict=True)
             )
         if not same:
-            yield f"the dims of {name} are {found}, declared {wanted}"
+            yield f"the dims of {name} are {actual}, declared {wanted}"

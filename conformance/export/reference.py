@@ -36,7 +36,7 @@ class Reference:
         random.seed(case.says.seed)
         self.module: torch.nn.Module = self._build()
         self.weights = self.fingerprint()
-        # In training mode every forward updates statistics; each use then starts from the same ones.
+        # In training mode every forward updates statistics; each use then starts from the same statistics.
         self._state = copy.deepcopy(self.module.state_dict()) if case.says.mode == "train" else None
         self.oracle_missing: str | None = None
         self._twin: torch.nn.Module | None = None
@@ -82,12 +82,12 @@ class Reference:
 
     @property
     def bytes(self) -> int:
-        """What the weights of the module and of its float64 twin take."""
+        """The memory that the weights of the module and of its float64 twin take."""
         own: int = sum(t.numel() * t.element_size() for t in self.module.state_dict().values())
         return 3 * own
 
     def restore(self) -> bool:
-        """Puts the statistics of a module in training mode back; False for one in evaluation mode."""
+        """Puts the statistics of a module in training mode back; False for a module in evaluation mode."""
         if self._state is not None:
             self.module.load_state_dict(self._state)
         return self._state is not None
@@ -97,23 +97,23 @@ class Reference:
         import torch
 
         positional, keywords = [], {}
-        for name, one in self.case.says.inputs.items():
+        for name, declared in self.case.says.inputs.items():
             array = inputs[name]
             # A copy where the array cannot be written to, which torch.from_numpy would warn about.
             tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
             if dtype is not None and tensor.is_floating_point():
                 tensor = tensor.to(dtype)
-            if one.as_ is None:
+            if declared.as_ is None:
                 positional.append(tensor)
             else:
-                keywords[one.as_] = tensor
+                keywords[declared.as_] = tensor
         return tuple(positional), keywords
 
     def graph_order(self) -> list[str]:
         """The names of the inputs in the order of forward's parameters, which exporters keep."""
         inputs = self.case.says.inputs
-        by_position = [name for name, one in inputs.items() if one.as_ is None]
-        by_keyword = {one.as_: name for name, one in inputs.items() if one.as_ is not None}
+        by_position = [name for name, declared in inputs.items() if declared.as_ is None]
+        by_keyword = {declared.as_: name for name, declared in inputs.items() if declared.as_ is not None}
         if not by_keyword:
             return by_position
         parameters = list(inspect.signature(self.module.forward).parameters)
@@ -177,7 +177,7 @@ def _torch() -> Any:
 
 
 def _leaves(result: Any) -> list[Any]:
-    """The tensors of an output, depth first; Stopped at ``declare`` where there are none, or other things."""
+    """The tensors of an output, depth first; Stopped at ``declare`` where it has none, or anything but tensors."""
     import torch
     from torch.utils import _pytree
 
@@ -199,19 +199,19 @@ def _array(tensor: Any) -> Array:
 
 
 def torch_value(value: Any) -> Any:
-    """A value of ``with``; "torch.int32" and the like, which YAML lacks, become what they name."""
+    """A value of ``with``; texts such as "torch.int32" become what they name, since YAML has no such values."""
     import torch
 
     if isinstance(value, list):
         return [torch_value(item) for item in value]
     if not (isinstance(value, str) and value.startswith("torch.")):
         return value
-    found: Any = torch
+    named: Any = torch
     for name in value.split(".")[1:]:
-        if not hasattr(found, name):
+        if not hasattr(named, name):
             raise Stopped("declare", "MissingName", f"with: there is no {value}", "case")
-        found = getattr(found, name)
-    return found
+        named = getattr(named, name)
+    return named
 
 
 def _expression_module(case: Case, folder: Folder, arguments: Mapping[str, Any]) -> Any:
@@ -227,7 +227,7 @@ def _expression_module(case: Case, folder: Folder, arguments: Mapping[str, Any])
         text = f"forward is not a Python expression: {error.msg} in '{expression.strip()}'"
         raise Stopped("declare", "SyntaxError", text, "case") from None
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    parameters = [one.as_ or name.replace(".", "_") for name, one in case.says.inputs.items()]
+    parameters = [declared.as_ or name.replace(".", "_") for name, declared in case.says.inputs.items()]
     scope: dict[str, Any] = {"torch": torch, "F": torch.nn.functional, "math": math, **arguments}
     for name in sorted(names - scope.keys() - set(parameters)):
         if (folder.path / f"{name}.py").is_file():

@@ -26,7 +26,7 @@ FORMAT = 3
 
 @dataclass(frozen=True)
 class Stored:
-    """A model on disk, its facts, the seconds that making it took, and what is told of how it was made."""
+    """A model on disk, its facts, the seconds that making it took, and what its exporter or converter told."""
 
     file: Path
     facts: Facts
@@ -66,7 +66,7 @@ class Store:
             shutil.rmtree(place, ignore_errors=True)
         try:
             temporary.replace(place)
-        except OSError:  # another process was first; its model is as good
+        except OSError:  # another process wrote the same model first
             shutil.rmtree(temporary, ignore_errors=True)
         return Stored(place / "model.onnx", facts, seconds, told or {})
 
@@ -97,7 +97,7 @@ def key(case: Case, exporter: Exporter, opset: int, weights: str, more: Iterable
 
 
 def derived_key(key: str, parts: Iterable[object]) -> str:
-    """The key of a model that is made of another one, whose key is given."""
+    """The key of a model that is made of another model, whose key is given."""
     digest = hashlib.sha256(repr([FORMAT, key, *parts]).encode())
     digest.update(repr(versions()).encode())
     for file in sorted((HOME / "precision").glob("*.py")):
@@ -114,6 +114,6 @@ _EXPORTING = (
 
 @cache
 def _own_code() -> bytes:
-    """What those modules say; OSError where a name above is out of date, or keys would quietly depend on less."""
+    """The source of ``_EXPORTING``; OSError for a file that is not there, or keys would quietly depend on less."""
     off = os.environ.get("CONFORMANCE_DYNAMO_CACHE", "")
     return b"".join((HOME / file).read_bytes() for file in _EXPORTING) + off.encode()

@@ -1,13 +1,13 @@
 """Symbolic functions of the TorchScript exporter, registered for one export and undone exactly.
 
-torch keeps them in one registry per process, and its own way back has gaps: unregistering forgets
+torch keeps symbolics in one registry per process, and unregistering there has gaps: it forgets
 what the user had registered before, and leaves an emptied entry behind on which the next export
 stops with ``ValueError: min() arg is an empty sequence`` in place of ``UnsupportedOperatorError``.
 So a registration here goes to a copy of the registry's content, and undoing it is putting the
 untouched original back.
 
-While they are registered, symbolics are watched: one that drops an input of its operator exports
-without complaint, and the model is then wrong for every value of that input but one.
+While they are registered, symbolics are watched: a symbolic that drops an input of its operator
+exports without complaint, and the model is then wrong for every value of that input but one.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ class Usage:
     """What one scoped registration saw.
 
     Attributes:
-        calls: How often each symbolic was called, by operator name; 0 where it never was.
-        consumed: Whether any call used it, for each tensor input that a call received, by operator
+        calls: How often each symbolic was called, by operator name; 0 for a symbolic that never was.
+        consumed: For each tensor input that a call received, whether any call used it; by operator
             name and input name. Members of a tensor list are inputs of their own: ``tensors[1]``.
     """
 
     calls: dict[str, int] = field(default_factory=dict)
     consumed: dict[str, dict[str, bool]] = field(default_factory=dict)
     registrar: str = ""
-    """Who registers at the moment."""
+    """The name of the registrar that is running, or ``symbolics`` for what the case registers by operator."""
     registered_by: dict[str, list[str]] = field(default_factory=dict)
     """By operator, who registered it, in order; a registrar may do so for several opsets and counts once."""
 
     @property
     def fights(self) -> dict[str, list[str]]:
-        """Operators that several register: which of them counts depends on the order."""
+        """Operators with the several registrars of each; the order of these decides which registration counts."""
         return {operator: names for operator, names in self.registered_by.items() if len(names) > 1}
 
     @property
@@ -238,7 +238,7 @@ def _tensor_names(operator: str, symbolic: Symbolic, count: int) -> Sequence[str
         ]
     try:
         parameters = list(inspect.signature(symbolic).parameters.values())[1:]
-    except (TypeError, ValueError):  # a callable that does not tell
+    except (TypeError, ValueError):  # a callable whose signature cannot be read
         parameters = []
     named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return [*named, *map(str, range(len(named), count))][:count]
@@ -249,7 +249,7 @@ def _consumption(names: Sequence[str | None], args: Sequence[Any], result: Any) 
 
     Left out are None and constants, whose value a symbolic may have read in Python; a tensor of
     fixed shape that the module itself made is a constant by now. A value passed for two parameters
-    cannot be told apart: used as one, it counts as used for both.
+    cannot be told apart: where the result uses it, it counts as used for both.
     """
     members = [
         (name and name + suffix, value)
@@ -287,16 +287,16 @@ def _ancestors(result: Any, boundary: set[str]) -> set[str]:
 
     Looking behind would find inputs of inputs: a size computed from x does not make x used.
     """
-    found: set[str] = set()
+    ancestors: set[str] = set()
     pending = [value for _, value in _members(result)]
     while pending:
         value = pending.pop()
         name = value.debugName()
-        if name not in found:
-            found.add(name)
+        if name not in ancestors:
+            ancestors.add(name)
             if name not in boundary:
                 pending.extend(_read_by(value.node()))
-    return found
+    return ancestors
 
 
 def _read_by(node: Node) -> Iterator[Value]:

@@ -15,7 +15,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exporter", choices=("torchscript", "dynamo"), help="default: the first that the case has")
     parser.add_argument("--opset", type=int, help="default: the first that the case has")
     parser.add_argument("--precision", default="fp32", help="fp16, int8 or a variant (default: %(default)s)")
-    parser.add_argument("--cases", action="append", type=Path, metavar="PATH", help="default: cases/; repeatable")
+    parser.add_argument(
+        "--cases", action="append", type=Path, metavar="PATH", help="case files (default: cases/); repeatable"
+    )
     parser.add_argument(
         "--runtime", default="onnxruntime-literal", choices=RUNTIMES,
         help="what computes the graph (default: %(default)s, ONNX Runtime node by node with its optimizer off, since "
@@ -23,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--at", metavar="DIM=N,...", help="sizes, as in batch=2,h=64; others as in the export")
     parser.add_argument("--values", default="plain", metavar="REGIME", help="kind of values (default: %(default)s)")
-    parser.add_argument("--seed", type=int, help="of the values; default: one made of the case's name")
+    parser.add_argument("--seed", type=int, help="seed of the values; the default is made of the case's name")
     parser.add_argument("--all", action="store_true", help="show every call, also those not found in the graph")
     parser.add_argument(
         "--store", type=Path, default=Path(".conformance"), help="exported models (default: %(default)s)"
@@ -43,4 +45,4 @@ def run(given: argparse.Namespace) -> int:
         )
     )  # fmt: skip
     show(answer, everything=given.all)
-    return 1 if answer.found.parts else 0
+    return 1 if answer.alignment.parts else 0

@@ -1,4 +1,4 @@
-"""``conformance align``: a case run in PyTorch and as a graph, at one example, with all tensors inside compared."""
+"""Runs a case in PyTorch and as a graph, at one example, and compares what its submodules return."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from conformance.verdict.loss import LITERAL
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be aligned, as the user says it; None leaves it to the case."""
+    """What is to be aligned, as the user says it; None leaves a field to the case."""
 
     case: str
     paths: Sequence[Path]
@@ -52,7 +52,7 @@ class Answer:
     cell: Cell
     draw: Draw
     runtime: str
-    found: Alignment
+    alignment: Alignment
 
 
 def align(question: Question) -> Answer:
@@ -110,14 +110,14 @@ def _aligned(run: CellRun, draw: Draw, runtime: str) -> Alignment:
         arrays = {name: arrays[name] for name in tensors}
     if cell.converted:
         return at_reduced(given.graph, places, arrays, judge_of(wanted), cell.precision)
-    others = everything.exact(inputs)
-    exact = {} if others is None else dict(zip(_positions(calls), others, strict=True))
+    oracle = everything.exact(inputs)
+    exact = {} if oracle is None else dict(zip(_positions(calls), oracle, strict=True))
 
     def moved() -> Numbers:
-        if others is None:
+        if oracle is None:
             return {}
         parts: Any = (cell, run.record, run.stages, everything, run.prepared.maker, [])
-        numbers = Verifier(*parts).conditioning(inputs, [], others)
+        numbers = Verifier(*parts).conditioning(inputs, [], oracle)
         return dict(zip(_positions(calls), numbers or [], strict=False))
 
     return at_fp32(given.graph, places, arrays, exact, judge_of(wanted), moved)
@@ -136,10 +136,10 @@ class _Everything:
         return self._calls
 
     def exact(self, inputs: Inputs) -> list[Array] | None:
-        """In float64; None where there is no such form, or where it takes another way through the submodules."""
-        others = calls_of(lambda: self._reference.oracle(inputs))
-        found = paired(self._calls, others)
-        return None if found is None else [array for outputs in found for array in outputs]
+        """The outputs in float64; None where the module has no float64 form, or calls other submodules in it."""
+        in_float64 = calls_of(lambda: self._reference.oracle(inputs))
+        pairs = paired(self._calls, in_float64)
+        return None if pairs is None else [array for outputs in pairs for array in outputs]
 
     oracle = exact
 
@@ -157,13 +157,13 @@ def _values(
 
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    known = {one.name: one for one in (*onnx.shape_inference.infer_shapes(model).graph.value_info,)}
-    outputs = [one.name for one in copy.graph.output]
+    known = {value.name: value for value in (*onnx.shape_inference.infer_shapes(model).graph.value_info,)}
+    outputs = [output.name for output in copy.graph.output]
     for name in tensors:
         if name in outputs:
             continue
         value = helper.make_empty_tensor_value_info(name)
-        if name in known:  # the dtype alone: a shape may be inferred wrong, or for other sizes
+        if name in known:  # without its shape, which may be inferred wrong, or for other sizes
             value.type.tensor_type.elem_type = known[name].type.tensor_type.elem_type
         copy.graph.output.append(value)
         outputs.append(name)
@@ -172,17 +172,17 @@ def _values(
         onnx.save(copy, file)
         try:
             with opener(runtime)(file, libraries) as session:
-                found = session.run(inputs)
+                arrays = session.run(inputs)
         except Unavailable:
             raise
         except Exception as error:
             text = f"{runtime}: {describe(error, Path('/'))}"
             raise Stopped("run", type(error).__name__, text, "runtime") from None
-    return dict(zip(outputs, found, strict=True))
+    return dict(zip(outputs, arrays, strict=True))
 
 
 def _no_submodules(case: Case) -> str:
-    why = "its forward is an expression" if case.says.forward is not None else "it calls none"
+    why = "its forward is an expression" if case.says.forward is not None else "its forward calls none"
     if case.says.script:
         why = "torch.jit.script compiles them away"
     return (
@@ -224,17 +224,17 @@ def _draw(run: CellRun, question: Question) -> Draw:
     for name in asked:
         if fitted is None or fitted[name] != sizes[name]:
             fixed = " (static in this export)" if name in run.target.static else ""
-            conditions = "".join(f", where {one}" for one in dims.where)
+            conditions = "".join(f", where {condition}" for condition in dims.where)
             raise UserError(f"--at {name}={sizes[name]}: {name} is {dims.ranges[name]}{fixed}{conditions}")
     seed = seed_of(case.name, "align") if question.seed is None else question.seed
     return Draw(fitted or sizes, question.values, seed)
 
 
 def _sizes(text: str) -> list[tuple[str, int]]:
-    found = []
+    sizes = []
     for part in filter(None, text.split(",")):
         name, _, size = part.partition("=")
         if not size.strip().isdigit():
             raise UserError(f"--at: '{part}' is not a dim and its size, as in batch=2")
-        found.append((name.strip(), int(size)))
-    return found
+        sizes.append((name.strip(), int(size)))
+    return sizes

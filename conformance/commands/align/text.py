@@ -18,39 +18,39 @@ NEIGHBOURS = 2
 """Rows shown before and after the first parting."""
 WORST = 10
 WIDTH = 300
-"""Columns where the output is no terminal: no path or name is then broken in two."""
+"""Columns where the output is no terminal, so that no path or name is broken in two."""
 
 OPTIMIZES = {"onnxruntime": ", whose optimizer merges fewer nodes than it would were the tensors inside not shown"}
-"""What is said besides of a runtime with an optimizer."""
+"""What the heading adds to the title of a runtime that optimizes."""
 
 VERDICTS = {
     "ill-conditioned": "within what float32 itself loses here",
     "nothing": "mostly NaN or infinite on both sides",
 }
-"""What is told of a tensor that neither agrees plainly nor parts."""
+"""Notes on tensors that neither agree plainly nor part, by the verdict of the comparison."""
 
 
 def show(answer: Answer, *, everything: bool) -> None:
-    """Prints the table and the sentence."""
+    """Prints what was aligned, the table, and the conclusion."""
     from rich.console import Console
 
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, WIDTH)
-    found = answer.found
+    alignment = answer.alignment
 
     def line(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     line(heading(answer))
-    line(matched(found))
-    rows = found.rows if everything else chosen(found)
-    console.print(_table(found, rows))
-    left = len(found.rows) - len(rows)
+    line(matched(alignment))
+    rows = alignment.rows if everything else chosen(alignment)
+    console.print(_table(alignment, rows))
+    left = len(alignment.rows) - len(rows)
     if left:
         line(f"and {left} more; --all shows them")
-    for one in sentences(found):
-        line(one)
+    for sentence in sentences(alignment):
+        line(sentence)
 
 
 def heading(answer: Answer) -> str:
@@ -63,9 +63,9 @@ def heading(answer: Answer) -> str:
     )
 
 
-def matched(found: Alignment) -> str:
+def matched(alignment: Alignment) -> str:
     """How many calls of submodules were found in the graph."""
-    rows = [row for row in found.rows if row.place.call.path]
+    rows = [row for row in alignment.rows if row.place.call.path]
     calls = {row.place.call.id for row in rows}
     modules = {row.place.call.path for row in rows}
     kinds = Counter(_kind(row) for row in rows)
@@ -81,30 +81,30 @@ def matched(found: Alignment) -> str:
 
 
 def _kind(row: Row) -> str:
-    """What a row comes to: a tensor that another call returned first shares that one's fate."""
+    """The kind of a row; a tensor that another call returned first has the kind of that call's row."""
     place = row.place
     while place.kind == "same" and place.first is not None and place.first.kind != "own":
         place = place.first
     return place.kind
 
 
-def chosen(found: Alignment) -> list[Row]:
+def chosen(alignment: Alignment) -> list[Row]:
     """The first parting with its neighbours and inputs, and the worst, in order."""
-    compared = found.compared
+    compared = alignment.compared
     wanted = sorted(compared, key=_badness)[:WORST]
-    if found.first is not None:
-        index = compared.index(found.first)
+    if alignment.first is not None:
+        index = compared.index(alignment.first)
         wanted += compared[max(index - NEIGHBOURS, 0) : index + NEIGHBOURS + 1]
-        wanted += found.first.inputs
+        wanted += alignment.first.inputs
     kept = {id(row) for row in wanted}
-    return [row for row in found.rows if id(row) in kept]
+    return [row for row in alignment.rows if id(row) in kept]
 
 
 def _badness(row: Row) -> float:
     return -(row.ratio or 0.0) if row.ratio is not None else (math.inf if row.sqnr is None else row.sqnr)
 
 
-def _table(found: Alignment, rows: Sequence[Row]) -> Table:
+def _table(alignment: Alignment, rows: Sequence[Row]) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
@@ -114,21 +114,21 @@ def _table(found: Alignment, rows: Sequence[Row]) -> Table:
     table.add_column("type")
     table.add_column("node", overflow="fold")
     table.add_column("tensor", overflow="fold")
-    if found.precision == "fp32":
+    if alignment.precision == "fp32":
         table.add_column("error/allowed", justify="right")
     else:
         table.add_column("dB", justify="right")
         table.add_column("drop", justify="right")
     table.add_column("", overflow="fold")
     for row in rows:
-        mark = ">>" if row is found.first else ("x" if row.parts else "")
-        cells = [mark, row.place.name, row.place.call.type, row.node, row.got, *_measures(found, row), _note(row)]
+        mark = ">>" if row is alignment.first else ("x" if row.parts else "")
+        cells = [mark, row.place.name, row.place.call.type, row.node, row.got, *_measures(alignment, row), _note(row)]
         table.add_row(*map(escape, cells))
     return table
 
 
-def _measures(found: Alignment, row: Row) -> list[str]:
-    if found.precision == "fp32":
+def _measures(alignment: Alignment, row: Row) -> list[str]:
+    if alignment.precision == "fp32":
         return ["" if row.ratio is None else number(row.ratio)]
     if row.sqnr is None:
         return ["", ""]
@@ -151,35 +151,35 @@ def _note(row: Row) -> str:
     return "; ".join(filter(None, (row.place.note, VERDICTS.get(row.verdict))))
 
 
-# ---- the sentence --------------------------------------------------------------------------------------------
+# ---- the conclusion ------------------------------------------------------------------------------------------
 
 
-def sentences(found: Alignment) -> Iterator[str]:
-    """What the finding is."""
-    row = found.first
-    if not found.parts:
-        due = "agree" if found.precision == "fp32" else "are finite, and the outputs have the SQNR that is due"
-        yield f"nothing parts: all {len(found.compared)} tensors that could be compared {due}"
+def sentences(alignment: Alignment) -> Iterator[str]:
+    """The conclusion: nothing parts, or what parts first and what its inputs are like."""
+    row = alignment.first
+    if not alignment.parts:
+        due = "agree" if alignment.precision == "fp32" else "are finite, and the outputs have the SQNR that is due"
+        yield f"nothing parts: all {len(alignment.compared)} tensors that could be compared {due}"
         if row is not None:
             yield f"most is lost at {_what(row)}: {_lost(row)}"
         return
     if row is None:  # the loss is spread so evenly that no tensor is below its inputs
-        for one in found.rows:
-            if one.parts:
-                yield f"{_what(one)}: {one.text}"
+        for parting in alignment.rows:
+            if parting.parts:
+                yield f"{_what(parting)}: {parting.text}"
         return
-    if found.precision == "fp32" or (row.parts and row.sqnr == -math.inf):
+    if alignment.precision == "fp32" or (row.parts and row.sqnr == -math.inf):
         yield f"they part first at {_what(row)}: {row.text}"
     else:
         yield f"most is lost at {_what(row)}: {_lost(row)}"
-        for one in found.rows:
-            if one.parts:
-                yield f"{one.place.name}: {one.text}"
-    yield _before(found, row)
+        for parting in alignment.rows:
+            if parting.parts:
+                yield f"{parting.place.name}: {parting.text}"
+    yield _before(alignment, row)
     if row.rules:
         yield f"the node was made by the exporter's optimizer: {row.rules}"
-    if found.precision == "fp32":
-        yield from _others(found, row)
+    if alignment.precision == "fp32":
+        yield from _later_partings(alignment, row)
 
 
 def _what(row: Row) -> str:
@@ -195,29 +195,29 @@ def _lost(row: Row) -> str:
     return f"{_decibels(row.sqnr)} dB, {row.drop:.1f} less than the worst of what it is computed from"
 
 
-def _before(found: Alignment, row: Row) -> str:
+def _before(alignment: Alignment, row: Row) -> str:
     if not row.inputs:
         return "it is computed from the model's inputs, with no compared submodule in between"
 
-    def state(one: Row) -> str:
-        if found.precision == "fp32":
-            return f"{one.place.name} (error/allowed {number(one.ratio or 0.0)})"
-        return f"{one.place.name} ({_decibels(one.sqnr if one.sqnr is not None else math.inf)} dB)"
+    def state(input_row: Row) -> str:
+        if alignment.precision == "fp32":
+            return f"{input_row.place.name} (error/allowed {number(input_row.ratio or 0.0)})"
+        return f"{input_row.place.name} ({_decibels(input_row.sqnr if input_row.sqnr is not None else math.inf)} dB)"
 
     few = 6
     more = f" and {len(row.inputs) - few} more" if len(row.inputs) > few else ""
     text = f"it is computed from {', '.join(map(state, row.inputs[:few]))}{more}"
-    if found.precision != "fp32":
+    if alignment.precision != "fp32":
         return text
     return f"{text}, which {'agrees' if len(row.inputs) == 1 else 'agree'}"
 
 
-def _others(found: Alignment, row: Row) -> Iterator[str]:
-    others = [one for one in found.rows if one.parts and one is not row]
-    again = [one for one in others if one.begins]
-    if len(others) > len(again):
-        yield f"{len(others) - len(again)} more part, computed from what parts before them"
-    if again:
-        names = ", ".join(one.place.name for one in again[:6])
-        more = f" and {len(again) - 6} more" if len(again) > 6 else ""
-        yield f"{len(again)} more part though what they are computed from agrees: {names}{more}"
+def _later_partings(alignment: Alignment, row: Row) -> Iterator[str]:
+    later = [parting for parting in alignment.rows if parting.parts and parting is not row]
+    starting = [parting for parting in later if parting.begins]
+    if len(later) > len(starting):
+        yield f"{len(later) - len(starting)} more part, computed from what parts before them"
+    if starting:
+        names = ", ".join(parting.place.name for parting in starting[:6])
+        more = f" and {len(starting) - 6} more" if len(starting) > 6 else ""
+        yield f"{len(starting)} more part though what they are computed from agrees: {names}{more}"

@@ -1,4 +1,4 @@
-"""The module of the case beside; any torch.nn.Module will do, also one imported from your own package."""
+"""The module of the case file beside this file; any torch.nn.Module will do, also one of your own package."""
 
 import torch
 
