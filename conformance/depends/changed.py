@@ -1,4 +1,4 @@
-"""Which cells depend on what differs from an earlier revision of the repository, and what that is.
+"""Which cells depend on what differs from an earlier revision of the repository, and for what reasons.
 
 Compared is what a case says and what its Python is made of, definition by definition, so that editing one symbolic
 of a file selects the cases that use it and no other. Reads the earlier revision out of git; runs none of its code.
@@ -28,7 +28,7 @@ from conformance.plan.catalogue import Selection, plan
 from conformance.plan.cell import Cell
 
 _IN_ORDER = "registers"
-"""Functions that register for themselves: of two that do so for one operator, the order decides."""
+"""The key of functions that register operators: where two register the same operator, their order decides."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ def changed_since(revision: str, paths: Sequence[Path], cells: Sequence[Cell], s
         everywhere = list(pins.differences(before, top, [_inside(folder, top) for folder in folders]))
         old_cells, unreadable = _read(before, [before / _inside(path.resolve(), top) for path in paths])
         old, new = (_Contents(root, top, [_inside(folder, top) for folder in folders]) for root in (before, top))
-        found = Changes(revision)
+        changes = Changes(revision)
         for cell in cells:
             reasons = list(everywhere)
             earlier = old_cells.get(cell.id)
@@ -81,11 +81,11 @@ def changed_since(revision: str, paths: Sequence[Path], cells: Sequence[Cell], s
             else:
                 reasons += _differences(old(earlier), new(cell))
             if reasons:
-                found.reasons[cell.id] = reasons
+                changes.reasons[cell.id] = reasons
         now = {cell.id for cell in cells}
         were = {name for name, cell in old_cells.items() if selection.keeps(cell)}
-        found.gone = [] if unreadable else sorted(were - now)
-        return found
+        changes.gone = [] if unreadable else sorted(were - now)
+        return changes
 
 
 # ---- the earlier revision -----------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def _extract(top: Path, revision: str, folders: Sequence[Path], target: Path) ->
         for member in archive:
             place = Path(member.name)
             wanted = place.suffix == ".py" or pins.is_pin(place)
-            wanted = wanted or any(place.is_relative_to(one) for one in folders)
+            wanted = wanted or any(place.is_relative_to(folder) for folder in folders)
             if wanted and member.isfile():
                 archive.extract(member, target, filter="data")
 
@@ -153,13 +153,13 @@ def _read(before: Path, paths: Iterable[Path]) -> tuple[dict[str, Cell], set[str
 
 
 class _Contents:
-    """What cells of one revision depend on: labels with a text that changes when that does."""
+    """What cells of one revision depend on: by label, a text that changes with what is labelled."""
 
     def __init__(self, root: Path, top: Path, folders: Sequence[Path]) -> None:
         """``root`` is where the tree lies that is at ``top`` now; ``folders`` are those of cases, relative to it."""
         own = [Path(entry).resolve() for entry in sys.path if entry]
         inside = [entry.relative_to(top) for entry in own if entry.is_relative_to(top) and _is_own(entry)]
-        # An installed package of the repository may be found in ways that sys.path does not show.
+        # A package of the repository may be installed in ways that sys.path does not show.
         around = [parent for folder in folders for parent in (folder, *folder.parents)]
         places = [*inside, *around, *(place / "src" for place in around)]
         self._slices = Slices([root / place for place in dict.fromkeys(places)])
@@ -172,28 +172,29 @@ class _Contents:
         return self._kept[key]
 
     def _said(self, case: Case, exporter: Exporter) -> dict[str, str]:
-        found = {f"the case's {key}": repr(value) for key, value in said(case, "verdict").items()}
-        found["the case's with"] = repr(sorted(case.arguments.items(), key=str))
+        texts = {f"the case's {key}": repr(value) for key, value in said(case, "verdict").items()}
+        texts["the case's with"] = repr(sorted(case.arguments.items(), key=str))
         for key, value in said_of(case, exporter).items():
             if isinstance(value, Mapping) and key in ("symbolics", "registers", "translations"):
-                found |= {f"{key} of {operator}": repr(one) for operator, one in value.items()}
+                texts |= {f"{key} of {operator}": repr(entry) for operator, entry in value.items()}
                 if key == _IN_ORDER and len(value) > 1:
-                    found[f"the order of {key}"] = repr(list(value))
+                    texts[f"the order of {key}"] = repr(list(value))
             else:
-                found[f"{exporter}'s {key}"] = repr(value)
-        return found
+                texts[f"{exporter}'s {key}"] = repr(value)
+        return texts
 
     def _python(self, case: Case, exporter: Exporter) -> dict[str, str]:
         folder = case.folder.resolve()
-        found: dict[str, str] = {}
-        for one in named(case, "verdict", exporter):
-            if one.pattern:
-                found |= {file.relative_to(folder).as_posix(): _sha(file) for file in sorted(folder.glob(one.text))}
-            elif is_data(folder / one.text):
-                found[one.text] = _sha(folder / one.text)
+        hashes: dict[str, str] = {}
+        for mention in named(case, "verdict", exporter):
+            if mention.pattern:
+                matching = sorted(folder.glob(mention.text))
+                hashes |= {file.relative_to(folder).as_posix(): _sha(file) for file in matching}
+            elif is_data(folder / mention.text):
+                hashes[mention.text] = _sha(folder / mention.text)
             else:
-                found |= self._slices.parts(folder, one.text)
-        return found
+                hashes |= self._slices.parts(folder, mention.text)
+        return hashes
 
 
 def _is_own(entry: Path) -> bool:

@@ -22,24 +22,24 @@ def files(case: Case, until: Matter = "words") -> list[Path]:
     where ``depends`` names a file that is not there.
     """
     folder = case.folder.resolve()
-    found: dict[Path, None] = {}
+    paths: dict[Path, None] = {}
     todo: list[Path] = []
-    for one in named(case, until):
-        if one.pattern:
-            matching = sorted(folder.glob(one.text))
+    for mention in named(case, until):
+        if mention.pattern:
+            matching = sorted(folder.glob(mention.text))
             if not matching:
-                text = f"{one.key}: there is no {one.text} beside the case file"
+                text = f"{mention.key}: there is no {mention.text} beside the case file"
                 raise Stopped("declare", "MissingFile", text, "case")
-            found.update(dict.fromkeys(matching))
-        elif is_data(folder / one.text):
-            found[folder / one.text] = None
+            paths.update(dict.fromkeys(matching))
+        elif is_data(folder / mention.text):
+            paths[folder / mention.text] = None
         else:
-            todo.append(folder / f"{one.text.split('.')[0]}.py")
-    return sorted({**found, **dict.fromkeys(_with_imports(todo, folder))})
+            todo.append(folder / f"{mention.text.split('.')[0]}.py")
+    return sorted({**paths, **dict.fromkeys(_with_imports(todo, folder))})
 
 
 def is_data(file: Path) -> bool:
-    """Whether what a case names is this file itself, and no function of a Python file."""
+    """Whether a case that names this file means the file itself, and no function in it."""
     return file.is_file() and file.suffix != ".py"
 
 
@@ -52,7 +52,7 @@ def _with_imports(todo: list[Path], folder: Path) -> Iterator[Path]:
         seen.add(file)
         yield file
         modules, relative, computed = _imports(file)
-        todo += [other for name in modules for other in _local(name, folder)]
+        todo += [path for name in modules for path in _local(name, folder)]
         todo += relative
         if computed:
             todo += folder.rglob("*.py")
@@ -72,12 +72,12 @@ def _imports(file: Path) -> tuple[set[str], list[Path], bool]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
-            found = {base, *(f"{base}.{alias.name}".strip(".") for alias in node.names)}
+            imported = {base, *(f"{base}.{alias.name}".strip(".") for alias in node.names)}
             if node.level == 0:
-                names |= found
+                names |= imported
             elif node.level <= len(file.parents):
                 package = file.parents[node.level - 1]
-                relative += [one for name in ("", *found) for one in _files_of(package, name)]
+                relative += [path for name in ("", *imported) for path in _files_of(package, name)]
         elif isinstance(node, ast.Name) and node.id in ("importlib", "__import__"):
             computed = True
     # importing a.b loads a as well

@@ -27,7 +27,7 @@ class Fingerprints:
         self._cases: dict[tuple[Path, str], bytes | None] = {}
 
     def __call__(self, cell: Cell) -> str | None:
-        """None where something that the cell depends on is missing, so that nothing can be said."""
+        """The fingerprint; None where a file that the cell depends on is missing, so that there is none."""
         name = (cell.case.file, cell.case.name)
         if name not in self._cases:
             self._cases[name] = _case(cell.case)
@@ -53,5 +53,5 @@ def _host() -> str:
     digest = hashlib.sha256()
     for file in sorted(HOME.rglob("*.py")):
         digest.update(file.relative_to(HOME).as_posix().encode() + file.read_bytes())
-    off = os.environ.get("CONFORMANCE_DYNAMO_CACHE", "")
-    return f"{digest.hexdigest()} {versions()} {platform.python_version()} {platform.platform()} {cpu()} {off}"
+    dynamo = os.environ.get("CONFORMANCE_DYNAMO_CACHE", "")
+    return f"{digest.hexdigest()} {versions()} {platform.python_version()} {platform.platform()} {cpu()} {dynamo}"

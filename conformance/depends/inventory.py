@@ -14,11 +14,11 @@ from conformance.case.words import Exporter
 from conformance.depends.slices import names
 
 Matter: TypeAlias = Literal["export", "conversion", "verdict", "words"]
-"""What a key first matters to; all that follows depends on it as well.
+"""The first step of a cell that a key matters to; all later steps depend on it as well.
 
 ``export`` is part of an exported model's key in the store. ``conversion`` is part of a converted model's key, its
-calibration data by the arrays that were read. ``verdict`` is what ``--changed-since`` looks at besides. ``words``
-stand in the record alone, which ``--reuse`` copies as a whole.
+calibration data by the arrays that were read. ``--changed-since`` looks at ``verdict`` and at the two
+before it. ``words`` stand in the record alone, which ``--reuse`` copies as a whole.
 """
 
 KEYS: Mapping[str, Matter] = {
@@ -82,8 +82,8 @@ class Named:
 
 
 def named(case: Case, until: Matter = "words", exporter: Exporter | None = None) -> Iterator[Named]:
-    """All that the case names beside its file as far as it matters to ``until``; of one exporter, or of each."""
-    return (one for one in _named(case, exporter) if _reaches(one.matter, until))
+    """All that the case names beside its file as far as it matters to ``until``, for one exporter or for all."""
+    return (mention for mention in _named(case, exporter) if _reaches(mention.matter, until))
 
 
 def _named(case: Case, exporter: Exporter | None) -> Iterator[Named]:
@@ -96,9 +96,9 @@ def _named(case: Case, exporter: Exporter | None) -> Iterator[Named]:
     for name, given in says.inputs.items():
         if given.values is not None and given.values.python:
             yield Named(f"inputs.{name}.values", given.values.python)
-    for other, target in says.export.exporters.items():
-        for text in _own_code(target) if exporter in (None, other) else ():
-            yield Named(f"export.{other}", text)
+    for name, target in says.export.exporters.items():
+        for text in _own_code(target) if exporter in (None, name) else ():
+            yield Named(f"export.{name}", text)
     for text in says.libraries:
         yield Named("libraries", text)
     for text in says.tensorrt.plugins:
@@ -113,13 +113,13 @@ def _named(case: Case, exporter: Exporter | None) -> Iterator[Named]:
 def _own_code(target: TorchScript | Dynamo) -> Iterator[str]:
     yield from target.functions
     if isinstance(target, TorchScript):
-        yield from (one.function for one in (*target.symbolics.values(), *target.registers.values()))
+        yield from (entry.function for entry in (*target.symbolics.values(), *target.registers.values()))
     else:
         yield from target.translations.values()
 
 
 def _in_expression(forward: str | None) -> list[str]:
-    """What an expression may take from the files beside, as ``file.name``; the names of other things do no harm."""
+    """What an expression may take from Python files beside the case, as ``file.name``; more names do no harm."""
     try:
         tree = ast.parse(forward or "")
     except SyntaxError:

@@ -15,19 +15,19 @@ _PINNED = re.compile(r"(constraints|requirements)[\w.-]*\.(txt|in)")
 _WHOLE = re.compile(r"[\w.-]+\.lock|pylock[\w.-]*\.toml|environment\.ya?ml|conftest\.py|\.?pytest\.(ini|toml)")
 _PYPROJECT = "pyproject.toml"
 _BESIDE = ("constraints", "requirements")
-"""Folders that hold such files."""
+"""Folders in which every text file holds versions."""
 
 _TABLES = (
     ("project", "dependencies"), ("project", "optional-dependencies"), ("dependency-groups",),
     ("tool", "poetry", "dependencies"), ("tool", "poetry", "group"), ("tool", "uv"), ("tool", "pytest"),
 )  # fmt: skip
-"""What of a pyproject.toml may change what cells run with."""
+"""The tables of a pyproject.toml that may change what cells run with."""
 
 _PACKAGE = HOME.resolve()
 
 
 def is_pin(file: Path) -> bool:
-    """Whether a file of this name is looked at here."""
+    """Whether a file of this name may hold versions or settings that every cell depends on."""
     return file.name == _PYPROJECT or _has_versions(file) or bool(_WHOLE.fullmatch(file.name))
 
 
@@ -64,7 +64,7 @@ def _of_file(file: Path, before: Path, now: Path) -> Iterator[str]:
     elif _has_versions(file):
         pins = _versions(old), _versions(new)
         for package in sorted(pins[0] | pins[1]):
-            was, is_now = (one.get(package, "not pinned") for one in pins)
+            was, is_now = (versions.get(package, "not pinned") for versions in pins)
             if was != is_now:
                 changed = f"{was} -> {is_now}" if was and is_now else "is new" if is_now == "" else "is gone"
                 yield f"{name}: {package} {changed}"
@@ -73,32 +73,32 @@ def _of_file(file: Path, before: Path, now: Path) -> Iterator[str]:
 
 
 def _versions(text: bytes | None) -> dict[str, str]:
-    """By package what is said of its version, without ``==``; lines that name no package, as ``-r more.txt``, as they
-    are."""
-    found = {}
+    """By package its version as the file states it, without ``==``. A line that names no package, such as
+    ``-r more.txt``, is a key of its own."""
+    versions = {}
     for line in (text or b"").decode("utf-8", "replace").splitlines():
         said = re.sub(r"(^|\s)#.*", "", line).strip()
         parts = re.fullmatch(r"([\w.-]+(?:\[.*?\])?)\s*(?:==)?\s*(.*)", said) if said[:1] != "-" else None
         if said:
             name, version = parts.groups() if parts else (said, "")
-            found[name] = version if said[0] == "-" else version or "any"
-    return found
+            versions[name] = version if said[0] == "-" else version or "any"
+    return versions
 
 
 def _tables(text: bytes | None) -> dict[str, Any]:
-    """Those of ``_TABLES``, by name; all of a file that cannot be read."""
+    """The tables that ``_TABLES`` names, by dotted name; the whole text of a file that cannot be read."""
     try:
-        read: Any = tomllib.loads((text or b"").decode("utf-8"))
+        document: Any = tomllib.loads((text or b"").decode("utf-8"))
     except ValueError:
         return {"what cannot be read": text}
-    found = {}
+    tables = {}
     for keys in _TABLES:
-        table = read
+        table = document
         for key in keys:
             table = table.get(key) if isinstance(table, Mapping) else None
         if table is not None:
-            found[".".join(keys)] = table
-    return found
+            tables[".".join(keys)] = table
+    return tables
 
 
 def _harness(before: Path, now: Path) -> Iterator[str]:

@@ -22,10 +22,10 @@ _HARMLESS = {
     "enable_grad", "final", "inference_mode", "jit", "lru_cache", "no_grad", "overload", "override", "parse_args",
     "property", "quantized_args", "script", "staticmethod", "total_ordering", "wraps",
 }  # fmt: skip
-"""Decorators that tell nobody of the function. Any other may register it, so that loading the file does something."""
+"""Decorators that register nothing. Any other may register its function, so that loading the file does something."""
 
 _REGISTERS = re.compile(r"regist|impl|custom_op|define|librar|onnx_symbolic", re.IGNORECASE)
-"""In the text of an assignment that calls something: as with such a decorator."""
+"""What marks an assignment as a registration, as in ``library = define(...)``: loading the file does something."""
 
 _COMPUTED = {"eval", "exec", "globals", "locals", "vars", "getattr"}
 _IMPORTS_COMPUTED = {"__import__", "exec", "imp", "importlib", "pkgutil", "runpy"}
@@ -39,14 +39,14 @@ Chain = tuple[str, ...]
 
 @dataclass(frozen=True)
 class _Import:
-    """``level`` counts the dots before a relative one. Of ``from a import b`` the path is ``("a", "b")``."""
+    """What an import names: ``("a", "b")`` of ``from a import b``; ``level`` counts the dots of a relative import."""
 
     level: int
     path: Chain
 
 
 class _Statement:
-    """A statement at the top of a file, with what is asked of it again and again."""
+    """A statement at the top of a file; its text and names are computed once, since many slices need them."""
 
     def __init__(self, node: ast.stmt) -> None:
         self.node = node
@@ -70,18 +70,18 @@ class _Source:
     always: list[_Statement] = field(default_factory=list)
     """Statements that do something when the file is loaded: registrations, settings."""
     imports: dict[str, list[_Import]] = field(default_factory=dict)
-    """By the name that they bind, ``*`` where that is not known; also those inside functions and ``try``."""
+    """By the name that they bind, ``*`` where that is not known; also imports inside functions and ``try``."""
     whole: bool = False
     """Names are computed, so that any part may use any other."""
     imports_anything: bool = False
-    """Imports are computed, so that any file may be one of them."""
+    """Imports are computed, so that any file may be imported."""
 
     def binds(self, name: str) -> bool:
         return name in self.statements or name in self.imports
 
     @property
     def knows_subclasses(self) -> bool:
-        """Whether a class of this file may be told of classes that are derived from it."""
+        """Whether a class of this file may run code when another class is derived from it."""
         return bool(_KNOWS_SUBCLASSES.search(self.text))
 
 
@@ -99,7 +99,7 @@ class Slices:
         stem, _, name = dotted.partition(".")
         walk = _Walk(self, folder, self._roots)
         walk.follow(folder / f"{stem}.py", name.split(".")[0] or None)
-        return walk.found
+        return walk.hashes
 
     def source(self, file: Path) -> _Source:
         if file not in self._sources:
@@ -109,13 +109,13 @@ class Slices:
     def modules(self, root: Path, path: Chain) -> list[tuple[Path, int]]:
         """The files that importing ``path`` below ``root`` loads, with how many names of the path lead there."""
         if (root, path) not in self._modules:
-            found = []
+            candidates = []
             for count in range(1, len(path) + 1):
                 base = root.joinpath(*path[:count])
-                found += [(base.with_name(f"{base.name}.py"), count), (base / "__init__.py", count)]
+                candidates += [(base.with_name(f"{base.name}.py"), count), (base / "__init__.py", count)]
                 if not base.is_dir():
                     break
-            self._modules[root, path] = [(file, count) for file, count in found if file.is_file()]
+            self._modules[root, path] = [(file, count) for file, count in candidates if file.is_file()]
         return self._modules[root, path]
 
 
@@ -127,7 +127,7 @@ class _Walk:
         self._roots = [folder, *roots]
         self._seen: set[tuple[Path, str | None]] = set()
         self._loaded: dict[Path, bool] = {}
-        self.found: dict[str, str] = {}
+        self.hashes: dict[str, str] = {}
 
     def follow(self, file: Path, name: str | None) -> None:
         """Adds what ``name`` of ``file`` depends on, or the whole file where that is None or not to be found."""
@@ -141,38 +141,37 @@ class _Walk:
         self._load(file)
         if name is None:
             self._add(self._label(file), source.text.decode("utf-8", "backslashreplace"))
-            for imports in source.imports.values():
-                for imported in imports:
-                    self._import(file, imported)
+            for imported in itertools.chain.from_iterable(source.imports.values()):
+                self._import(file, imported)
             return
         for statement in source.statements.get(name, []):
             self._statement(file, source, f"{self._label(file)}: {name}", statement)
         self._imported(file, source, name)
 
     def _load(self, file: Path) -> bool:
-        """Adds what loading the file does, and loading what it imports; whether that is anything."""
+        """Adds what the file and its imports do while they are loaded; whether they do anything."""
         if file in self._loaded:
             return self._loaded[file]
         self._loaded[file] = False
         source = self._slices.source(file)
         told = source.knows_subclasses
         active: list[str] = []
-        for imported in (one for imports in source.imports.values() for one in imports):
-            for other, _ in itertools.chain.from_iterable(self._places(file, imported.level, imported.path)):
-                active += [self._label(other)] if self._load(other) else []
-                told |= self._slices.source(other).knows_subclasses
+        for imported in itertools.chain.from_iterable(source.imports.values()):
+            for path, _ in itertools.chain.from_iterable(self._places(file, imported.level, imported.path)):
+                active += [self._label(path)] if self._load(path) else []
+                told |= self._slices.source(path).knows_subclasses
         active = list(dict.fromkeys(active))
         if len(active) > 1:
             self._add(f"{self._label(file)}, the order of its imports", repr(active))
         does = list(source.always)
         if told:
             bound = itertools.chain.from_iterable(source.statements.values())
-            does += [one for one in bound if isinstance(one.node, ast.ClassDef) and one not in does]
-        for statement in sorted(does, key=lambda one: one.node.lineno):
+            does += [item for item in bound if isinstance(item.node, ast.ClassDef) and item not in does]
+        for statement in sorted(does, key=lambda statement: statement.node.lineno):
             self._statement(file, source, f"{self._label(file)}, when loaded", statement)
         if source.imports_anything:
-            for other in sorted({*file.parent.glob("*.py"), *_python(self._folder)}):
-                self.follow(other, None)
+            for path in sorted({*file.parent.glob("*.py"), *_python(self._folder)}):
+                self.follow(path, None)
         self._loaded[file] = bool(does or active or source.imports_anything)
         return self._loaded[file]
 
@@ -184,24 +183,24 @@ class _Walk:
                 self.follow(file, chain[0])
 
     def _imported(self, file: Path, source: _Source, name: str, attributes: Chain = ()) -> None:
-        """Follows what is imported as ``name``, which may as well be no file of the user's own."""
+        """Adds the import of ``name``, if it is imported, and follows it to files of the user's own."""
         if name in source.imports:
-            self.found[f"{self._label(file)}: the import of {name}"] = _hash(repr(source.imports[name]))
+            self.hashes[f"{self._label(file)}: the import of {name}"] = _hash(repr(source.imports[name]))
         for imported in source.imports.get(name, []):
             self._import(file, imported, attributes)
 
     def _import(self, file: Path, imported: _Import, attributes: Chain = ()) -> None:
-        """Follows what is imported, and of a module only the attribute that is used, if one is."""
+        """Follows an import; of an imported module only the attribute that is used, or all where none is named."""
         path = (*imported.path, *attributes)
         for files in self._places(file, imported.level, path):
             deepest = max((count for _, count in files), default=0)
-            for other, count in files:
+            for module, count in files:
                 name = path[count] if path[count : count + 1] not in ((), ("*",)) else None
-                if count == deepest or (name is not None and self._slices.source(other).binds(name)):
-                    self.follow(other, name)  # a package's own name may hide its module
+                if count == deepest or (name is not None and self._slices.source(module).binds(name)):
+                    self.follow(module, name)  # a name in a package may hide its module of that name
 
     def _places(self, file: Path, level: int, path: Chain) -> Iterator[list[tuple[Path, int]]]:
-        """The files that an import of ``file`` loads, for each place where it may be found."""
+        """The files that an import in ``file`` loads, for each root below which its modules may lie."""
         path = path[: path.index("*")] if "*" in path else path
         if level == 0:
             yield from (self._slices.modules(root, path) for root in self._roots)
@@ -211,18 +210,18 @@ class _Walk:
             yield [*([(own, 0)] if own.is_file() else []), *self._slices.modules(package, path)]
 
     def _add(self, label: str, text: str) -> None:
-        self.found[label] = _hash(self.found.get(label, ""), text)
+        self.hashes[label] = _hash(self.hashes.get(label, ""), text)
 
     def _label(self, file: Path) -> str:
-        """The same for two versions of a file, which lie in different places."""
+        """The file's path below its root, so that two versions of a tree give the same label."""
         place = next((place for place in self._roots if file.is_relative_to(place)), file.parent)
         return file.relative_to(place).as_posix()
 
 
 def names(tree: ast.AST) -> Iterator[Chain]:
-    """The dotted names that a piece of code uses, each as long as it goes on."""
+    """The dotted names that a piece of code uses, each at its full length."""
     inside: set[ast.AST] = set()
-    for node in ast.walk(tree):  # an attribute before what it is taken of
+    for node in ast.walk(tree):  # outer nodes first: ``a.b.c`` before its part ``a.b``
         if node in inside:
             continue
         attributes: list[str] = []
@@ -266,7 +265,7 @@ def _read(file: Path) -> _Source:
     for node in tree.body:
         if not isinstance(node, ast.Import | ast.ImportFrom):
             _sort(source, _Statement(node), changed)
-    for name, statement in changed:  # of an object that another file made, all who load this one see it
+    for name, statement in changed:  # an object of another file is changed for all who load this file
         source.statements.get(name, source.always).append(statement)
     return source
 
@@ -278,7 +277,7 @@ def _imported(node: ast.AST) -> Iterator[tuple[str, _Import]]:
             path = tuple(alias.name.split("."))
             yield alias.asname or path[0], _Import(0, path if alias.asname else path[:1])
             if not alias.asname and len(path) > 1:
-                yield alias.name, _Import(0, path)  # loaded, and found by the attributes that are used of the first
+                yield alias.name, _Import(0, path)  # ``a.b`` is loaded too, and used as an attribute of ``a``
     elif isinstance(node, ast.ImportFrom):
         module = tuple(node.module.split(".")) if node.module else ()
         for alias in node.names:
@@ -290,7 +289,7 @@ def _sort(source: _Source, statement: _Statement, changed: list[tuple[str, _Stat
     node = statement.node
     bound, roots = _bound(node)
     for name in bound:
-        source.whole |= name in source.statements  # bound anew: what others see depends on the order
+        source.whole |= name in source.statements  # bound twice: what users of the name see depends on the order
         source.statements.setdefault(name, []).append(statement)
     changed += [(name, statement) for name in roots]
     docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -306,12 +305,11 @@ def _bound(node: ast.stmt) -> tuple[list[str], list[str]]:
         return [], [name for name in [_root(node.target)] if name is not None]
     if not isinstance(node, ast.Assign | ast.AnnAssign):
         return [], []
-    inside = [one for target in _targets(node) for one in ast.walk(target)]
-    bound = [one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
-    roots = [
-        one for one in inside if isinstance(one, ast.Attribute | ast.Subscript) and isinstance(one.ctx, ast.Store)
-    ]
-    return bound, [name for one in roots if (name := _root(one)) is not None]
+    parts = [part for target in _targets(node) for part in ast.walk(target)]
+    bound = [part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]
+    places = (part for part in parts if isinstance(part, ast.Attribute | ast.Subscript))
+    roots = (_root(place) for place in places if isinstance(place.ctx, ast.Store))
+    return bound, [name for name in roots if name is not None]
 
 
 def _targets(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> list[ast.expr]:
@@ -325,16 +323,17 @@ def _root(node: ast.expr) -> str | None:
 
 
 def _does_more(node: ast.stmt) -> bool:
-    """Whether a statement that binds a name may do something else besides."""
+    """Whether a statement that binds a name may do something besides."""
     if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
-        calls = any(isinstance(one, ast.Call) for one in ast.walk(node))
+        calls = any(isinstance(part, ast.Call) for part in ast.walk(node))
         return (calls and bool(_REGISTERS.search(ast.unparse(node)))) or _changes_unknown(node)
-    return any(_last_name(one) not in _HARMLESS for one in getattr(node, "decorator_list", ()))
+    return any(_last_name(decorator) not in _HARMLESS for decorator in getattr(node, "decorator_list", ()))
 
 
 def _changes_unknown(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> bool:
-    """``f(x).a = 1``: of what, is not known."""
-    return any(isinstance(one, ast.Attribute | ast.Subscript) and _root(one) is None for one in _targets(node))
+    """Whether an assignment changes an object that no name stands for, as ``f(x).a = 1`` does."""
+    places = (target for target in _targets(node) if isinstance(target, ast.Attribute | ast.Subscript))
+    return any(_root(place) is None for place in places)
 
 
 def _last_name(decorator: ast.expr) -> str:

@@ -31,9 +31,9 @@ def seed_of(text: str, *more: object) -> int:
 
 
 def regimes_of(check: str, count: int, shape: int) -> list[str]:
-    """``count`` regimes for the how-many-th shape of a cell: plain values first, then the others in turn.
+    """``count`` regimes for the ``shape``-th shape of a cell: plain values first, then the others in turn.
 
-    What a precision costs (``fidelity``) is a question of the values that the case declares.
+    What a precision costs (``fidelity``) is measured with plain values alone: those that the case declares.
     """
     if check == "fidelity":
         return [REGIMES[0]] * count
@@ -51,9 +51,9 @@ class Maker:
         self._case = case
         self._joint = resolve(case.says.draw) if case.says.draw else None
         self._hooks = {
-            name: resolve(one.values.python)
-            for name, one in case.says.inputs.items()
-            if one.values is not None and one.values.python
+            name: resolve(declared.values.python)
+            for name, declared in case.says.inputs.items()
+            if declared.values is not None and declared.values.python
         }
 
     def _regime(self, name: str, draw: Draw) -> str:
@@ -64,15 +64,15 @@ class Maker:
         """Arrays by input name; raises ValueError where the case's own Python gives something else."""
         rng = np.random.Generator(np.random.SFC64(draw.seed))
         arrays = {
-            name: values.make(one, draw.dims, self._regime(name, draw), rng, self._hooks.get(name))
-            for name, one in self._case.says.inputs.items()
+            name: values.make(declared, draw.dims, self._regime(name, draw), rng, self._hooks.get(name))
+            for name, declared in self._case.says.inputs.items()
         }
         if self._joint is not None:
             given = call(f"{self._case.says.draw}", self._joint, dict(draw.dims), rng)
             if not isinstance(given, Mapping) or not given.keys() <= arrays.keys():
                 raise ValueError(f"{self._case.says.draw} has to return a mapping from input names to arrays")
             for name, array in given.items():
-                one = self._case.says.inputs[name].type
-                found = values.check(array, one.at(draw.dims), np.dtype(one.dtype), f"{self._case.says.draw}: {name}")
-                arrays[name] = values.with_specials(found, self._regime(name, draw), rng)
+                kind, where = self._case.says.inputs[name].type, f"{self._case.says.draw}: {name}"
+                checked = values.check(array, kind.at(draw.dims), np.dtype(kind.dtype), where)
+                arrays[name] = values.with_specials(checked, self._regime(name, draw), rng)
         return arrays

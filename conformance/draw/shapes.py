@@ -35,19 +35,19 @@ def trace_sizes(dims: Dims, declared: Sizes, *, odd: bool = False) -> dict[str, 
     sizes = dims.fit({**wish, **({} if odd else declared)})
     varying = [name for name, r in dims.ranges.items() if not r.fixed]
 
-    def telling(found: Sizes) -> bool:
-        values_ = [found[name] for name in varying]
+    def telling(candidate: Sizes) -> bool:
+        values_ = [candidate[name] for name in varying]
         return min(values_, default=2) > 1 and len(set(values_)) == len(values_)
 
     if sizes is None or not (declared or telling(sizes)):
-        sizes = _search(dims, telling) or sizes or _search(dims, lambda found: True)
+        sizes = _search(dims, telling) or sizes or _search(dims, lambda candidate: True)
     if sizes is None:
         raise ValueError("no sizes satisfy the ranges and conditions of dims and where")
     return sizes
 
 
 def _search(dims: Dims, accept: Callable[[Sizes], bool]) -> dict[str, int] | None:
-    """Some sizes that satisfy everything, found by Hypothesis, simplest first; None where it finds none."""
+    """The simplest sizes that Hypothesis finds to satisfy everything; None where it finds none."""
     from hypothesis import HealthCheck, find, settings
     from hypothesis.errors import NoSuchExample, Unsatisfiable
 
@@ -73,28 +73,28 @@ def boundary_sizes(dims: Dims, traced: Sizes) -> list[dict[str, int]]:
         wishes += [{**traced, name: low[name]}, {**traced, name: high[name]}]
     for name, size in traced.items():
         wishes += [{**traced, name: 1}, {**traced, name: 2 * size + 1}]
-    found: list[dict[str, int]] = []
+    shapes: list[dict[str, int]] = []
     for wish in wishes:
         sizes = dims.fit(wish)
-        if sizes is not None and sizes not in found:
-            found.append(sizes)
-    return found
+        if sizes is not None and sizes not in shapes:
+            shapes.append(sizes)
+    return shapes
 
 
 def related_sizes(dims: Dims, related: Mapping[str, Range], near: Sequence[Sizes]) -> list[dict[str, int]]:
     """Sizes at which some dims lie in ranges that other dims bound, as in ``k: n``: the closest to each of ``near``,
-    or where the dims allow none of these, some that Hypothesis finds."""
+    or where the dims allow none so close, sizes that Hypothesis finds."""
     ends = [(f"({r.low}) <= {name}", f"{name} <= ({r.high})") for name, r in related.items()]
     narrow = Dims(dims.ranges, (*dims.where, *(Expression.parse(text) for pair in ends for text in pair)))
-    found: list[dict[str, int]] = []
+    shapes: list[dict[str, int]] = []
     for sizes in near:
         nearest = narrow.fit({**sizes, **{name: r.low(sizes) for name, r in related.items()}})
-        if nearest is not None and nearest not in found:
-            found.append(nearest)
-    if not found:
+        if nearest is not None and nearest not in shapes:
+            shapes.append(nearest)
+    if not shapes:
         with contextlib.suppress(ValueError):
-            found.append(trace_sizes(narrow, {}))
-    return found
+            shapes.append(trace_sizes(narrow, {}))
+    return shapes
 
 
 def sizes_strategy(dims: Dims) -> SearchStrategy[dict[str, int]]:
@@ -107,15 +107,15 @@ def sizes_strategy(dims: Dims) -> SearchStrategy[dict[str, int]]:
 
     @strategies.composite
     def sizes(draw: Callable[[SearchStrategy[bool]], bool]) -> dict[str, int]:
-        found: dict[str, int] = {}
+        drawn: dict[str, int] = {}
         for name, r in dims.ranges.items():
-            options = r.values(found)
+            options = r.values(drawn)
             assume(options)
             bits = (len(options) - 1).bit_length()
             number = sum(draw(bit) << place for place in reversed(range(bits)))
-            found[name] = options[number * len(options) >> bits]
-        assume(all(condition(found) for condition in dims.where))
-        return found
+            drawn[name] = options[number * len(options) >> bits]
+        assume(all(condition(drawn) for condition in dims.where))
+        return drawn
 
     return sizes()
 
@@ -128,7 +128,7 @@ def drawn_shapes(dims: Dims, count: int, seed: int | None) -> list[tuple[dict[st
     import hypothesis
     from hypothesis import HealthCheck, Phase, given, settings
 
-    found: list[dict[str, int]] = []
+    shapes: list[dict[str, int]] = []
     if count < 1:
         return []
 
@@ -140,12 +140,12 @@ def drawn_shapes(dims: Dims, count: int, seed: int | None) -> list[tuple[dict[st
         suppress_health_check=list(HealthCheck),
     )
     @given(sizes_strategy(dims))
-    def one(sizes: dict[str, int]) -> None:
-        found.append(sizes)
+    def keep(sizes: dict[str, int]) -> None:
+        shapes.append(sizes)
 
-    (one if seed is None else hypothesis.seed(seed)(one))()
+    (keep if seed is None else hypothesis.seed(seed)(keep))()
     seeds = random.Random(seed)
-    return [(sizes, seeds.getrandbits(32)) for sizes in itertools.islice(itertools.cycle(found), count)]
+    return [(sizes, seeds.getrandbits(32)) for sizes in itertools.islice(itertools.cycle(shapes), count)]
 
 
 def shrink(dims: Dims, sizes: Sizes, fails: Callable[[dict[str, int]], bool]) -> dict[str, int]:

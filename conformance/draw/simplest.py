@@ -17,21 +17,21 @@ def simplest(case: Case, sizes: Sizes, inputs: Inputs, fails: Callable[[Inputs],
 
     Only values that the case allows are tried; inputs from the case's own Python or from a choice stay.
     """
-    found = dict(inputs)
-    for name, one in case.says.inputs.items():
-        values = one.values
+    best = dict(inputs)
+    for name, declared in case.says.inputs.items():
+        values = declared.values
         if case.says.draw or (values and (values.python or values.choice or values.permutations)):
             continue
         between = (values.uniform or values.integers) if values else None
-        for candidate in _simpler(found[name]):
+        for candidate in _simpler(best[name]):
             if _inside(candidate, between, sizes) and not np.array_equal(
-                candidate, found[name], equal_nan=candidate.dtype.kind == "f"
+                candidate, best[name], equal_nan=candidate.dtype.kind == "f"
             ):
-                trial = {**found, name: candidate}
+                trial = {**best, name: candidate}
                 if fails(trial):
-                    found = trial
+                    best = trial
                     break
-    return found
+    return best
 
 
 def _simpler(array: Array) -> Iterator[Array]:
@@ -46,7 +46,7 @@ def _simpler(array: Array) -> Iterator[Array]:
         for value in {float(finite.max()), float(finite.min())} if finite.size else set():
             yield np.full_like(array, value)
         with np.errstate(invalid="ignore"):
-            yield np.asarray(np.round(array))  # of a 0-d array, NumPy makes a scalar
+            yield np.asarray(np.round(array))  # NumPy rounds a 0-d array to a scalar
             yield np.asarray(np.round(array, 1))
         odd = ~np.isfinite(array)
         if odd.any():

@@ -1,6 +1,6 @@
 """Value regimes: arrays for one input at one shape, made with NumPy from a seed.
 
-The regimes (``case.REGIMES``) are the kinds of values that have revealed wrong answers of exporters and
+The regimes (``REGIMES`` in ``case.words``) are the kinds of values that have revealed wrong answers of exporters and
 runtimes (``docs/inputs.md``). Each stays within the range that the case declares; where an input has no room for a
 regime, it gets plain values.
 """
@@ -34,14 +34,14 @@ Rng = np.random.Generator
 Hook = Callable[..., object]
 
 
-def make(one: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None = None) -> Array:
-    """An array for ``one`` at ``sizes``; ``hook`` is the Python function that the input names, if any.
+def make(declared: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None = None) -> Array:
+    """An array for the ``declared`` input at ``sizes``; ``hook`` is the Python function that the input names, if any.
 
     Raises ValueError where the hook returns another shape or dtype than the input declares, or where a
     range is empty at these sizes.
     """
-    shape, dtype = one.type.at(sizes), np.dtype(one.type.dtype)
-    values = one.values or _STANDARD_NORMAL
+    shape, dtype = declared.type.at(sizes), np.dtype(declared.type.dtype)
+    values = declared.values or _STANDARD_NORMAL
     if hook is not None:
         array = check(call(f"{values.python}", hook, shape, dict(sizes), rng), shape, dtype, f"{values.python}")
     elif values.permutations is not None:
@@ -55,12 +55,12 @@ def make(one: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None = No
         array = _integers(int(low), int(high), shape, regime, rng).astype(dtype)
     else:
         array = _floats(values, sizes, shape, regime, rng).astype(dtype)
-    array = np.asarray(array)  # NumPy makes scalars of what is 0-d
+    array = np.asarray(array)  # NumPy makes a scalar of a 0-d array
     return with_specials(array, regime, rng)
 
 
 def with_specials(array: Array, regime: str, rng: Rng) -> Array:
-    """The array with the special values of the regime at a few places; as it is for other regimes."""
+    """The array with the special values of the regime at a few places; the same array for regimes without any."""
     special = _SPECIAL_VALUES.get(regime)
     if special is None or array.dtype.kind != "f" or not array.size:
         return array
@@ -69,10 +69,10 @@ def with_specials(array: Array, regime: str, rng: Rng) -> Array:
 
 def check(array: object, shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> Array:
     """What a case's own Python returned, if it is what the input declares; ValueError otherwise."""
-    found = np.asarray(array)
-    if found.shape != shape or found.dtype != dtype:
-        raise ValueError(f"{where} returned {found.dtype}{list(found.shape)} instead of {dtype}{list(shape)}")
-    return found
+    given = np.asarray(array)
+    if given.shape != shape or given.dtype != dtype:
+        raise ValueError(f"{where} returned {given.dtype}{list(given.shape)} instead of {dtype}{list(shape)}")
+    return given
 
 
 def _end(end: float | Expression, sizes: Sizes) -> float:
@@ -92,7 +92,7 @@ def _pick(options: Sequence[float] | Array, shape: tuple[int, ...], rng: Rng) ->
 
 
 def _choice(options: Array, shape: tuple[int, ...], regime: str, rng: Rng) -> Array:
-    """Also all of the first (``zero``) and all of the last (``ends``): all false and all true."""
+    """Random options, but all the first for ``zero`` and all the last for ``ends``: all false and all true."""
     if regime == "zero":
         return np.full(shape, options[0])
     if regime == "ends":
@@ -109,7 +109,7 @@ def _integers(low: int, high: int, shape: tuple[int, ...], regime: str, rng: Rng
         return np.full(shape, rng.integers(low, high, endpoint=True))
     if regime == "ends":
         return _pick([low, high], shape, rng)
-    if regime == "ties":  # so few different ones that duplicates are certain
+    if regime == "ties":  # of so few values that duplicates are certain
         return _pick(rng.integers(low, high, size=2, endpoint=True), shape, rng)
     if regime == "negative" and low < 0:
         return rng.integers(low, min(high, -1), size=shape, endpoint=True)
@@ -128,7 +128,7 @@ def _floats(values: Values, sizes: Sizes, shape: tuple[int, ...], regime: str, r
 
 
 def _bounded(low: float, high: float, shape: tuple[int, ...], regime: str, rng: Rng, plain: Array) -> Array:
-    """May lie outside of the range where there is no room; the caller then takes plain values."""
+    """Values of the regime, outside of the range where it has no room for them; the caller then takes plain ones."""
     middle, width = (low + high) / 2, high - low
     if regime == "ends":
         return _pick([low, high], shape, rng)

@@ -1,4 +1,4 @@
-"""From cases to cells: what is run, what is selected, and which failures are expected where."""
+"""From cases to cells: which there are, which are selected, and which declarations match none."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plan(case: Case) -> Iterator[Cell]:
                     case, exporter, opset
                 ):
                     yield Cell(case, "fidelity", exporter, opset, None, precision)
-                    for runtime in case.says.runtimes:  # few models are converted, so TensorRT runs each
+                    for runtime in case.says.runtimes:  # few models are converted, so TensorRT runs all of them
                         if registry.named(runtime).converted:
                             yield Cell(case, "accuracy", exporter, opset, runtime, precision)
                         if registry.named(runtime).builds:
@@ -46,7 +46,7 @@ def plan(case: Case) -> Iterator[Cell]:
 
 
 def _latencies(case: Case, exporter: Exporter, opset: int) -> Iterator[Cell]:
-    """The budgets that are about a model: that of the highest opset, or the one that is converted or run."""
+    """The budgets of a model, if its opset is the highest that the runtime or the precision of the budget has."""
     for entry in case.says.latency:
         converted = entry.precision != "fp32"
         if converted:
@@ -70,7 +70,7 @@ def _runtimes(case: Case, exporter: Exporter, opset: int) -> Iterator[str]:
 def _known_wrong(case: Case, exporter: Exporter, opset: int) -> bool:
     """Whether the exported model is declared not to compute what it should: then no precision of it can.
 
-    Declared of ONNX Runtime, that is, which also computes what a converted model means.
+    What counts is what is declared of ONNX Runtime, which also computes what a converted model means.
     """
     in_fp32 = Cell(case, "accuracy", exporter, opset, "onnxruntime")
     return any(
@@ -98,7 +98,7 @@ class Selection:
             (self.runtimes, cell.runtime),
         )
         precise = self.precisions is None or bool({cell.precision, base_of(cell.precision)} & {*self.precisions})
-        return precise and all(some is None or value is None or value in some for some, value in wanted)
+        return precise and all(kept is None or value is None or value in kept for kept, value in wanted)
 
 
 def unmatched(cases: Iterable[Case]) -> list[Problem]:
@@ -130,20 +130,20 @@ def unmatched(cases: Iterable[Case]) -> list[Problem]:
 def read_suite(paths: Sequence[Path], selection: Selection) -> tuple[list[Cell], dict[str, CaseFileError | None]]:
     """The selected cells, and each case file by its display path with its error or None.
 
-    A case with a mistake gives no cells and costs no other case its own.
+    A case with a mistake gives no cells; the other cases keep theirs.
     """
     cells: list[Cell] = []
     files: dict[str, CaseFileError | None] = {}
     first: dict[str, Case] = {}
     for path in paths:
         try:
-            found = case_files([path])
+            case_paths = case_files([path])
         except FileNotFoundError as error:
             files[display_path(path)] = CaseFileError([Problem(path, 1, 1, str(error))])
             continue
-        if not found:
+        if not case_paths:
             files[str(path)] = CaseFileError([Problem(path, 1, 1, "there is no case file (.yaml) in this folder")])
-        for file in found:
+        for file in case_paths:
             cases, problems = read(file)
             problems += [*unmatched(cases), *_known(cases, first)]
             files[display_path(file)] = CaseFileError(problems) if problems else None
@@ -169,7 +169,7 @@ def find_case(name: str, paths: Sequence[Path]) -> Case:
     except (CaseFileError, FileNotFoundError) as error:
         raise UserError(str(error)) from None
     if name not in known:
-        within = [one for one in known if name in one]  # a varied case has many names: celu means celu-alpha0.5, ...
+        within = [full for full in known if name in full]  # varied cases have long names, such as celu-alpha0.5
         near = f"; did you mean one of {', '.join(within[:8])}?" if within else did_you_mean(name, known)
         raise UserError(f"there is no case '{name}'{near}")
     return known[name]
@@ -182,13 +182,13 @@ def selection(options: Mapping[str, str | None]) -> Selection:
         given = options.get(name)
         if given is None:
             return None
-        found = [word.strip() for word in given.split(",") if word.strip()]
-        for word in found:
+        chosen = [word.strip() for word in given.split(",") if word.strip()]
+        for word in chosen:
             if meant(word) not in known:
                 raise UserError(f"--{name}: there is no '{word}'{did_you_mean(word, known)}")
-        if not found:
+        if not chosen:
             raise UserError(f"--{name} is empty")
-        return found
+        return chosen
 
     opsets = options.get("opset")
     try:

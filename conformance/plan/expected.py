@@ -25,7 +25,7 @@ def matches(when: When, cell: Cell) -> bool:
     )
 
 
-# In which checks a failure must show. In the others it may: specials, for example, run the same model.
+# By stage, the checks in which a declared failure has to show. In others it may: specials run the same model.
 _OWED = {
     "declare": ("accuracy",),
     "export": ("export", "accuracy", "specials"),
@@ -44,8 +44,8 @@ _BEFORE_CONVERSION = ("declare", "export", "check")
 def declared(cell: Cell) -> list[Fails]:
     """The declared failures that are about this cell, or about some of its draws, on whatever host.
 
-    One of the exported model that names no precision and shows only in running it is about fp32: it may be smaller
-    than what another precision costs anyway.
+    A failure that names no precision and shows only when the model runs is about fp32: in a converted model it may be
+    smaller than what the precision costs.
     """
     return [
         entry
@@ -81,8 +81,8 @@ def shows(entry: Fails, stage: str | None, error: str | None, reason: str | None
 
 
 def apart(cell: Cell) -> list[Fails]:
-    """Declared failures of single draws, which are not among the examples that have to hold. A converted model is not
-    tried either with those at which the exported one fails."""
+    """Declared failures of single draws, which are not among the examples that have to hold. For a converted model
+    these include the draws at which the exported model is declared to fail."""
     entries = [entry for entry in declared(cell) if entry.when.only_some_draws]
     if not cell.converted:
         return entries
@@ -95,11 +95,11 @@ def apart(cell: Cell) -> list[Fails]:
 
 
 def owed(entry: Fails, cell: Cell) -> bool:
-    """Whether the failure has to show in this cell: the check that the entry names, or else the checks that
-    are about its stage."""
+    """Whether the failure has to show in this cell: in the check that the entry names, or else in the checks that are
+    about its stage."""
     if entry.when.check is not None:
         return True
-    if cell.converted and entry.stage in ("run", "compare"):  # the precision's fault, or the runtime that is named
+    if cell.converted and entry.stage in ("run", "compare"):  # shows in fidelity, unless the entry is about a runtime
         return (cell.check == "fidelity") == (entry.when.runtime is None)
     if entry.when.values:
         special = {value in SPECIALS for value in entry.when.values}

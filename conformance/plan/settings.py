@@ -1,4 +1,4 @@
-"""What a run is asked to do, as far as it reaches into a cell."""
+"""The settings of a run that its cells read."""
 
 from __future__ import annotations
 
@@ -26,4 +26,4 @@ class Settings:
     instructions: frozenset[str] = field(default_factory=processor.instructions)
     """The instruction sets of the processor that the cells run on."""
     tensorrt: Mapping[str, Any] = field(default_factory=dict)
-    """Builder options of this run, which go before those of the cases."""
+    """Builder options of this run, which take precedence over those of the cases."""

@@ -1,7 +1,7 @@
 """The pytest front end: options, cells as test items, records to the run file, the matrix at the end.
 
-pytest loads this module in every session of an environment that has the package installed. It does nothing
-that shows unless the suite (``conformance/test_suite.py``) is collected, and imports nothing heavy before that.
+pytest loads this module in every session of an environment that has the package installed. It shows
+nothing unless the suite (``conformance/test_suite.py``) is collected, and imports nothing heavy before that.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _is_suite(module: object) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str) -> list[pytest.Item] | None:
-    """No items for a check without cells; pytest would make one of its own that shows as skipped."""
+    """No items for a check without cells, for which pytest would make an item that shows as skipped."""
     module = getattr(collector, "module", None)
     if not _is_suite(module) or not name.startswith("test_") or name == "test_case_file":
         return None
@@ -56,8 +56,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     cells, files = metafunc.config.stash[_SESSION].planning()
     if "cell" in metafunc.fixturenames:
         check = metafunc.function.__name__.removeprefix("test_")
-        these = [cell for cell in cells if cell.check == check]
-        metafunc.parametrize("cell", these, ids=[cell.label for cell in these])
+        checked = [cell for cell in cells if cell.check == check]
+        metafunc.parametrize("cell", checked, ids=[cell.label for cell in checked])
     elif "case_file" in metafunc.fixturenames:
         metafunc.parametrize("case_file", list(files), ids=[name.removesuffix(".yaml") for name in files])
 
@@ -163,11 +163,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """No cell, or only skipped ones, is no success."""
     stopped = session.exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
     broken_off = bool(stopped or session.shouldstop or session.shouldfail)
-    ours = session.config.stash[_SESSION]
+    own = session.config.stash[_SESSION]
     if _has_terminal(session.config) and not session.config.option.collectonly:
-        session.exitstatus = ours.finish(session.exitstatus, broken_off=broken_off)
+        session.exitstatus = own.finish(session.exitstatus, broken_off=broken_off)
     else:
-        ours.close(finished=not broken_off)
+        own.close(finished=not broken_off)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

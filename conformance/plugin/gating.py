@@ -1,4 +1,4 @@
-"""The finished run against --baseline."""
+"""The finished run held against --baseline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user asks of the suite: the options, read and checked. What is wrong with one is a UsageError at once."""
+"""What the user asks of the suite: the options, read and checked. A wrong option is a UsageError at once."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Options:
         return self.config.getoption(name)
 
     def check(self) -> None:
-        """UsageError for what cannot be used, which would else show as collection errors, or after the run."""
+        """UsageError for options that cannot be used, before they show as collection errors or after the run."""
         if any(self[name] is not None for name in SELECTION):
             self.selection()
         self.required()
@@ -141,7 +141,7 @@ class Options:
             raise pytest.UsageError(str(error)) from None
 
     def required(self) -> frozenset[str]:
-        """What a run must not do without: runtimes, and latency."""
+        """What --require names, which must not be skipped: runtimes, and latency."""
         given = self["require"]
         if given is None:
             return frozenset()
@@ -179,12 +179,11 @@ class Options:
             _, records = read_run(self.folder / self["reuse"])
         except UserError as error:
             raise pytest.UsageError(f"--reuse {error}") from None
-        # a duration is of the run that measured it
+        # a duration belongs to the run that measured it
         sound = [r for r in records if r["status"] in ("passed", "xfailed") and r["check"] != "latency"]
         return {record["fingerprint"]: record for record in sound if record["fingerprint"]}
 
     def flags(self) -> list[str]:
-        """The arguments of the run, with those that stand in the environment or in the settings: they select cells
-        as those of the command do."""
+        """The arguments of the command, of PYTEST_ADDOPTS and of pytest's settings, all of which may select cells."""
         standing = [*self.config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
-        return [*standing, *(str(one) for one in self.config.invocation_params.args)]
+        return [*standing, *(str(argument) for argument in self.config.invocation_params.args)]

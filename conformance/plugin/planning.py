@@ -22,7 +22,7 @@ class Planning:
     def __init__(self, options: Options, before: Callable[[], None]) -> None:
         """``before`` is called once the suite turns out to be collected, before cases are read."""
         self._options, self._before = options, before
-        self._found: tuple[list[Cell], dict[str, CaseFileError | None]] | None = None
+        self._plan: tuple[list[Cell], dict[str, CaseFileError | None]] | None = None
         self.collected = False
         """Whether the suite is part of this session."""
         self._changes: Changes | None = None
@@ -30,15 +30,15 @@ class Planning:
 
     def __call__(self) -> tuple[list[Cell], dict[str, CaseFileError | None]]:
         """All selected cells, and every case file with what is wrong with it."""
-        if self._found is None:
+        if self._plan is None:
             self.collected = True
             self._before()
             from conformance.plan.catalogue import read_suite
 
             selection = self._options.selection()
             cells, files = read_suite(self._options.case_paths(), selection)
-            self._found = self._of_shard(self._of_changes(cells, selection)), files
-        return self._found
+            self._plan = self._of_shard(self._of_changes(cells, selection)), files
+        return self._plan
 
     def _of_changes(self, cells: list[Cell], selection: Selection) -> list[Cell]:
         revision = self._options["changed_since"]
@@ -62,7 +62,7 @@ class Planning:
         return [cell for cell in cells if cell.id in kept]
 
     def lines(self) -> Iterator[str]:
-        """What --changed-since chose; the process where the terminal is may not have read the cases itself."""
+        """What --changed-since chose; reads the cases where only processes of xdist have."""
         if self._options["changed_since"] is None:
             return
         self()
@@ -70,6 +70,5 @@ class Planning:
             yield from self._changes.lines(self._considered)
 
     def may_be_empty(self) -> bool:
-        """A job may get no part of the cells, and a change may concern none: that was looked at, and is no
-        oversight."""
+        """Whether a session without cells is no oversight: a shard may get none, and a change may concern none."""
         return any(self._options[name] is not None for name in ("shard", "changed_since"))

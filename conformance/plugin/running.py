@@ -1,4 +1,4 @@
-"""Running cells: the worker process, what need not or cannot be run, and what a record says besides its verdict."""
+"""Running cells: the worker, the cells that need not or cannot be run, and what records say besides a verdict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Running:
-    """Makes the record of each cell; the worker starts when the first is about to be needed."""
+    """Makes the record of each cell; the worker starts when the first cell is about to run."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -31,10 +31,10 @@ class Running:
         self._absences: dict[str | None, str | None] = {}
         self._failed: dict[tuple[object, ...], str] = {}
         self.following: Cell | None = None
-        """The cell after the one that runs."""
+        """The cell after the current one."""
 
     def prepare(self) -> None:
-        """A worker imports torch while the cases are read, if it will be needed."""
+        """Starts the worker, if it will be needed, so that it imports torch while the cases are read."""
         if not self._options.config.option.collectonly and not self._earlier:
             self._start()
 
@@ -98,16 +98,16 @@ class Running:
         )
 
     def _runs_next(self) -> Cell | None:
-        """The cell after this one, where it has to be run."""
+        """The cell after the current one, if it has to be run."""
         following = self.following
         if following is None or (self._earlier and self._fingerprint(following) in self._earlier):
             return None
-        # A budget of time is measured while nothing else is done here.
+        # A budget of time is measured while this run does nothing else.
         alone = following.check == "latency" or self._absence(following) is not None
         return None if alone else following
 
     def _absence(self, cell: Cell) -> str | None:
-        """Why this host, or this kind of run, cannot run a cell; asked once for each runtime."""
+        """Why this host or this kind of run cannot run a cell, None if it can; each runtime is asked once."""
         if cell.check == "latency" and hasattr(self._options.config, "workerinput"):
             return "latency is measured only where nothing runs beside it: run it without -n, as with -m latency"
         if cell.runtime not in self._absences:

@@ -12,7 +12,7 @@ from conformance.plugin.writing import Writing
 
 
 class Session:
-    """The parts of one pytest session, each of which knows its own matter."""
+    """The parts of one pytest session."""
 
     def __init__(self, config: pytest.Config) -> None:
         """UsageError where the options cannot be used."""
@@ -29,7 +29,7 @@ class Session:
         return self.planning.collected or bool(self.writing.records)
 
     def finish(self, exitstatus: int | pytest.ExitCode, *, broken_off: bool) -> int | pytest.ExitCode:
-        """Ends the run where the terminal is; the exit status, which is none of success where nothing was proved."""
+        """Ends the run in the process of the terminal; the exit status, not success where nothing was proved."""
         if self.planning.may_be_empty() and self.has_cells:
             self.writing.begin()
         self.close(finished=not broken_off)

@@ -1,4 +1,4 @@
-"""What the terminal shows of a run, and where finished cells arrive: there alone, not in xdist's workers."""
+"""What the terminal shows of a run. Records of finished cells arrive in its process, not in xdist's workers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Terminal:
 
 
 def _hand_to_benchmark(config: pytest.Config, nodeid: str, record: dict[str, Any]) -> None:
-    """The durations of a latency cell to pytest-benchmark, which shows, stores and compares them as its own."""
+    """Hands the durations of a latency cell to pytest-benchmark, which shows, stores and compares them as its own."""
     session: Any = getattr(config, "_benchmarksession", None)
     if session is None or not (record["latency"] or {}).get("own"):
         return

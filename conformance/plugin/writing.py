@@ -1,4 +1,4 @@
-"""The records of a session: written down as they come, and what is said of them as a whole."""
+"""The records of a session, written to the run file as they come, and what their whole shows."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Writing:
         writer.add(record)
 
     def close(self, *, finished: bool = True) -> None:
-        """Ends the run file; a run that did not reach its end has no ``run.json``."""
+        """Closes the run file; a run that did not reach its end has no ``run.json``."""
         if self._writer is not None:
             self._writer.close(time.time() - self._started if finished else None)
             self._writer = None
 
     def unmet(self) -> frozenset[str]:
-        """What --require names and no cell has been run of."""
+        """What --require names and no cell that was run is about."""
         run = [record for record in self.records if record["status"] != "skipped"]
         return self._options.required() - {record["runtime"] for record in run} - {record["check"] for record in run}
 

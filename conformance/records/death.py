@@ -13,7 +13,7 @@ _FAULTS = {
     "run": "runtime",
 }  # fmt: skip
 _FRAME = ("File ", "Fatal ", "Current ", "Thread ", "Extension ", "Process ")
-"""How the lines begin that ``faulthandler`` writes of a process that ends, and multiprocessing."""
+"""How the lines begin that ``faulthandler`` and multiprocessing write of a process that ends."""
 
 
 def note_death(record: Record, death: Death, case: Path | None = None) -> None:
@@ -29,7 +29,7 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
     stack = [line for line in lines if line.startswith("File ")]
     own = [] if case is None else [line for line in stack if str(case.resolve()) in line]
     said = [line for line in lines if not line.startswith(_FRAME)]
-    # Of the stack below what was said only the innermost frames tell anything.
+    # Only the innermost frames, which come first, tell anything.
     record.output = [*said[-4:], *(own or stack)[:4]]
     if own:
         # A native operator that crashes in eager PyTorch shows the line of the case that called it.

@@ -15,7 +15,7 @@ from conformance.runtimes.registry import RUNTIMES
 
 
 def environment(flags: list[str]) -> dict[str, Any]:
-    """Plain data for the header of a run file; of the packages whose versions it tells it imports pycuda alone."""
+    """Plain data for the header of a run file. Versions are read without an import; only pycuda is imported."""
     return {
         "conformance": __version__,
         "python": platform.python_version(),
@@ -42,9 +42,11 @@ def versions() -> dict[str, str | None]:
     """Versions of the packages that decide what a run measures; None for one that is not installed."""
     names = ("torch", "torchvision", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "onnxsim", "numpy",
              "onnxruntime-extensions", "hypothesis", "pycuda")  # fmt: skip
-    packages = {name: (name,) for name in names} | {one.packages[0]: one.packages for one in RUNTIMES if one.packages}
-    # A package for one CUDA version, such as tensorrt-cu12, is installed without the one that gives it its name.
-    return {name: next(filter(None, map(_version, several)), None) for name, several in packages.items()}
+    packages = {name: (name,) for name in names} | {
+        runtime.packages[0]: runtime.packages for runtime in RUNTIMES if runtime.packages
+    }
+    # A package for one CUDA version, such as tensorrt-cu12, may be there without plain tensorrt.
+    return {name: next(filter(None, map(_version, alternatives)), None) for name, alternatives in packages.items()}
 
 
 def _version(package: str) -> str | None:

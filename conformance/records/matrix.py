@@ -13,28 +13,29 @@ Column = tuple[str, str, str, int]
 
 _SIGNS = {"passed": "✓", "xfailed": "x", "skipped": "s", "xpassed": "X", "failed": "F"}
 _EXPORTERS = {"torchscript": "ts", "dynamo": "dyn"}
-_PARTS = {"export": "export", "cost": "cost", **{one.name: one.short or one.name for one in RUNTIMES}}
+_PARTS = {"export": "export", "cost": "cost", **{runtime.name: runtime.short or runtime.name for runtime in RUNTIMES}}
 """What stands beside an exporter, in order, with its short name."""
 _SHORT = {**_EXPORTERS, **_PARTS}
 
 _BESIDE = {"failed": "N", "xpassed": "N", "skipped": "s", "xfailed": "n"}
-"""For the check that stands beside a cell's own: specials, registration, fidelity or engine."""
+"""The sign of a cell that passed, by the status of its further checks: specials, registration, fidelity, engine."""
 
 SLOW_SECONDS = 20.0
 """A cell that takes longer is named at the end: it may want fewer examples, smaller dims or another runtime."""
 
 LEGEND = (
     "✓ passed   x failed as declared   F failed   X passed though declared to fail   s skipped   · not a cell",
-    "n, N: passed, but specials (NaN, inf), registration, cost of the precision or engine failed as declared, failed",
+    "n passed, but a further check failed as declared   N passed, but a further check failed or passed unexpectedly",
+    "further checks: specials (NaN, inf), registration, cost of the precision, engine",
 )
 
 
 def lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
     """The matrix in at most ``width`` columns; each exporter × runtime × precision is a block of opsets.
 
-    A cell shows its accuracy, or its export under ``export``; where that passed, the specials, the registration or
-    what the precision costs if they did not. A runtime of which not one cell was run has no columns, but a line that
-    says so.
+    A cell shows its accuracy, or its export under ``export``; where that passed, the worst of the further checks:
+    specials, registration, what the precision costs, engine. A runtime of which not one cell was run has no columns,
+    but a line that says so.
     """
     missing = not_run(records)
     for runtime in missing:
@@ -48,12 +49,12 @@ def lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
 def not_run(records: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, list[str]]]:
     """By runtime of which every cell was skipped: how many there are, and why."""
     run = {record["runtime"] for record in records if record["status"] != "skipped"}
-    found: dict[str, tuple[int, list[str]]] = {}
+    unrun: dict[str, tuple[int, list[str]]] = {}
     for record in records:
         if record["runtime"] is not None and record["runtime"] not in run and record["check"] != "latency":
-            count, reasons = found.get(record["runtime"], (0, []))
-            found[record["runtime"]] = count + 1, list(dict.fromkeys([*reasons, str(record.get("reason"))]))
-    return found
+            count, reasons = unrun.get(record["runtime"], (0, []))
+            unrun[record["runtime"]] = count + 1, list(dict.fromkeys([*reasons, str(record.get("reason"))]))
+    return unrun
 
 
 def _table_lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
@@ -84,10 +85,10 @@ def _table_lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[s
         yield from _table(cases, group, cells, label)
 
 
-def _worse(one: str, other: str) -> str:
-    """Of several checks that stand beside a cell's own, what counts."""
+def _worse(first: str, second: str) -> str:
+    """The status that counts where two checks share a sign."""
     order = ("passed", "skipped", "xfailed", "xpassed", "failed")
-    return max(one, other, key=order.index)
+    return max(first, second, key=order.index)
 
 
 def column(record: Mapping[str, Any]) -> Column:
@@ -102,7 +103,7 @@ def sign(own: str, beside: str) -> str:
 def groups(columns: Iterable[Column]) -> list[list[Column]]:
     """Columns in order, those with equal exporter, runtime and precision together."""
     order = {name: place for names in (_EXPORTERS, _PARTS) for place, name in enumerate(names)}
-    last = len(order)  # of a run by a version that knows more
+    last = len(order)  # the place of names that only a later version knows
     ordered = sorted(set(columns), key=lambda c: (order.get(c[0], last), order.get(c[1], last), c[2], c[3]))
     groups: dict[tuple[str, str, str], list[Column]] = {}
     for column in ordered:
@@ -168,8 +169,8 @@ def counts(records: Sequence[Mapping[str, Any]]) -> str:
         "failed": "failed", "xpassed": "passed though declared to fail", "skipped": "skipped",
         "xfailed": "failed as declared", "passed": "passed",
     }  # fmt: skip
-    found = {status: sum(record["status"] == status for record in records) for status in words}
-    parts = [f"{count} {words[status]}" for status, count in found.items() if count]
+    totals = {status: sum(record["status"] == status for record in records) for status in words}
+    parts = [f"{count} {words[status]}" for status, count in totals.items() if count]
     examples = sum(record["examples"] for record in records if record["runtime"] or record["check"] == "fidelity")
     weak = sum(record["ill_conditioned"] for record in records)
     cells = "1 cell" if len(records) == 1 else f"{len(records)} cells"
@@ -180,29 +181,29 @@ def counts(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def fidelity(records: Sequence[Mapping[str, Any]], most: int = 12) -> Iterator[str]:
-    """What each precision costs, those nearest to what is due first."""
+    """What each precision costs, those nearest to what is allowed first."""
     measured = [record for record in records if record.get("fidelity") and record["worst"]]
     measured.sort(key=lambda record: -float(record["worst"]["ratio"]))
     if measured:
         yield "what a precision costs, against PyTorch in float32 (error / allowed):"
     for record in measured[:most]:
-        found = record["fidelity"]
-        cost = f"{found['changed']:.1%} changed" if "changed" in found else f"{_decibels(found['sqnr'])} SQNR"
+        measure = record["fidelity"]
+        cost = f"{measure['changed']:.1%} changed" if "changed" in measure else f"{_decibels(measure['sqnr'])} SQNR"
         yield f"  {cost:>15} ({float(record['worst']['ratio']):.2f})  {record['id'].partition('[')[2][:-1]}"
     if len(measured) > most:
         yield f"  and {len(measured) - most} more, further from their limits"
 
 
 def latency(records: Sequence[Mapping[str, Any]], most: int = 12) -> Iterator[str]:
-    """The budgets of time and what was measured, broken ones and those nearest to it first."""
-    measured = [(record, one) for record in records for one in (record.get("latency") or {}).get("budgets", ())]
+    """The budgets of time and what was measured: broken budgets first, then those that were not decided."""
+    measured = [(record, budget) for record in records for budget in (record.get("latency") or {}).get("budgets", ())]
     order = ("broken", "inconclusive", "holds")
     measured.sort(key=lambda pair: (order.index(pair[1]["verdict"]), pair[0]["id"]))
     if measured:
         yield "budgets of time (measured, at most):"
-    for record, one in measured[:most]:
-        found = f"{one['ratio']:.2f} x" if one["ratio"] is not None else f"{one['seconds'] * 1e3:.3g} ms"
-        yield f"  {one['verdict']:>12}  {found:>9}, {one['text']}  {record['id'].partition('[')[2][:-1]}"
+    for record, budget in measured[:most]:
+        value = f"{budget['ratio']:.2f} x" if budget["ratio"] is not None else f"{budget['seconds'] * 1e3:.3g} ms"
+        yield f"  {budget['verdict']:>12}  {value:>9}, {budget['text']}  {record['id'].partition('[')[2][:-1]}"
     if len(measured) > most:
         yield f"  and {len(measured) - most} more"
     idle = [record for record in records if record["check"] == "latency" and not record.get("latency")]

@@ -1,4 +1,4 @@
-"""The record of one cell, and run files: what every report and gate is computed from."""
+"""The record of one cell: what every report and gate is computed from."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def cell_id(check: str, label: str) -> str:
 
 
 Answer = Literal["agrees", "wrong", "runs", "same", "stops", "abstains"]
-"""What a witness says of a failing example: it computes what PyTorch computes, or not; it runs what another runtime
-stops at, though its values are wrong; its outputs are bit for bit those that failed; it cannot run the model; it
-cannot be asked."""
+"""What a witness says of a failing example. ``agrees``, ``wrong``: it computes what PyTorch computes, or not.
+``runs``: it runs what another runtime stops at, though its values are wrong. ``same``: its outputs are bit for bit
+those that failed. ``stops``: it cannot run the model. ``abstains``: it cannot be asked."""
 
 FLOAT64 = "pytorch-float64"
 """The witness that tells PyTorch's own rounding: the module in float64."""
@@ -44,13 +44,13 @@ class Witness:
     runtime: str
     answer: Answer
     error: str | None = None
-    """The name of what it stops with."""
+    """The name of the error with which the witness stops."""
     reason: str | None = None
     """Why it abstains."""
     config: Mapping[str, str] | None = None
-    """The session options that it was given and the runtime that failed was not."""
+    """The session options that the witness was given and the runtime that failed was not."""
     model: str | None = None
-    """The model that it ran, where that is not the one that failed: ``exported``, before its conversion."""
+    """``exported`` where the witness ran the model before its conversion; None for the model that failed."""
 
     def as_dict(self) -> dict[str, Any]:
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
@@ -118,7 +118,7 @@ class Record:
             setattr(self, name, value)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values only, as they go into a run file; NaN and infinities as text, which JSON lacks."""
+        """Plain values only, as a run file holds them; NaN and infinities as text, which JSON lacks."""
         plain = _jsonable(dataclasses.asdict(self))
         assert isinstance(plain, dict)
         return plain
@@ -126,7 +126,7 @@ class Record:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Record:
         """The inverse of ``as_dict``; keys that this version does not know are left out."""
-        known = {one.name for one in dataclasses.fields(cls)}
+        known = {item.name for item in dataclasses.fields(cls)}
         return cls(**{key: value for key, value in values.items() if key in known})
 
 

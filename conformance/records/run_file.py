@@ -43,7 +43,7 @@ def read_run(place: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Header and records of a run: its folder, its ``run.json`` or its ``records.jsonl``.
 
     A folder's ``records.jsonl`` is taken where the run was killed before ``run.json`` was made. Raises UserError
-    where there is no run, or one of another schema.
+    where there is no run, or a run of another schema.
     """
     file = place
     if place.is_dir():
@@ -65,7 +65,7 @@ def read_run(place: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def read_lines(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Header and records of a ``records.jsonl``; a last line that was cut off is left out.
 
-    Raises UserError where the file is not a run of this schema, or another line is damaged.
+    Raises UserError where the file is not a run of this schema, or any line but the last is damaged.
     """
     try:
         text = file.read_text(encoding="utf-8")
@@ -81,11 +81,11 @@ def read_lines(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def _complete_lines(file: Path, lines: Sequence[str]) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         try:
-            found = json.loads(line)
+            value = json.loads(line)
         except json.JSONDecodeError as error:
             if number == len(lines):
                 return
             raise UserError(f"{file}:{number}: is damaged: {error}") from None
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             raise UserError(f"{file}:{number}: is not a run of schema {SCHEMA}")
-        yield found
+        yield value

@@ -12,7 +12,7 @@ from conformance.records.record import Record
 from conformance.records.text import declaration
 
 MARGIN = 2.0
-"""An expected wrong value has to be this many times what is allowed, or it may pass tomorrow."""
+"""A declared wrong value has to be off by this many times what is allowed; a smaller error may pass tomorrow."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Expectation:
     place: str
     """File and line of the declaration."""
     owed: bool
-    """Whether it has to show in this cell; elsewhere it only may."""
+    """Whether the failure has to show in this cell; if not, it only may."""
     margin: bool = True
     """Whether a wrong value has to be off by ``MARGIN``; not where only some of the cell's examples are run."""
     cpu: Mapping[str, Sequence[str]] | None = None
-    """``has`` and ``lacks``: the instruction sets of the hosts that it is about; None where it is about all."""
+    """``has`` and ``lacks``: the instruction sets of the hosts that the declaration is about; None for all hosts."""
 
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -40,7 +40,7 @@ class Expectation:
         return cls(**values)
 
     def holds(self, instructions: Collection[str]) -> bool:
-        """Whether it is about a host whose processor has these instruction sets."""
+        """Whether the declaration is about a host whose processor has these instruction sets."""
         return self.cpu is None or is_of_kind(self.cpu, instructions)
 
     @property
@@ -51,32 +51,33 @@ class Expectation:
 def settle(record: Record, declared: Sequence[Expectation], instructions: Collection[str]) -> Record:
     """Turns passed/failed into the final status; entries about single draws have been settled before.
 
-    A failure that is declared is expected wherever the declaration matches; that it does not happen is held against
-    the cells that owe it. What is declared of other hosts than one with these ``instructions`` says nothing here.
+    A declared failure is allowed wherever the declaration matches; its absence is held against the cells in which
+    it has to show. What is declared of another kind of host than one with these ``instructions`` is left aside.
     """
-    declared = [one for one in declared if one.holds(instructions)]
+    declared = [expectation for expectation in declared if expectation.holds(instructions)]
     if not declared or record.status not in ("passed", "failed"):
         return record
     if record.status == "passed":
-        owed = [one for one in declared if one.owed]
+        owed = [expectation for expectation in declared if expectation.owed]
         if not owed:
             return record
         record.status = "xpassed"
         record.fault = "case"
         record.reason = f"it works, but {_declared(owed)}; take the entry out"
         return record
-    for one in declared:
-        if agrees(one.stage, one.error, record.stage, record.error, record.reason):
-            if one.margin and _borderline(record):
+    for expectation in declared:
+        if agrees(expectation.stage, expectation.error, record.stage, record.error, record.reason):
+            if expectation.margin and _borderline(record):
                 ratio = (record.worst or {})["ratio"]
                 record.reason = (
                     f"the declared failure is borderline: {ratio:.2g} times what is allowed, less than {MARGIN:g}"
                 )
                 return record
-            fail_as_declared(record, one.because, one.fault, one.cpu)
+            fail_as_declared(record, expectation.because, expectation.fault, expectation.cpu)
             return record
     record.declared += [
-        {"outcome": "otherwise", "place": one.place, "stage": one.stage, "error": one.error} for one in declared
+        {"outcome": "otherwise", "place": expectation.place, "stage": expectation.stage, "error": expectation.error}
+        for expectation in declared
     ]
     return record
 
@@ -107,4 +108,4 @@ def _borderline(record: Record) -> bool:
 
 
 def _declared(declared: Sequence[Expectation]) -> str:
-    return " and ".join(one.text for one in declared)
+    return " and ".join(expectation.text for expectation in declared)

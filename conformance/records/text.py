@@ -77,7 +77,8 @@ def _number(value: Any) -> str:
 def details(record: Mapping[str, Any]) -> list[str]:
     """What explains the status of a record, line by line; ``record`` is ``Record.as_dict()``.
 
-    Runs of earlier versions hold the lines themselves. Fields that such a run, or a row of a report, lacks are empty.
+    Records of earlier versions hold the lines themselves. A missing field, as in such a record or in a row of a
+    report, counts as empty.
     """
     if record.get("details"):
         return list(record["details"])
@@ -90,7 +91,7 @@ def declaration(place: str, stage: str, error: str | None) -> str:
 
 
 def _expected(record: Mapping[str, Any]) -> Iterator[str]:
-    """What was declared of the cell, and what came of it."""
+    """What was declared of the cell, and whether it happened."""
     if record.get("observed") is not None:
         yield f"found: {record['observed']}"
     otherwise = _declared(record, "otherwise")
@@ -121,7 +122,7 @@ _HINTS = {
 
 
 def _stopped(record: Mapping[str, Any]) -> Iterator[str]:
-    """What else is known of where it stopped, and what to do about it."""
+    """What else is known of the stage at which the cell stopped, and what to do about it."""
     findings = record.get("findings") or []
     yield from (f"also: {finding}" for finding in findings[1:])
     if findings:
@@ -186,7 +187,7 @@ def _answer(witness: Mapping[str, Any]) -> str:
 def _title(runtime: str) -> str:
     try:
         return registry.named(runtime).title
-    except KeyError:  # a run of another version
+    except KeyError:  # the runtime of a record that another version wrote
         return runtime
 
 
@@ -228,7 +229,7 @@ def _loss(loss: Mapping[str, float | str]) -> Iterator[str]:
 
 
 def _sqnr(value: float | str) -> str:
-    """A number of decibels, infinities also as the text that run files have, or the name of an error."""
+    """The text of a number of decibels, which is text already where it is infinite, or the name of an error."""
     known = {"inf": "no loss", "-inf": "all lost"}
     if isinstance(value, str) and value != "nan":
         return known.get(value, value)
