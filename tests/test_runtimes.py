@@ -61,8 +61,8 @@ def test_no_other_module_lists_runtimes():
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if lists_runtimes(node)
     ]
-    # What a case runs that names no runtime is chosen in the one; the other lists the keys of a case, and two of these
-    # are settings of a runtime.
+    # The first chooses what a case runs that names no runtime; the second lists the keys of a case, two of which are
+    # the settings of a runtime.
     assert listing == ["case/declaration.py", "depends/inventory.py"]
 
 
