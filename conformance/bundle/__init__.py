@@ -1,1 +1,1 @@
-"""Cells where there is no PyTorch: written, and run."""
+"""Bundles of cells: written with PyTorch, run where there is none."""

@@ -50,17 +50,17 @@ class Entry:
     inputs: list[str]
     """Names in the order of ``input_0.pb`` and on."""
     judge: dict[str, Any]
-    """``judges.judge_from`` makes it again."""
+    """``compare.judges.judge_from`` makes the judge again."""
     build: dict[str, Any]
-    """``runtimes.tensorrt.Build.from_dict`` makes it again; its plugins are paths in the bundle."""
+    """``runtimes.tensorrt.Build.from_dict`` makes the build again; its plugins are paths in the bundle."""
     sets: list[dict[str, Any]]
-    """For each data set: dims, regime, seed, index, the runtimes that are declared to fail there (``apart``, each by
-    its name, or with the kind of processor that this is said of), conditioning, whether there are exact outputs."""
+    """For each data set: dims, regime, seed, index, the runtimes that are declared to fail on it (``apart``, each by
+    its name, or with the kind of processor on which it is), conditioning, whether there are exact outputs."""
     runtimes: list[str]
-    """Those that the case declares for this model."""
+    """The runtimes that the case declares for this model."""
     expected: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """By runtime the declared failures of the whole cell: stage, error, because, fault, place, owed. Under ``engine``
-    those of TensorRT's check ``engine``."""
+    """By runtime the declared failures of the whole cell: stage, error, because, fault, place, owed. Those of
+    TensorRT's check ``engine`` are under ``engine``."""
     excused: list[int] = field(default_factory=list)
     """Outputs that may be vacuous."""
     own_code: list[str] = field(default_factory=list)
@@ -68,7 +68,8 @@ class Entry:
     libraries: list[str] = field(default_factory=list)
     """Custom-operator libraries for ONNX Runtime, relative to the entry's folder."""
     trial: dict[str, Any] | None = None
-    """For TensorRT's check ``engine``: outputs with equal rows, batch sizes; the arrays lie in ``engine/``."""
+    """For TensorRT's check ``engine``: whether there are equal rows, the outputs that have them too, batch sizes. The
+    arrays lie in ``engine/``."""
     conversion: dict[str, Any] | None = None
     config: dict[str, str] = field(default_factory=dict)
     """ONNX Runtime's session options."""
@@ -114,9 +115,9 @@ class Bundle:
             raise UserError(f"{file}: is damaged: {error}") from None
         if not isinstance(head, dict) or head.get("format") != FORMAT:
             raise UserError(f"{file}: is not a bundle of format {FORMAT}; pack it again with this version")
-        known = {one.name for one in dataclasses.fields(Entry)}
+        known = {attribute.name for attribute in dataclasses.fields(Entry)}
         self.environment: dict[str, Any] = head["environment"]
-        self.entries = [Entry(**{k: v for k, v in one.items() if k in known}) for one in head["entries"]]
+        self.entries = [Entry(**{k: v for k, v in entry.items() if k in known}) for entry in head["entries"]]
 
     def model(self, entry: Entry) -> Path:
         return self.folder / CELLS / entry.name / "model.onnx"
@@ -130,13 +131,13 @@ class Bundle:
 
     def examples(self, entry: Entry) -> Iterator[Example]:
         """All examples of an entry; raises UserError where a file is missing or damaged."""
-        for index, one in enumerate(entry.sets):
+        for index, told in enumerate(entry.sets):
             folder = self.folder / CELLS / entry.name / f"test_data_set_{index}"
             try:
                 inputs = dict(zip(entry.inputs, _read(folder, "input"), strict=True))
-                exact = _read(folder, "exact") if one["exact"] else None
-                draw = Draw(**{name: one[name] for name in ("dims", "regime", "seed", "index")})
-                example = given(draw, inputs, _read(folder, "output"), exact, one["conditioning"], one["apart"])
+                exact = _read(folder, "exact") if told["exact"] else None
+                draw = Draw(**{name: told[name] for name in ("dims", "regime", "seed", "index")})
+                example = given(draw, inputs, _read(folder, "output"), exact, told["conditioning"], told["apart"])
             except Exception as error:
                 raise UserError(f"{folder}: the bundle is damaged: {error}") from None
             yield example
@@ -158,18 +159,18 @@ class Bundle:
 
 
 def write_trial(folder: Path, trial: Trial, names: Sequence[str]) -> dict[str, Any]:
-    """Writes what an engine is tried with into an entry's folder; what the entry says of it."""
-    found = {"first": trial.inputs, **({"rows": trial.rows} if trial.rows is not None else {})}
-    found |= {f"batch_{batch}": inputs for batch, inputs in trial.batches.items()}
-    for name, inputs in found.items():
+    """Writes what an engine is tried with into an entry's folder; the value of ``Entry.trial``."""
+    batches = {"first": trial.inputs, **({"rows": trial.rows} if trial.rows is not None else {})}
+    batches |= {f"batch_{batch}": inputs for batch, inputs in trial.batches.items()}
+    for name, inputs in batches.items():
         place = folder / "engine" / name
         place.mkdir(parents=True, exist_ok=True)
-        _write(place, "input", [inputs[one] for one in names])
+        _write(place, "input", [inputs[input_name] for input_name in names])
     return {"rows": trial.rows is not None, "equal": list(trial.equal), "batches": list(trial.batches)}
 
 
 def write_model(folder: Path, model: Path, libraries: Sequence[str]) -> list[str]:
-    """Puts model and libraries into an entry's folder; where they are in there. A model is linked where it can be."""
+    """Puts model and libraries into an entry's folder; the libraries' paths in it. Links the model if possible."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / "model.onnx"
     target.unlink(missing_ok=True)
@@ -188,9 +189,9 @@ def write_model(folder: Path, model: Path, libraries: Sequence[str]) -> list[str
 def write_set(
     folder: Path, index: int, example: Example, names: Sequence[str], apart: Sequence[str | Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Writes one example into an entry's folder, its inputs in the order of ``names``; what the entry says of it.
+    """Writes one example into an entry's folder, its inputs in the order of ``names``; its item of ``Entry.sets``.
 
-    ``apart`` are the runtimes that are declared to fail there.
+    ``apart`` are the runtimes that are declared to fail on the example.
     """
     place = folder / f"test_data_set_{index}"
     place.mkdir(parents=True, exist_ok=True)
@@ -212,9 +213,9 @@ def _write(folder: Path, kind: str, arrays: Sequence[Array]) -> None:
 def _read(folder: Path, kind: str) -> list[Array]:
     from onnx import TensorProto, numpy_helper
 
-    found: list[Array] = []
+    arrays: list[Array] = []
     with contextlib.suppress(FileNotFoundError):
         while True:
-            data = (folder / f"{kind}_{len(found)}.pb").read_bytes()
-            found.append(numpy_helper.to_array(TensorProto.FromString(data)))
-    return found
+            data = (folder / f"{kind}_{len(arrays)}.pb").read_bytes()
+            arrays.append(numpy_helper.to_array(TensorProto.FromString(data)))
+    return arrays

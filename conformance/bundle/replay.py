@@ -36,7 +36,7 @@ from conformance.worker.isolation import Death, Worker
 from conformance.worker.progress import Progress
 
 MODULES = ("numpy", "onnx", "onnxruntime")
-"""What workers are forked with; one that is not there is left out."""
+"""Modules that workers are forked with; a module that is not installed is left out."""
 
 
 def replay(
@@ -61,7 +61,7 @@ def replay(
         text = f"none of its {len(cells)} cells of {runtime} is selected"
         raise UserError(f"{bundle.folder}: {text}")
     started = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    # Whoever compares runs takes the flags for what left cells out, which the command and its bundle did not.
+    # A comparison of runs takes the flags for the reason why cells are missing, so a run of all cells has none.
     limits = list(flags) if len(chosen) < len(cells) else []
     head = {**environment(limits), "command": list(flags), "packed": bundle.environment}
     writer = RunWriter(report, {"started": started, "environment": head})
@@ -89,7 +89,7 @@ def replay(
 
 
 def _cells(entry: Entry, runtime: str) -> Iterator[Entry]:
-    """The entry's own check where the case has this runtime, and what only an engine can show."""
+    """The entry where the case has this runtime, and again with the check ``engine`` where it has a trial."""
     if runtime not in entry.runtimes:
         return
     yield entry
@@ -132,7 +132,7 @@ def run_entry(progress: Progress, folder: Path, entry: Entry, runtime: str, stor
 
 def _declared(entry: Entry, runtime: str) -> list[Expectation]:
     which = "engine" if entry.check == "engine" and "engine" in entry.expected else runtime
-    return [Expectation.from_dict(one) for one in entry.expected.get(which, [])]
+    return [Expectation.from_dict(expected) for expected in entry.expected.get(which, [])]
 
 
 class _Recorded(Comparer):
@@ -159,7 +159,7 @@ class _Recorded(Comparer):
 
 
 class _Replay:
-    """One entry on its way through load, run and compare."""
+    """One entry that is loaded, run and compared."""
 
     def __init__(
         self, progress: Progress, bundle: Bundle, entry: Entry, runtime: str, record: Record, store: Path
@@ -169,6 +169,7 @@ class _Replay:
         self._judge = judge_from(entry.judge)
 
     def all(self) -> None:
+        """Runs all examples of the entry and notes in the record what they showed."""
         entry, record = self._entry, self.record
         with contextlib.ExitStack() as stack:
             session, stopped = self._load(stack)
@@ -185,7 +186,7 @@ class _Replay:
         check_not_vacuous(record, comparer.vacuity, entry.excused)
 
     def engine(self) -> None:
-        """What only an engine can show."""
+        """TensorRT's check ``engine``, with what the bundle holds for it."""
         try:
             trial = self._bundle.trial(self._entry, self._judge)
         except ValueError as error:
@@ -223,7 +224,7 @@ class _Replay:
                 yield example
 
     def _load(self, stack: contextlib.ExitStack) -> tuple[Session | None, Stopped | None]:
-        """The runtime with the model loaded, or what stopped it."""
+        """The runtime with the model loaded, and None; or None, and what stopped the loading."""
         bundle, entry = self._bundle, self._entry
         with self._stage("load"):
             open_model = opener(self._runtime, self._build(), entry.config)
@@ -237,7 +238,7 @@ class _Replay:
                 return None, Stopped("load", type(error).__name__, _line(error), "runtime")
 
     def _opinion(self, stop: Stopped, example: Example, comparer: Comparer) -> Opinion:
-        """Who is at fault: by other runtimes, for a model that nothing has converted."""
+        """Who is at fault: of a model in fp32 by the answers of other runtimes, and else the runtime."""
         bundle, entry = self._bundle, self._entry
         model, libraries = bundle.model(entry), bundle.libraries(entry)
         opinion = Opinion("runtime")
@@ -253,7 +254,7 @@ class _Replay:
         return opinion
 
     def note(self, draw: Draw, stage: str) -> None:
-        """Tells the parent process which draw comes next, in case this one ends the process."""
+        """Tells the parent process that this draw comes next, in case it ends the process."""
         self._progress.note(stage=stage, draw=draw.as_dict(), examples=self.record.examples)
 
     @contextlib.contextmanager

@@ -1,6 +1,6 @@
-"""What only an engine on a GPU can show: that it is the same for each row and each build, and where its time goes.
+"""The trial of an engine on a GPU: equal rows and other builds give equal results, and where its time goes.
 
-Needs no PyTorch: what it compares with is in a ``Trial``, which a cell makes (``trial``) and a bundle holds.
+Needs no PyTorch: what it compares with is in a ``Trial``, which ``checks.engine.trial_of`` makes and a bundle holds.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from conformance.records.record import Record
 from conformance.runtimes.tensorrt import Build, TensorRTSession, open_model
 
 ROUNDS = 20
-"""Timed runs at each batch size, after one that warms up; their median is told. A budget has ``latency`` for it."""
+"""Timed runs at each batch size, after one that warms up; their median is told. The check ``latency`` has budgets."""
 
 TOP = 20
-"""Layers of the table by layer that go into the record; the rest is added up."""
+"""How many layers go into the record with their own times; the times of the rest are added up."""
 
 BATCHES = (1, 4, 16)
-"""Rows at a time, where the case allows so many."""
+"""Batch sizes that are timed, where the case allows them."""
 
 Inputs = Mapping[str, Array]
 Stage = Callable[[str], AbstractContextManager[None]]
-"""Inside, the cell is at that stage; what is raised there is the runtime's fault."""
+"""Opens a block by the name of its stage; the runtime is at fault for what is raised in it."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Trial:
     judge: Judge
     """Decides whether two builds answer alike."""
     rows: Inputs | None = None
-    """A batch of equal rows; None where the case has no rows."""
+    """A batch of equal rows; None where the case has no dim of rows."""
     equal: Sequence[int] = ()
-    """The outputs whose rows are equal for it in PyTorch."""
+    """The outputs whose rows come out equal in PyTorch for ``rows``."""
     batches: Mapping[int, Inputs] = dataclasses.field(default_factory=dict)
     """Inputs by number of rows."""
 
@@ -89,21 +89,22 @@ def _check_rows(outputs: Sequence[Array], equal: Sequence[int]) -> None:
 
 
 def unequal_row(array: Array) -> int | None:
-    """The first row that is not row 0, bit for bit; None where all are."""
+    """The first row that is not exactly equal to row 0; None where all are. NaN equals NaN."""
     rows = range(1, len(array))
     nan = array.dtype.kind == "f"
     return next((row for row in rows if not np.array_equal(array[row], array[0], equal_nan=nan)), None)
 
 
 def _check_rebuilt(judge: Judge, before: list[Array], after: list[Array]) -> None:
-    """TensorRT times kernels while it builds, and may choose others the next time; the answer has to stay."""
-    found = judge.compare(after, before, None)
-    if found.verdict == "failed":
-        text = f"an engine that was built again gives other values than the cell allows: {found.text}"
+    """Stopped where a second build gives other values: it may choose other kernels, as TensorRT times them anew."""
+    comparison = judge.compare(after, before, None)
+    if comparison.verdict == "failed":
+        text = f"an engine that was built again gives other values than the cell allows: {comparison.text}"
         raise Stopped("compare", "RebuildDiffers", text, "runtime")
 
 
 def _layers(session: TensorRTSession, inputs: Inputs) -> list[dict[str, Any]]:
+    """Layers with their milliseconds, the ``TOP`` slowest each by itself."""
     layers = session.layers(inputs)
     rest = layers[TOP:]
     more = [{"name": f"{len(rest)} more", "ms": sum(float(layer["ms"]) for layer in rest)}] if rest else []

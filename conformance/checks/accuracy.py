@@ -28,7 +28,7 @@ from conformance.verdict.loss import LITERAL
 def check_accuracy(run: CellRun) -> None:
     """The runtime's outputs are PyTorch's, for every example; ``specials`` is the same with other values.
 
-    At another precision they are what the converted model means (``onnxruntime`` with its optimizer off).
+    At another precision than fp32 they are what the converted model means (``LITERAL`` computes it).
     """
     cell, prepared = run.cell, run.prepared
     assert cell.runtime is not None
@@ -62,7 +62,7 @@ def check_accuracy(run: CellRun) -> None:
 def _load(
     run: CellRun, draws: Draws, model: Stored, stack: contextlib.ExitStack
 ) -> tuple[Session | None, Stopped | None]:
-    """The runtime with the model loaded, or what stopped it."""
+    """The runtime with the model loaded, and None; or None, and what stopped the loading."""
     cell, libraries = run.cell, run.libraries()
     assert cell.runtime is not None
     config = run.config() if "config" in registry.named(cell.runtime).takes else {}
@@ -75,19 +75,21 @@ def _load(
 
 
 def _note_arithmetic(run: CellRun, session: Session, model: Stored) -> None:
-    """Notes in the record what really computes."""
+    """Notes in the record which provider runs the model, and in which arithmetic."""
     cell = run.cell
     run.record.arithmetic = dict(session.arithmetic)
     if cell.converted and cell.runtime == "onnxruntime":
         run.record.arithmetic["storage"] = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
-        # a model that does not run is found below
+        # a model that does not run fails later, at its first example
         with contextlib.suppress(Stopped), run.stages("run", "runtime"):
             run.record.arithmetic |= kernels(model.file, run.libraries(), run.prepared.inputs(), run.config())
 
 
 def _note_saturation(run: CellRun, verify: Verifier, model: Stored) -> None:
-    """Notes in the record of a cell that came close to its limit whether saturation brought it there: on a processor
-    that does not saturate it will be further away, and a comparison of the two runs has to know why."""
+    """Notes in the record of a passing cell whether saturation brought its error close to what is allowed.
+
+    On a processor that does not saturate the error is smaller, and a comparison of runs on both has to know why.
+    """
     record = run.record
     if record.status != "passed" or not may_saturate(run) or not record.worst or not record.draw:
         return
@@ -107,7 +109,7 @@ def _note_saturation(run: CellRun, verify: Verifier, model: Stored) -> None:
 def _leave_bundle(
     run: CellRun, verify: Verifier, explainer: CaseExplainer, draws: Draws, model: Stored, stop: Stopped
 ) -> None:
-    """What reproduces an unexpected failure where there is no PyTorch."""
+    """Leaves a bundle that reproduces an unexpected failure where there is no PyTorch."""
     if explainer.example is None or explainer.is_declared(stop):
         return
     try:

@@ -35,7 +35,7 @@ class Draws:
         return self._draw(self._traced, self._regimes(0)[0], seed_of(self._cell.id, "first"))
 
     def __iter__(self) -> Iterator[Draw]:
-        """Earlier failures, then every boundary shape, then drawn ones; several value draws for each."""
+        """Earlier failures, then every boundary shape, then drawn shapes; several draws of values for each shape."""
         yield from self._failures.replayed()
         for index, (sizes, seed) in enumerate(self._shapes):
             for k, regime in enumerate(self._regimes(index)):
@@ -64,7 +64,7 @@ class Draws:
         if related:
             shapes = related_sizes(dims, related, shapes)
         own = SPECIALS if self._cell.check == "specials" else REGIMES
-        # Several of each, as where special values fall decides whether they show.
+        # Several draws of each regime: the places that special values fall on decide whether a failure shows.
         regimes = [regime for regime in when.values if regime in own] * 4 or self._regimes(0)
         for sizes in shapes:
             for k, regime in enumerate(regimes):
@@ -77,7 +77,7 @@ class Draws:
         self._failures.keep(draw)
 
     def _regimes(self, shape: int) -> list[str]:
-        """The value regimes of the how-many-th shape."""
+        """The value regimes of the shape with this index."""
         return regimes_of(self._cell.check, self._cell.case.says.examples.values, shape)
 
     def _draw(self, sizes: dict[str, int], regime: str, seed: int) -> Draw:
@@ -98,7 +98,7 @@ class _Failures:
             self._database = DirectoryBasedExampleDatabase(str(settings.failures))
 
     def replayed(self) -> Iterator[Draw]:
-        """The kept draws that the case still allows; one that fails again is kept anew."""
+        """The kept draws that the case still allows. Each is taken out; ``keep`` puts it back if it fails again."""
         for data in list(self._database.fetch(self._key)) if self._database else ():
             self._database.delete(self._key, data)
             try:

@@ -25,7 +25,7 @@ def trial_of(run: CellRun, verify: Verifier, draws: Draws) -> Trial:
     inputs = run.prepared.maker(draws.first())
     run.reference.restore()
     judge = verify.judge_of(run.reference(inputs))
-    batches = {batch: found for batch in BATCHES if (found := _batched(run, batch)) is not None}
+    batches = {batch: batched for batch in BATCHES if (batched := _batched(run, batch)) is not None}
     several = _batched(run, ROWS)
     if several is None:
         return Trial(inputs, judge, batches=batches)
@@ -41,7 +41,8 @@ def trial_of(run: CellRun, verify: Verifier, draws: Draws) -> Trial:
 
 
 def _batched(run: CellRun, batch: int) -> Inputs | None:
-    """Inputs with so many rows; None where the case has no dim of rows, not so many, or is declared to fail there."""
+    """Inputs with ``batch`` rows; None where the case has no dim of rows, allows no such number of them, or is
+    declared to fail there."""
     dims, traced = run.dims(), run.prepared.trace()
     dim = batch_dim(run.cell.case, dims)
     sizes = None if dim is None else dims.fit({**traced, dim: batch})
@@ -54,7 +55,7 @@ def _batched(run: CellRun, batch: int) -> Inputs | None:
 
 
 def check_engine(run: CellRun) -> None:
-    """What only an engine on a GPU can show."""
+    """Builds the cell's engine and tries it with inputs that PyTorch has answered."""
     cell = run.cell
     stored = run.model()
     model = run.converted(stored) if cell.converted else stored

@@ -37,9 +37,9 @@ class Examples:
         self._cell, self._record, self._draws = cell, record, draws
         self._verify, self._explainer = verify, explainer
         self._apart = on_host(apart(cell), settings.instructions)
-        # At other precisions the noise of the precision decides, which has a check of its own.
+        # Whether a converted model loses too much on the case's values is for the check ``fidelity`` to say.
         self._conditioned = not cell.converted and all(
-            one.values is not None for one in cell.case.says.inputs.values() if one.type.is_float
+            entry.values is not None for entry in cell.case.says.inputs.values() if entry.type.is_float
         )
 
     def run(self) -> None:
@@ -70,29 +70,34 @@ class Examples:
         return self._explainer(*self._clearest(example, stop))
 
     def _clearest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
-        """Of a declared failure that is off by less than ``MARGIN``, an example that shows it clearly, or else the
-        clearest; any example that fails in another way goes before."""
+        """The example to explain, with its failure.
+
+        Where a declared failure is off by less than ``MARGIN``, that is the first example that is off by more, or the
+        one that is off most; an example met on the way that fails in an undeclared way goes before both.
+        """
         if not self._explainer.is_declared(stop) or _ratio(stop) >= MARGIN:
             return example, stop
-        for other in self._undeclared():
+        for candidate in self._undeclared():
             try:
-                self._verify(other)
-            except Stopped as another:
-                if not self._explainer.is_declared(another):
-                    return other, another
-                if _ratio(another) > _ratio(stop):
-                    example, stop = other, another
+                self._verify(candidate)
+            except Stopped as failure:
+                if not self._explainer.is_declared(failure):
+                    return candidate, failure
+                if _ratio(failure) > _ratio(stop):
+                    example, stop = candidate, failure
                 if _ratio(stop) >= MARGIN:
                     break
         return example, stop
 
-    def _ill_conditioned(self, found: Comparison, draw: Draw) -> Stopped:
-        """On values that the suite chose, such a draw is only counted; these are the case's own."""
-        assert found.worst is not None
-        self._record.worst, self._record.draw = worst_dict(found.worst, draw), draw.as_dict()
+    def _ill_conditioned(self, comparison: Comparison, draw: Draw) -> Stopped:
+        """The failure of an ill-conditioned draw of values that the case declares; where the suite chose the values,
+        an ill-conditioned draw is only counted."""
+        worst = comparison.worst
+        assert worst is not None
+        self._record.worst, self._record.draw = worst_dict(worst, draw), draw.as_dict()
         text = (
-            f"output {found.worst.output}: on the values that the case declares, PyTorch's float32 is further from "
-            f"float64 than this comparison can tell ({found.worst.ratio:.2g} times what is allowed)"
+            f"output {worst.output}: on the values that the case declares, PyTorch's float32 is further from "
+            f"float64 than this comparison can tell ({worst.ratio:.2g} times what is allowed)"
         )
         stop = Stopped("compare", "IllConditioned", text, "case")
         stop.fields = {"hints": ["conditioning"]}
@@ -101,7 +106,7 @@ class Examples:
     # ---- draws that are declared to fail -----------------------------------------------------------------
 
     def _confirm(self, entry: Fails) -> None:
-        """At least one of the draws that the entry is about fails as declared, and none in another way."""
+        """Stopped unless some of the draws that the entry is about fail as declared, and none in another way."""
         line = self._cell.case.line_of(entry)
         where = f"line {line}"
         condition = _text(entry.when)
@@ -115,8 +120,8 @@ class Examples:
                 count(self._record, draw, self._verify.alone(example))
             except Stopped as stop:
                 if not shows(entry, stop.stage, stop.error, stop.reason):
-                    other = {"outcome": "another", "line": line, "stage": entry.stage, "error": entry.error}
-                    self._record.declared.append(other)
+                    outcome = {"outcome": "another", "line": line, "stage": entry.stage, "error": entry.error}
+                    self._record.declared.append(outcome)
                     raise self._explainer(example, stop) from stop
                 hits += 1
         if not hits:
@@ -131,7 +136,7 @@ class Examples:
     # ---- what all examples together mean -----------------------------------------------------------------
 
     def _judge(self) -> None:
-        """Examples that could not have failed, or that were none, are no proof."""
+        """Stopped where the examples prove nothing: none verified anything, or wrong outputs would pass all."""
         record, says = self._record, self._cell.case.says
         draw, record.draw = record.draw, None  # what follows is not about one draw
         if not record.examples:

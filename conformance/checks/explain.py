@@ -19,7 +19,7 @@ from conformance.verdict.example import Example
 from conformance.verdict.loop import Ask, Explainer
 
 SHRINK_SECONDS = 20.0
-"""How long to look for a smaller example; a slow model is shown with the one that was found."""
+"""How long to look for a smaller example; then the smallest so far is shown, which for a slow model may be large."""
 
 
 class CaseExplainer(Explainer):
@@ -40,6 +40,7 @@ class CaseExplainer(Explainer):
         return stop
 
     def _own_code(self) -> list[str]:
+        """The case's own symbolics and functions that the export used: ``symbolics.asinh for aten::asinh``."""
         cell = self._verify.cell
         used = cell.case.says.export.exporters[cell.exporter].own_code()
         return [function if name == function else f"{function} for {name}" for name, function in used.items()]
@@ -57,10 +58,10 @@ class CaseExplainer(Explainer):
         deadline = time.monotonic() + SHRINK_SECONDS
         smallest: dict[str, tuple[Example, Stopped]] = {}
 
-        def fails_alike(other: Example) -> Stopped | None:
+        def fails_alike(variant: Example) -> Stopped | None:
             if time.monotonic() > deadline:
                 return None
-            failure = self.failure(other)
+            failure = self.failure(variant)
             alike = failure is not None and (failure.stage, failure.error) == (stop.stage, stop.error)
             return failure if alike else None
 

@@ -34,7 +34,7 @@ def check_export(run: CellRun) -> None:
 
 
 def _check_second_trace(run: CellRun, stored: Stored) -> None:
-    """A graph that differs when it is traced at other sizes has a size baked in."""
+    """Stopped where the graph differs when it is traced at other sizes: it has a size baked in."""
     sizes = run.prepared.trace()
     odd = run.prepared.trace(odd=True)
     held = all(sizes[name] == odd[name] for name in sizes if name not in run.target.static)

@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from conformance.checks.models import CellRun
 
 FLOOR_SECONDS = 1.0
-"""How long the runtime is measured against itself; what that finds is no difference, and widens the interval."""
+"""How long the runtime is measured against itself. What differs then is noise, and widens the interval."""
 
 ALONE_SECONDS = 0.2
 """How long each side is measured alone, for ``IN_TURN``."""
 
 IN_TURN = 3.0
-"""How many times as long as alone a side may take in turn with the other one. Beyond that their threads are in each
-other's way, and the ratio says nothing of either: on two busy cores a product of small matrices took PyTorch's two
-threads 15 ms in place of 10 µs."""
+"""How many times as long as alone a side may take while it runs in turn with the other side. Beyond that the
+threads of the two are in each other's way, and the ratio says nothing of either: on two busy cores a product of small
+matrices took PyTorch's two threads 15 ms in place of 10 µs."""
 
 THROUGHPUT_SECONDS = 1.0
-"""How long at each batch size."""
+"""How long throughput is measured at each batch size."""
 
 
 class _Calls:
@@ -55,7 +55,8 @@ class _Device:
 
 
 def check_latency(run: CellRun) -> None:
-    """Holds a runtime against its budget. Broken is a failure; what cannot be decided is skipped, and says so."""
+    """Holds a runtime against its budget. A broken budget is a failure; where the samples do not decide, the cell is
+    skipped, and says so."""
     entry = run.cell.budget
     assert entry is not None
     inputs, sizes = _inputs(run, entry.at)
@@ -70,15 +71,15 @@ def check_latency(run: CellRun) -> None:
         samples, judged, runtime=entry.runtime, precision=entry.precision, at=sizes, host=host.state(),
         throughput=rates,
     )  # fmt: skip
-    for one in judged:
-        if one.verdict == "broken":
-            raise Stopped("latency", "TooSlow", _text(one), "runtime")
-        if one.verdict == "inconclusive":
-            raise Unavailable(f"inconclusive: {'; '.join(filter(None, [disturbed, _text(one)]))}")
+    for decided in judged:
+        if decided.verdict == "broken":
+            raise Stopped("latency", "TooSlow", _text(decided), "runtime")
+        if decided.verdict == "inconclusive":
+            raise Unavailable(f"inconclusive: {'; '.join(filter(None, [disturbed, _text(decided)]))}")
 
 
 def _judged(run: CellRun, entry: Latency, inputs: Inputs) -> tuple[Any, list[TimeVerdict], str | None]:
-    """The samples, the verdict, and why it is none if the two sides were in each other's way."""
+    """The samples, the verdict, and which side was slowed down where that makes the verdict inconclusive."""
     budget = entry.at_most
     assert budget is not None
     seed = seed_of(run.cell.id, "latency")
@@ -96,36 +97,37 @@ def _judged(run: CellRun, entry: Latency, inputs: Inputs) -> tuple[Any, list[Tim
     floor = 0.0
     if budget.kind == "relation":
         with (
-            _side(run, entry, entry.runtime, entry.precision, inputs) as one,
-            _side(run, entry, entry.runtime, entry.precision, inputs) as other,
+            _side(run, entry, entry.runtime, entry.precision, inputs) as own,
+            _side(run, entry, entry.runtime, entry.precision, inputs) as same,
             run.stages("latency", "runtime"),
         ):
-            floor = noise_floor(interleave(one, other, seed=seed, max_seconds=FLOOR_SECONDS, enough=precise(0.01)))
-    samples, found = decide(
+            floor = noise_floor(interleave(own, same, seed=seed, max_seconds=FLOOR_SECONDS, enough=precise(0.01)))
+    samples, judged = decide(
         budget, sides, seed=seed, percentile=entry.percentile, floor=floor, max_seconds=entry.seconds
     )
     run.record.seconds["latency"] = run.record.seconds.get("latency", 0.0) + samples.seconds
     disturbed = None
-    if budget.kind == "relation" and found.verdict != "inconclusive":
+    if budget.kind == "relation" and judged.verdict != "inconclusive":
         with sides() as pair:
             disturbed = _disturbed(pair, (samples.own, samples.other), seed)
-    return samples, [found if disturbed is None else replace(found, verdict="inconclusive")], disturbed
+    return samples, [judged if disturbed is None else replace(judged, verdict="inconclusive")], disturbed
 
 
 def _disturbed(sides: tuple[Any, Any], in_turn: tuple[Any, Any], seed: int) -> str | None:
-    """Which side is slowed down most by running in turn with the other one; ``in_turn`` are its durations there."""
-    found: list[tuple[float, str]] = []
+    """Which side took more than ``IN_TURN`` times as long in turn as alone, of both the one slowed down more; None
+    where neither did. ``in_turn`` are the durations of both sides in turn."""
+    slowdowns: list[tuple[float, str]] = []
     for side, durations in zip(sides, in_turn, strict=True):
         alone = interleave(side, None, seed=seed, max_seconds=ALONE_SECONDS).own
-        found.append((float(np.median(durations) / np.median(alone)), side.name))
-    times, name = max(found)
+        slowdowns.append((float(np.median(durations) / np.median(alone)), side.name))
+    times, name = max(slowdowns)
     if times <= IN_TURN:
         return None
     return f"{name} takes {times:.3g} times as long in turn with the other side as alone"
 
 
 def _inputs(run: CellRun, at: dict[str, int]) -> tuple[Inputs, dict[str, int]]:
-    """Plain values at the declared sizes."""
+    """Plain values at the sizes that ``latency`` declares, and all sizes of these inputs."""
     dims, traced = run.dims(), run.prepared.trace()
     sizes = dims.fit({**traced, **at})
     if sizes is None or any(sizes[name] != size for name, size in at.items()):
@@ -137,7 +139,7 @@ def _inputs(run: CellRun, at: dict[str, int]) -> tuple[Inputs, dict[str, int]]:
 
 @contextlib.contextmanager
 def _side(run: CellRun, entry: Latency, runtime: str, precision: str, inputs: Inputs) -> Iterator[Any]:
-    """One side, ready to be called."""
+    """What is measured of a runtime: its session with these inputs, ready to be called."""
     name = f"{runtime} {precision}" if runtime != "pytorch" else runtime
     if runtime == "pytorch":
         yield _Calls(name, run.reference.caller(inputs))
@@ -152,6 +154,7 @@ def _side(run: CellRun, entry: Latency, runtime: str, precision: str, inputs: In
 
 @contextlib.contextmanager
 def _session(run: CellRun, runtime: str, precision: str, inputs: Inputs) -> Iterator[Session]:
+    """The runtime with the cell's model loaded, after one run; Unavailable where this host lacks the runtime."""
     missing = registry.absence(runtime)
     if missing is not None:
         raise Unavailable(missing)
@@ -169,7 +172,7 @@ def _session(run: CellRun, runtime: str, precision: str, inputs: Inputs) -> Iter
 
 
 def _throughput(run: CellRun, entry: Latency, batch: int) -> float:
-    """Rows a second with so many rows at a time."""
+    """Rows a second with ``batch`` rows at a time."""
     dim = batch_dim(run.cell.case, run.dims())
     if dim is None:
         text = "latency: throughput needs a dim that is the first of every input, which the case has not"
@@ -177,21 +180,22 @@ def _throughput(run: CellRun, entry: Latency, batch: int) -> float:
     inputs, _ = _inputs(run, {**entry.at, dim: batch})
     with _side(run, entry, entry.runtime, entry.precision, inputs) as own:
         samples = interleave(own, None, seed=seed_of(run.cell.id, batch), max_seconds=THROUGHPUT_SECONDS)
-    ordered = sorted(float(one) for one in samples.own)
+    ordered = sorted(map(float, samples.own))
     return batch / ordered[len(ordered) // 2]
 
 
 def _text(judged: TimeVerdict) -> str:
     """``1.31 x pytorch (99 % within 1.28 to 1.34), at most 1.2 is declared``"""
-    found, budget = judged.interval, judged.budget
+    interval, budget = judged.interval, judged.budget
     share = f"{judged.confidence:.0%}"
     if budget.kind == "relation":
-        other = " ".join(filter(None, (budget.runtime, budget.precision)))
-        high = f"{found.high:.3g}" if math.isfinite(found.high) else "anything"
-        return f"{found.ratio:.3g} x {other} ({share} within {found.low:.3g} to {high}), at most {budget.limit:g}"
-    high = f"{found.high * 1e3:.3g} ms" if math.isfinite(found.high) else "anything"
+        against = " ".join(filter(None, (budget.runtime, budget.precision)))
+        high = f"{interval.high:.3g}" if math.isfinite(interval.high) else "anything"
+        times = f"{interval.ratio:.3g} x {against}"
+        return f"{times} ({share} within {interval.low:.3g} to {high}), at most {budget.limit:g}"
+    high = f"{interval.high * 1e3:.3g} ms" if math.isfinite(interval.high) else "anything"
     which = "median" if judged.percentile in (None, 50) else f"percentile {judged.percentile:g}"
     return (
-        f"{which} {found.ratio * 1e3:.3g} ms ({share} within {found.low * 1e3:.3g} to {high}), "
+        f"{which} {interval.ratio * 1e3:.3g} ms ({share} within {interval.low * 1e3:.3g} to {high}), "
         f"at most {budget.limit * 1e3:.3g} ms"
     )

@@ -30,7 +30,7 @@ from conformance.worker.progress import Progress
 
 
 class CellRun:
-    """One cell on its way: the prepared case and its models, made or found in the store."""
+    """One cell while it is checked: its prepared case, and its models, made anew or read from the store."""
 
     def __init__(self, cell: Cell, settings: Settings, record: Record, stages: Stages, folder: Folder) -> None:
         self.cell, self.settings, self.record, self.stages = cell, settings, record, stages
@@ -44,7 +44,7 @@ class CellRun:
     def opened(
         cls, cell: Cell, settings: Settings, record: Record | None = None, progress: Progress | None = None
     ) -> Iterator[CellRun]:
-        """The cell with the Python beside its case in reach.
+        """Opens a cell; inside the block the Python beside its case can be imported.
 
         What ends the block is written into the record and raised as Stopped, or as Unavailable where this host lacks
         something; KeyboardInterrupt is raised as it is, and so is UserError by a command, which wants no record.
@@ -64,7 +64,7 @@ class CellRun:
         except Stopped as stop:
             record.stop(stop)
             raise
-        except BaseException as error:  # a SystemExit of the case's own code, or a mistake of ours
+        except BaseException as error:  # a SystemExit of the case's own code, or a mistake in this package
             stopped = stages.stopped_by(error)
             record.stop(stopped)
             raise stopped from error
@@ -82,7 +82,8 @@ class CellRun:
         return exported
 
     def _changed_module(self, inputs: Inputs) -> Stopped:
-        """Who changed the module: calling it does, or the exporter did."""
+        """The failure of an export after which the module differs: the case's fault if calling the module changes it,
+        and else the exporter's."""
         fresh = Reference(self.cell.case, self.reference.folder)
         fresh(inputs)
         if fresh.fingerprint() != fresh.weights:
@@ -133,8 +134,8 @@ class CellRun:
         with self.stages("declare", "case"):
             feeds = self.prepared.feeds(settings.calibration, self.target.static)
         name = self.prepared.converted_key(cell.exporter, cell.opset, precision, feeds)
-        found = store.get(name)
-        if found is None:
+        result = store.get(name)
+        if result is None:
             if name in self.prepared.failed:
                 raise self.prepared.failed[name]
             try:
@@ -145,20 +146,20 @@ class CellRun:
                     model, told = conversion.convert(given, feeds)
                     data = model.SerializeToString(deterministic=True)
                     seconds = {"convert": round(time.perf_counter() - start, 6)}
-                    found = store.put(name, data, graph.read(model, data), seconds, told)
+                    result = store.put(name, data, graph.read(model, data), seconds, told)
             except Stopped as stop:
                 self.prepared.failed[name] = stop
                 raise
-        self.record.conversion = dict(found.told)
-        self.record.graph = {"opset": found.facts.opset, "nodes": found.facts.nodes, "sha": found.facts.sha}
+        self.record.conversion = dict(result.told)
+        self.record.graph = {"opset": result.facts.opset, "nodes": result.facts.nodes, "sha": result.facts.sha}
         with self.stages("convert", "precision"):
-            finding = conversion.findings(found.told, stored.facts, found.facts)
+            finding = conversion.findings(result.told, stored.facts, result.facts)
             if finding is not None and refuse:
                 raise finding
-        return found
+        return result
 
     def _check_convertible(self, stored: Stored) -> None:
-        """Stopped where there is no model to measure ranges in: one that does not load, or not without a library."""
+        """Stopped where calibration cannot run the exported model: it does not load, or needs a library."""
         with self.stages("load", "exporter"), opener("onnxruntime-unoptimized")(stored.file, self.libraries()):
             pass
         if self.cell.case.says.libraries:
@@ -171,15 +172,14 @@ class CellRun:
         return self.cell.case.dims.fixing({name: traced[name] for name in self.target.static})
 
     def build(self, model: Stored, sizes: Iterable[Mapping[str, int]], *, precision: str | None = None) -> Build:
-        """What TensorRT builds the engine of this cell with: one for all ``sizes`` that it will run, and the ends of
-        all dims."""
+        """What TensorRT builds the engine of this cell with. One engine serves all ``sizes`` that the cell will run
+        and the ends of all dims."""
         says, traced = self.cell.case.says, self.prepared.trace()
         with self.stages("declare", "case"):
-            inputs = [one for name, one in says.inputs.items() if name in model.facts.inputs]
-            names = [name for name in says.inputs if name in model.facts.inputs]
+            inputs = {name: entry for name, entry in says.inputs.items() if name in model.facts.inputs}
 
             def shapes(at: Mapping[str, int]) -> dict[str, Shape]:
-                return {name: tuple(one.type.at(at)) for name, one in zip(names, inputs, strict=True)}
+                return {name: tuple(entry.type.at(at)) for name, entry in inputs.items()}
 
             typical = self.dims().fit({**traced, **says.tensorrt.typical}) or traced
             options = says.tensorrt.model_dump(exclude={"opsets", "typical", "plugins"})
@@ -193,16 +193,16 @@ class CellRun:
 
     def config(self) -> dict[str, str]:
         """The session options of ONNX Runtime; Stopped at ``load`` for one that it does not know."""
-        found = self.cell.case.says.onnxruntime.config
+        options = self.cell.case.says.onnxruntime.config
         with self.stages("load", "case"):
-            if found:
+            if options:
                 from conformance.runtimes.onnxruntime import check_config
 
                 try:
-                    check_config(found)
+                    check_config(options)
                 except ValueError as error:
                     raise Stopped("load", "UnknownOption", str(error), "case") from None
-        return found
+        return options
 
     def libraries(self) -> list[str]:
         """The paths of the case's custom-operator libraries."""
@@ -210,6 +210,7 @@ class CellRun:
             return [_library(self, name) for name in self.cell.case.says.libraries]
 
     def _check_valid(self, stored: Stored) -> None:
+        """Stopped where the exported model is at another opset than was asked for, or is no valid ONNX."""
         facts = stored.facts
         if facts.opset != self.cell.opset:
             text = f"the model is at opset {facts.opset}, asked for was {self.cell.opset}"
@@ -224,8 +225,8 @@ def _library(run: CellRun, name: str) -> str:
     file = run.cell.case.folder / name
     if file.is_file() and file.suffix != ".py":
         return str(file)
-    found = run.reference.folder.resolve(name)
-    path = str(found() if callable(found) else found)
+    value = run.reference.folder.resolve(name)
+    path = str(value() if callable(value) else value)
     if not Path(path).is_file():
         raise Stopped(
             "declare",

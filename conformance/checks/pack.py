@@ -31,7 +31,8 @@ from conformance.worker.progress import Progress
 
 
 def pack_cell(progress: Progress, cell: Cell, settings: Settings, folder: Path, most: int) -> Entry | Record:
-    """Writes one entry below ``folder`` with at most ``most`` examples; a record where the cell cannot be packed."""
+    """Writes one entry below ``folder`` with at most ``most`` examples, and gives it back; where the cell cannot be
+    packed, a record that says why."""
     record = cell.record()
     with contextlib.suppress(Stopped, Unavailable), CellRun.opened(cell, settings, record, progress) as run:
         return _pack(run, folder, most)
@@ -80,13 +81,14 @@ def _undeclared(cell: Cell, draws: Draws) -> Iterator[Draw]:
 
 def _spread(draws: Iterable[Draw], values: int, most: int) -> list[Draw]:
     """At most ``most`` draws: the first of each shape, then the second of each, and so on."""
-    found = list(draws)
-    rounds = (found[first::values] for first in range(values))
+    in_order = list(draws)
+    rounds = (in_order[first::values] for first in range(values))
     return list(itertools.islice(itertools.chain.from_iterable(rounds), most))
 
 
 def _seen(verify: Verifier, example: Example) -> Example:
-    """The example, with what decides on its outputs made, and shown what it proves."""
+    """The example, after its outputs have made the cell's judge, if there was none yet, and were shown to the judge
+    of vacuity."""
     verify.judge_of(example.wanted)
     assert verify.vacuity is not None
     verify.vacuity.see(example.wanted)
@@ -94,7 +96,8 @@ def _seen(verify: Verifier, example: Example) -> Example:
 
 
 def _fed(model: Stored, inputs: Container[str]) -> list[str]:
-    """The graph's inputs that the case feeds, in graph order; a model without parameters has others besides."""
+    """The graph's inputs that the case feeds, in graph order; a model exported without its parameters takes those as
+    inputs too."""
     return [name for name in model.facts.inputs if name in inputs]
 
 
@@ -115,7 +118,7 @@ def write_entry(
         sets.append(write_set(place, index, example, names, _apart(cell, example.draw)))
     assert verify.judge is not None
     every = range(len(model.facts.outputs))
-    excused = [*every] if says.vacuous else [index for index, one in enumerate(says.outputs) if one.vacuous]
+    excused = [*every] if says.vacuous else [index for index, output in enumerate(says.outputs) if output.vacuous]
     return Entry(
         name=name, case=cell.case.name, exporter=cell.exporter, opset=cell.opset, precision=cell.precision,
         check=cell.check, source=run.record.source, graph=run.record.graph or {}, inputs=names,
@@ -130,11 +133,11 @@ def write_entry(
 
 
 def leave(run: CellRun, verify: Verifier, model: Stored, draws: Draws, example: Example) -> Path:
-    """A bundle of one failing example, beside the store; where it is."""
+    """Writes a bundle of one failing example beside the store, and says where."""
     folder = run.settings.store.parent / "failing" / f"{run.cell.check}-{run.cell.label}"
     writer = BundleWriter(folder, environment([]))
     entry = write_entry(run, verify, model, draws, folder / CELLS, [_seen(verify, example)])
-    # One example shows a failure, or that it is gone; it is no proof of the cell, and not asked to be one.
+    # The bundle only shows whether the example still fails. One example would be vacuous, which is excused.
     writer.add(dataclasses.replace(entry, excused=list(range(len(model.facts.outputs)))))
     return folder
 
@@ -142,20 +145,22 @@ def leave(run: CellRun, verify: Verifier, model: Stored, draws: Draws, example: 
 def _expected_by_runtime(cell: Cell) -> dict[str, list[dict[str, object]]]:
     """The declared failures of each runtime, so that any of them can run the bundle.
 
-    A wrong value that is declared may not show in the examples that are packed; what does not load always does.
+    A failure to load shows in every bundle; a declared failure to run, or wrong value, need not show in the examples
+    that are packed.
     """
-    found = {}
+    by_runtime = {}
     for runtime in registry.IN_CASES:
         declared = expectations(dataclasses.replace(cell, runtime=runtime))
         sampled = ("run", "compare")
-        found[runtime] = [
-            (dataclasses.replace(one, owed=False, margin=False) if one.stage in sampled else one).as_dict()
-            for one in declared
+        by_runtime[runtime] = [
+            (dataclasses.replace(known, owed=False, margin=False) if known.stage in sampled else known).as_dict()
+            for known in declared
         ]
-    found = {runtime: declared for runtime, declared in found.items() if declared}
-    if _builds(cell):  # its trial is packed as it is
-        found["engine"] = [one.as_dict() for one in expectations(dataclasses.replace(cell, check="engine"))]
-    return found
+    by_runtime = {runtime: declared for runtime, declared in by_runtime.items() if declared}
+    if _builds(cell):  # all that the check ``engine`` tries is packed, so its failures have to show
+        engine = dataclasses.replace(cell, check="engine")
+        by_runtime["engine"] = [known.as_dict() for known in expectations(engine)]
+    return by_runtime
 
 
 def _builds(cell: Cell) -> bool:
@@ -163,12 +168,12 @@ def _builds(cell: Cell) -> bool:
 
 
 def _runtimes(cell: Cell) -> list[str]:
-    """Those that the case has for this model."""
+    """The runtimes that the case has for this model."""
     return [name for name in cell.case.says.runtimes if not cell.converted or registry.named(name).converted]
 
 
 def _apart(cell: Cell, draw: Draw) -> list[str | dict[str, Any]]:
-    """The runtimes that are declared to fail at this draw, with the kind of processor where that is said of one."""
+    """The runtimes that are declared to fail at this draw, with the kind of processor where one is named."""
     return [
         runtime if entry.when.cpu is None else {"runtime": runtime, "cpu": entry.when.cpu.model_dump()}
         for runtime in _runtimes(cell)

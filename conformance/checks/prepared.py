@@ -1,4 +1,4 @@
-"""The case of a cell, built once in each process: its module, what makes its inputs, the exports that failed."""
+"""A case that is built once in each process: its module, the maker of its inputs, the exports that failed."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Prepared:
     _shapes: dict[str, list[tuple[dict[str, int], int]]] = field(default_factory=dict)
 
     def drawn_shapes(self, dims: Dims, count: int, *, anew: bool) -> list[tuple[dict[str, int], int]]:
-        """Shapes that Hypothesis draws: the same for all cells of the case that have these dims, since drawing
-        takes as long as running them, unless they are to be drawn anew."""
+        """Shapes that Hypothesis draws, with a seed each. They are drawn once for all cells of the case that have
+        these dims, since drawing takes as long as running, unless ``anew`` asks for others."""
         if anew:
             return drawn_shapes(dims, count, None)
         name = f"{count} {dims}"
@@ -47,7 +47,7 @@ class Prepared:
         return self._shapes[name]
 
     def trace(self, *, odd: bool = False) -> dict[str, int]:
-        """The sizes to export at; ``odd`` ones, to look whether the graph depends on them."""
+        """The sizes to export at. The ``odd`` sizes are others, to see whether the graph depends on its sizes."""
         case = self.case
         if odd not in self._sizes:
             self._sizes[odd] = trace_sizes(case.dims, case.says.trace, odd=odd)
@@ -65,7 +65,7 @@ class Prepared:
         return self._keys[exporter, opset]
 
     def feeds(self, says: Calibration, static: Sequence[str], purpose: str = "calibration") -> Feeds:
-        """The calibration inputs; the dims in ``static`` are fixed in the model. Another ``purpose`` has others."""
+        """The calibration inputs; the dims in ``static`` are fixed in the model. Each ``purpose`` has its own."""
         name = f"{says.model_dump_json()} {sorted(static)} {purpose}"
         if name not in self._feeds:
             sizes = self.trace()
@@ -85,12 +85,12 @@ _kept: dict[tuple[Path, str], Prepared] = {}
 
 
 def prepare(case: Case, folder: Folder) -> Prepared:
-    """The module is built once in each process, as long as there is room for its weights."""
+    """The case with its module, which is built once in each process as long as there is room for its weights."""
     name = (case.file, case.name)
-    found = _kept.pop(name, None)
-    if found is None or found.case != case:
-        found = Prepared(case, Reference(case, folder), Maker(case, folder.resolve))
-    _kept[name] = found
-    while len(_kept) > 1 and sum(one.reference.bytes for one in _kept.values()) > KEPT_BYTES:
+    prepared = _kept.pop(name, None)
+    if prepared is None or prepared.case != case:
+        prepared = Prepared(case, Reference(case, folder), Maker(case, folder.resolve))
+    _kept[name] = prepared
+    while len(_kept) > 1 and sum(kept.reference.bytes for kept in _kept.values()) > KEPT_BYTES:
         del _kept[next(iter(_kept))]
-    return found
+    return prepared

@@ -50,6 +50,7 @@ def _plain_export(run: CellRun) -> Exported | str:
 
 
 def _check_was_needed(declared: Mapping[str, Symbolic], plain: Exported | str, exported: Exported) -> None:
+    """Stopped where the export without the symbolics, ``plain``, does not end as they declare with ``without``."""
     same_graph = not isinstance(plain, str) and graph.structure(plain.model) == graph.structure(exported.model)
     without = plain if isinstance(plain, str) else "the same graph" if same_graph else "another graph"
     wanted = {symbolic.without for symbolic in declared.values()}
@@ -60,6 +61,7 @@ def _check_was_needed(declared: Mapping[str, Symbolic], plain: Exported | str, e
 
 
 def _check_ignored(declared: Mapping[str, Symbolic], usage: symbolics.Usage) -> None:
+    """Stopped where a symbolic leaves a tensor input unused without naming it in ``ignores``."""
     for operator, names in usage.ignored.items():
         allowed = declared[operator].ignores if operator in declared else {}
         lost = [name for name in names if name not in allowed]

@@ -1,8 +1,8 @@
 """run_cell: one cell from its declaration to its record, in whatever process it is called.
 
-Each check is a sequence of stages. A stage either gives data to the next or raises ``Stopped``; everything
-that a module, an exporter or a runtime raises is turned into that here, so that ``run_cell`` never raises
-for what a cell did.
+Each check is a sequence of stages. A stage either gives data to the next or raises ``Stopped``. ``Stages`` turns
+everything that a module, an exporter or a runtime raises into that, and ``CellRun.opened`` writes it into the record,
+so that ``run_cell`` never raises for what a cell did.
 """
 
 from __future__ import annotations

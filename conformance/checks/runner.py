@@ -42,11 +42,11 @@ class Runner:
             return run_cell(Progress(), cell, self._settings)
         if self._begun is not cell:
             if self._begun is not None:
-                self._finish(None)  # what was begun is not asked for after all
+                self._finish(None)  # the cell that was begun is not asked for after all
             self._worker.begin(_run, cell, self._settings)
         answer = self._finish(on_wait)
         if then is not None:
-            with contextlib.suppress(WorkerError):  # told when that cell is asked for
+            with contextlib.suppress(WorkerError):  # raised again when the cell ``then`` is asked for
                 self._worker.begin(_run, then, self._settings)
                 self._begun = then
         return died(cell, answer, self._settings.instructions) if isinstance(answer, Death) else answer
@@ -58,7 +58,7 @@ class Runner:
 
 
 def _run(progress: Any, cell: Cell, settings: Settings) -> Record:
-    # Imported in the worker, so that the process of the tests never imports torch.
+    # This function runs in the worker: the process of the tests never imports torch.
     from conformance.checks.run_cell import run_cell
 
     return run_cell(progress, cell, settings)
@@ -72,7 +72,10 @@ def died(cell: Cell, death: Death, instructions: frozenset[str]) -> Record:
 
 
 def _settle_draw(cell: Cell, record: Record, instructions: frozenset[str]) -> Record | None:
-    """A crash at a draw that is declared to crash; such draws run last, so the others have passed."""
+    """The record of a cell that died at a draw which is declared to end the process, and None for any other death.
+
+    Such draws run last, so that all other draws of the cell have passed.
+    """
     from conformance.draw.draw import Draw, about
 
     if record.draw is None:

@@ -27,7 +27,7 @@ class Stages:
 
     @contextlib.contextmanager
     def __call__(self, stage: str, fault: str) -> Iterator[None]:
-        """Inside, the cell is at ``stage``; what is raised there and has no fault of its own is ``fault``'s."""
+        """Inside the block the cell is at ``stage``; for what is raised there without a fault, ``fault`` is."""
         before, self.current = self.current, stage
         self._progress.note(stage=stage)
         start = time.perf_counter()
@@ -43,12 +43,12 @@ class Stages:
         self.current = before
 
     def note(self, draw: Draw, stage: str) -> None:
-        """Tells the parent process which draw comes next, in case this one ends the process."""
+        """Tells the parent process that this draw comes next, in case it ends the process."""
         self._progress.note(stage=stage, draw=draw.as_dict(), examples=self._record.examples)
 
     def stopped_by(self, error: BaseException, fault: str = "harness") -> Stopped:
-        """The exception as a stop at the current stage. One that this package itself raised is our fault."""
-        if _is_ours(error):
+        """The exception as a stop at the current stage; the harness is at fault for what this package raised."""
+        if _is_of_this_package(error):
             fault = "harness"
         stop = Stopped(self.current, type(error).__name__, describe(error, self._folder), fault)
         if fault == "harness":
@@ -60,11 +60,11 @@ class Stages:
 _MISTAKES = (AssertionError, AttributeError, IndexError, KeyError, NameError, TypeError)
 
 
-def _is_ours(error: BaseException) -> bool:
+def _is_of_this_package(error: BaseException) -> bool:
     """Whether this package itself is wrong, by where the exception was raised.
 
-    In ``runtimes`` it tells what a runtime said: a model that is refused, or a call of C that failed, which has no
-    frame of its own.
+    What is raised in ``runtimes`` is mostly what a runtime said: it refused a model, or a call of C failed, which has
+    no frame of its own. There only ``_MISTAKES`` count.
     """
     frames = traceback.extract_tb(error.__traceback__)
     last = Path(frames[-1].filename) if frames else Path()

@@ -30,7 +30,7 @@ NUDGES = 4
 
 
 class Stages(Protocol):
-    """What is needed of ``stages.Stages``."""
+    """What verifying needs of ``checks.stages.Stages``."""
 
     def __call__(self, stage: str, fault: str) -> AbstractContextManager[None]: ...
 
@@ -38,7 +38,7 @@ class Stages(Protocol):
 
 
 class WrongTogether(Stopped):
-    """Examples that have too much noise together; ``draw`` is the one that shows it best."""
+    """Examples that have too much noise together; ``draw`` is that of the example which shows it best."""
 
     def __init__(self, text: str, draw: Draw) -> None:
         super().__init__("compare", "LowFidelity", text, "precision")
@@ -66,7 +66,7 @@ class Verifier(Comparer):
         self._stages = stages
 
     def example(self, draw: Draw, inputs: Inputs | None = None) -> Example:
-        """The example of a draw, or one with other values."""
+        """The example of a draw, with ``inputs`` in place of its own values where they are given."""
         made = (lambda: self.inputs(draw)) if inputs is None else (lambda: inputs)
         return Example(draw, made, self._timed_answers, self.conditioning)
 
@@ -98,7 +98,7 @@ class Verifier(Comparer):
         return self.reference(inputs), self.reference.oracle(inputs)
 
     def of_pytorch(self, example: Example) -> list[Array]:
-        """PyTorch's outputs in float32."""
+        """PyTorch's outputs in float32, whatever the example is compared with."""
         return example.wanted
 
     def alone(self, example: Example) -> Comparison:
@@ -118,15 +118,16 @@ class Verifier(Comparer):
         return self.judge_of(wanted).compare(got, wanted, exact, conditioning)
 
     def conditioning(self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None) -> list[float] | None:
-        """What ``judge.compare`` is to know of these inputs; None where there is no float64 to tell it by."""
+        """How far each output moves with rounding of the inputs, for ``judge.compare``; None where the module has no
+        float64 form, which this is measured with."""
         return None if exact is None else self._conditioning(inputs, exact)
 
     def _conditioning(self, inputs: Inputs, exact: list[Array]) -> list[float]:
         """How far each exact output moves when every float input moves by one unit in its last place.
 
-        No computation in float32 can be expected to be closer. PyTorch's own error does not always tell: it may
-        be exact by luck, as in normalising equal values, where whatever rounding leaves of the mean is divided
-        by almost nothing. Where an output jumps, as a rounding at a tie does, it moves as far for a step a
+        No computation in float32 can be expected to be closer. How far PyTorch's float32 is off does not always
+        tell: it may be exact by luck, as in normalising equal values, where whatever rounding leaves of the mean is
+        divided by almost nothing. An output that jumps, as a rounding at a tie does, moves as far for a step a
         thousand times smaller; that is no question of precision and excuses nothing.
         """
         rng = np.random.default_rng(0)
@@ -135,24 +136,24 @@ class Verifier(Comparer):
             signs = {name: rng.choice([-1.0, 1.0], size=array.shape) for name, array in inputs.items()}
             far = self.reference.oracle(_nudged(inputs, signs, 1.0))
             near = self.reference.oracle(_nudged(inputs, signs, 2.0**-10))
-            for output, (right, one, other) in enumerate(zip(exact, far or [], near or [], strict=False)):
-                if right.shape == one.shape == other.shape and right.dtype.kind == "f":
-                    step, small = np.abs(one - right), np.abs(other - right)
-                    smooth = np.where(small <= step / 16, step, 0.0)
+            for output, (right, at_far, at_near) in enumerate(zip(exact, far or [], near or [], strict=False)):
+                if right.shape == at_far.shape == at_near.shape and right.dtype.kind == "f":
+                    step, small_step = np.abs(at_far - right), np.abs(at_near - right)
+                    smooth = np.where(small_step <= step / 16, step, 0.0)
                     moved[output] = max(moved[output], float(smooth.max(initial=0.0, where=np.isfinite(smooth))))
         return moved
 
     def judge_of(self, wanted: list[Array]) -> Judge:
-        """What decides, which depends on the outputs: they are known once PyTorch has run."""
+        """The cell's judge, made of the first outputs of PyTorch, as it depends on their number and dtypes."""
         if self.judge is None:
             check_outputs(self.cell.case, wanted)
-            rows = [one.rows == "in any order" for one in self.cell.case.says.outputs] or [False] * len(wanted)
+            rows = [entry.rows == "in any order" for entry in self.cell.case.says.outputs] or [False] * len(wanted)
             self.judge = self.make_judge(wanted, tuple(rows))
             self.vacuity = self.judge.vacuity()
         return self.judge
 
     def make_judge(self, wanted: list[Array], any_order: tuple[bool, ...]) -> Judge:
-        """The defaults by dtype, and what the case declares instead."""
+        """A judge with the default tolerances by dtype, but for those that the case declares."""
 
         def tolerance(output: int, array: Array) -> Tolerance | None:
             default = DEFAULTS.get(str(array.dtype))
@@ -173,7 +174,7 @@ class Verifier(Comparer):
         return self.cell.case.says.tolerance_for(self.cell.precision).for_output(output, name)
 
     def check_deterministic(self, draw: Draw, before: list[Array] | None = None) -> list[Array]:
-        """PyTorch's outputs, which have to be those of ``before``, or of another call right now.
+        """PyTorch's outputs; Stopped where they are not those of ``before``, or of another call if it is None.
 
         A module that is random, keeps state or reads something that changes has no right answer.
         """
@@ -185,11 +186,11 @@ class Verifier(Comparer):
                 before = [array.copy() for array in self.reference(inputs)]
             self.reference.restore()
             now = self.reference(inputs)
-            found = defaults_for(before).compare(now, before, None)
-            if found.verdict == "failed":
+            comparison = defaults_for(before).compare(now, before, None)
+            if comparison.verdict == "failed":
                 text = (
                     "PyTorch gives different outputs for the same input: the module is random, keeps state "
-                    f"between calls, or reads something that changes ({found.text})"
+                    f"between calls, or reads something that changes ({comparison.text})"
                 )
                 raise Stopped("declare", "NotDeterministic", text, "case")
             return before
@@ -204,7 +205,7 @@ def check_outputs(case: Case, wanted: Sequence[Array]) -> None:
 
 
 def _nudged(inputs: Inputs, signs: Inputs, units: float) -> Inputs:
-    """The float inputs in float64, moved by so many units in the last place of their own dtype."""
+    """The float inputs in float64, moved by ``units`` units in the last place of their dtype, with the others."""
     return {
         name: np.asarray(array + signs[name] * units * np.spacing(np.abs(array)), dtype=np.float64)
         if array.dtype.kind == "f"

@@ -38,7 +38,7 @@ class _NoiseLimited(Verifier):
         return NoiseLimits(tuple(self._noise_limit(output) for output in range(len(wanted))), any_order)
 
     def noise_limits(self, wanted: list[Array]) -> NoiseLimits:
-        """The judge of these outputs."""
+        """The cell's judge, which for a converted model holds a limit of noise for each output."""
         judge = self.judge_of(wanted)
         assert isinstance(judge, NoiseLimits)
         return judge
@@ -86,14 +86,14 @@ class RuntimeVerifier(_NoiseLimited):
         return mean(self._meaning, inputs)
 
     def _moved(self, inputs: Inputs, wanted: list[Array]) -> list[float]:
-        """What noise in each output comes of moving every float input by half a step of the precision.
+        """How much noise each output has when every float input moves by half a step of the precision.
 
-        Between layers that round, a runtime may round a value to the other side. Where much depends on that, as in a
-        softmax of large scores, that the graph's meaning comes close to PyTorch on some draw is luck.
+        Between layers that round, a runtime may round a value up where the graph's meaning rounds it down. Where much
+        depends on that, as in a softmax of large scores, the meaning comes close to PyTorch only by luck.
         """
         rng = np.random.default_rng(0)
         step = NOISE_LIMITS[base_of(self.cell.precision)].epsilon / 2
-        found = [0.0] * len(wanted)
+        moved = [0.0] * len(wanted)
         for _ in range(NUDGES):
             nudged = {
                 name: np.asarray(array * (1 + step * rng.choice([-1.0, 1.0], size=array.shape)), dtype=array.dtype)
@@ -101,11 +101,11 @@ class RuntimeVerifier(_NoiseLimited):
                 else array
                 for name, array in inputs.items()
             }
-            for output, (one, right) in enumerate(zip(self._mean(nudged), wanted, strict=True)):
-                if one.shape == right.shape and right.dtype.kind == "f":
-                    error = one.astype(np.float64) - right
-                    found[output] = max(found[output], power(np.where(np.isfinite(error), error, 0.0)))
-        return found
+            for output, (after, right) in enumerate(zip(self._mean(nudged), wanted, strict=True)):
+                if after.shape == right.shape and right.dtype.kind == "f":
+                    error = after.astype(np.float64) - right
+                    moved[output] = max(moved[output], power(np.where(np.isfinite(error), error, 0.0)))
+        return moved
 
 
 class FidelityVerifier(_NoiseLimited):
@@ -152,38 +152,39 @@ class FidelityVerifier(_NoiseLimited):
         self.judge_of(wanted)
         if len(got) != len(wanted):
             return failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
-        for output, (one, right) in enumerate(zip(got, wanted, strict=True)):
-            odd = odd_shape(output, one, right) or _not_finite(output, one, right)
-            if odd is not None:
-                return odd
+        for output, (array, right) in enumerate(zip(got, wanted, strict=True)):
+            failure = odd_shape(output, array, right) or _not_finite(output, array, right)
+            if failure is not None:
+                return failure
         return Comparison("verified")
 
     def _measure(self, draw: Draw, got: list[Array], wanted: list[Array]) -> None:
+        """Adds the noise of one draw's outputs to that of all draws."""
         self._draws.append(draw)
-        for output, (one, right) in enumerate(zip(got, wanted, strict=True)):
+        for output, (array, right) in enumerate(zip(got, wanted, strict=True)):
             if output == len(self._noise):
                 self._noise.append(Noise(self.noise_limits(wanted).limits[output]))
                 self._worst.append((-1.0, Worst(output, (), None, None, 0.0, 0.0), draw))
-            noise = self._noise[output].see(one, right)
+            noise = self._noise[output].see(array, right)
             if noise > self._worst[output][0] and right.size:
-                self._worst[output] = (noise, _furthest(output, one, right), draw)
+                self._worst[output] = (noise, _furthest(output, array, right), draw)
 
     def alone(self, example: Example) -> Comparison:
         kept = self._noise, self._worst, self._draws
         self._noise, self._worst, self._draws = [], [], []
         try:
-            found = self(example)
+            comparison = self(example)
             for output, noise in enumerate(self._noise):
                 if not noise.within():
                     raise WrongAnswer(failed("LowFidelity", f"output {output}: {noise.text()}"))
-            return found
+            return comparison
         finally:
             self._noise, self._worst, self._draws = kept
 
     def conclude(self) -> None:
         if not self._noise:
             return
-        worst_first = sorted(range(len(self._noise)), key=lambda one: -self._noise[one].ratio())
+        worst_first = sorted(range(len(self._noise)), key=lambda output: -self._noise[output].ratio())
         output = worst_first[0]
         noise, (_, worst, draw) = self._noise[output], self._worst[output]
         worst = dataclasses.replace(worst, ratio=noise.ratio())
@@ -213,7 +214,7 @@ class FidelityVerifier(_NoiseLimited):
 
 
 def _told(output: int, noise: Noise) -> dict[str, Any]:
-    """What a record says of the output that it is about."""
+    """The record's field ``fidelity``: how far the output that the record is about is from PyTorch's."""
     if noise.counted:
         return {"output": output, "changed": noise.changed / noise.draws}
     return {"output": output, "sqnr": noise.sqnr, "cosine": noise.cosine, "magnitude": noise.magnitude}
@@ -229,7 +230,8 @@ def mean(session: Session, inputs: Inputs) -> list[Array]:
 
 
 def _not_finite(output: int, got: Array, wanted: Array) -> Comparison | None:
-    """NaN or infinite on one side only, or another infinity: the values do not fit the precision."""
+    """The failure where values are NaN or infinite on one side only, or not the same infinity: they do not fit the
+    precision."""
     if wanted.dtype.kind != "f":
         return None
     same = (np.isfinite(got) & np.isfinite(wanted)) | (got == wanted) | (np.isnan(got) & np.isnan(wanted))
@@ -245,6 +247,7 @@ def _not_finite(output: int, got: Array, wanted: Array) -> Comparison | None:
 
 
 def _furthest(output: int, got: Array, wanted: Array) -> Worst:
+    """The element that is furthest off."""
     with np.errstate(invalid="ignore"):  # an infinity that meets the same infinity
         error = np.abs(np.asarray(got, dtype=np.float64) - np.asarray(wanted, dtype=np.float64))
     error = np.nan_to_num(error, nan=0.0, posinf=0.0)

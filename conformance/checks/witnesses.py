@@ -17,13 +17,14 @@ from conformance.verdict.loop import Ask
 
 
 def may_saturate(run: CellRun) -> bool:
+    """Whether ONNX Runtime may run the cell's model with 8-bit kernels that saturate on this processor."""
     nodes = (run.record.graph or {}).get("nodes") or {}
     says = run.cell.case.says.onnxruntime
     return run.cell.runtime == "onnxruntime" and saturation.possible(nodes, says.config, run.settings.instructions)
 
 
 def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> Ask:
-    """Finds out who is at fault: by other runtimes, or for a converted model by where the loss comes from."""
+    """What finds out who is at fault: other runtimes, or for a converted model the stage that its loss comes from."""
 
     def find(stop: Stopped, example: Example) -> Opinion:
         libraries = run.libraries()
@@ -53,7 +54,7 @@ def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Store
 
 
 def _ask_exported(stored: Stored, libraries: Sequence[str], example: Example) -> Witness | None:
-    """The exported model, before any conversion, where it cannot be run on the example either."""
+    """That the exported model, before any conversion, cannot be run on the example either; None where it can."""
     runtime = "onnxruntime-unoptimized"
     try:
         with opener(runtime)(stored.file, libraries) as session:
@@ -64,6 +65,7 @@ def _ask_exported(stored: Stored, libraries: Sequence[str], example: Example) ->
 
 
 def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, example: Example) -> Opinion:
+    """Who is at fault, by other runtimes; the case, where its outputs are not those that it declares."""
     try:
         judge = verify.judge_of(example.wanted)
     except Stopped:

@@ -1,9 +1,9 @@
 """Who is at fault: the same model and input in other runtimes, and what their answers say together.
 
-The model as the exporter gave it is what onnxruntime computes with its optimizer off and what the ONNX
-specification's own evaluator computes. If one of these agrees with PyTorch, the model is right and the
-runtime is not; if both are wrong, the model is. Where PyTorch in float64 agrees with the runtime against
-PyTorch in float32, PyTorch's float32 is what is wrong.
+ONNX Runtime with its optimizer off and the ONNX specification's own evaluator compute the model as the
+exporter gave it. If either agrees with PyTorch, the model is right and the runtime is wrong; if both differ
+from PyTorch, the model is wrong. Where PyTorch in float64 agrees with the runtime against PyTorch in float32,
+it is PyTorch's float32 that is wrong.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Suspect:
 
 @dataclass
 class Opinion:
-    """Who is at fault, and what makes one think so."""
+    """Who is at fault, and on what evidence."""
 
     fault: str | None
     witnesses: list[Witness] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Opinion:
     cause: Mapping[str, Any] | None = None
 
     def onto(self, stop: Stopped) -> None:
-        """Says it in the failure."""
+        """Writes the opinion into the fields of a failure."""
         stop.fault = self.fault
         stop.fields |= {
             "witnesses": [witness.as_dict() for witness in self.witnesses],
@@ -81,6 +81,7 @@ def collect(suspect: Suspect, example: Example, stop: Stopped) -> Iterator[Witne
 
 
 def _ask(runtime: str, suspect: Suspect, example: Example, stop: Stopped) -> Witness:
+    """The answer of another runtime that runs the suspect's model on the failing example."""
     try:
         with opener(runtime, config=suspect.config)(suspect.model, suspect.libraries) as session:
             got = session.run(example.inputs)
@@ -91,12 +92,12 @@ def _ask(runtime: str, suspect: Suspect, example: Example, stop: Stopped) -> Wit
     got = _where_it_failed(stop, got, example.wanted)
     if suspect.judge.compare(got, example.wanted, example.exact).verdict != "failed":
         return Witness(runtime, "agrees")
-    # Where the suspect stopped, who else runs the model is the question; that the values are wrong is another.
+    # Where the suspect stopped, the question is whether others can run the model, whatever values come out.
     return Witness(runtime, "wrong" if stop.stage == "compare" else "runs")
 
 
 def decide(witnesses: Sequence[Witness], suspect: str, stage: str, own_code: bool) -> tuple[str | None, str | None]:
-    """Who is at fault (None: open), and the name of what that follows from, by what the witnesses say.
+    """Who is at fault by the witnesses' answers (None: open), and the name of the conclusion, as in ``Opinion``.
 
     ``suspect`` is the runtime that failed at ``stage``; ``own_code`` is whether the export used code of the case's
     own.
@@ -104,7 +105,8 @@ def decide(witnesses: Sequence[Witness], suspect: str, stage: str, own_code: boo
     agreeing = [witness.runtime for witness in witnesses if witness.answer == "agrees"]
     if FLOAT64 in agreeing:
         return "reference", None
-    # That nobody can run a model speaks against it; that one cannot says nothing about values.
+    # Where the suspect stopped, witnesses that stop too speak against the model; where its values are wrong, a
+    # witness that stops says nothing about values.
     damning = ("wrong",) if stage == "compare" else ("stops",)
     against = [witness.runtime for witness in witnesses if witness.answer in damning]
     if agreeing:
@@ -114,13 +116,14 @@ def decide(witnesses: Sequence[Witness], suspect: str, stage: str, own_code: boo
         return "runtime", "optimizer" if only_the_optimizer else None
     if any(witness.answer == "runs" for witness in witnesses):
         return None, "open"
-    # With its optimizer off a runtime still has its own kernels: that it is wrong too is no second opinion.
+    # The suspect with its optimizer off still computes with its own kernels: its wrong answer is no second opinion.
     if not own_code and {*map(_kernels, against)} <= {_kernels(suspect)}:
         return None, "nobody"
     return "exporter", None
 
 
 def _kernels(runtime: str) -> str:
+    """The runtime whose kernels a runtime computes with, which may be its own."""
     return registry.named(runtime).computes_with
 
 
@@ -133,6 +136,7 @@ def _where_it_failed(stop: Stopped, got: list[Array], wanted: list[Array]) -> li
 
 
 def _agrees_with_float64(suspect: Suspect, example: Example, exact: list[Array]) -> bool:
+    """Whether the suspect gives PyTorch's float64 outputs, rounded to the dtypes that are compared."""
     if suspect.session is None or len(exact) != len(example.wanted):
         return False
     try:

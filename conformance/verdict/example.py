@@ -11,7 +11,8 @@ from conformance.arrays import Array, Inputs
 from conformance.records.processor import is_of_kind
 
 Answers = tuple[list[Array], list[Array] | None]
-"""What is right, and the same in float64 (of a converted model: PyTorch's in float32) where there is such a form."""
+"""The right outputs, and the same in float64, or None where the module has no float64 form. Of a converted model:
+what it means, and PyTorch's outputs in float32."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Draw:
     regime: str
     seed: int
     index: int = 0
-    """The how-many-th example of the cell this was."""
+    """The example's number among those that the cell made; -1 for one kept from an earlier run."""
 
     def as_dict(self) -> dict[str, Any]:
         # dataclasses.asdict copies deeply, which costs more here than all the rest of an example's upkeep
@@ -30,8 +31,8 @@ class Draw:
 
 
 class Example:
-    """Its parts are made when they are first asked for, and once: PyTorch runs once for an example, however many
-    questions are asked about it."""
+    """A draw with its inputs and what is right for them. All but the draw is made once, when it is first asked for:
+    PyTorch runs once for an example, however many questions are asked about it."""
 
     def __init__(
         self,
@@ -41,8 +42,8 @@ class Example:
         conditioning: Callable[[Inputs, list[Array], list[Array] | None], list[float] | None],
         apart: Sequence[str | Mapping[str, Any]] = (),
     ) -> None:
-        """``apart`` are the runtimes that are declared to fail there: each by its name, or with the kind of processor
-        that this is said of."""
+        """``apart`` are the runtimes that are declared to fail at this draw: each by its name, or with the kind of
+        processor on which it is declared to."""
         self.draw, self.apart = draw, apart
         self._inputs, self._make_answers, self._condition = inputs, answers, conditioning
 
@@ -68,7 +69,7 @@ class Example:
         return self._condition(self.inputs, self.wanted, self.exact)
 
     def fails_in(self, runtime: str, instructions: Collection[str]) -> bool:
-        """Whether it is declared to fail in a runtime on a host whose processor has these instruction sets."""
+        """Whether a runtime is declared to fail here, on a host whose processor has these instruction sets."""
         for entry in self.apart:
             named, kind = (entry, None) if isinstance(entry, str) else (entry["runtime"], entry["cpu"])
             if named == runtime and is_of_kind(kind or {}, instructions):
@@ -84,5 +85,5 @@ def given(
     conditioning: list[float] | None,
     apart: Sequence[str | Mapping[str, Any]],
 ) -> Example:
-    """An example whose parts have been made before."""
+    """An example with parts that exist already, as in a bundle."""
     return Example(draw, lambda: inputs, lambda _: (wanted, exact), lambda *_: conditioning, apart)

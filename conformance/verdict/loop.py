@@ -24,7 +24,7 @@ Ask = Callable[[Stopped, Example], Opinion]
 
 
 class WrongAnswer(Stopped):
-    """An example whose outputs are not the right ones. Who is at fault is for ``blame`` to find out."""
+    """An example whose outputs are not the right ones. Its fault is open until ``verdict.blame`` finds it."""
 
     def __init__(self, comparison: Comparison) -> None:
         super().__init__("compare", comparison.error or "WrongValue", comparison.text or "")
@@ -47,13 +47,15 @@ class Comparer(ABC):
         self._seconds = seconds
 
     def __call__(self, example: Example) -> Comparison:
-        """What comparing showed: verified, ill-conditioned or nothing. Raises Stopped where the example fails,
-        which is WrongAnswer where it fails in the comparison."""
+        """Runs and compares; the verdict is verified, ill-conditioned or nothing.
+
+        Raises Stopped where the example fails: WrongAnswer if it ran and its outputs are wrong.
+        """
         self._note(example.draw, "declare")
         return self.run(example)
 
     def run(self, example: Example) -> Comparison:
-        """The same, without telling that the example's arrays are being made."""
+        """Runs and compares, without telling the parent process that the example's arrays are being made."""
         assert self.session is not None
         wanted = example.wanted
         start = time.perf_counter()
@@ -73,7 +75,7 @@ class Comparer(ABC):
         return comparison
 
     def judged(self, example: Example, got: list[Array]) -> Comparison:
-        """What the outputs of an example show, how its inputs are conditioned taken into account."""
+        """Compares the outputs of an example, and wrong values again with how its inputs are conditioned."""
         comparison = self.compare(got, example.wanted, example.exact)
         if comparison.error == "WrongValue" and example.conditioning is not None:
             comparison = self.compare(got, example.wanted, example.exact, example.conditioning)
@@ -91,11 +93,11 @@ class Comparer(ABC):
 
     @abstractmethod
     def said(self, error: Exception) -> str:
-        """What a runtime said, on one line."""
+        """What a runtime raised, on one line."""
 
     @abstractmethod
     def again(self, example: Example) -> Example:
-        """The same example, made anew where it can be."""
+        """The same example, with inputs and answers made anew where they can be."""
 
     def add_seconds(self, what: str, seconds: float) -> None:
         self._seconds[what] = self._seconds.get(what, 0.0) + seconds
@@ -126,7 +128,7 @@ class Explainer:
         """The failing example that was explained."""
 
     def __call__(self, example: Example, stop: Stopped) -> Stopped:
-        """The failure with its fault and what to look at, if it comes again."""
+        """The failure of an example that is run again, with its fault; NotRepeatable where it does not fail again."""
         example = self._comparer.again(example)
         again = self.failure(example)
         if again is None:
@@ -162,7 +164,7 @@ class Explainer:
 
 
 def count(record: Record, draw: Draw, comparison: Comparison) -> None:
-    """Notes in the record what one example showed that did not fail."""
+    """Counts an example that did not fail in the record, which keeps the largest error of all."""
     record.examples += comparison.verdict == "verified"
     record.ill_conditioned += comparison.verdict == "ill-conditioned"
     record.nothing += comparison.verdict == "nothing"
@@ -185,14 +187,14 @@ EDGES = list(range(-6, 4))
 
 def counted(histogram: dict[str, list[int]] | None, ratio: float) -> dict[str, list[int]]:
     """The histogram with one more example; what is beyond its ends counts in the outermost bins."""
-    found = histogram or {"edges": EDGES, "counts": [0] * (len(EDGES) - 1)}
+    histogram = histogram or {"edges": EDGES, "counts": [0] * (len(EDGES) - 1)}
     power = math.floor(math.log10(ratio)) if 0 < ratio < math.inf else (EDGES[0] if ratio <= 0 else EDGES[-1])
-    found["counts"][min(max(power - EDGES[0], 0), len(EDGES) - 2)] += 1
-    return found
+    histogram["counts"][min(max(power - EDGES[0], 0), len(EDGES) - 2)] += 1
+    return histogram
 
 
 def check_not_vacuous(record: Record, vacuity: Vacuity, excused: Collection[int], hints: Sequence[str] = ()) -> None:
-    """Stopped where wrong outputs would have passed all examples, but for outputs that are excused."""
+    """Stopped where wrong outputs would have passed all examples; outputs in ``excused`` may be so."""
     for output, wrong in vacuity.findings().items():
         if output not in excused:
             passes = f"{' and '.join(wrong)} would have passed every one of {record.examples} examples"

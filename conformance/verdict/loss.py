@@ -13,10 +13,10 @@ from conformance.compare.noise import decibels
 from conformance.runtimes import opener
 
 LITERAL = "onnxruntime-literal"
-"""The runtime that computes what a model means."""
+"""The runtime that computes what a model means: node by node, without an optimizer."""
 
 Loss = dict[str, float | str]
-"""SQNR in decibels by stage, or the error that it stops with; stages that a cell does not have are left out."""
+"""SQNR in decibels by stage, or the name of the error that it stops with; stages that a cell lacks are left out."""
 
 
 def by_stage(
@@ -29,9 +29,12 @@ def by_stage(
     output: int | None = None,
     config: Mapping[str, str] | None = None,
 ) -> Loss:
-    """What each stage adds. ``wanted`` are PyTorch's outputs; ``converted`` and ``runtime`` are None where there are
-    none; ``config`` has ONNX Runtime's session options. With ``output`` the loss is that of this output alone."""
-    found: Loss = {}
+    """The noise that each stage adds to what it is given: export, conversion, optimizer, runtime.
+
+    ``wanted`` are PyTorch's outputs; ``converted`` and ``runtime`` are None where there are none; ``config`` has ONNX
+    Runtime's session options. With ``output`` the loss is that of this output alone.
+    """
+    loss: Loss = {}
 
     def run(stage: str, name: str, model: Path, before: Sequence[Array] | None) -> list[Array] | None:
         if before is None:
@@ -40,10 +43,10 @@ def by_stage(
             with opener(name, config=config)(model, libraries) as session:
                 got = session.run(inputs)
         except Exception as error:  # this only explains a failure, and must not be another
-            found[stage] = type(error).__name__
+            loss[stage] = type(error).__name__
             return None
-        one = slice(None) if output is None else slice(output, output + 1)
-        found[stage] = sqnr(got[one], before[one])
+        compared = slice(None) if output is None else slice(output, output + 1)
+        loss[stage] = sqnr(got[compared], before[compared])
         return got
 
     literal = run("export", LITERAL, exported, wanted)
@@ -54,31 +57,31 @@ def by_stage(
     run("optimizer", "onnxruntime", model, literal)
     if runtime not in (None, "onnxruntime"):
         run("runtime", runtime or "", model, literal)
-    return found
+    return loss
 
 
 def sqnr(got: Sequence[Array], wanted: Sequence[Array]) -> float:
-    """Of the output that is furthest off; integers count by their values. NaN and infinities that are not wanted are
-    all noise (-inf)."""
+    """The SQNR in decibels of the output that is furthest off; integers count by their values. NaN and infinities
+    that are not wanted are all noise (-inf)."""
     worst = math.inf
-    for one, right in zip(got, wanted, strict=False):
-        if one.shape != right.shape:
+    for array, right in zip(got, wanted, strict=False):
+        if array.shape != right.shape:
             return -math.inf
-        left, true = one.astype(np.float64), right.astype(np.float64)
-        finite = np.isfinite(true)
-        if not np.isfinite(left[finite]).all():
+        values, signal = array.astype(np.float64), right.astype(np.float64)
+        finite = np.isfinite(signal)
+        if not np.isfinite(values[finite]).all():
             return -math.inf
-        finite &= np.isfinite(left)
+        finite &= np.isfinite(values)
         if not finite.any():
             continue
-        error = float(np.mean(np.square(left[finite] - true[finite])))
-        worst = min(worst, decibels(float(np.mean(np.square(true[finite]))), error))
+        error = float(np.mean(np.square(values[finite] - signal[finite])))
+        worst = min(worst, decibels(float(np.mean(np.square(signal[finite]))), error))
     return worst
 
 
 def greatest(loss: Mapping[str, float | str]) -> str | None:
-    """The stage that adds most noise, or stops; None without any."""
+    """The stage that stops, or else adds most noise; None where no stage adds any."""
     if not loss:
         return None
-    stage = min(loss, key=lambda name: one if isinstance(one := loss[name], float) else -math.inf)
+    stage = min(loss, key=lambda name: value if isinstance(value := loss[name], float) else -math.inf)
     return None if loss[stage] == math.inf else stage

@@ -23,6 +23,7 @@ from conformance.verdict.example import Example
 from conformance.verdict.loop import Comparer
 
 SWITCH = {"session.x64quantprecision": "1"}
+"""The session option that makes ONNX Runtime take wider kernels."""
 
 VNNI = ("avx512_vnni", "avx_vnni")
 """Instruction sets that add up 8-bit products in 32 bits."""
@@ -48,9 +49,11 @@ def ask(
     got: Sequence[Array] | None,
     agrees: Callable[[list[Array]], bool],
 ) -> Witness:
-    """Runs the model with the switch. ``got`` are its outputs without (None: unknown), ``agrees`` decides on outputs.
+    """Runs the model with ``SWITCH``; ``agrees`` decides on its outputs. ``got`` are its outputs without the switch,
+    or None where they are unknown.
 
-    Outputs that do not change prove nothing: ONNX Runtime takes options that it does not know without a word.
+    Outputs that the switch does not change prove nothing: ONNX Runtime takes options that it does not know without a
+    word.
     """
     from conformance.runtimes.onnxruntime import knows
 
@@ -77,11 +80,11 @@ def ask_about(
     libraries: Sequence[str],
     config: Mapping[str, str],
 ) -> None:
-    """Adds to an opinion on a wrong answer of ONNX Runtime whether it is right where its kernels cannot saturate."""
+    """Adds to an opinion on a wrong answer of ONNX Runtime what it answers with kernels that cannot saturate."""
     assert comparer.session is not None
     try:
         got = comparer.session.run(example.inputs)
-    except Exception:  # the failure that is explained is of another kind
+    except Exception:  # only a wrong answer is explained here
         return
 
     def agrees(outputs: list[Array]) -> bool:
@@ -96,13 +99,13 @@ def ask_about(
 
 
 def cause_shown_by(witness: Witness) -> dict[str, Any] | None:
-    """The cause, for the record, that an answer of ``ask`` shows; None where it shows none."""
+    """The cause, for the record, that the answer of ``ask`` shows; None where the answer shows no saturation."""
     if witness.answer != "agrees":
         return None
     return {"name": "saturation", "shown_by": dict(SWITCH), "lacks": list(VNNI)}
 
 
-def _same(one: Sequence[Array], other: Sequence[Array]) -> bool:
-    return len(one) == len(other) and all(
-        np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(one, other, strict=True)
+def _same(left: Sequence[Array], right: Sequence[Array]) -> bool:
+    return len(left) == len(right) and all(
+        np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(left, right, strict=True)
     )
