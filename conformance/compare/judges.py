@@ -52,7 +52,7 @@ class Tolerances:
         return Vacuity(self.tolerances)
 
     def as_dict(self) -> dict[str, Any]:
-        tolerances = [None if one is None else dataclasses.asdict(one) for one in self.tolerances]
+        tolerances = [tolerance and dataclasses.asdict(tolerance) for tolerance in self.tolerances]
         return {"kind": "tolerance", "tolerances": tolerances, "any_order": list(self.any_order)}
 
 
@@ -79,10 +79,10 @@ class NoiseLimits:
     def in_order(self, got: Sequence[Array], wanted: Sequence[Array]) -> list[Array]:
         """The outputs, with rows that may come in any order in that of ``wanted``."""
         return [
-            matched_rows(one, wanted[index])
-            if index < len(wanted) and self.any_order[index] and one.shape == wanted[index].shape and one.ndim
-            else one
-            for index, one in enumerate(got)
+            matched_rows(output, wanted[index])
+            if index < len(wanted) and self.any_order[index] and output.shape == wanted[index].shape and output.ndim
+            else output
+            for index, output in enumerate(got)
         ]
 
     def vacuity(self) -> Vacuity:
@@ -99,8 +99,9 @@ def defaults_for(outputs: Sequence[Array]) -> Tolerances:
 
 
 def judge_from(values: Mapping[str, Any]) -> Judge:
-    """The inverse of ``as_dict``; raises KeyError or TypeError where it is not one."""
-    any_order = tuple(bool(one) for one in values["any_order"])
+    """The inverse of ``as_dict``; raises KeyError or TypeError where the values are not of a judge."""
+    any_order = tuple(map(bool, values["any_order"]))
     if values["kind"] == "budget":
         return NoiseLimits(tuple(NoiseLimit(**limit) for limit in values["budgets"]), any_order)
-    return Tolerances(tuple(None if one is None else Tolerance(**one) for one in values["tolerances"]), any_order)
+    tolerances = (given if given is None else Tolerance(**given) for given in values["tolerances"])
+    return Tolerances(tuple(tolerances), any_order)

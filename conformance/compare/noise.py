@@ -69,8 +69,8 @@ value by at most 3.5 times the noise of the rounding itself, and errors of sever
 
 
 ALONE = 64.0
-"""How many times the median noise (mean square) of all draws one has to have to be looked at by itself. Where an
-output is a single number, whose error may by chance be far above the median, that happens once in ten million times.
+"""A draw is looked at by itself where its noise (mean square) is this many times the median of all draws. Of outputs
+that are a single number, whose error may by chance be far above the median, one in ten million gets there by chance.
 """
 
 
@@ -90,8 +90,8 @@ def power(values: Array) -> float:
 class Noise:
     """What all draws of a cell have shown for one output.
 
-    Draws count alike, whatever their number of elements, so that one shape that is all wrong is not lost among large
-    ones. One whose values are small is, which is what ``drowned`` looks for.
+    Draws count alike, whatever their number of elements, so that a small shape that is all wrong is not lost among
+    large shapes. A draw whose values are small is lost among draws of larger values: ``drowned`` finds it.
     """
 
     limit: NoiseLimit
@@ -99,7 +99,7 @@ class Noise:
     signal: float = 0.0
     """Sum over the draws of the mean square of what is right."""
     noise: float = 0.0
-    """The same of the error."""
+    """Sum over the draws of the mean square of the error."""
     product: float = 0.0
     size: float = 0.0
     changed: float = 0.0
@@ -119,13 +119,13 @@ class Noise:
             self.each.append((0.0, 0.0))
             return share
         finite = np.isfinite(wanted) & np.isfinite(got)
-        right, one = wanted[finite].astype(np.float64), got[finite].astype(np.float64)
-        signal, noise = power(right), power(one - right)
+        right, given = wanted[finite].astype(np.float64), got[finite].astype(np.float64)
+        signal, noise = power(right), power(given - right)
         self.each.append((signal, noise))
         self.signal += signal
         self.noise += noise
-        self.product += float(np.mean(one * right)) if right.size else 0.0
-        self.size += power(one)
+        self.product += float(np.mean(given * right)) if right.size else 0.0
+        self.size += power(given)
         return noise
 
     @property
@@ -152,10 +152,10 @@ class Noise:
         return self.noise == 0 or self.sqnr >= self.limit.sqnr
 
     def drowned(self) -> int | None:
-        """The draw that is more noise than signal and is lost among others with larger values; None without one.
+        """The index of a draw that is more noise than signal and is lost among draws of larger values, if there is one.
 
-        Its noise has to stand out from that of all, and from what the format rounds at their size: where an output
-        happens to be near zero, what is left of it may well be noise.
+        Its noise has to stand out from the noise of all draws, and from what the format rounds at their size: where an
+        output happens to be near zero, what is left of it may well be noise.
         """
         if not self.each:
             return None
@@ -202,13 +202,13 @@ def compare_outputs(
     if len(got) != len(meant):
         return failed("WrongCount", f"{len(got)} outputs instead of {len(meant)}")
     verdicts = []
-    for output, (one, right, true) in enumerate(zip(got, meant, exact, strict=True)):
-        found = odd_shape(output, one, right) or _compare_output(
-            output, one, right, true, limits[output], moved[output] if moved else 0.0
+    for output, (given, right, true) in enumerate(zip(got, meant, exact, strict=True)):
+        verdict = odd_shape(output, given, right) or _compare_output(
+            output, given, right, true, limits[output], moved[output] if moved else 0.0
         )
-        if found.verdict == "failed":
-            return found
-        verdicts.append(found)
+        if verdict.verdict == "failed":
+            return verdict
+        verdicts.append(verdict)
     return summary(verdicts)
 
 

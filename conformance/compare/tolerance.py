@@ -111,29 +111,29 @@ def compare(
     if len(got) != len(wanted):
         return failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
     verdicts: list[Comparison] = []
-    for output, (one, right) in enumerate(zip(got, wanted, strict=True)):
+    for output, (given, right) in enumerate(zip(got, wanted, strict=True)):
         exact = None if oracle is None else oracle[output]
-        if any_order[output] and one.shape == right.shape and right.ndim:
+        if any_order[output] and given.shape == right.shape and right.ndim:
             with np.errstate(all="ignore"):
-                one = matched_rows(one, right)
+                given = matched_rows(given, right)
                 exact = exact if exact is None or exact.shape != right.shape else matched_rows(exact, right)
         with np.errstate(all="ignore"):  # NaN and infinities are compared on purpose
-            found = _compare_output(
-                output, one, right, exact, tolerances[output], conditioning[output] if conditioning else 0.0
+            verdict = _compare_output(
+                output, given, right, exact, tolerances[output], conditioning[output] if conditioning else 0.0
             )
-        if found.verdict == "failed":
-            return found
-        verdicts.append(found)
+        if verdict.verdict == "failed":
+            return verdict
+        verdicts.append(verdict)
     return summary(verdicts)
 
 
-def summary(found: list[Comparison]) -> Comparison:
+def summary(comparisons: list[Comparison]) -> Comparison:
     """The draw's verdict from its outputs': any weakness counts; nothing was verified only if no output was."""
     for verdict in ("ill-conditioned", "verified"):
-        these = [one for one in found if one.verdict == verdict]
-        if these:
-            return max(these, key=lambda one: one.worst.ratio if one.worst else 0.0)
-    return found[0] if found else Comparison("nothing")
+        alike = [comparison for comparison in comparisons if comparison.verdict == verdict]
+        if alike:
+            return max(alike, key=lambda comparison: comparison.worst.ratio if comparison.worst else 0.0)
+    return comparisons[0] if comparisons else Comparison("nothing")
 
 
 def failed(error: str, text: str, worst: Worst | None = None) -> Comparison:
