@@ -152,10 +152,10 @@ class Noise:
         return self.noise == 0 or self.sqnr >= self.limit.sqnr
 
     def drowned(self) -> int | None:
-        """The index of a draw that is more noise than signal and is lost among draws of larger values, if there is one.
+        """The index of a draw, if any, that is more noise than signal and is lost among draws of larger values.
 
-        Its noise has to stand out from the noise of all draws, and from what the format rounds at their size: where an
-        output happens to be near zero, what is left of it may well be noise.
+        Its noise has to stand out from the noise of all draws, and from what the format rounds at their size: where
+        an output happens to be near zero, what is left of it may well be noise.
         """
         if not self.each:
             return None
