@@ -333,7 +333,7 @@ def header(*instructions: str, **more) -> dict:
 
 
 def change(before: dict, after: dict, old: dict, new: dict):
-    from tests.test_baseline import record
+    from tests.baseline.support import record
 
     (found,) = compare_runs((before, [record(**old)]), (after, [record(**new)]))
     return found
@@ -373,7 +373,7 @@ def test_a_difference_is_put_down_to_the_processor_where_the_record_shows_it(bef
 @pytest.mark.parametrize("cpu", [None, "AMD EPYC", {"name": "A"}, {"instructions": None}, {"instructions": [7]}, []])
 def test_a_baseline_whose_words_do_not_name_its_processor_is_compared_all_the_same(cpu):
     from conformance.baseline import environment_changes
-    from tests.test_baseline import record
+    from tests.baseline.support import record
 
     before = {"schema": 1, "seconds": 1.0, "environment": {"cpu": cpu}}
     (found,) = compare_runs((before, [record()]), (NONE, [record(**FAILED)]))

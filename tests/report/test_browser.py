@@ -15,7 +15,17 @@ import pytest
 from conformance.report.html import page
 from tests import browser as browsers
 from tests.browser import Browser, Page
-from tests.test_report import HEADER, HOSTILE, KILLED, failed, hostile, hostile_change, hostile_header, mixed, record
+from tests.report.support import (
+    HEADER,
+    HOSTILE,
+    KILLED,
+    failed,
+    hostile,
+    hostile_change,
+    hostile_header,
+    mixed,
+    record,
+)
 
 ELEMENTS = "[...document.querySelectorAll('*')].map(one => one.tagName.toLowerCase()).sort().join(' ')"
 SHOWN = "[...document.querySelectorAll('.list .row:not([hidden]) .id')].map(one => one.textContent)"

@@ -1,0 +1,209 @@
+"""What counts as a difference between two runs, and which differences are regressions."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.baseline import Limits, compare_runs, gate
+from tests.baseline.support import (
+    CRASHED,
+    FAILED,
+    GRAPH,
+    SKIPPED,
+    XFAILED,
+    XPASSED,
+    beside,
+    environment,
+    kinds,
+    latency,
+    of_one,
+    record,
+    run,
+    worst,
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind", "regression", "said"),
+    [
+        ({}, FAILED, "newly failing", True, "passed, now fails at compare (WrongValue: output 0); at fault: runtime"),
+        (SKIPPED, FAILED, "newly failing", True, "skipped (no GPU), now fails"),
+        (XFAILED, FAILED, "newly failing", True, "fails as declared at export"),
+        (XPASSED, FAILED, "newly failing", True, "passes though declared to fail, now fails"),
+        (FAILED, {}, "newly passing", False, "fails at compare (WrongValue: output 0), now passed"),
+        (XFAILED, {}, "newly passing", False, "now passed"),
+        (SKIPPED, {}, "newly passing", False, "skipped (no GPU), now passed"),
+        ({}, XPASSED, "xpassed", True, "now passes though declared to fail"),
+        (XFAILED, XPASSED, "xpassed", True, "now passes though declared to fail"),
+        ({}, XFAILED, "newly expected to fail", True, "now fails as declared at export"),
+        (FAILED, XFAILED, "expected failure changed", False, "now fails as declared at export"),
+        (SKIPPED, XFAILED, "expected failure changed", False, "now fails as declared"),
+        (XFAILED, {**XFAILED, "stage": "run"}, "expected failure changed", False, "fails as declared at run"),
+        (XFAILED, {**XFAILED, "fault": "runtime"}, "expected failure changed", False, "at fault: runtime"),
+        ({}, SKIPPED, "newly skipped", True, "passed, now skipped (no GPU)"),
+        (FAILED, SKIPPED, "newly skipped", True, "now skipped"),
+        (FAILED, CRASHED, "failing otherwise", False, "now fails at run (Crash: SIGSEGV)"),
+        (worst(0.2), worst(0.4), "accuracy worse", True, "0.4 of what is allowed, was 0.2 (2 times)"),
+        (worst(0.01), worst(0.1), "accuracy worse", True, "0.1 of what is allowed"),
+        ({"worst": None}, worst(0.5), "accuracy worse", True, "was 0"),
+        (worst(0.8), worst(0.3), "accuracy better", False, "0.3 of what is allowed, was 0.8"),
+        ({}, {"examples": 23}, "examples fewer", True, "23 examples verified, were 48"),
+        ({}, {"examples": 3, "ill_conditioned": 45}, "examples fewer", True, "45 were too ill-conditioned"),
+        (
+            latency(1e-3, 0.9e-3, 1.1e-3), latency(1.3e-3, 1.2e-3, 1.4e-3), "slower", True,
+            "median 1.3 ms, was 1 ms (1.30 times)",
+        ),
+        (latency(2e-3, 1.9e-3, 2.1e-3), latency(1e-3, 0.9e-3, 1.1e-3), "faster", False, "median 1 ms, was 2 ms"),
+    ],
+)  # fmt: skip
+def test_a_difference_is_told(before, after, kind, regression, said):
+    change = of_one(before, after)
+    assert (change.kind, change.regression, change.accepted) == (kind, regression, False)
+    assert said in change.text
+    assert "\n" not in change.text
+    assert change.source == {"file": "cases/one.yaml", "line": 3}
+    assert gate([change]) == regression
+
+
+def test_a_budget_that_could_not_be_decided_is_told_and_gates_nothing():
+    """Only --require latency fails it; one that was not measured at all is newly skipped."""
+    budgets = [{"text": "1.2 x pytorch", "verdict": "inconclusive"}]
+    undecided = {**SKIPPED, "stage": "latency", "reason": "inconclusive: 1.2 x", "latency": {"budgets": budgets}}
+    change = of_one(beside(1e-3, 2e-3), undecided)
+    assert (change.kind, change.regression) == ("newly skipped", False)
+    assert "inconclusive" in change.text
+    assert of_one(beside(1e-3, 2e-3), {**undecided, "latency": None}).regression
+    failed = of_one({}, {**undecided, "status": "failed", "error": "Inconclusive"})
+    assert (failed.kind, failed.regression) == ("newly failing", True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (FAILED, {**FAILED, "reason": "output 0, other values"}),
+        (XFAILED, {**XFAILED, "reason": "other words"}),
+        (SKIPPED, {**SKIPPED, "reason": "other words"}),
+        (XPASSED, XPASSED),
+        (worst(0.2), worst(0.39)),
+        (worst(0.001), worst(0.09)),
+        (worst(0.09), worst(0.001)),
+        ({}, {"examples": 24}),
+        ({}, {"examples": 500}),
+        (latency(1e-3, 0.9e-3, 1.1e-3), latency(1.2e-3, 1.15e-3, 1.3e-3)),
+        (latency(1e-3, 0.9e-3, 1.3e-3), latency(1.4e-3, 1.2e-3, 1.9e-3)),
+        (latency(1e-3, 0.9e-3, 1.1e-3), {"latency": None}),
+        ({}, latency(1.4e-3, 1.2e-3, 1.9e-3)),
+        ({}, {"graph": {**GRAPH, "opset": 18}}),
+        ({"graph": GRAPH}, {"graph": {**GRAPH, "opset": 18}}),
+        ({}, {"seconds": {}, "command": "other", "fingerprint": "other", "details": ["x"], "reused": True}),
+    ],
+)
+def test_what_is_no_difference_is_not_told(before, after):
+    assert compare_runs(run(record(**before)), run(record(**after))) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ({"sqnr": 40.0}, {"sqnr": 37.0}, ["accuracy worse"]),
+        ({"sqnr": 40.0}, {"sqnr": 37.1}, []),
+        ({"sqnr": 40.0}, {"sqnr": 45.0}, ["accuracy better"]),
+        ({"sqnr": "inf"}, {"sqnr": 60.0}, ["accuracy worse"]),
+        ({"sqnr": "inf"}, {"sqnr": "inf"}, []),
+    ],
+)
+def test_a_precision_is_judged_by_its_decibels(before, after, expected):
+    name = "fidelity[one-dynamo-op20-int8]"
+    assert kinds(run(record(name, fidelity=before)), run(record(name, fidelity=after))) == expected
+
+
+def test_decibels_far_from_what_is_due_are_noise():
+    name = "fidelity[one-dynamo-op20-int8]"
+    before, after = (record(name, fidelity={"sqnr": sqnr}, **worst(0.001)) for sqnr in (90.0, 80.0))
+    assert compare_runs(run(before), run(after)) == []
+
+
+def test_a_precision_that_is_counted_is_judged_by_its_ratio():
+    name = "fidelity[one-dynamo-op20-int8]"
+    before, after = (record(name, fidelity={"changed": share}, **worst(share * 10)) for share in (0.01, 0.05))
+    assert kinds(run(before), run(after)) == ["accuracy worse"]
+
+
+def test_limits_can_be_set():
+    before, after = run(record(**worst(0.02))), run(record(**worst(0.05), examples=40))
+    assert kinds(before, after) == []
+    assert kinds(before, after, accuracy_floor=0.01, examples_factor=0.9) == ["accuracy worse", "examples fewer"]
+    assert kinds(before, after, accuracy_floor=0.01, accuracy_factor=3) == []
+
+
+def test_a_cell_that_is_gone_is_a_regression_and_one_that_is_new_is_not():
+    one, two = record(), record("export[two-dynamo-op20]")
+    (vanished,) = compare_runs(run(one, two), run(one))
+    assert (vanished.id, vanished.kind, vanished.regression) == (two["id"], "vanished", True)
+    assert (vanished.before, vanished.after) == ("passed", None)
+    (added,) = compare_runs(run(one), run(one, two))
+    assert (added.id, added.kind, added.regression, added.before) == (two["id"], "newly added", False, None)
+
+
+@pytest.mark.parametrize(("how", "kind"), [(FAILED, "newly failing"), (XPASSED, "xpassed")])
+def test_a_new_cell_that_fails_is_a_regression(how, kind):
+    (change,) = compare_runs(run(), run(record(**how)))
+    assert (change.kind, change.regression, change.before) == (kind, True, None)
+
+
+def test_a_new_cell_that_is_skipped_says_so():
+    (change,) = compare_runs(run(), run(record(**SKIPPED)))
+    assert (change.kind, change.text) == ("newly added", "new, skipped (no GPU)")
+
+
+def test_several_changes_of_one_cell_are_all_told():
+    after = record(**worst(0.9), examples=1)
+    assert kinds(run(record()), run(after)) == ["accuracy worse", "examples fewer"]
+
+
+def test_a_run_with_a_cell_twice_is_refused():
+    with pytest.raises(ValueError, match=r"the later run has accuracy\[one.* twice"):
+        compare_runs(run(record()), run(record(), record()))
+
+
+def test_limits_are_documented_where_they_stand():
+    assert Limits() == Limits(2.0, 0.1, 3.0, 1.25, 0.5)
+
+
+# ---- graphs --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("graph", "said"),
+    [
+        ({**GRAPH, "opset": 18}, "opset 17 -> 18"),
+        ({**GRAPH, "nodes": {"Asinh": 1, "Constant": 3}}, "6 -> 4 nodes (Cast 2 -> 0)"),
+        ({**GRAPH, "nodes": {"Asinh": 1, "Cast": 2}}, "(Constant 3 -> 0); constants were folded"),
+        (
+            {**GRAPH, "nodes": {**GRAPH["nodes"], "Mul": 1, "Constant": 1}},
+            "6 -> 5 nodes (Constant 3 -> 1, Mul 0 -> 1)",
+        ),
+        ({**GRAPH, "sha": "bb"}, "same nodes, other bytes"),
+    ],
+)
+def test_another_graph_is_told_but_no_regression(graph, said):
+    name = "export[one-dynamo-op20]"
+    (change,) = compare_runs(run(record(name, graph=GRAPH)), run(record(name, graph=graph)))
+    assert (change.kind, change.regression) == ("graph changed", False)
+    assert said in change.text
+    assert ("folded" in change.text) == ("folded" in said)
+
+
+def test_other_bytes_are_no_change_where_another_version_exported():
+    name = "export[one-dynamo-op20]"
+    newer = environment(versions={"torch": "2.16.0", "onnx": "1.23.2", "tensorrt": None})
+    before = run(record(name, graph=GRAPH))
+    assert compare_runs(before, run(record(name, graph={**GRAPH, "sha": "bb"}), environment=newer)) == []
+    other = {**GRAPH, "sha": "bb", "opset": 18}
+    assert kinds(before, run(record(name, graph=other), environment=newer)) == ["graph changed"]
+
+
+def test_a_graph_that_explains_a_failure_is_told_with_it():
+    name = "export[one-dynamo-op20]"
+    after = record(name, graph={**GRAPH, "opset": 18}, **{**FAILED, "stage": "check"})
+    assert kinds(run(record(name, graph=GRAPH)), run(after)) == ["newly failing", "graph changed"]

@@ -1,0 +1,56 @@
+"""The lines that tell changes in the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.baseline import accept, compare_runs, lines, load
+from tests.baseline.support import FAILED, XFAILED, cells, record, run, written
+
+
+def many() -> list[Any]:
+    before = [record(f"accuracy[case{n:02}-dynamo-op20-onnxruntime-fp32]") for n in range(30)]
+    long = {**FAILED, "reason": "output 0: 5 of 5 values are NaN or infinite on one side only " * 4}
+    after = [{**one, **long} for one in before[:25]] + [{**before[25], "examples": 1}, {**before[26], **XFAILED}]
+    return compare_runs(run(*before[:25], before[25], {**before[26], **FAILED}, before[27]), run(*after))
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_lines_fit_the_terminal_and_begin_with_regressions(width):
+    found = list(lines(many(), width))
+    assert all(len(line) <= width for line in found)
+    heads = [line for line in found if not line.startswith(" ")]
+    assert heads == [
+        "newly failing: 25",
+        "vanished: in the earlier run only: 1",
+        "fewer examples verified: 1",
+        "another expected failure than before: 1",
+        "27 regressions, 1 other change",
+    ]
+    assert "  and 5 more" in found
+    assert sum("dynamo-op20" in line for line in found) == 23
+
+
+def test_short_texts_stand_beside_their_ids_where_there_is_room():
+    changes = compare_runs(run(record()), run(record(examples=1)))
+    assert list(lines(changes, 120))[1] == f"  {record()['id']}  1 examples verified, were 48"
+    assert list(lines(changes, 60))[1:3] == [f"  {record()['id']}", "    1 examples verified, were 48"]
+
+
+def test_what_is_accepted_comes_last(tmp_path):
+    file = written(tmp_path, *cells(2))
+    after = run(*({**one, **FAILED} for one in cells(2)))
+    accept(file, after, ["export*"], because="known")
+    found = list(lines(compare_runs(load(file), after), 100))
+    assert [line for line in found if not line.startswith(" ")] == [
+        "newly failing: 2",
+        "accepted: 2",
+        "2 regressions, 2 accepted",
+    ]
+    assert "accepted: known" in " ".join(found)
+
+
+def test_no_change_says_so():
+    assert list(lines([], 80)) == ["no change"]

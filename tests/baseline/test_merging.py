@@ -1,0 +1,147 @@
+"""Merging the runs of shards to one run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.baseline import compare_runs, environment_changes, merge, selection_of, shard
+from conformance.records.run_file import read_run
+from tests.baseline.support import FAILED, HEADER, SKIPPED, cells, environment, flags, latency, put, record, run
+
+
+def sharded(folder: Path, count: int = 3) -> list[Path]:
+    all_cells = cells()
+    ids = [one["id"] for one in all_cells]
+    return [
+        put(
+            folder / f"shard-{index}",
+            [one for one in all_cells if one["id"] in shard(ids, index, count)],
+            **flags("--shard", f"{index}/{count}", "--report", f"shard-{index}"),
+        )
+        for index in range(1, count + 1)
+    ]
+
+
+def test_the_shards_of_a_run_merge_to_the_run(tmp_path):
+    header, records = merge(sharded(tmp_path), tmp_path / "out")
+    assert sorted(records, key=lambda one: one["id"]) == sorted(cells(), key=lambda one: one["id"])
+    assert (header["seconds"], header["environment"]) == (3.0, HEADER["environment"])
+    assert (header, records) == read_run(tmp_path / "out")
+    assert compare_runs(run(*cells()), (header, records)) == []
+    assert selection_of(header) == (None, None)
+    assert environment_changes(run(*cells()), (header, records)) == []
+
+
+def test_a_shard_may_be_given_by_any_of_its_files(tmp_path):
+    one, *rest = sharded(tmp_path)
+    _, records = merge([one / "run.json", *rest], tmp_path / "out")
+    assert len(records) == len(cells())
+
+
+def test_a_cell_of_two_shards_is_kept_once_where_they_agree(tmp_path):
+    places = [put(tmp_path / name, [record(seconds={"run": n})]) for n, name in enumerate("ab")]
+    _, records = merge(places, tmp_path / "out")
+    assert len(records) == 1
+
+
+def test_what_was_compared_there_before_is_gone(tmp_path):
+    places = [put(tmp_path / name, [record()]) for name in "ab"]
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "changes.json").write_text("[]")
+    merge(places, tmp_path / "out")
+    assert not (tmp_path / "out" / "changes.json").exists()
+
+
+def test_shards_that_disagree_are_refused(tmp_path):
+    places = [put(tmp_path / "a", [record()]), put(tmp_path / "b", [record(**FAILED)])]
+    with pytest.raises(ValueError) as error:
+        merge(places, tmp_path / "out")
+    said = str(error.value)
+    assert f"passed in {places[0]}" in said
+    assert f"failed compare WrongValue runtime in {places[1]}" in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_what_one_host_skips_and_another_runs_has_run(tmp_path, order):
+    places = [put(tmp_path / "a", [record(**SKIPPED)]), put(tmp_path / "b", [record(**FAILED)])]
+    _, (found,) = merge([places[index] for index in order], tmp_path / "out")
+    assert found["status"] == "failed"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_what_was_measured_and_not_decided_says_more_than_what_was_not_measured(tmp_path, order):
+    undecided = {**SKIPPED, "latency": {"budgets": [{"verdict": "inconclusive"}]}}
+    places = [put(tmp_path / "a", [record(**SKIPPED)]), put(tmp_path / "b", [record(**undecided)])]
+    _, (found,) = merge([places[index] for index in order], tmp_path / "out")
+    assert found["latency"] == undecided["latency"]
+
+
+def test_other_versions_are_refused_or_told(tmp_path):
+    newer = environment(versions={"torch": "2.16.0", "onnx": "1.23.2", "tensorrt": None})
+    places = [put(tmp_path / "a", [record()]), put(tmp_path / "b", [], environment=newer)]
+    with pytest.raises(ValueError, match=r"torch is 2\.15\.0 in .*a and 2\.16\.0 in .*b"):
+        merge(places, tmp_path / "out")
+    header, _ = merge(places, tmp_path / "out", allow_mixed=True)
+    assert header["environment"]["versions"]["torch"] == "2.15.0 and 2.16.0"
+    assert "torch 2.15.0 -> 2.15.0 and 2.16.0" in environment_changes(run(), (header, []))
+
+
+def test_a_package_that_only_one_host_has_is_no_other_version(tmp_path):
+    with_gpu = environment(versions={**HEADER["environment"]["versions"], "tensorrt": "8.6.0"}, gpu={"name": "H200"})
+    places = [put(tmp_path / "a", [record()]), put(tmp_path / "b", [], environment=with_gpu)]
+    header, _ = merge(places, tmp_path / "out")
+    assert header["environment"]["versions"]["tensorrt"] == "8.6.0"
+    assert header["environment"]["gpu"] == {"name": "H200"}
+
+
+def test_latencies_of_several_processors_are_never_compared(tmp_path):
+    other = environment(cpu={"name": "B", "instructions": ["avx2"]})
+    places = [
+        put(tmp_path / "a", [record(**latency(1e-3, 0.9e-3, 1.1e-3))]),
+        put(tmp_path / "b", [], environment=other),
+    ]
+    header, records = merge(places, tmp_path / "out")
+    assert header["environment"]["cpu"] == {"name": "A and B", "instructions": ["avx2"], "mixed": True}
+    slow = (header, [{**records[0], **latency(9e-3, 8e-3, 9.5e-3)}])
+    assert compare_runs((header, records), slow) == []
+    assert "latencies are not comparable: other processor" in environment_changes((header, records), slow)
+
+
+def test_a_shard_that_did_not_finish_is_named(tmp_path):
+    places = [*sharded(tmp_path)[:2], put(tmp_path / "cut", [record()], finished=False)]
+    with pytest.raises(ValueError, match=r"cut: the run did not finish"):
+        merge(places, tmp_path / "out")
+    header, _ = merge(places, tmp_path / "out", partial=True)
+    assert header["unfinished"] == [str(places[2]), "shard 3/3"]
+    told = environment_changes(run(), (header, []))
+    assert any("without a part of shard 3/3" in line for line in told)
+
+
+def test_a_shard_that_is_missing_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"shard 2/3 is missing"):
+        merge([sharded(tmp_path)[index] for index in (0, 2)], tmp_path / "out")
+
+
+def test_a_merge_does_not_overwrite_what_it_reads(tmp_path):
+    places = [put(tmp_path / name, [record()]) for name in "ab"]
+    with pytest.raises(ValueError, match="would be overwritten"):
+        merge(places, places[0])
+    with pytest.raises(ValueError, match="given twice"):
+        merge([*places, places[0] / "run.json"], tmp_path / "out")
+    with pytest.raises(ValueError, match="no run to merge"):
+        merge([], tmp_path / "out")
+    assert read_run(places[0])[1] == [record()]
+
+
+def test_a_merged_run_was_to_run_what_its_parts_were(tmp_path):
+    places = [
+        put(tmp_path / "a", [record()], **flags("--opset", "17")),
+        put(tmp_path / "b", [], **flags("--opset=20")),
+    ]
+    predicate, note = selection_of(merge(places, tmp_path / "out")[0])
+    assert note is None
+    assert predicate is not None
+    assert [predicate({"opset": opset}) for opset in (17, 18, 20)] == [True, False, True]

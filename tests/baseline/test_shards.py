@@ -1,0 +1,69 @@
+"""Which cells a shard has: each cell once, cases whole, and about as many seconds in each."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.baseline import case_of, parse_shard, seconds_of, shard
+from tests.baseline.support import record
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("1/1", (1, 1)), ("2/4", (2, 4)), (" 4/4 ", (4, 4))])
+def test_a_shard_is_one_of_several(text, wanted):
+    assert parse_shard(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["0/4", "5/4", "2", "2/", "a/b", "-1/2", "1/0", "", "1/4/2"])
+def test_what_is_no_shard_is_refused(text):
+    with pytest.raises(ValueError, match="not which of how many"):
+        parse_shard(text)
+
+
+def test_a_new_case_moves_no_other():
+    ids = [f"export[case{n}-dynamo-op20]" for n in range(50)]
+    before = shard(ids, 2, 4)
+    assert shard([*ids, "export[new-dynamo-op20]"], 2, 4) - {"export[new-dynamo-op20]"} == before
+    assert 2 <= len(before) <= 30
+
+
+def test_seconds_balance_the_shards():
+    ids = [f"export[case{n}-dynamo-op20]" for n in range(20)]
+    seconds = {name: float(2 ** min(n, 6)) for n, name in enumerate(ids)}
+    loads = [sum(seconds[name] for name in shard(ids, index, 3, seconds)) for index in (1, 2, 3)]
+    assert max(loads) - min(loads) <= max(seconds.values())
+
+
+def test_seconds_of_an_earlier_run_may_have_more_or_fewer_cases():
+    ids = [f"export[case{n}-dynamo-op20]" for n in range(9)]
+    seconds = {**dict.fromkeys(ids[:6], 2.0), "export[gone-dynamo-op20]": 500.0}
+    parts = [shard(ids, index, 3, seconds) for index in (1, 2, 3)]
+    assert [len(part) for part in parts] == [3, 3, 3]
+    assert set().union(*parts) == set(ids)
+
+
+def test_seconds_are_those_of_all_stages():
+    assert seconds_of([record()]) == {record()["id"]: 0.5}
+
+
+def test_a_shard_of_what_is_no_cell_is_refused():
+    with pytest.raises(ValueError, match="is not the id of a cell"):
+        shard(["something"], 1, 2)
+
+
+SMALL = [f"{check}[case{n}-dynamo-op{opset}]" for check in ("export", "more") for n in range(9) for opset in (1, 2)]
+
+
+@given(
+    st.sets(st.sampled_from(SMALL)),
+    st.integers(1, 5),
+    st.randoms(),
+    st.booleans(),
+)
+def test_shards_have_each_cell_once_and_cases_whole(ids, count, random, balanced):
+    seconds = {name: random.random() for name in random.sample(sorted(ids), len(ids) // 2)} if balanced else None
+    parts = [shard(random.sample(sorted(ids), len(ids)), index, count, seconds) for index in range(1, count + 1)]
+    assert sorted(name for part in parts for name in part) == sorted(ids)
+    for part in parts:
+        assert {name for name in ids if case_of(name) in {case_of(one) for one in part}} == part

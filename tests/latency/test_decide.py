@@ -1,0 +1,57 @@
+"""Deciding on a budget: what looks broken is opened and measured a second time."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import numpy as np
+
+from conformance.case.time_budget import parse
+from conformance.latency.decide import decide
+from conformance.latency.statistics import ratio_interval
+from tests.latency.support import Host, quiet
+
+
+@contextmanager
+def opening(sides, opened):
+    opened.append("opened")
+    yield sides
+    opened.append("closed")
+
+
+def decided(ratios, text="1.10 x pytorch", **options):
+    """The verdict where the own side is that many times slower each time it is opened, and what was opened."""
+    simulated, opened, left = Host(quiet(np.random.default_rng(0))), [], list(ratios)
+
+    def sides():
+        other = None if parse(text).kind == "absolute" else simulated.side("other", 1e-3)
+        return opening((simulated.side("own", 1e-3 * left.pop(0)), other), opened)
+
+    options = {"max_seconds": 0.5, "warmup_seconds": 0.01, "clock": simulated.clock, **options}
+    samples, judged = decide(parse(text), sides, seed=0, **options)
+    return samples, judged, opened
+
+
+def test_a_side_that_is_slow_whenever_it_is_opened_breaks_a_budget():
+    _, judged, opened = decided([1.3, 1.2])
+    assert judged.verdict == "broken"
+    assert opened == ["opened", "closed"] * 2
+    assert judged.interval.low < 1.21 and judged.interval.high > 1.29
+
+
+def test_a_side_that_is_slow_only_the_first_time_does_not():
+    samples, judged, _ = decided([1.3, 1.0])
+    assert judged.verdict == "inconclusive"
+    assert ratio_interval(samples).low > 1.1
+
+
+def test_what_holds_is_not_measured_twice():
+    _, judged, opened = decided([1.0])
+    assert (judged.verdict, opened) == ("holds", ["opened", "closed"])
+
+
+def test_a_percentile_in_seconds_is_decided_from_single_calls():
+    samples, judged, _ = decided([0.01], "20 us", percentile=90)
+    assert samples.iterations[0] == 1 and samples.other is None
+    assert (judged.verdict, judged.percentile) == ("holds", 90)
+    assert decided([0.01], "20 us")[0].iterations[0] > 1

@@ -1,0 +1,108 @@
+"""What a record keeps of a measurement, which pytest-benchmark reads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from conformance.case.time_budget import parse
+from conformance.latency import host
+from conformance.latency.statistics import time_verdict
+from conformance.latency.store import KEPT, as_benchmark_json, as_record, metadata, save, thinned
+from tests.latency.support import TEN_PERCENT, measured, paired, quiet
+
+
+def record(ratio=1.3, budgets=("1.2 x pytorch", "5 ms"), seed=0):
+    samples = measured(quiet, seed, ratio, max_seconds=1.0)
+    judged = [time_verdict(parse(text), samples) for text in budgets]
+    return as_record(
+        samples, judged, runtime="onnxruntime", precision="fp32", at={"batch": 4}, host=host.state(gpu=False),
+        throughput={16: 3200.0, 1: 900.0},
+    )  # fmt: skip
+
+
+def test_a_record_is_plain_and_says_what_was_found():
+    found = record()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    relation, absolute = found["budgets"]
+    assert (relation["text"], relation["verdict"], relation["limit"]) == ("1.2 x pytorch", "broken", 1.2)
+    assert 1.2 < relation["low"] <= relation["ratio"] <= relation["high"] < 1.4
+    assert (absolute["verdict"], absolute["ratio"], absolute["percentile"]) == ("holds", None, 50)
+    assert absolute["seconds"] == pytest.approx(1.3e-3, rel=0.02)
+    assert found["own"]["name"] == "own" and found["other"]["name"] == "other"
+    assert found["own"]["median"] / found["other"]["median"] == pytest.approx(1.3, rel=0.02)
+    assert found["throughput"] == [{"batch": 1, "per_second": 900.0}, {"batch": 16, "per_second": 3200.0}]
+
+
+def test_a_record_keeps_few_samples_and_no_infinity():
+    durations = np.arange(1.0, 5001.0)
+    assert len(thinned(durations)) == KEPT
+    assert (thinned(durations)[0], thinned(durations)[-1]) == (1, 5000)
+    assert thinned(durations[:7]).tolist() == durations[:7].tolist()
+    few = paired([1.0, 1.1], [1.0, 1.0])
+    found = as_record(few, [time_verdict(TEN_PERCENT, few)], runtime="tensorrt", precision="int8", at={}, host={})
+    assert found["budgets"][0]["high"] is None and found["budgets"][0]["verdict"] == "inconclusive"
+    json.dumps(found, allow_nan=False)
+    nothing = as_record(None, runtime="onnxruntime", precision="fp32", at={}, host={}, throughput={4: 10.0})
+    assert nothing["own"] is None and nothing["throughput"] == [{"batch": 4, "per_second": 10.0}]
+
+
+def saved(folder, name, **options):
+    entries = metadata("mlp", "conformance/test_latency.py::test_latency[mlp]", record(**options))
+    return save(folder, name, as_benchmark_json(entries, machine_info={"node": "n"}, commit_info={"id": "c"}))
+
+
+def test_pytest_benchmark_compares_what_is_kept(tmp_path):
+    first, second = saved(tmp_path, "before"), saved(tmp_path, "after", ratio=1.5, seed=1)
+    assert [file.name for file in (first, second)] == ["0001_before.json", "0002_after.json"]
+    kept = json.loads(first.read_text(encoding="utf-8"))
+    assert {"machine_info", "commit_info", "benchmarks", "datetime", "version"} <= set(kept)
+    assert kept["benchmarks"][0]["stats"]["median"] == pytest.approx(1.3e-3, rel=0.02)
+    assert kept["benchmarks"][0]["extra_info"]["budgets"][0]["verdict"] == "broken"
+    command = [sys.executable, "-m", "pytest_benchmark", "--storage", str(tmp_path), "compare", "--group-by=fullname"]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert run.returncode == 0, run.stderr
+    for line in ("mlp (0001_before)", "mlp (0002_after)", "mlp (other side: other) (0002_after)"):
+        assert line in run.stdout, run.stdout
+    assert run.stdout.count("2 tests") == 2
+
+
+CONFTEST = """
+import json
+from pathlib import Path
+from conformance.latency.store import metadata
+
+def pytest_runtest_call(item):
+    latency = json.loads(Path("record.json").read_text())
+    item.config._benchmarksession.benchmarks.extend(metadata(item.name, item.nodeid, latency))
+"""
+
+
+def test_a_pytest_session_reports_and_compares_what_is_kept(tmp_path):
+    """As the front end may do it: the sides of a record among the benchmarks of pytest-benchmark's own session."""
+    (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
+    (tmp_path / "test_one.py").write_text("def test_one(): pass\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--benchmark-storage=kept"]
+
+    def session(*options, ratio):
+        (tmp_path / "record.json").write_text(json.dumps(record(ratio)), encoding="utf-8")
+        return subprocess.run([*command, *options], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+
+    first = session("--benchmark-save=before", ratio=1.0)
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "benchmark 'test_one': 2 tests" in first.stdout
+    same = session("--benchmark-compare=0001", "--benchmark-compare-fail=median:10%", ratio=1.0)
+    assert same.returncode == 0, same.stdout + same.stderr
+    slower = session("--benchmark-compare=0001", "--benchmark-compare-fail=median:10%", ratio=1.3)
+    assert slower.returncode != 0
+    assert "Performance has regressed" in slower.stdout + slower.stderr
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a:b"])
+def test_a_name_that_is_no_file_name_is_refused(tmp_path, name):
+    with pytest.raises(ValueError, match="file name"):
+        save(tmp_path, name, {"benchmarks": []})

@@ -1,0 +1,137 @@
+"""Verdicts on simulated hosts: planted slowdowns are found, and equal sides are not accused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from conformance.case.time_budget import parse
+from conformance.latency import statistics
+from conformance.latency.measure import interleave
+from conformance.latency.statistics import disagreement, ratio_interval, time_verdict, verdict
+from tests.latency.support import TEN_PERCENT, Host, Simulated, measured, paired, quiet
+
+
+def heavy_tails(rng):
+    """Log-normal, and one call in twenty anything up to a thousand times slower."""
+    return lambda time: math.exp(0.1 * rng.standard_normal()) * (1 + (rng.pareto(1.0) if rng.random() < 0.05 else 0))
+
+
+def drift(rng):
+    """The host gets three times slower over a second, with ripples."""
+    return lambda time: (1 + 2 * time + 0.3 * math.sin(40 * time)) * math.exp(0.05 * rng.standard_normal())
+
+
+def bursts(rng):
+    """A neighbour who takes two thirds of the CPU, for 1 to 80 ms at a time."""
+    state = {"until": 0.0, "busy": False}
+
+    def noise(time):
+        while time >= state["until"]:
+            state["busy"] = not state["busy"]
+            state["until"] += 0.001 + rng.exponential(0.03)
+        return (3.0 if state["busy"] else 1.0) * math.exp(0.03 * rng.standard_normal())
+
+    return noise
+
+
+def autocorrelated(rng):
+    """Each call remembers the last: an AR(1) process with coefficient 0.98."""
+    state = {"level": 0.0}
+
+    def noise(time):
+        state["level"] = 0.98 * state["level"] + 0.03 * rng.standard_normal()
+        return math.exp(state["level"])
+
+    return noise
+
+
+HOSTS = [quiet, heavy_tails, drift, bursts, autocorrelated]
+
+
+def verdicts(kind, ratio, trials, budget=TEN_PERCENT, **options):
+    found = [time_verdict(budget, measured(kind, seed, ratio, budget, **options)).verdict for seed in range(trials)]
+    return {name: found.count(name) for name in ("holds", "broken", "inconclusive")}
+
+
+@pytest.mark.parametrize("kind", HOSTS)
+def test_equal_sides_never_break_a_ten_percent_budget(kind):
+    found = verdicts(kind, 1.0, 40)
+    assert found["broken"] == 0
+    assert found["holds"] >= 36
+
+
+@pytest.mark.parametrize("kind", HOSTS)
+def test_fifteen_percent_more_breaks_a_ten_percent_budget(kind):
+    found = verdicts(kind, 1.15, 20, max_seconds=4.0)
+    assert found["holds"] == 0
+    assert found["broken"] >= 19
+
+
+@pytest.mark.parametrize("kind", HOSTS)
+def test_the_error_is_kept_where_the_limit_is_exactly_met(kind):
+    """The hardest place: at the limit itself each look may err, and all together by half a percent on either side."""
+    found = verdicts(kind, 1.0, 60, parse("1.0 x pytorch"), max_seconds=0.4)
+    assert found["broken"] + found["holds"] <= 3
+    assert found["inconclusive"] >= 57
+
+
+def test_looking_as_often_as_one_likes_would_not_keep_the_error():
+    """That the looks' shares matter: samples that are looked at all the time at the full error are often wrong."""
+    wrong = 0
+    for seed in range(40):
+        logs = np.random.default_rng(seed).standard_normal(200)
+        intervals = (statistics.signed_rank_interval(logs[:count], 0.05) for count in range(8, 200, 4))
+        wrong += any(low > 0 or high < 0 for _, low, high in intervals)
+    assert wrong >= 6  # 15%, with a nominal 5%
+
+
+def test_being_always_slower_when_second_does_not_count():
+    found = verdicts(quiet, 1.0, 20, second_costs=1.5)
+    assert found == {"holds": 20, "broken": 0, "inconclusive": 0}
+    samples = measured(quiet, 0, 1.0, budget=parse("1.0 x pytorch"), second_costs=1.5)
+    assert ratio_interval(samples).low < 1 < ratio_interval(samples).high
+    assert 0.35 < samples.own_first.mean() < 0.65
+
+
+def test_an_order_that_is_not_drawn_would_be_biased():
+    """That the test above can fail: with own always second, equal sides look 50% apart."""
+    first, second = np.full(64, 1e-3), np.full(64, 1.5e-3) * (1 + 1e-3 * np.random.default_rng(0).random(64))
+    assert verdict(ratio_interval(paired(second, first)), 1.1) == "broken"
+
+
+def test_a_side_that_changes_its_pace_is_not_judged_by_one_of_its_paces():
+    """A thread pool that is in the way of one side for seconds: no coin toss for each pair, and no certainty."""
+    rng = np.random.default_rng(0)
+    noise = np.exp(0.02 * rng.standard_normal(400))
+    paces = np.repeat([1.0, 1.6, 1.0, 1.7, 1.0, 1.5, 1.6, 1.0], 50)
+    logs = np.log(noise * paces)
+    assert disagreement(logs, 0.02) > 3
+    assert verdict(ratio_interval(paired(noise * paces, np.ones(400))), 1.1) == "inconclusive"
+    assert disagreement(np.log(noise), 0.001) < 1.8
+
+
+def test_one_look_alone_is_not_believed():
+    """Own is slowed for longer than until the first look, which is sure of itself; in the end it is not."""
+    simulated = Host()
+
+    class Slowed(Simulated):
+        def run(self):
+            self.seconds = 1.5e-3 if self.host.ns < 0.08e9 else 1e-3
+            super().run()
+
+    looks = []
+
+    def enough(samples):
+        looks.append(time_verdict(TEN_PERCENT, samples).verdict)
+        return looks[-1] != "inconclusive"
+
+    found = interleave(
+        Slowed(simulated, "own", 1e-3), simulated.side("other", 1e-3), seed=0, enough=enough, max_seconds=1.0,
+        warmup_seconds=0, clock=simulated.clock,
+    )  # fmt: skip
+    assert looks[0] == "broken"
+    assert len(looks) >= 3
+    assert time_verdict(TEN_PERCENT, found).verdict != "broken"

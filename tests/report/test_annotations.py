@@ -1,0 +1,95 @@
+"""Annotations of GitHub: a workflow command for each failure, whatever its text says."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.records import text
+from conformance.report import annotations
+from conformance.report.clean import visible
+from tests.report.support import HOSTILE, failed, hostile, hostile_change, record
+
+
+def parsed(line: str) -> tuple[str, dict[str, str], str]:
+    """A workflow command as GitHub's runner reads it."""
+    assert "\n" not in line and "\r" not in line
+    _, head, message = line.split("::", 2)
+    kind, _, properties = head.partition(" ")
+    pairs = dict(one.split("=", 1) for one in properties.split(","))
+
+    def plain(text: str) -> str:
+        for written, character in (("%0D", "\r"), ("%0A", "\n"), ("%3A", ":"), ("%2C", ","), ("%25", "%")):
+            text = text.replace(written, character)
+        return text
+
+    return kind, {name: plain(value) for name, value in pairs.items()}, plain(message)
+
+
+def test_a_failure_stands_at_the_line_of_its_case() -> None:
+    (line,) = annotations.github([record("sound"), failed()])
+    kind, properties, message = parsed(line)
+    assert (kind, properties["file"], properties["line"]) == ("error", "cases/asinh.yaml", "7")
+    assert properties["title"] == failed()["id"]
+    assert message == text.failure(failed())
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_makes_no_further_command(name: str) -> None:
+    poison = HOSTILE[name]
+    (line,) = annotations.github([hostile(poison)])
+    kind, properties, message = parsed(line)
+    assert kind == "error" and set(properties) == {"file", "line", "title"}
+    assert properties["file"] == visible(poison) and message.startswith(visible(poison)[:3000])
+    assert len(message) < 4100
+
+
+def test_percent_colon_and_comma_are_escaped_as_documented() -> None:
+    source = {"file": "C:/a,b%0A.yaml", "line": 3}
+    (line,) = annotations.github([failed(source=source, stage="run", reason="100% : a,\nb")])
+    assert line.startswith("::error file=C%3A/a%2Cb%250A.yaml,line=3,title=accuracy[asinh-")
+    assert "::100%25 : a,%0Ab%0A" in line
+
+
+def test_cells_that_fail_alike_share_a_line() -> None:
+    lines = list(annotations.github([failed(), failed(opset=18), failed(opset=19, reason="another")]))
+    assert len(lines) == 2
+    assert parsed(lines[0])[2].endswith("\nthe same in accuracy[asinh-dynamo-op18-onnxruntime-fp32]")
+
+
+def test_the_last_that_github_shows_counts_the_others() -> None:
+    many = [failed(f"case{number}") for number in range(14)]
+    many += [record(f"skipped{number}", status="skipped", reason=f"reason {number}") for number in range(11)]
+    lines = [parsed(line) for line in annotations.github(many)]
+    errors, warnings = ([one for one in lines if one[0] == kind] for kind in ("error", "warning"))
+    assert len(errors) == len(warnings) == 10
+    assert "\n4 more failures are not shown" in errors[-1][2] and "\n1 more reasons are not" in warnings[-1][2]
+    assert not any("not shown" in one[2] for one in [*errors[:-1], *warnings[:-1]])
+
+
+def test_regressions_that_are_no_failures_stand_at_their_cases() -> None:
+    source = {"file": "cases/gone.yaml", "line": None}
+    gone = {"id": "accuracy[gone]", "kind": "vanished", "regression": True, "accepted": False, "source": source}
+    gone["text"] = "passed before"
+    also = {**gone, "id": "export[gone]"}
+    fine = {**gone, "id": "export[fine]", "accepted": True}
+    red = {**gone, "id": failed()["id"], "kind": "newly failing"}
+    lines = [parsed(line) for line in annotations.github([failed()], [gone, also, fine, red])]
+    assert [kind for kind, _, _ in lines] == ["error", "error"]
+    _, properties, message = lines[1]
+    assert properties == {"file": "cases/gone.yaml", "title": "accuracy[gone]"}
+    assert message == "vanished since the baseline: passed before\nthe same in export[gone]"
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_changes_make_no_further_command(name: str) -> None:
+    poison = HOSTILE[name]
+    change = {**hostile_change(poison), "source": {"file": poison, "line": 3}}
+    (line,) = annotations.github([record()], [change])
+    kind, properties, message = parsed(line)
+    assert kind == "error" and set(properties) == {"file", "line", "title"}
+    assert message.startswith(visible(poison)[:3000])
+
+
+def test_exactly_ten_leave_nothing_out() -> None:
+    lines = list(annotations.github([failed(f"case{number}") for number in range(10)]))
+    assert len(lines) == 10 and "not shown" not in lines[-1]

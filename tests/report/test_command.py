@@ -1,0 +1,75 @@
+"""The command that writes every report of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.records.run_file import RunWriter
+from conformance.report import command
+from tests.report.support import KILLED, data_of, failed, record
+
+
+def write_run(folder: Path, records: list[dict[str, Any]], killed: bool = False) -> Path:
+    writer = RunWriter(folder, KILLED)
+    for one in records:
+        writer.add(one)
+    writer.close(3.0)
+    if killed:
+        (folder / "run.json").unlink()
+        lines = folder / "records.jsonl"
+        lines.write_text(lines.read_text(encoding="utf-8")[:-40], encoding="utf-8")
+    return folder
+
+
+def test_all_reports_of_a_run_with_its_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    places = [write_run(tmp_path / "monday", [record()]), write_run(tmp_path / "tuesday", [failed(), record("new")])]
+    out = tmp_path / "a" / "b"
+    command.report(places, out / "page.html", out / "summary.md", out / "report.json", github=True)
+    assert "1 of 2 cells failed" in (out / "page.html").read_text(encoding="utf-8")
+    assert (out / "summary.md").read_text(encoding="utf-8").startswith("### ❌")
+    found = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    assert found["records"] == [failed(), record("new")] and found["finished"]
+    assert found["history"][record()["id"]] == [
+        {"run": "monday", "status": "passed", "ratio": None},
+        {"run": "tuesday", "status": "failed", "ratio": 125000.0},
+    ]
+    assert [run["counts"]["failed"] for run in found["runs"]] == [0, 1]
+    assert capsys.readouterr().out.count("::error ") == 1
+
+
+def test_a_killed_run_is_reported_with_what_it_had(tmp_path: Path) -> None:
+    place = write_run(tmp_path / "killed", [record("a"), failed("b"), record("cut")], killed=True)
+    command.report([place], tmp_path / "page.html", tmp_path / "summary.md", tmp_path / "report.json")
+    made = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "did not finish" in made and data_of(made)["count"] == 2
+    assert "did not finish" in (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["finished"] is False
+
+
+def test_runs_have_names_that_tell_them_apart(tmp_path: Path) -> None:
+    assert command.names([tmp_path / "a", tmp_path / "b" / "run.json"]) == ["a", "b"]
+    assert command.names([tmp_path / "x" / "run", tmp_path / "y" / "run"]) == ["x/run", "y/run"]
+
+
+def test_mistakes_are_said_in_words(tmp_path: Path) -> None:
+    place = write_run(tmp_path / "run", [record()])
+    with pytest.raises(ValueError, match="at least one run"):
+        command.report([], tmp_path / "page.html")
+    with pytest.raises(ValueError, match="say what to write"):
+        command.report([place])
+    with pytest.raises(ValueError, match=r"nowhere: there is no run"):
+        command.report([tmp_path / "nowhere"], tmp_path / "page.html")
+    with pytest.raises(ValueError, match=r"run: cannot be written"):
+        command.report([place], place)
+    other = tmp_path / "other.json"
+    other.write_text('{"schema": 1, "records": [{"id": "a"}]}', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"other\.json: record 1 lacks case"):
+        command.report([other], tmp_path / "page.html")
+    (tmp_path / "latin.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"latin\.json"):
+        command.report([tmp_path / "latin.json"], tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
