@@ -84,7 +84,8 @@ EXPRESSION = say("forward: torch.sin(x)", ROWS)
 @pytest.mark.parametrize("body, arguments, parts", [
     pytest.param(EXPRESSION, ["planted"], ["no submodules to align by", "forward is an expression", "sensitivity"],
                  id="expression"),
-    pytest.param(network("Alone"), ["planted"], ["no submodules to align by: it calls none"], id="no submodules"),
+    pytest.param(network("Alone"), ["planted"], ["no submodules to align by: its forward calls none"],
+                 id="no submodules"),
     pytest.param(network("Twice", ROWS, "script: true", "export: {torchscript: [17]}"), ["planted"],
                  ["no submodules to align by: torch.jit.script"], id="scripted"),
     pytest.param(network("Twice"), ["plantd"], ["there is no case 'plantd'; did you mean 'planted'?"],
