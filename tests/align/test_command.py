@@ -1,0 +1,118 @@
+"""The command ``align`` as it is typed: exit codes, what it prints, and what the user has to correct."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from conformance.commands import align as command
+from tests.align.networks import IMAGES, INT8, PYTHON, ROWS, network, wrong
+from tests.support import say, write_case
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def typed(tmp_path, monkeypatch, capsys):
+    """``typed(body, *arguments)``: the command in this process, in a folder with one case ``planted``."""
+
+    def run(body: str, *arguments: str) -> Said:
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        write_case(folder / "cases", body, PYTHON)
+        monkeypatch.chdir(folder)
+        parser = argparse.ArgumentParser()
+        command.arguments(parser)
+        try:
+            code = command.run(parser.parse_args(arguments))
+        except (ValueError, OSError) as error:  # as cli.main does
+            print(error, file=sys.stderr)
+            code = 2
+        return Said(code, *capsys.readouterr())
+
+    return run
+
+
+def test_a_sound_case_has_the_exit_code_0_and_its_store_is_used(typed):
+    done = typed(network("Network", IMAGES), "planted", "--exporter", "dynamo", "--at", "batch=2", "--seed", "7")
+    assert done.code == 0
+    assert "planted, dynamo opset 20, fp32" in done.out
+    assert "batch=2, " in done.out
+    assert "seed 7" in done.out
+    assert "its optimizer off" in done.out
+    assert "nothing parts" in done.out
+    assert list(Path(".conformance/models").glob("*/model.onnx"))
+
+
+def test_a_parting_has_the_exit_code_1_and_a_mark(typed):
+    done = typed(wrong("Network", "symbolic", IMAGES), "planted")
+    assert done.code == 1
+    (marked,) = (line for line in done.out.splitlines() if line.startswith(">>"))
+    assert marked.split()[1:3] == ["act", "Hardswish"]
+    assert "they part first at act (Hardswish)" in done.out
+
+
+def test_all_calls_are_listed_on_demand(typed):
+    body = network("Fewer")
+    few, every = typed(body, "planted"), typed(body, "planted", "--all")
+    assert "more; --all shows them" in few.out
+    assert "idle" not in few.out
+    assert "more; --all shows them" not in every.out
+    for part in ("idle", "places", "not found: no node of the graph is from it", "(the whole module)"):
+        assert part in every.out
+
+
+@pytest.mark.parametrize("runtime", command.RUNTIMES)
+def test_every_runtime_finds_the_wrong_layer(typed, runtime):
+    done = typed(wrong("Twice", "second"), "planted", "--runtime", runtime)
+    assert done.code == 1
+    assert "they part first at sub.1, call 2" in done.out
+
+
+EXPRESSION = say("forward: torch.sin(x)", ROWS)
+
+
+@pytest.mark.parametrize("body, arguments, parts", [
+    pytest.param(EXPRESSION, ["planted"], ["no submodules to align by", "forward is an expression", "sensitivity"],
+                 id="expression"),
+    pytest.param(network("Alone"), ["planted"], ["no submodules to align by: its forward calls none"],
+                 id="no submodules"),
+    pytest.param(network("Twice", ROWS, "script: true", "export: {torchscript: [17]}"), ["planted"],
+                 ["no submodules to align by: torch.jit.script"], id="scripted"),
+    pytest.param(network("Twice"), ["plantd"], ["there is no case 'plantd'; did you mean 'planted'?"],
+                 id="unknown case"),
+    pytest.param(network("Twice"), ["lant"], ["there is no case 'lant'; did you mean one of planted?"],
+                 id="part of a name"),
+    pytest.param(network("Twice"), ["planted", "--at", "batch=9"], ["--at batch=9: batch is 2..4"], id="range"),
+    pytest.param(network("Twice"), ["planted", "--at", "bach=2"], ["has no dim 'bach'; did you mean 'batch'?"],
+                 id="dim"),
+    pytest.param(network("Twice"), ["planted", "--at", "batch"], ["'batch' is not a dim and its size"], id="no size"),
+    pytest.param(network("Twice", ROWS, "export: {torchscript: {opsets: 17, static: batch}}"),
+                 ["planted", "--at", "batch=4"], ["--at batch=4: batch is 3 (static in this export)"], id="static"),
+    pytest.param(network("Twice"), ["planted", "--values", "tini"], ["no 'tini'; did you mean 'tiny'?"], id="values"),
+    pytest.param(network("Twice"), ["planted", "--precision", "int8"],
+                 ["planted has no such model; it has torchscript 17 fp32, dynamo 20 fp32"], id="precision"),
+    pytest.param(network("Twice"), ["planted", "--opset", "5"], ["planted has no such model"], id="opset"),
+    pytest.param(INT8, ["planted", "--precision", "int8", "--runtime", "onnx-reference"],
+                 ["--runtime: onnx-reference runs no converted models"], id="runtime"),
+    pytest.param(network("Nosuch"), ["planted"], ["beside.py has no 'Nosuch'"], id="module"),
+    pytest.param(network("Twice"), ["planted", "--cases", "nosuch"], ["no such case file or folder"], id="folder"),
+    pytest.param(network("Twice") + "\nneeds: a_package_that_nobody_has", ["planted"], ["is not installed"],
+                 id="needs"),
+])  # fmt: skip
+def test_what_the_user_has_to_correct_is_said_in_one_line(typed, body, arguments, parts):
+    done = typed(body, *arguments)
+    assert done.code == 2
+    assert done.out == ""
+    assert len(done.err.splitlines()) == 1
+    for part in parts:
+        assert part in done.err

@@ -1,0 +1,157 @@
+"""Plants one wrong layer in a network, in the ways that a graph can be wrong, and checks that it is the one named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from conformance.align.matching import Place
+from conformance.align.parting import at_fp32
+from conformance.compare.judges import Tolerances
+from tests.align.networks import BOTH, EXPORTERS, FP16, IMAGES, INT8, network, wrong
+from tests.align.support import chain, kinds, parting, rows, said, sub_calls
+
+# ---- planted defects --------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_symbolic_is_the_first_parting_and_what_follows_is_not(trial):
+    answer = trial(wrong("Network", "symbolic", IMAGES))
+    assert answer.alignment.parts
+    assert parting(answer) == "act"
+    found = rows(answer)
+    assert {name for name, row in found.items() if row.parts} == {"act", "head"}
+    assert [name for name, row in found.items() if row.begins] == ["act"]
+    lines = said(answer)
+    assert "they part first at act (Hardswish), node /act/Mul, operators HardSwish, Mul:" in lines
+    assert "values differ by more than allowed; furthest at [" in lines
+    assert "it is computed from layers.1.relu, call 2 (error/allowed" in lines
+    assert "1 more part, computed from what parts before them" in lines
+
+
+@EXPORTERS
+@pytest.mark.parametrize("layer, node", [("stem", "stem"), ("layers.1.conv1", "layers.1.bn1"), ("head", "head")])
+def test_a_wrong_weight_in_the_graph_is_named(trial, exporter, layer, node):
+    """The weight of a convolution with its batch norm is named with the batch norm's output."""
+
+    def change(model: onnx.ModelProto) -> None:
+        weights = {one.name: one for one in model.graph.initializer}
+        users = [one for one in model.graph.node if one.op_type in ("Conv", "Gemm", "MatMul")]
+        order = ["stem", "layers.0.conv1", "layers.0.conv2", "layers.1.conv1", "layers.1.conv2", "head"]
+        assert len(users) == len(order)
+        weight = weights[users[order.index(layer)].input[1]]
+        array = numpy_helper.to_array(weight).copy()
+        array.flat[0] += 0.5
+        weight.CopyFrom(numpy_helper.from_array(array, weight.name))
+
+    answer = trial.tampered(network("Network", IMAGES), change, exporter=exporter)
+    assert parting(answer) == node
+    assert [name for name, row in rows(answer).items() if row.begins] == [node]
+
+
+def test_the_call_that_is_wrong_is_named(trial):
+    answer = trial(wrong("Twice", "second"))
+    assert parting(answer) == "sub.1, call 2"
+    assert not rows(answer)["sub.1"].parts
+
+
+def test_partings_that_do_not_follow_from_the_first_are_told(trial):
+    answer = trial(wrong("Branches", "symbolic"))
+    assert parting(answer) == "one"
+    assert {name for name, row in rows(answer).items() if row.begins} == {"one", "two"}
+    assert not rows(answer)["sound"].parts
+    assert "1 more part though what they are computed from agrees: two" in said(answer)
+
+
+def test_a_graph_that_does_not_run_is_refused(trial):
+    with pytest.raises(ValueError, match=r"onnxruntime-literal: .*Add"):  # of two tensors that have no common shape
+        trial(wrong("Network", "flat", IMAGES))
+
+
+def test_a_wrong_shape_is_named(trial):
+    answer = trial(wrong("Last", "flat"))
+    assert parting(answer) == "act"
+    assert "it has shape (1, 12) instead of (3, 4)" in said(answer)
+
+
+def test_nan_that_only_the_graph_has_is_named(trial):
+    answer = trial(wrong("Network", "poisoned", IMAGES))
+    assert answer.alignment.first is None  # the blocks end in a ReLU, so that nothing is below -1
+    answer = trial(wrong("Branches", "poisoned"))
+    assert answer.alignment.first is not None
+    assert "are NaN or infinite on one side only" in said(answer)
+
+
+def test_nan_on_both_sides_agrees(trial):
+    answer = trial(network("Logs"), exporter="torchscript")
+    log = rows(answer)["log"]
+    assert np.isnan(log.place.call.outputs[0]).any()
+    assert log.verdict in ("verified", "nothing")
+    assert not answer.alignment.parts
+
+
+@pytest.mark.parametrize("moves, parts", [(1e-3, False), (0.0, True)])
+def test_what_the_rounding_of_inputs_moves_as_far_does_not_part(moves, parts):
+    """PyTorch's float32 may be exact by luck, and is no measure then."""
+    (call, *_) = sub_calls(1)
+    graph = chain([("sub", "HardSwish")])
+    place = Place(call, 0, "own", "t1")
+    wanted, asked = call.outputs[0], []
+
+    def moved() -> dict[tuple[int, int], float]:
+        asked.append(1)
+        return {(call.id, 0): moves}
+
+    def aligned(got: Any) -> Any:
+        exact = {(call.id, 0): wanted.astype(np.float64)}
+        return at_fp32(graph, [place], {"t1": got}, exact, Tolerances((), ()), moved)
+
+    assert not aligned(wanted).parts
+    assert not asked
+    assert aligned(wanted + np.float32(1e-3)).parts is parts
+    assert asked == [1]
+
+
+@pytest.mark.parametrize("values", ["nan", "inf", "large", "zero"])
+def test_special_values_do_not_make_a_sound_network_part(trial, values):
+    answer = trial(network("Twice"), values=values)
+    assert answer.draw.regime == values
+    assert not answer.alignment.parts
+
+
+# ---- other precisions --------------------------------------------------------------------------------------------
+
+
+def test_the_layer_that_overflows_in_fp16_is_named(trial):
+    assert not trial(FP16).alignment.parts
+    answer = trial(FP16, precision="fp16")
+    assert answer.alignment.parts
+    assert parting(answer) == "loud"
+    assert "they part first at loud (Linear), node /loud/MatMul, operator MatMul:" in said(answer)
+    assert "values are NaN or infinite; in PyTorch the largest is" in said(answer)
+    assert rows(answer)["first"].sqnr > 60
+    assert rows(answer)["last"].parts
+
+
+def test_the_layer_that_loses_most_in_int8_is_named(trial):
+    answer = trial(INT8, precision="int8")
+    assert answer.alignment.parts
+    assert parting(answer) == "gather"
+    found = rows(answer)
+    assert found["spread"].sqnr > 25 > 20 > found["gather"].sqnr
+    assert found["gather"].drop == pytest.approx(min(found["spread"].sqnr, 40) - found["gather"].sqnr)
+    assert "most is lost at gather (Conv2d), node /gather/Conv" in said(answer)
+    assert "at least 20 dB is due" in said(answer)
+
+
+def test_a_sound_conversion_does_not_part(trial):
+    body = network("Network", IMAGES, BOTH, "precisions: {fp16: {}, int8: {}}")
+    for precision in ("fp16", "int8"):
+        for exporter in ("torchscript", "dynamo"):
+            answer = trial(body, precision=precision, exporter=exporter)
+            assert "unmatched" not in kinds(answer).values()
+            assert all(row.sqnr is not None and row.sqnr > 20 for row in answer.alignment.compared)
+            assert not answer.alignment.parts

@@ -1,0 +1,63 @@
+"""Where the doubles are, the case and the models that engines are built of, and how a cell of it is run."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from conformance.runtimes.tensorrt.options import Build
+from tests.support import Bench
+
+DOUBLES = Path(__file__).parent.parent / "doubles"
+VERSIONS = ("8.6.0", "10.12.0", "11.0.0")
+
+LINEAR = """
+module: beside.Small
+inputs: {x: "float32[batch, 6]"}
+dims: {batch: 1..8}
+runtimes: [onnxruntime, tensorrt]
+export: {torchscript: [17]}
+"""
+PYTHON = """
+import torch
+class Small(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(6, 16), torch.nn.Linear(16, 4)
+    def forward(self, x):
+        return self.two(torch.relu(self.one(x)))
+"""
+PRECISIONS = "precisions: {fp16: {}, int8: {}}\ntolerance: {int8: {sqnr: 15 dB, because: a tiny network}}"
+
+
+def run(
+    bench: Bench, body: str = LINEAR, python: str = PYTHON, check: str = "accuracy", precision: str = "fp32"
+) -> Any:
+    """The record of the only such cell, with a store of its own: engines are kept between cells."""
+    bench = Bench(bench.folder, Path(tempfile.mkdtemp(dir=bench.folder)) / "store")
+    (cell,) = (
+        cell
+        for cell in bench.cells(body, python)
+        if (cell.check, cell.runtime, cell.precision) == (check, "tensorrt", precision)
+    )
+    return bench.run_cell(cell, examples=3)
+
+
+def saved(folder: Path, text: str) -> Path:
+    """A model in ONNX's textual form, as a file."""
+    file = folder / "model.onnx"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> g {text}'), file)
+    return file
+
+
+AFFINE = "(float[N,3] x) => (float[N,3] y, float[N,3] z) <float[3] w = {1, 2, 3}> { y = Mul(x, w)  z = Neg(y) }"
+BATCHES = Build({"x": ((1, 3), (2, 3), (4, 3))})
+
+
+def stored_model(bench: Bench) -> Path:
+    (cell,) = (cell for cell in bench.cells(LINEAR, PYTHON) if cell.check == "export")
+    sha = bench.run_cell(cell).graph["sha"]
+    return next(file for file in bench.store.rglob("model.onnx") if sha in (file.parent / "meta.json").read_text())
