@@ -1,5 +1,5 @@
 """Ties between what PyTorch computed and the tensors of a graph.
 
-``modules`` has what each submodule returns in PyTorch, ``nodes`` which tensor of the graph that is, ``parting`` where
-the two part.
+``modules`` has what each submodule returns in PyTorch, ``scopes`` which nodes of the graph are from which call of a
+submodule, ``matching`` which tensor is its output, and ``parting`` where the two part.
 """

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from conformance.align.nodes import Graph, Place, rewritten
+from conformance.align.matching import Place
+from conformance.align.nodes import Graph, rewritten
 from conformance.arrays import Array
 from conformance.case.words import base_of
 from conformance.compare.judges import Judge, NoiseLimits, Tolerances

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from onnx import helper
 
-from conformance.align.nodes import Graph, _label, match, scopes
-from conformance.align.nodes import candidates as candidates_of
+from conformance.align.matching import candidates as candidates_of
+from conformance.align.matching import match
+from conformance.align.nodes import Graph
+from conformance.align.scopes import scope_label, scopes
 from conformance.commands.align import text
 from tests.align.networks import EXPORTERS, IMAGES, network
 from tests.align.support import chain, kinds, rows, said, sub_calls
@@ -121,7 +123,7 @@ def test_what_is_not_in_the_graph_is_counted_and_listed(trial, exporter):
     ("0", "0"), ("0.1", "0.1"),
 ])  # fmt: skip
 def test_submodules_are_called_as_torchscript_calls_them(path, label):
-    assert _label(path) == label
+    assert scope_label(path) == label
 
 
 def test_sizes_are_no_way_from_one_tensor_to_another():

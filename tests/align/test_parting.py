@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from conformance.align.nodes import Place
+from conformance.align.matching import Place
 from conformance.align.parting import at_fp32
 from conformance.compare.judges import Tolerances
 from tests.align.networks import BOTH, EXPORTERS, FP16, IMAGES, INT8, network, wrong

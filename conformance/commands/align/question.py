@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from conformance.align.matching import candidates, match
 from conformance.align.modules import Call, calls_of, paired
-from conformance.align.nodes import candidates, match
 from conformance.align.parting import Alignment, Numbers, at_fp32, at_reduced
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
