@@ -45,7 +45,7 @@ def scopes(graph: Graph, calls: Sequence[Call], exporter: str) -> Scopes:
         parts = _by_name(graph, together)
     else:
         together = _grouped(begun, lambda call: (call.path,))
-        parts = _bymetadata(graph, together)
+        parts = _by_metadata(graph, together)
     for name, alike in together.items():
         for working in (alike, [call for call in alike if not _hands_on(call)]):
             split = _split(parts.get(name, []), len(working), graph)
@@ -117,7 +117,7 @@ def _by_name(graph: Graph, calls: Mapping[tuple[str, ...], list[Call]]) -> dict[
     return {name: [parts[number] for number in sorted(parts)] for name, parts in numbered.items()}
 
 
-def _bymetadata(graph: Graph, calls: Mapping[tuple[str, ...], list[Call]]) -> dict[tuple[str, ...], list[_Part]]:
+def _by_metadata(graph: Graph, calls: Mapping[tuple[str, ...], list[Call]]) -> dict[tuple[str, ...], list[_Part]]:
     """By path, the nodes of each operation of PyTorch's, in order."""
     by_path: dict[tuple[str, ...], dict[str, _Part]] = {}
     for index, node in enumerate(graph.nodes):
