@@ -19,6 +19,7 @@ from conformance.depends.changed import changed_since
 from conformance.depends.fingerprint import Fingerprints
 from conformance.depends.inventory import KEYS, named
 from conformance.draw.draw import Maker
+from conformance.export import store
 from conformance.export.store import derived_key, key
 from conformance.plan.catalogue import Selection, plan, read_suite
 from conformance.precision.calibration import gather
@@ -225,3 +226,19 @@ def test_the_list_has_every_file_that_a_case_names(folder: Path) -> None:
     assert {one.key for one in found if one.matter == "conversion"} == {
         f"precisions.{precision}.calibration.data" for precision in CONVERSION.values()
     }
+
+
+@pytest.fixture
+def own_code():
+    """The source that keys are made of, read anew before the test and after it."""
+    store._own_code.cache_clear()
+    yield store._own_code
+    store._own_code.cache_clear()
+
+
+def test_a_module_of_ours_that_was_moved_does_not_quietly_leave_the_keys(monkeypatch, own_code):
+    assert b"def boundary_sizes" in own_code()
+    own_code.cache_clear()
+    monkeypatch.setattr(store, "_EXPORTING", ("export/moved.py",))
+    with pytest.raises(FileNotFoundError, match="moved"):
+        own_code()
