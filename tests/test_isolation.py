@@ -311,6 +311,30 @@ class TestProgress:
                 memory[at] = after[at]
             assert progress.read() == {"count": 1}
 
+    def test_a_note_that_is_written_during_a_read_and_is_not_yet_the_latest_is_not_read(self) -> None:
+        memory = bytearray(Progress.SIZE)
+        writer, reader = Progress(memory), Progress(memory)
+        writer.note(count=1)
+
+        class Interrupted:
+            """The reader's view; the writer goes on after the first byte that is read."""
+
+            view = memoryview(memory)
+            writes = True
+
+            def __getitem__(self, at: Any) -> Any:
+                value = self.view[at]
+                if self.writes:
+                    self.writes = False
+                    writer.note(count=2)
+                    latest = memory[0]
+                    writer.note(count=3)
+                    memory[0] = latest  # the third note is written, and not yet declared the latest
+                return value
+
+        reader._view = Interrupted()  # type: ignore[assignment]
+        assert reader.read() == {"count": 2}
+
     def test_garbage_reads_as_unknown(self) -> None:
         assert Progress(bytearray(b"\xa5" * Progress.SIZE)).read() == {}
 

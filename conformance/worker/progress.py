@@ -15,6 +15,7 @@ from typing import Any
 _HEAD = struct.Struct("=II")  # length and CRC-32 of the text that follows
 _SLOTS = (8, 4096)  # where two notes stand in the memory, whose byte 0 says which of them is the latest
 _ROOM = _SLOTS[1] - _SLOTS[0] - _HEAD.size
+_TRIES = 100  # to read a note while the writer takes no new one; it writes some 100,000 in a second at most
 # default=str: a note must never be what fails, so a NumPy integer or a path reads as its text
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False, default=str).encode
 
@@ -45,8 +46,19 @@ class Progress:
         self._view[0] = slot
 
     def read(self) -> dict[str, Any]:
-        """The latest whole note; empty where there is none, or none that can be read."""
-        latest = self._view[0]
+        """The latest whole note; empty where there is none, or none that can be read. Never one that is older than
+        what an earlier call returned."""
+        note: dict[str, Any] = {}
+        for _ in range(_TRIES):
+            latest = self._view[0]
+            note = self._whole(latest)
+            if self._view[0] == latest:
+                break
+            # The writer went on in between: what was read may not be the latest yet, and a later read could be older.
+        return note
+
+    def _whole(self, latest: int) -> dict[str, Any]:
+        """The note of a slot, or of the other slot where that is torn."""
         # a checksum, since a slot may be rewritten while it is read, or spoilt by a stray pointer
         for slot in (latest, 1 - latest) if latest in (0, 1) else (0, 1):
             start = _SLOTS[slot] + _HEAD.size
