@@ -141,6 +141,15 @@ def test_worker_that_died_between_calls_is_replaced(worker: Worker) -> None:
     assert worker.call(planted.pid, timeout=PLENTY) not in (before, None)
 
 
+def test_a_worker_is_replaced_when_asked(worker: Worker) -> None:
+    before = worker.call(planted.pid, timeout=PLENTY)
+    assert isinstance(before, int)
+    worker.replace()
+    assert gone(before)
+    worker.replace()  # where there is none
+    assert worker.call(planted.pid, timeout=PLENTY) not in (before, None)
+
+
 def test_worker_that_closes_its_pipe_is_replaced(worker: Worker) -> None:
     death = worker.call(planted.close_everything, timeout=PLENTY)
     assert isinstance(death, Death)

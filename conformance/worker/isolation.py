@@ -91,6 +91,10 @@ class Worker:
         self._discard()
         self._output.file.close()
 
+    def replace(self) -> None:
+        """Ends the current process, and drops a call that was begun; the next call starts a new process."""
+        self._discard()
+
     def call(self, function: Callable[..., _T], *args: object, timeout: float, on_wait: _OnWait = None) -> _T | Death:
         """``function(progress, *args)`` in the worker, for at most ``timeout`` seconds. Time in which it waited for a
         processor, or for a new worker to start, does not count.
