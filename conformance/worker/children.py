@@ -19,8 +19,8 @@ from time import monotonic, sleep
 from typing import Any
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-_SECONDS = 1.0  # until a process that was killed counts as stuck, in a driver perhaps
-_GRACE = 0.5  # seconds in which multiprocessing's resource tracker may remove what was left in /dev/shm
+_STUCK = 1.0  # seconds after which a process that was killed counts as stuck, in a driver perhaps
+_PATIENCE = 5.0  # seconds for a resource tracker, of which most is the start of its Python on a busy host
 
 
 def adopt_orphans() -> None:
@@ -41,25 +41,40 @@ def below(pid: int, spared: Collection[int] = ()) -> list[int]:
     return found
 
 
-def end_below(pid: int, spared: Collection[int] = (), seconds: float = _SECONDS) -> list[str]:
+def end_below(
+    pid: int, spared: Collection[int] = (), patience: float | None = _PATIENCE, own_tracker: int | None = None
+) -> list[str]:
     """Ends what ``below`` tells, and what that starts in the meantime; the names of what was still running.
 
-    multiprocessing's resource trackers end by themselves when the others are gone; they are not among the names.
+    multiprocessing's resource trackers remove what was left in /dev/shm, and end, when all others are gone; they are
+    not among the names. They get ``patience`` seconds for it; with None they are left alone.
     """
     names: dict[int, str] = {}
+    trackers = {own_tracker}
     start = monotonic()
-    while running := {child: name for child in below(pid, spared) if (name := _running(child)) is not None}:
+    before: list[int] | None = None
+    while True:
+        found = below(pid, spared)
+        running = {child: name for child in found if (name := _running(child)) is not None}
+        # While they are listed, the parent of some may die, and they move to where was looked before.
+        if not running and found == before:
+            break
+        before = found
         passed = monotonic() - start
         for child, name in running.items():
-            tracker = _is_tracker(child)
-            if not tracker:
+            if child not in names and _is_tracker(child):  # to be asked once: its command line goes before it does
+                trackers.add(child)
+            if child not in trackers:
                 names[child] = name
-            if not tracker or passed > _GRACE:
+            if child not in trackers or (patience is not None and passed > patience):
                 with contextlib.suppress(ProcessLookupError):
                     kill(child, SIGKILL)
-        if passed > seconds:
+        if running and running.keys() <= trackers and patience is None:
             break
-        sleep(0.001)
+        if passed > _STUCK + (patience or 0 if running.keys() & trackers else 0):
+            break
+        if running:
+            sleep(0.001)
     return list(names.values())
 
 
@@ -70,10 +85,10 @@ def end_all() -> tuple[bool, list[str]]:
     """
     if not _reap():
         return False, []
-    stopped = _let_tracker_go()
-    names = end_below(getpid())
+    tracker = _let_tracker_go()
+    names = end_below(getpid(), own_tracker=tracker)
     _reap()
-    return stopped or bool(names), names
+    return tracker is not None or bool(names), names
 
 
 def _reap() -> bool:
@@ -86,15 +101,15 @@ def _reap() -> bool:
     return True
 
 
-def _let_tracker_go() -> bool:
-    """Closes the pipe to the resource tracker of this process, if it started one: a sign for it to end."""
+def _let_tracker_go() -> int | None:
+    """Closes the pipe to the resource tracker of this process, a sign for it to end; its id, if it was started."""
     tracker: Any = resource_tracker._resource_tracker
-    if getattr(tracker, "_pid", None) is None or tracker._fd is None:
-        return False
-    with contextlib.suppress(OSError):
-        close(tracker._fd)
-    tracker._fd = tracker._pid = None
-    return True
+    pid: int | None = getattr(tracker, "_pid", None)
+    if pid is not None and tracker._fd is not None:
+        with contextlib.suppress(OSError):
+            close(tracker._fd)
+        tracker._fd = tracker._pid = None
+    return pid
 
 
 def _children(pid: int) -> list[int]:

@@ -15,7 +15,7 @@ _server = os.getpid()
 
 def _end() -> None:
     if os.getpid() == _server:
-        end_below(_server, seconds=2.0)
+        end_below(_server, patience=1.0)
 
 
 os.setsid()

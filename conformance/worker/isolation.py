@@ -168,12 +168,15 @@ class Worker:
         """The answer, or how the worker ended."""
         process = self._process
         assert process is not None
-        clock = Clock(process.pid)
+        clock, first = Clock(process.pid), True
         while (left := timeout - clock.seconds()) > 0:
             event = process.wait(min(left, _TICK), lambda: timeout + _TRANSFER - clock.seconds())
             if event is not None:
                 return event
             self._output.bound()
+            if first:  # not before, since it would cost a short call as much as all else
+                process.memory.look()
+                first = False
             excess = process.memory.excess()
             if excess is not None:
                 return End(excess, "OutOfMemory")

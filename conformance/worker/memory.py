@@ -34,7 +34,7 @@ def _machine() -> int:
 def _group_limits() -> list[int]:
     """The limits of the control groups of this process, from its own to the outermost that can be seen."""
     limits = []
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         for line in _MEMBER.read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
             if controllers == "":

@@ -99,14 +99,16 @@ class Process:
                 connection.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGSTOP)  # so that it starts nothing in the meantime
-        children.end_below(self.pid)
+        children.end_below(self.pid, patience=None)  # the trackers notice its end
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         gone = bool(wait([self._ended], _SOON))
         os.close(self._ended)
+        server.wake()
         server.forget(self.pid)
         if gone:  # else it is stuck in a driver, where no signal arrives
             self._process.join(_SOON)
+        if self._process.exitcode is not None:
             self._process.close()
 
     def _answer(self, connection: socket.socket, left: Callable[[], float]) -> Answer | End | None:
@@ -132,6 +134,7 @@ class Process:
     def _end(self) -> End:
         if server.lost():
             return End("killed, and the fork server with it")
+        server.wake()
         self._process.join(_SOON)
         code = self._process.exitcode
         if code is None:

@@ -47,6 +47,7 @@ class Answer(NamedTuple):
 _redirected: Output | None = None
 """Where stdout and stderr of this worker go; None in a process that is none."""
 _libc = ctypes.CDLL(None)
+_NO_LIMIT = 2.0**30  # GiB; the kernel cannot count further
 
 
 def captured() -> str:
@@ -111,6 +112,11 @@ class _Descriptors:
         self._reserve = open_fd("/dev/null", O_RDONLY)
 
     def lost(self) -> bool:
+        """Whether any of them is gone, or none is left for the next call."""
+        try:
+            close(open_fd("/dev/null", O_RDONLY))
+        except OSError:
+            return True
         return any(_file(fd) != file for fd, file in self._known.items())
 
     @contextlib.contextmanager
@@ -143,17 +149,15 @@ def _close_inherited() -> None:
             setattr(holder, name, None)
 
 
-def prepare(_: Progress, memory_gib: float | None, initializer: Callable[[], object] | None) -> None:
+def prepare(_: Progress, memory_gib: float, initializer: Callable[[], object] | None) -> None:
     """The first call in a new worker: how it dies, how much memory it may take, then the initializer."""
     multiprocessing.current_process().daemon = False  # a module may start processes of its own
     faulthandler.enable(2)
     faulthandler.register(signal.SIGUSR1, 2)
     _limit(resource.RLIMIT_CORE, 0)  # a core dump takes gigabytes
-    if sys.platform == "linux":
-        _die_with_parent()
-        if memory_gib is not None:
-            _limit(resource.RLIMIT_DATA, _written() + int(memory_gib * 2**30))
-        _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, 1, 0)  # 1: buffered by line, as in ``serve``
+    _die_with_parent()
+    _limit(resource.RLIMIT_DATA, _written() + int(min(memory_gib, _NO_LIMIT) * 2**30))
+    _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, 1, 0)  # 1: buffered by line, as in ``serve``
     if initializer is not None:
         initializer()
 

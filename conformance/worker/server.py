@@ -63,6 +63,14 @@ def lost() -> bool:
         return True
 
 
+def wake() -> None:
+    """Has the server go on, if a call has stopped it as the parent of its process."""
+    pid = _pid()
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
 def forget(pid: int) -> None:
     """Takes note that a worker has ended, and ends what it left behind, also what has a session of its own."""
     _workers.discard(pid)
@@ -87,9 +95,7 @@ def _running() -> Iterator[None]:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             forkserver.ensure_running()
-            pid = _pid()
-            if pid is not None:
-                os.kill(pid, signal.SIGCONT)  # a call may have stopped it, by way of its parent's process id
+            wake()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         yield
