@@ -8,8 +8,12 @@ import itertools
 import mmap
 import multiprocessing
 import os
+import pickle
 import signal
+import socket
+import struct
 import sys
+import zlib
 from typing import Any
 
 from conformance.worker.progress import Progress
@@ -150,10 +154,10 @@ def note_forever(progress: Progress) -> None:
         progress.note(count=count, padding="x" * (count % 1000))
 
 
-def close_everything(progress: Progress) -> None:
-    """What a fork-happy library does: the pipe to the parent goes, the process stays."""
-    os.closerange(3, 1000)
-    hang()
+def close_everything(progress: Progress) -> int:
+    """What a library does that makes a daemon of itself, but without the fork before."""
+    os.closerange(0, 5000)
+    return os.getpid()
 
 
 def start_a_process(progress: Progress) -> int | None:
@@ -161,3 +165,15 @@ def start_a_process(progress: Progress) -> int | None:
     process.start()
     process.join()
     return process.exitcode
+
+
+def answers_wrongly(progress: Progress, name: str, address: bytes, key: bytes) -> None:
+    """In place of ``serve``, as only a call could do that knows all of it: an answer to call 4, or half of it."""
+    data = {"unreadable": b"no pickle", "other": pickle.dumps(17)}.get(name, b"answer")
+    number = 1 if name == "earlier" else 4
+    head = struct.pack("=16sQQI", key, number, 2**63 - 1 if name == "long" else len(data), zlib.crc32(data))
+    bad = {"garbage": b"garbage!" * 10, "damaged": head + b"anwser", "half": head + b"ans"}
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        connection.sendall(bad.get(name, head + data))
+        hang()

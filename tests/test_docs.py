@@ -65,7 +65,7 @@ def test_the_index_leads_to_every_page() -> None:
     assert [page.name for page in pages if f"]({page.relative_to(ROOT / 'docs').as_posix()}" not in index] == []
 
 
-MAKERS = {"Stopped": 1, "Finding": 0, "failed": 0, "stop": 0}
+MAKERS = {"Stopped": 1, "Finding": 0, "failed": 0, "stop": 0, "End": 1, "broken": 1}
 """What makes the error of a record, with the place of its name among the arguments."""
 
 
@@ -76,8 +76,10 @@ def error_names(file: Path) -> Iterator[str]:
     for scope in (tree, *functions):
         assigned = [node for node in ast.walk(scope) if isinstance(node, ast.Assign)]
         for node in ast.walk(scope):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MAKERS:
-                yield from texts(node.args[MAKERS[node.func.id]], assigned)
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "id", getattr(node.func, "attr", None))
+                for argument in node.args[MAKERS.get(name, len(node.args)) :][:1]:
+                    yield from texts(argument, assigned)
         for node in assigned:
             for target, value in pairs(node):
                 if isinstance(target, ast.Attribute) and target.attr == "error":

@@ -141,11 +141,20 @@ def test_worker_that_died_between_calls_is_replaced(worker: Worker) -> None:
     assert worker.call(planted.pid, timeout=PLENTY) not in (before, None)
 
 
-def test_worker_that_closes_its_pipe_is_replaced(worker: Worker) -> None:
-    death = worker.call(planted.close_everything, timeout=PLENTY)
-    assert isinstance(death, Death)
-    assert death.how == "the worker closed its connection"
-    assert isinstance(worker.call(planted.pid, timeout=PLENTY), int)
+def test_a_worker_is_replaced_when_asked(worker: Worker) -> None:
+    before = worker.call(planted.pid, timeout=PLENTY)
+    assert isinstance(before, int)
+    worker.replace()
+    assert gone(before)
+    worker.replace()  # where there is none
+    assert worker.call(planted.pid, timeout=PLENTY) not in (before, None)
+
+
+def test_a_call_that_closes_all_descriptors_is_answered_and_its_worker_replaced(worker: Worker) -> None:
+    before = worker.call(planted.close_everything, timeout=PLENTY)
+    assert isinstance(before, int)
+    assert gone(before)
+    assert worker.call(planted.pid, timeout=PLENTY) not in (before, None)
 
 
 def test_interruption_while_waiting_ends_a_hung_worker_at_once(worker: Worker) -> None:

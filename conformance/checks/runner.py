@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import traceback
 from collections.abc import Callable
 from typing import Any
 
+from conformance.errors import Stopped
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations, on_host, shows
 from conformance.plan.settings import Settings
 from conformance.records.death import note_death
 from conformance.records.record import Record
 from conformance.records.settle import fail_as_declared, settle
-from conformance.worker.isolation import Death, Worker, WorkerError
+from conformance.worker.isolation import Death, Worker
 from conformance.worker.warm import prepare_process
 
 OnWait = Callable[[dict[str, Any]], object]
@@ -31,7 +33,7 @@ class Runner:
             prepare_process()
 
     def __call__(self, cell: Cell, on_wait: OnWait | None = None, then: Cell | None = None) -> Record:
-        """The record of one cell; raises nothing for what the cell did.
+        """The record of one cell, whatever happened.
 
         The worker goes on with the cell ``then`` at once, while the caller deals with this one's record.
         """
@@ -40,21 +42,37 @@ class Runner:
             from conformance.worker.progress import Progress
 
             return run_cell(Progress(), cell, self._settings)
-        if self._begun is not cell:
-            if self._begun is not None:
-                self._finish(None)  # the cell that was begun is not asked for after all
-            self._worker.begin(_run, cell, self._settings)
-        answer = self._finish(on_wait)
+        record = self._finish(cell, on_wait)
         if then is not None:
-            with contextlib.suppress(WorkerError):  # raised again when the cell ``then`` is asked for
+            with contextlib.suppress(Exception):  # raised again when the cell ``then`` is asked for
                 self._worker.begin(_run, then, self._settings)
                 self._begun = then
-        return died(cell, answer, self._settings.instructions) if isinstance(answer, Death) else answer
+        return record
 
-    def _finish(self, on_wait: OnWait | None) -> Any:
+    def _finish(self, cell: Cell, on_wait: OnWait | None) -> Record:
         assert self._worker is not None
-        self._begun = None
-        return self._worker.finish(timeout=self._timeout, on_wait=on_wait)
+        begun, self._begun = self._begun, None
+        try:
+            if begun is not cell:
+                if begun is not None:
+                    self._worker.replace()  # the cell that was begun is not asked for after all
+                self._worker.begin(_run, cell, self._settings)
+            answer = self._worker.finish(timeout=self._timeout, on_wait=on_wait)
+        except Exception as error:
+            self._worker.replace()
+            name = type(error).__name__
+            return broken(cell, name, f"the cell could not be run: {_line(error)}", error)
+        if isinstance(answer, Death):
+            return died(cell, answer, self._settings.instructions)
+        if isinstance(answer, Record) and answer.id == cell.id:
+            return answer
+        self._worker.replace()
+        what = answer.id if isinstance(answer, Record) else type(answer).__name__
+        return broken(cell, "BadAnswer", f"the worker answered with {what}")
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:500]
 
 
 def _run(progress: Any, cell: Cell, settings: Settings) -> Record:
@@ -62,6 +80,19 @@ def _run(progress: Any, cell: Cell, settings: Settings) -> Record:
     from conformance.checks.run_cell import run_cell
 
     return run_cell(progress, cell, settings)
+
+
+def broken(cell: Cell, error: str, reason: str, raised: BaseException | None = None) -> Record:
+    """The record of a cell that this harness could not run. It is held against no declaration.
+
+    ``error`` is the name of the error; ``raised`` is the exception, where that says more than ``reason``.
+    """
+    record = cell.record()
+    record.stop(Stopped("declare", error, reason, "harness"))
+    if raised is not None:
+        lines = "".join(traceback.format_exception(raised)).rstrip().splitlines()
+        record.hints, record.traceback = ["report"], lines[-12:]
+    return record
 
 
 def died(cell: Cell, death: Death, instructions: frozenset[str]) -> Record:

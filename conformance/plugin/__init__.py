@@ -144,7 +144,14 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     record = item.stash.get(_RECORD, None)
-    if record is not None and report.when == "call":
+    if record is None and report.failed and call.excinfo is not None and report.when in ("setup", "call"):
+        cell = _cell_of(item)
+        if cell is not None:
+            record = item.stash[_RECORD] = item.config.stash[_SESSION].running.broken(
+                cell, call.excinfo.typename, "the test ended without a record of its cell", call.excinfo.value
+            )
+            report.conformance = record  # type: ignore[attr-defined]
+    elif record is not None and report.when == "call":
         report.conformance = record  # type: ignore[attr-defined]  # plain data, so xdist carries it along
     return report
 

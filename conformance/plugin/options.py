@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from conformance.errors import UserError
 from conformance.runtimes import registry
+from conformance.worker import memory
 
 if TYPE_CHECKING:
     from conformance.plan.catalogue import Selection
@@ -76,6 +78,12 @@ def add(parser: pytest.Parser) -> None:
         help="a cell that takes longer has failed (default: %(default)s)",
     )
     group.addoption(
+        "--cell-memory",
+        type=float,
+        metavar="GIB",
+        help="a cell that takes more memory has failed (default: 16, or its share of 9/10 of what there is, if less)",
+    )
+    group.addoption(
         "--isolation",
         choices=("process", "none"),
         default="process",
@@ -98,6 +106,7 @@ class Options:
             self.selection()
         self.required()
         self.builder_options()
+        self.cell_memory()
         if self["baseline"] is None and self["shard"] is None:
             return
         from conformance.baseline import load, parse_shard
@@ -166,6 +175,16 @@ class Options:
             return builder_options(given)
         except UserError as error:
             raise pytest.UsageError(f"--tensorrt: {error}") from None
+
+    def cell_memory(self) -> float:
+        """GiB that a cell may take, where as many run at the same time as xdist has processes."""
+        given: float | None = self["cell_memory"]
+        if given is None:
+            workers: dict[str, Any] = getattr(self.config, "workerinput", {})
+            return memory.share(workers.get("workercount", 1))
+        if not 0 < given < math.inf:
+            raise pytest.UsageError(f"--cell-memory {given:g}: give a number of GiB above 0")
+        return given
 
     def earlier(self) -> dict[str, dict[str, Any]]:
         """With --reuse, by fingerprint, the records of the earlier run that need not be made again."""

@@ -35,7 +35,9 @@ class Running:
 
     def prepare(self) -> None:
         """Starts the worker, if it will be needed, so that it imports torch while the cases are read."""
-        if not self._options.config.option.collectonly and not self._earlier:
+        config = self._options.config
+        runs_elsewhere = config.pluginmanager.hasplugin("dsession")  # in the processes of xdist
+        if not config.option.collectonly and not self._earlier and not runs_elsewhere:
             self._start()
 
     def __call__(self, cell: Cell) -> dict[str, Any]:
@@ -54,6 +56,14 @@ class Running:
         record.command, record.fingerprint = self._command(cell), fingerprint
         return self._as_required(cell, record).as_dict()
 
+    def broken(self, cell: Cell, error: str, reason: str, raised: BaseException | None = None) -> dict[str, Any]:
+        """The record of a cell whose test ended without one; see ``checks.runner.broken``."""
+        from conformance.checks import runner
+
+        record = runner.broken(cell, error, reason, raised)
+        record.command = self._command(cell)
+        return record.as_dict()
+
     def first_of_its_kind(self, record: dict[str, Any]) -> str | None:
         """The id of an earlier cell that failed in the same way, before there was a model to run."""
         if record["stage"] not in ("declare", "export", "check") or record["status"] != "failed":
@@ -71,7 +81,7 @@ class Running:
         if self._worker is None and self._options["isolation"] == "process":
             from conformance.worker.warm import new_worker
 
-            self._worker = new_worker().__enter__()
+            self._worker = new_worker(self._options.cell_memory()).__enter__()
 
     def _run(self) -> Runner:
         if self._runner is None:

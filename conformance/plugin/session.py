@@ -38,7 +38,8 @@ class Session:
             self.gating.compare()
         if exitstatus != pytest.ExitCode.OK or not self.has_cells:
             return exitstatus
-        if self.writing.unmet() or self.gating.regressions:
+        failed = any(record["status"] in ("failed", "xpassed") for record in records)
+        if failed or self.writing.unmet() or self.gating.regressions:
             return pytest.ExitCode.TESTS_FAILED
         if self.writing.all_skipped() and not (records == [] and self.planning.may_be_empty()):
             return pytest.ExitCode.NO_TESTS_COLLECTED

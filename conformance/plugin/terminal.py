@@ -18,6 +18,16 @@ class Terminal:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         record = getattr(report, "conformance", None)
+        error = None
+        if record is not None and not _is_of(report, record["id"]):
+            error, reason = "BadAnswer", f"its test came with the record of {record['id']}"
+        elif record is None and report.failed and report.when not in ("setup", "call", "teardown"):
+            # of a test whose process ended, so that xdist made the report
+            error, reason = "ProcessLost", f"the process of pytest-xdist ended: {report.longreprtext}"
+        if error is not None:
+            cells, _ = self._session.planning()
+            cell = next((cell for cell in cells if _is_of(report, cell.id)), None)
+            record = None if cell is None else self._session.running.broken(cell, error, reason)
         if record is not None:
             self._session.writing.add(record)
             _hand_to_benchmark(self._session.options.config, report.nodeid, record)
@@ -45,6 +55,11 @@ class Terminal:
             terminalreporter.section("since the baseline")
             for line in session.gating.lines(width):
                 terminalreporter.write_line(line)
+
+
+def _is_of(report: pytest.TestReport, id: str) -> bool:
+    """Whether the test is that of the cell; after the cell's id, xdist may name a group."""
+    return report.nodeid.rpartition("::test_")[2].startswith(id)
 
 
 def _hand_to_benchmark(config: pytest.Config, nodeid: str, record: dict[str, Any]) -> None:

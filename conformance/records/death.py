@@ -22,9 +22,8 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
     stage = str(death.last.get("stage", "load" if case is None else "declare"))
     record.signal, record.draw = death.how, death.last.get("draw")
     record.examples = int(death.last.get("examples", 0))
-    kind = "Timeout" if death.how.startswith("timeout") else death.how
     text = f"the process ended at stage {stage}: {death.how}"
-    record.stop(Stopped(stage, kind, text, _FAULTS.get(stage, "harness")))
+    record.stop(Stopped(stage, death.error, text, _FAULTS.get(stage, "harness")))
     lines = [line.strip() for line in death.output.splitlines() if line.strip()]
     stack = [line for line in lines if line.startswith("File ")]
     own = [] if case is None else [line for line in stack if str(case.resolve()) in line]
@@ -33,6 +32,6 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
     record.output = [*said[-4:], *(own or stack)[:4]]
     if own:
         # A native operator that crashes in eager PyTorch shows the line of the case that called it.
-        record.fault = "reference" if record.draw is not None and kind != "Timeout" else "case"
-    if kind == "Timeout" and stage == "run" and case is not None:
+        record.fault = "reference" if record.draw is not None and death.error != "Timeout" else "case"
+    if death.error == "Timeout" and stage == "run" and case is not None:
         record.hints = ["slow"]

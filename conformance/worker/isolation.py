@@ -1,38 +1,33 @@
 """Calls in a warm worker process that may crash, hang or flood the memory, and is then replaced.
 
-The standard library's fork server and one pipe: with one worker and one call at a time, waiting for the pipe and the
-exit status together tells a death at once, and SIGKILL ends any hang at once. (pebble's pool asks with SIGTERM first,
-which a hang that holds the GIL ignores; each such hang takes it 3 s.) ``serve`` is the other end of the pipe.
+``server`` forks the workers. ``serve`` is what runs in them, and connects for each answer: ``process`` takes that of
+the process it started, for the call it made, and nothing else. With one worker and one call at a time, waiting for
+the answer and the process's end together tells a death at once, and SIGKILL ends any hang at once. (pebble's pool
+asks with SIGTERM first, which a hang that holds the GIL ignores; each such hang takes it 3 s.)
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import multiprocessing
-import os
 import pickle
-import signal
 import sys
 import tempfile
-import time
-import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing import forkserver
-from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
+from conformance.worker import memory, server
 from conformance.worker.clock import Clock
 from conformance.worker.output import Output
-from conformance.worker.progress import Progress
-from conformance.worker.serve import Answer, prepare, serve
+from conformance.worker.process import End, Process
+from conformance.worker.progress import SharedProgress
+from conformance.worker.serve import Answer, prepare
 
 _T = TypeVar("_T")
 _OnWait = Callable[[dict[str, Any]], object] | None
-_TICK = 0.1  # seconds between looks at the progress; and for a hung worker to print its stacks
-_SOON = 1.0  # seconds within which a dead process is reported dead
+_TICK = 0.1  # seconds between looks at the progress and the memory
 _STARTUP = 300.0  # seconds for an initializer
+_TRANSFER = 5.0  # seconds beyond its limit in which the answer of a call has to be here, once it has begun to come
 
 
 @dataclass(frozen=True)
@@ -47,6 +42,12 @@ class Death:
     how: str
     last: dict[str, Any]
     output: str
+    name: str | None = None
+    """The name of what happened, where ``how`` says more than that: ``Timeout``, ``OutOfMemory``, ``BadAnswer``."""
+
+    @property
+    def error(self) -> str:
+        return self.name or self.how
 
 
 class WorkerError(Exception):
@@ -62,27 +63,28 @@ class Worker:
 
     On entry the parent's fork server begins to import ``preload``, if it was not running already; workers get the
     environment variables of that moment. A module that cannot be imported there is left to the call that needs it.
-    ``initializer``, importable by name, runs in each new worker. ``memory_gib`` bounds the memory that a worker takes
-    beyond what it starts with, on Linux.
+    ``initializer``, importable by name, runs in each new worker. ``memory_gib`` bounds the memory that a worker and
+    the processes below it take beyond what it starts with; the default is ``memory.share()``.
     """
 
     def __init__(
         self,
         preload: Sequence[str] = (),
-        memory_gib: float | None = 16,
+        memory_gib: float | None = None,
         initializer: Callable[[], object] | None = None,
     ) -> None:
-        self._context = multiprocessing.get_context("forkserver")
         self._preload = list(preload)
-        self._preparation = (memory_gib, initializer)
-        self._process: multiprocessing.context.ForkServerProcess | None = None
-        self.progress = Progress(self._context.RawArray(ctypes.c_char, Progress.SIZE))
+        self._memory_gib = memory.share() if memory_gib is None else memory_gib
+        self._initializer = initializer
+        self._process: Process | None = None
+        self.progress = SharedProgress()
+        self.left: tuple[str, ...] = ()
+        """Names of the processes that the last call left running. They were ended, and so was the worker."""
 
     def __enter__(self) -> Worker:
         self._output = Output(tempfile.TemporaryFile(buffering=0))
-        self._context.set_forkserver_preload(self._preload)
-        with _forkserver():
-            return self
+        server.start(self._preload)
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -90,6 +92,10 @@ class Worker:
     def close(self) -> None:
         self._discard()
         self._output.file.close()
+
+    def replace(self) -> None:
+        """Ends the current process, and drops a call that was begun; the next call starts a new process."""
+        self._discard()
 
     def call(self, function: Callable[..., _T], *args: object, timeout: float, on_wait: _OnWait = None) -> _T | Death:
         """``function(progress, *args)`` in the worker, for at most ``timeout`` seconds. Time in which it waited for a
@@ -103,7 +109,7 @@ class Worker:
 
     def begin(self, function: Callable[..., object], *args: object) -> None:
         """Hands a call to the worker without waiting for the answer; the next call of this object is ``finish``."""
-        if self._process is not None and wait([self._connection, self._process.sentinel], 0):
+        if self._process is not None and self._process.lost():
             self._discard()  # it died between two calls, of which neither is to blame
         if self._process is None:
             self._start()
@@ -114,12 +120,13 @@ class Worker:
         return self._receive(timeout, on_wait)
 
     def _start(self) -> None:
-        self._connection, theirs = self._context.Pipe()
-        with theirs:
-            self._process = self._launch(theirs)
+        self._output.clear()
+        self._process = Process(self.progress, self._output, self._memory_gib)
         try:
-            self._send(prepare, self._preparation)
             death = self._receive(_STARTUP, None)
+            if death is None:
+                self._send(prepare, (self._memory_gib, self._initializer))
+                death = self._receive(_STARTUP, None)
         except BaseException:
             self._discard()
             raise
@@ -127,31 +134,13 @@ class Worker:
             self._discard()
             raise WorkerError(f"the worker could not be prepared: {death.how}\n{death.output}")
 
-    def _launch(self, connection: Connection) -> multiprocessing.context.ForkServerProcess:
-        arguments = (connection, self.progress, self._output)
-        for tries_left in reversed(range(20)):
-            process = self._context.Process(target=serve, args=arguments, daemon=True)
-            try:
-                with _forkserver():
-                    process.start()
-                break
-            except (EOFError, OSError):
-                if not tries_left:
-                    raise
-                # A preloaded module that raises another error than ImportError ends the fork server. Without preload,
-                # the error is raised in the call that imports the module, and is told there.
-                self._context.set_forkserver_preload([])
-                time.sleep(_SOON / 20)  # until the old server's end can be seen, and a new server be started
-        return process
-
     def _send(self, function: Callable[..., object], args: tuple[object, ...]) -> None:
+        assert self._process is not None
         request = pickle.dumps((function, args))
         self.progress.note()
         self._output.clear()
         try:
-            self._connection.send_bytes(request)
-        except ConnectionError:  # the worker is dead; its exit status says more
-            pass
+            self._process.send(request)
         except BaseException:  # Ctrl-C, perhaps with half of the request sent
             self._discard()
             raise
@@ -162,75 +151,44 @@ class Worker:
         except BaseException:  # Ctrl-C, or on_wait raised: the answer would meet the next call
             self._discard()
             raise
-        if isinstance(answer, str):
+        if isinstance(answer, End):
             self._discard()
-            return Death(answer, self.progress.read(), self._output.tail())
+            self.left = ()
+            return Death(answer.how, self.progress.read(), self._output.tail(), answer.name)
+        self.left = answer.left
+        if answer.spent:
+            self._discard()
         if answer.kind == "ended":
             return Death(answer.text, self.progress.read(), self._output.tail())
         if answer.kind == "raised":
             raise _revived(answer) from WorkerError(answer.trace)
         return pickle.loads(answer.data)
 
-    def _wait(self, timeout: float, on_wait: _OnWait) -> Answer | str:
+    def _wait(self, timeout: float, on_wait: _OnWait) -> Answer | End:
         """The answer, or how the worker ended."""
-        assert self._process is not None and self._process.pid is not None
-        clock = Clock(self._process.pid)
+        process = self._process
+        assert process is not None
+        clock, first = Clock(process.pid), True
         while (left := timeout - clock.seconds()) > 0:
-            ready = wait([self._connection, self._process.sentinel], min(left, _TICK))
-            if self._connection in ready:
-                with contextlib.suppress(EOFError, OSError):  # the worker died while it answered
-                    answer: Answer = self._connection.recv()
-                    return answer
-            if ready:
-                self._process.join(_SOON)
-                return _how(self._process.exitcode)
+            event = process.wait(min(left, _TICK), lambda: timeout + _TRANSFER - clock.seconds())
+            if event is not None:
+                return event
             self._output.bound()
+            if first:  # not before, since it would cost a short call as much as all else
+                process.memory.look()
+                first = False
+            excess = process.memory.excess()
+            if excess is not None:
+                return End(excess, "OutOfMemory")
             if on_wait is not None:
                 on_wait(self.progress.read())
-        os.kill(self._process.pid, signal.SIGUSR1)  # prints the stacks, even where the GIL is held
-        self._process.join(_TICK)
-        return f"timeout after {timeout:g} s"
+        process.print_stacks()
+        return End(f"timeout after {timeout:g} s", "Timeout")
 
     def _discard(self) -> None:
-        """End the worker and what it started, without asking first: a worker that hangs would not answer."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        self._connection.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid or 0, signal.SIGKILL)
-        process.kill()  # a worker that has no process group of its own yet
-        process.join(_SOON)
-        if process.exitcode is not None:  # else it is stuck in a driver, where no signal arrives
-            process.close()
-
-
-@contextlib.contextmanager
-def _forkserver() -> Iterator[None]:
-    """A running fork server, and no ``__main__`` for new processes to import, since that may be pytest."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        # blocked signals are inherited: a Ctrl-C for the parent must not interrupt the imports
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            forkserver.ensure_running()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        yield
-    finally:
-        sys.modules["__main__"] = main
-
-
-def _how(exitcode: int | None) -> str:
-    if exitcode is None:
-        return "the worker closed its connection"
-    if exitcode >= 0:
-        return f"exit {exitcode}"
-    try:
-        return signal.Signals(-exitcode).name
-    except ValueError:  # a real-time signal
-        return f"signal {-exitcode}"
+        if process is not None:
+            process.end()
 
 
 def _revived(answer: Answer) -> Exception:

@@ -7,9 +7,16 @@ the process, only not the machine.
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import json
+import mmap
+import os
 import struct
+import weakref
 import zlib
+from multiprocessing import reduction
+from os import _exit, getpid
 from typing import Any
 
 _HEAD = struct.Struct("=II")  # length and CRC-32 of the text that follows
@@ -25,16 +32,17 @@ class Progress:
 
     SIZE = 2 * _SLOTS[1]
 
-    def __init__(self, memory: Any = None) -> None:
-        """``memory``: a zeroed ``RawArray`` of ``SIZE``; none where there is no other process."""
-        self._memory = bytearray(self.SIZE) if memory is None else memory
-        self._view = memoryview(self._memory).cast("B")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Progress, (self._memory,)  # works while a process starts, as RawArray allows
+    def __init__(self, memory: Any = None, owner: int | None = None) -> None:
+        """``memory``: zeroed, of ``SIZE`` bytes; none where there is no other process. Other processes than the
+        ``owner`` end when they make a note."""
+        self._view = memoryview(bytearray(self.SIZE) if memory is None else memory).cast("B")
+        self._owner = owner
 
     def note(self, **what: Any) -> None:
         """Replace the note. Values that JSON lacks become text; notes beyond 4 KiB are cut."""
+        if self._owner is not None and getpid() != self._owner:
+            # This process was forked by the code of a case and came back from it: its steps are no steps of the cell.
+            _exit(0)
         text = _encode(what).encode()
         if len(text) > _ROOM:  # ASCII grows to at most twice its length in JSON
             cut = {name: ascii(value)[:200] for name, value in list(what.items())[:8]}
@@ -68,3 +76,35 @@ class Progress:
                 note: dict[str, Any] = json.loads(text)
                 return note
         return {}
+
+
+class SharedProgress(Progress):
+    """A note that a new process shares if it is given this. No other object of the process gives access to it.
+
+    It is sealed, since reading it would crash the parent if a worker could make it shorter.
+    """
+
+    def __init__(self) -> None:
+        self._fd = os.memfd_create("progress", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        weakref.finalize(self, os.close, self._fd)
+        os.truncate(self._fd, self.SIZE)
+        fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        super().__init__(mmap.mmap(self._fd, self.SIZE))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _inherited, (reduction.DupFd(self._fd),)  # works while a process starts
+
+
+def _inherited(fd: Any) -> Progress:
+    """The note of the parent, in a worker. ``mmap`` would keep a descriptor, to which a case's code may write."""
+    file = fd.detach()
+    call = ctypes.CDLL(None, use_errno=True).mmap
+    call.restype, call.argtypes = (
+        ctypes.c_void_p,
+        [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long],
+    )
+    address = call(None, Progress.SIZE, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, file, 0)
+    if address == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "the note of the parent cannot be mapped")
+    os.close(file)
+    return Progress((ctypes.c_char * Progress.SIZE).from_address(address), owner=getpid())

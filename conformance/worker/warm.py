@@ -19,6 +19,6 @@ def prepare_process() -> None:
         torch.set_num_interop_threads(1)
 
 
-def new_worker() -> Worker:
+def new_worker(memory_gib: float | None = None) -> Worker:
     """A worker process for cells; on entry to its context the imports of ``MODULES`` begin."""
-    return Worker(["conformance.worker.preload"], initializer=prepare_process)
+    return Worker(["conformance.worker.preload"], memory_gib, prepare_process)

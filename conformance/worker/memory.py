@@ -1,0 +1,102 @@
+"""How much memory a worker may take, and whether it took more.
+
+RLIMIT_DATA bounds what a process writes for itself, and makes the allocation fail. What it shares is bounded by
+looking at it: a group of the kernel's own (cgroup) would count it too, but hardly any host lets its users make one,
+the two versions differ, and a controller that is killed would leave it behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from conformance.worker import children
+
+GIB = 2**30
+_MOST = 16.0  # GiB
+_SHARE = 0.9  # of the memory that there is
+_VMSTAT = Path("/proc/vmstat")
+_CGROUPS = Path("/sys/fs/cgroup")
+_MEMBER = Path("/proc/self/cgroup")
+
+
+def share(processes: int = 1) -> float:
+    """GiB for one worker where so many run at the same time: at most 16, and together 9/10 of what there is."""
+    return min(_MOST, _SHARE * _machine() / processes / GIB)
+
+
+def _machine() -> int:
+    """Bytes of memory of this host, or that its container may use, if that is less."""
+    return min([os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *_group_limits()])
+
+
+def _group_limits() -> list[int]:
+    """The limits of the control groups of this process, from its own to the outermost that can be seen."""
+    limits = []
+    with contextlib.suppress(OSError, ValueError):
+        for line in _MEMBER.read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "":
+                home, name = _CGROUPS, "memory.max"
+            elif "memory" in controllers.split(","):
+                home, name = _CGROUPS / "memory", "memory.limit_in_bytes"
+            else:
+                continue
+            group = home / path.lstrip("/")
+            # in a container, the path may be that of the host, and only the outermost group be there
+            for folder in (group, *group.parents):
+                if folder.is_relative_to(home):
+                    with contextlib.suppress(OSError, ValueError):  # "max" is no number
+                        limits.append(int((folder / name).read_text(encoding="ascii")))
+    return limits
+
+
+class Watch:
+    """The memory of one worker and of all processes below it, beyond what the worker began with."""
+
+    def __init__(self, pid: int, limit_gib: float) -> None:
+        self._pid = pid
+        self._limit = limit_gib * GIB
+        self._before = {source: _own(pid, source) for source in ("status", "smaps_rollup")}
+        self.killed = _kills()
+
+    def excess(self) -> str | None:
+        """What the worker has taken, in words, where that is more than it may."""
+        # What processes share counts in each of them; only where the sum is too much is it worth asking for the
+        # part of each, which takes the kernel longer.
+        if self._taken("status") <= self._limit:
+            return None
+        taken = self._taken("smaps_rollup")
+        if taken <= self._limit:
+            return None
+        return f"{taken / GIB:.3g} GiB of memory taken, {self._limit / GIB:.3g} GiB allowed"
+
+    def _taken(self, source: str) -> int:
+        return sum(_own(pid, source) for pid in (self._pid, *children.below(self._pid))) - self._before[source]
+
+    def look(self) -> None:
+        """Takes note of how often the kernel has killed for memory so far."""
+        self.killed = _kills()
+
+    def out_of_memory(self) -> bool:
+        """Whether the kernel has killed a process of this host for memory since the last ``look``."""
+        return _kills() > self.killed
+
+
+def _own(pid: int, source: str) -> int:
+    """Bytes that a process takes but for files that it has mapped: all of them, or with ``smaps_rollup`` its part."""
+    wanted = ("RssAnon:", "RssShmem:") if source == "status" else ("Pss_Anon:", "Pss_Shmem:")
+    with contextlib.suppress(OSError):
+        lines = Path(f"/proc/{pid}/{source}").read_text(encoding="utf-8", errors="replace").splitlines()
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(wanted))
+    return 0
+
+
+def _kills() -> int:
+    with contextlib.suppress(OSError, ValueError):
+        for line in _VMSTAT.read_text(encoding="ascii").splitlines():
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return 0

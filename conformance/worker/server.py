@@ -1,0 +1,103 @@
+"""The fork server of this process, which is multiprocessing's: kept running, and replaced when it is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerProcess
+from typing import Any
+
+from conformance.worker import children
+
+_context = multiprocessing.get_context("forkserver")
+_GUARD = "conformance.worker.guard"
+_TRIES = 20
+_PAUSE = 0.05  # seconds until the end of a server can be seen, and a new one be started
+_workers: set[int] = set()
+"""What this process has launched and not yet seen end."""
+
+
+def start(preload: Sequence[str]) -> None:
+    """Has a server begin to import ``preload``, if none is running already."""
+    _context.set_forkserver_preload([_GUARD, *preload])
+    with _running():
+        pass
+
+
+def launch(function: Callable[..., object], *args: object) -> ForkServerProcess:
+    """A new process that calls the function. Raises OSError or EOFError where no server can be brought to fork."""
+    failed = set()
+    for tries_left in reversed(range(_TRIES)):
+        process = _context.Process(target=function, args=args, daemon=True)
+        try:
+            with _running():
+                process.start()
+            assert process.pid is not None
+            _workers.add(process.pid)
+            return process
+        except (EOFError, OSError):
+            if not tries_left:
+                raise
+            failed.add(_pid())
+            if len(failed) > 1:
+                # A preloaded module that raises another error than ImportError ends each server. Without preload,
+                # the error is raised in the call that imports the module, and is told there.
+                _context.set_forkserver_preload([_GUARD])
+            time.sleep(_PAUSE)
+    raise AssertionError
+
+
+def lost() -> bool:
+    """Whether the server has ended, so that nobody tells how a worker ends."""
+    pid = _pid()
+    try:
+        return pid is None or os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+def wake() -> None:
+    """Has the server go on, if a call has stopped it as the parent of its process."""
+    pid = _pid()
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def forget(pid: int) -> None:
+    """Takes note that a worker has ended, and ends what it left behind, also what has a session of its own."""
+    _workers.discard(pid)
+    server = _pid()
+    if server is not None:
+        children.end_below(server, _workers)
+
+
+def _pid() -> int | None:
+    server: Any = forkserver._forkserver
+    pid: int | None = server._forkserver_pid
+    return pid
+
+
+@contextlib.contextmanager
+def _running() -> Iterator[None]:
+    """A running server, and no ``__main__`` for new processes to import, since that may be pytest."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        # blocked signals are inherited: a Ctrl-C for the parent must not interrupt the imports
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            forkserver.ensure_running()
+            wake()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        yield
+    finally:
+        sys.modules["__main__"] = main
