@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import sys
 import traceback
 from collections.abc import Sequence
@@ -37,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, text in COMMANDS.items():
         _module(name).arguments(commands.add_parser(name, help=text, description=text))
     given = parser.parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # text of a run may have what the terminal's encoding lacks
+            stream.reconfigure(errors="backslashreplace")
     try:
         code: int = _module(given.command).run(given)
     except (UserError, OSError) as error:

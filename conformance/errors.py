@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,8 +63,8 @@ class Unavailable(Exception):
 def display_path(path: Path) -> str:
     """The path relative to the working directory where it lies below it, else absolute."""
     try:
-        return path.resolve().relative_to(Path.cwd()).as_posix()
-    except ValueError:
+        return Path(os.path.realpath(path)).relative_to(Path.cwd()).as_posix()
+    except (ValueError, OSError):  # outside of it, or it was deleted
         return path.as_posix()
 
 

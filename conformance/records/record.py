@@ -90,6 +90,7 @@ class Record:
     examples: int = 0
     ill_conditioned: int = 0
     nothing: int = 0
+    dropped_draws: int = 0
     worst: dict[str, Any] | None = None
     draw: dict[str, Any] | None = None
     histogram: dict[str, list[int]] | None = None

@@ -82,7 +82,14 @@ def details(record: Mapping[str, Any]) -> list[str]:
     """
     if record.get("details"):
         return list(record["details"])
-    return [*_expected(record), *_stopped(record), *_asked(record), *_to_look_at(record)]
+    return [*_dropped(record), *_expected(record), *_stopped(record), *_asked(record), *_to_look_at(record)]
+
+
+def _dropped(record: Mapping[str, Any]) -> Iterator[str]:
+    count = record.get("dropped_draws")
+    if count:
+        draws = "1 kept failing draw" if count == 1 else f"{count} kept failing draws"
+        yield f"{draws} could not be read, and will not be tried again"
 
 
 def declaration(place: str, stage: str, error: str | None) -> str:

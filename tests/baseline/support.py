@@ -101,8 +101,7 @@ def put(folder: Path, records: Any, finished: bool = True, **header: Any) -> Pat
     writer = RunWriter(folder, head)
     for one in records:
         writer.add(one)
-    if finished:
-        writer.close(3.0)
+    writer.close(3.0 if finished else None)
     return folder
 
 
