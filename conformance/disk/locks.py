@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -49,3 +50,15 @@ class InUse:
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
+
+
+@contextlib.contextmanager
+def exclusive(file: Path) -> Iterator[None]:
+    """Inside the block no other process is inside a block of the same file, which is made and stays."""
+    handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
