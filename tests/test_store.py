@@ -18,7 +18,7 @@ import pytest
 
 from conformance import cli
 from conformance.disk import keeping
-from conformance.disk.keeping import DAY, bytes_of, leave, size_of, tidy, use
+from conformance.disk.keeping import DAY, bytes_of, leave, size_of, tidy
 from conformance.errors import UserError
 from conformance.export import store as module
 from conformance.export.graph import Facts
@@ -315,7 +315,8 @@ def test_clean_refuses_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFi
 DRAW = {"dims": {"batch": 3}, "regime": "plain", "seed": 5, "index": 0}
 UNREADABLE: dict[str, bytes] = {
     "no JSON": b"\xff\xfe\0", "empty": b"", "nested": b"[" * 100_000, "a list": b"[]", "no draw": b'{"dims": 3}',
-    "text": json.dumps({**DRAW, "seed": "5"}).encode(), "sizes": json.dumps({**DRAW, "dims": {"batch": "3"}}).encode(),
+    "text": json.dumps({**DRAW, "seed": "5"}).encode(),
+    "sizes": json.dumps({**DRAW, "dims": {"batch": "3"}}).encode(),
     "dims": json.dumps({**DRAW, "dims": [3]}).encode(), "regime": json.dumps({**DRAW, "regime": "nowhere"}).encode(),
     "negative": json.dumps({**DRAW, "seed": -1}).encode(), "more": json.dumps({**DRAW, "more": 1}).encode(),
 }  # fmt: skip

@@ -118,10 +118,10 @@ class _Failures:
         return draws, unreadable
 
     def _files(self) -> list[Path]:
+        if self._folder is None:
+            return []
         try:
-            return (
-                [] if self._folder is None else sorted(file for file in self._folder.iterdir() if not file.is_dir())
-            )
+            return sorted(file for file in self._folder.iterdir() if not file.is_dir())
         except OSError:
             return []
 
