@@ -231,14 +231,20 @@ def test_a_run_whose_folder_was_taken_away_says_so(tmp_path: Path) -> None:
 
 def test_a_store_that_can_only_be_read_is_used_and_told(folder: Path, tmp_path: Path) -> None:
     plugin = """
-import os
+import tempfile
 from conformance.plugin import keeping
-keeping.os = type("os", (), {**vars(os), "access": staticmethod(lambda *_: False)})
+
+class ReadOnly:
+    @staticmethod
+    def TemporaryFile(dir):
+        raise OSError(30, "Read-only file system")
+
+keeping.tempfile = ReadOnly
 """
     (tmp_path / "read_only.py").write_text(plugin, encoding="utf-8")
     outcome = run_suite(folder, *QUICK, "-p", "read_only", PYTHONPATH=beside(tmp_path))
     assert outcome.code == 0, outcome.text
-    assert outcome.text.count(".conformance: cannot be written (no permission to write)") == 1
+    assert outcome.text.count(".conformance: cannot be written (Read-only file system)") == 1
 
 
 @pytest.mark.parametrize("more", [(), ("-n", "1")], ids=["alone", "under xdist"])

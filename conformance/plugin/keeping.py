@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -31,8 +31,6 @@ class Keeping:
         home = self._options.store
         try:
             home.mkdir(parents=True, exist_ok=True)
-            if not os.access(home, os.W_OK | os.X_OK):
-                raise PermissionError(None, "no permission to write")
             ignore = home / ".gitignore"
             if not ignore.exists():
                 ignore.write_text("*\n", encoding="utf-8")
@@ -40,7 +38,7 @@ class Keeping:
             if not home.is_dir():
                 text = f"--store {display_path(home)}: cannot be made ({error.strerror or error})"
                 raise pytest.UsageError(text) from None
-            self._unwritable = error.strerror or str(error)
+        self._unwritable = self._trouble()
         self.begun = True
         self._tidy()
 
@@ -48,8 +46,18 @@ class Keeping:
         """Called when the workers of this session, which use the store, have ended."""
         if self.begun and not self._ended:
             self._ended = True
+            self._unwritable = self._unwritable or self._trouble()
             leave()
             self._left = self._tidy()
+
+    def _trouble(self) -> str | None:
+        """Why nothing can be written to the store, as on a full disk; None where it can."""
+        try:
+            with tempfile.TemporaryFile(dir=self._options.store) as probe:
+                probe.write(bytes(4096))
+        except OSError as error:
+            return error.strerror or str(error)
+        return None
 
     def _tidy(self) -> Freed:
         return tidy(self._options.store, self._options.store_limit(), self._started)
