@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import sys
 import traceback
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ COMMANDS = {
     "diff": "what is better and worse in one run than in another",
     "accept": "make a baseline agree with a run, in what is named",
     "merge": "join the runs of several jobs",
+    "clean": "free what a store has kept of exported models, engines and failing draws",
     "pack": "write cells into a bundle, to be run where there is no PyTorch",
     "replay": "run a bundle on this host",
 }
@@ -37,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, text in COMMANDS.items():
         _module(name).arguments(commands.add_parser(name, help=text, description=text))
     given = parser.parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # text of a run may have what the terminal's encoding lacks
+            stream.reconfigure(errors="backslashreplace")
     try:
         code: int = _module(given.command).run(given)
     except (UserError, OSError) as error:

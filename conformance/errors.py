@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +57,26 @@ class Stopped(Exception):
         """What else the record is to say, by the names of its fields; ``records.text`` makes lines of them."""
 
 
+_OF_THE_HOST = {
+    errno.ENOSPC: "the host's disk is full", errno.EDQUOT: "the quota of the host's disk is used up",
+    errno.EROFS: "the host's disk can only be read", errno.EFBIG: "the host allows no larger file",
+}  # fmt: skip
+
+
+def trouble_of_host(error: BaseException) -> str | None:
+    """What the host's disk lacks, where the exception came of that, by way of whatever others; None where not."""
+    known: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in known:
+        known.add(id(cause))
+        if isinstance(cause, OSError) and cause.errno in _OF_THE_HOST:
+            return _OF_THE_HOST[cause.errno]
+        if isinstance(cause, FileNotFoundError) and "No usable temporary directory" in str(cause):
+            return "the host has no folder for temporary files that can be written"
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
 class Unavailable(Exception):
     """Something that this host lacks (a package, a compiler, a GPU): the cell is skipped, with this text."""
 
@@ -62,8 +84,8 @@ class Unavailable(Exception):
 def display_path(path: Path) -> str:
     """The path relative to the working directory where it lies below it, else absolute."""
     try:
-        return path.resolve().relative_to(Path.cwd()).as_posix()
-    except ValueError:
+        return Path(os.path.realpath(path)).relative_to(Path.cwd()).as_posix()
+    except (ValueError, OSError):  # outside of it, or it was deleted
         return path.as_posix()
 
 

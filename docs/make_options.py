@@ -24,7 +24,8 @@ are pytest's."""
 OUTRO = """## Exit codes of conformance
 
 0 is success. 1 is what was found: something worse, a failure, a place where PyTorch and ONNX part, a cell that could
-not be packed. 2 is for the user to correct, and the last line of the output says what. `conformance replay` ends with
+not be packed. 2 is for the user to correct, a run or a baseline that is damaged among it, and the last line of the
+output says what. `conformance replay` ends with
 5 where every cell was skipped."""
 
 

@@ -16,7 +16,7 @@ from conformance import HOME
 ORDER = (
     "plugin", "__main__", "cli", "commands", "sensitivity", "checks", "align", "precision", "export", "depends",
     "bundle", "plan", "draw", "verdict", "baseline", "latency", "report", "case", "records", "runtimes", "compare",
-    "worker", "errors", "arrays", "__init__",
+    "worker", "disk", "errors", "arrays", "__init__",
 )  # fmt: skip
 """From what people call down to what everything rests on; ``docs/architecture.md`` walks through them."""
 

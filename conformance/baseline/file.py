@@ -15,11 +15,16 @@ from typing import Any
 
 from conformance.baseline.change import Record, Run
 from conformance.baseline.line import Line, check, compact, dump, expand
+from conformance.disk.reading import parse_json, read_text
 from conformance.errors import UserError, display_path
 from conformance.records.run_file import read_run
+from conformance.records.shape import ENVIRONMENT, Misfit
 
 VERSION = 1
 """Of the format that a baseline's first line names."""
+
+_LONGEST_HEADER = 2**20
+"""Characters of a first line, at most."""
 
 _MARKERS = ("<<<<<<<", "|||||||", "=======", ">>>>>>>")
 
@@ -68,12 +73,9 @@ def read(file: Path) -> tuple[str, list[Entry]]:
     name = display_path(file)
     if file.is_dir():
         raise UserError(f"{name}: is a folder; a baseline is one file")
-    try:
-        lines = [line.removesuffix("\r") for line in file.read_text(encoding="utf-8-sig").split("\n")]
-    except FileNotFoundError:
-        raise UserError(f"{name}: there is no baseline; make one from a run with conformance accept") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{name}: is not UTF-8 text ({error}); restore it from git") from None
+    if not file.exists():
+        raise UserError(f"{name}: there is no baseline; make one from a run with conformance accept")
+    lines = [line.removesuffix("\r") for line in read_text(file).split("\n")]
     if not lines[0].strip():
         raise UserError(
             f"{name}:1: the first line, which says what the baseline was made on, is missing; restore it from git"
@@ -113,8 +115,13 @@ def write(file: Path, header: str, entries: Sequence[Entry]) -> None:
         case, last = its_case, name
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_name(f"{file.name}.{os.getpid()}")
-    unfinished.write_bytes(("\n".join(texts) + "\n").encode("utf-8"))
-    unfinished.replace(file)
+    try:
+        # Half of a surrogate pair, which UTF-8 lacks, becomes the escape that JSON has for it.
+        unfinished.write_bytes(("\n".join(texts) + "\n").encode("utf-8", "backslashreplace"))
+        unfinished.replace(file)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def _parsed(text: str, where: str) -> Any:
@@ -123,7 +130,7 @@ def _parsed(text: str, where: str) -> Any:
             f"{where}: conflict marker of git ({text[:7]}); keep one line of each cell and delete the markers"
         )
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError as error:
         raise UserError(
             f"{where}: is not a whole line of JSON ({error}): it was cut off or edited; restore the file from git"
@@ -141,14 +148,20 @@ def _check_head(header: Any, where: str) -> None:
         )
     if not isinstance(header.get("environment"), dict):
         raise UserError(f"{where}: has no environment; restore the line from git")
+    try:
+        ENVIRONMENT(header["environment"])
+    except Misfit as misfit:
+        raise UserError(f"{where}: environment: {misfit}; restore the line from git") from None
 
 
 def _is_run(file: Path) -> bool:
     """Whether this is a run's ``records.jsonl`` or ``run.json`` rather than a baseline, by its first line and its
     name: the first line of a ``run.json`` is no whole JSON value."""
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        try:
-            first = json.loads(lines.readline())
-        except ValueError:
-            return file.suffix == ".json"
+    try:
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            first = parse_json(lines.readline(_LONGEST_HEADER))
+    except OSError as error:
+        raise UserError(f"{display_path(file)}: cannot be read ({error.strerror or error})") from None
+    except ValueError:
+        return file.suffix == ".json"
     return isinstance(first, dict) and "baseline" not in first and ("schema" in first or file.suffix == ".json")

@@ -8,7 +8,7 @@ from typing import Any
 from conformance.errors import UserError
 
 _ID = re.compile(
-    r"(?P<check>\w+)\[(?P<case>.+)-(?P<exporter>torchscript|dynamo)-op(?P<opset>\d+)"
+    r"(?P<check>\w+)\[(?P<case>.+)-(?P<exporter>torchscript|dynamo)-op(?P<opset>\d{1,9})"
     r"(?:-(?P<runtime>[a-z]+(?:-[a-z]+)*?))??(?:-(?P<precision>(?:fp32|fp16|int8)(?:-.+)?))?\]"
 )
 

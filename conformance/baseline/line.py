@@ -11,6 +11,7 @@ from conformance.baseline.change import KINDS, Record, number
 from conformance.baseline.ids import fields_of
 from conformance.baseline.timing import timing
 from conformance.errors import UserError, did_you_mean
+from conformance.records.shape import FIELDS, LONGEST_ID, Misfit, plain
 
 Line = dict[str, Any]
 
@@ -58,7 +59,7 @@ def compact(record: Record) -> Line:
     worst, fidelity = record.get("worst") or {}, record.get("fidelity") or {}
     line = {
         **{name: record.get(name) for name in ("id", "case", "exporter", "opset", "runtime", "precision", "check")},
-        "file": record["source"]["file"],
+        "file": record["source"]["file"] or "",
         **{name: record.get(name) for name in FAMILIES["status"]},
         "examples": record.get("examples", 0) if passed else 0,
         "ratio": _rounded(worst.get("ratio"), 2) if passed else None,
@@ -114,6 +115,8 @@ def check(line: Any) -> Line:
         raise UserError("is no JSON object")
     if not isinstance(line.get("id"), str) or "file" not in line:
         raise UserError("has no 'id', or no 'file'")
+    if len(line["id"]) > LONGEST_ID:
+        raise UserError(f"has an id of {len(line['id'])} characters, which no cell has")
     needed = () if fields_of(line["id"]) else ("case", "exporter", "opset", "check", "precision")
     for name in needed:
         if name not in line:
@@ -122,7 +125,11 @@ def check(line: Any) -> Line:
         if name not in DEFAULTS:
             raise UserError(f"has an unknown field '{name}'{did_you_mean(name, DEFAULTS)}")
         if not isinstance(value, _TYPES[name]) or (isinstance(value, bool)):
-            raise UserError(f"'{name}' is {json.dumps(value, ensure_ascii=False)}, which it cannot be")
+            raise UserError(f"'{name}' is {json.dumps(value)[:80]}, which it cannot be")
+        try:
+            plain(value)
+        except Misfit as misfit:
+            raise UserError(f"'{name}' {misfit}") from None
     if line.get("status", "passed") not in _STATUSES:
         raise UserError(f"there is no status '{line['status']}'{did_you_mean(line['status'], _STATUSES)}")
     for name in ("ratio", "sqnr"):
@@ -143,10 +150,15 @@ def _check_parts(line: Mapping[str, Any]) -> None:
         raise UserError("'graph' is an object with opset, sha, and nodes, which counts operators")
     try:
         known = timing(line) is not None
-    except (TypeError, ValueError, AttributeError, IndexError):
+    except (TypeError, ValueError, AttributeError, IndexError, KeyError):
         known = False
     if "latency" in line and not known:
         raise UserError("'latency' has no median above 0 with the interval that it lies in")
+    for name in ("graph", "latency"):
+        try:
+            FIELDS[name](line.get(name))
+        except Misfit as misfit:
+            raise UserError(str(misfit.inside(name))) from None
 
 
 def _are_counts(nodes: Any) -> bool:
@@ -156,8 +168,9 @@ def _are_counts(nodes: Any) -> bool:
 def _check_accepted(line: Mapping[str, Any], entry: Any) -> None:
     if not isinstance(entry, dict) or not {"kind", "because", "was"} <= entry.keys():
         raise UserError("'accepted' is a list of objects with kind, because and was")
-    if entry["kind"] not in KINDS:
-        raise UserError(f"there is no kind '{entry['kind']}' to accept{did_you_mean(str(entry['kind']), KINDS)}")
+    if not isinstance(entry["kind"], str) or entry["kind"] not in KINDS:
+        kind = str(entry["kind"])[:80]
+        raise UserError(f"there is no kind '{kind}' to accept{did_you_mean(kind, KINDS)}")
     if not isinstance(entry["because"], str) or not entry["because"].strip():
         raise UserError(f"'{entry['kind']}' is accepted without a 'because'")
     if not isinstance(entry["was"], (dict, type(None))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,7 @@ def merge(runs: Sequence[Path], out: Path, *, partial: bool = False, allow_mixed
         raise UserError("there is no run to merge")
     resolved = [_folder(place) for place in runs]
     for place, folder in zip(runs, resolved, strict=True):
-        if folder == out.resolve():
+        if folder == Path(os.path.realpath(out)):
             raise UserError(f"{display_path(place)}: would be overwritten by what is merged; give another folder")
     if len(set(resolved)) != len(resolved):
         raise UserError("one run is given twice")
@@ -69,7 +70,6 @@ def merge(runs: Sequence[Path], out: Path, *, partial: bool = False, allow_mixed
     records = _joined(parts)
     header = _header(parts, [*unfinished, *missing])
     writer = RunWriter(out, header)
-    (out / "changes.json").unlink(missing_ok=True)  # of a run that was there before
     for record in records:
         writer.add(record)
     writer.close(max((float(part.header["seconds"]) for part in parts if part.finished), default=0.0))
@@ -77,7 +77,7 @@ def merge(runs: Sequence[Path], out: Path, *, partial: bool = False, allow_mixed
 
 
 def _folder(place: Path) -> Path:
-    return (place if place.is_dir() else place.parent).resolve()
+    return Path(os.path.realpath(place if place.is_dir() else place.parent))
 
 
 def _missing(parts: Iterable[Part]) -> list[str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import hashlib
 import json
+import os
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from pathlib import Path
 
 from conformance.case.dims import Dims
 from conformance.case.must_hold import When
 from conformance.case.words import REGIMES, SPECIALS
 from conformance.checks.prepared import Prepared
+from conformance.disk.reading import parse_json, read_text
 from conformance.draw.draw import Draw, about, regimes_of, seed_of
 from conformance.draw.shapes import boundary_sizes, related_sizes
 from conformance.plan.cell import Cell
@@ -30,13 +34,18 @@ class Draws:
         self._failures = _Failures(settings, cell)
         self._count = 0
 
+    @property
+    def unreadable(self) -> int:
+        """How many draws were kept of earlier failures and could not be read; they are dropped."""
+        return self._failures.taken[1]
+
     def first(self) -> Draw:
         """A draw at the traced sizes."""
         return self._draw(self._traced, self._regimes(0)[0], seed_of(self._cell.id, "first"))
 
     def __iter__(self) -> Iterator[Draw]:
         """Earlier failures, then every boundary shape, then drawn shapes; several draws of values for each shape."""
-        yield from self._failures.replayed()
+        yield from self._failures.taken[0]
         for index, (sizes, seed) in enumerate(self._shapes):
             for k, regime in enumerate(self._regimes(index)):
                 yield self._draw(sizes, regime, seed_of(self._cell.id, seed, k))
@@ -86,29 +95,64 @@ class Draws:
 
 
 class _Failures:
-    """Draws that failed in earlier runs, kept in a Hypothesis example database."""
+    """Draws that failed in earlier runs: a file each, in a folder for each cell."""
 
     def __init__(self, settings: Settings, cell: Cell) -> None:
-        self._key = cell.id.encode()
         self._cell = cell
-        self._database: Any = None
-        if settings.failures is not None:
-            from hypothesis.database import DirectoryBasedExampleDatabase
+        # named as Hypothesis' database of examples does, which kept them in earlier versions
+        self._folder = None if settings.failures is None else settings.failures / _name(cell.id.encode())
 
-            self._database = DirectoryBasedExampleDatabase(str(settings.failures))
+    @cached_property
+    def taken(self) -> tuple[list[Draw], int]:
+        """The kept draws that the case still allows, and how many files hold none. Each is taken out; ``keep`` puts
+        it back if it fails again."""
+        draws, unreadable = [], 0
+        for file in self._files():
+            draw = self._read(file)
+            with contextlib.suppress(OSError):
+                file.unlink()
+            if draw is None:
+                unreadable += 1
+            elif self._allows(draw):
+                draws.append(dataclasses.replace(draw, index=-1))
+        return draws, unreadable
 
-    def replayed(self) -> Iterator[Draw]:
-        """The kept draws that the case still allows. Each is taken out; ``keep`` puts it back if it fails again."""
-        for data in list(self._database.fetch(self._key)) if self._database else ():
-            self._database.delete(self._key, data)
-            try:
-                draw = Draw(**json.loads(data))
-                allowed = self._cell.case.dims.allow(draw.dims)
-            except (ValueError, TypeError, KeyError):
-                continue
-            if allowed:
-                yield dataclasses.replace(draw, index=-1)
+    def _files(self) -> list[Path]:
+        if self._folder is None:
+            return []
+        try:
+            return sorted(file for file in self._folder.iterdir() if not file.is_dir())
+        except OSError:
+            return []
+
+    def _read(self, file: Path) -> Draw | None:
+        """The draw; None for what is none of this check."""
+        try:
+            draw = Draw(**parse_json(read_text(file)))
+        except (ValueError, TypeError):
+            return None
+        regimes = SPECIALS if self._cell.check == "specials" else REGIMES
+        sizes = isinstance(draw.dims, dict) and all(type(size) is int for size in draw.dims.values())
+        return draw if sizes and draw.regime in regimes and type(draw.seed) is int and draw.seed >= 0 else None
+
+    def _allows(self, draw: Draw) -> bool:
+        try:
+            return self._cell.case.dims.allow(draw.dims)
+        except KeyError:  # the case has other dims now
+            return False
 
     def keep(self, draw: Draw) -> None:
-        if self._database is not None:
-            self._database.save(self._key, json.dumps(draw.as_dict(), sort_keys=True).encode())
+        """Keeps a draw, unless it cannot be written."""
+        if self._folder is None:
+            return
+        data = json.dumps(draw.as_dict(), sort_keys=True).encode()
+        place = self._folder / _name(data)
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            unfinished = place.with_name(f"{place.name}.{os.getpid()}")
+            unfinished.write_bytes(data)
+            unfinished.replace(place)
+
+
+def _name(data: bytes) -> str:
+    return hashlib.sha384(data).hexdigest()[:16]

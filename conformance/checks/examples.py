@@ -61,6 +61,7 @@ class Examples:
 
     def _undeclared(self) -> Iterator[Example]:
         """All examples but those that are declared to fail."""
+        self._record.dropped_draws = self._draws.unreadable
         for draw in self._draws:
             if not any(about(entry.when, draw) for entry in self._apart):
                 yield self._verify.example(draw)

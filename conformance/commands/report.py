@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
-
-from conformance.errors import UserError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,11 +48,9 @@ def run(given: argparse.Namespace) -> int:
 def _changes(run: Path, baseline: Path | None) -> list[dict[str, Any]]:
     """What changed since a baseline; without one, what the run's own ``--baseline`` found."""
     if baseline is None:
-        kept = run / "changes.json"
-        try:
-            return list(json.loads(kept.read_text(encoding="utf-8"))) if kept.is_file() else []
-        except ValueError as error:
-            raise UserError(f"{kept}: is damaged ({error}); delete it, or name the --baseline") from None
+        from conformance.records.run_file import read_changes
+
+        return read_changes(run)
     from conformance.baseline import compare_runs, load, selection_of
 
     after = load(run)

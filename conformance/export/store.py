@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+import weakref
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -18,10 +19,12 @@ from conformance.case.declaration import Case
 from conformance.case.words import Exporter
 from conformance.depends.files import files
 from conformance.depends.inventory import said, said_of
+from conformance.disk.keeping import UNFINISHED, remove, touch, use
+from conformance.disk.locks import exclusive
 from conformance.export.graph import Facts
 from conformance.records.environment import versions
 
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Stored:
 
 
 class Store:
-    """Models by key. Several processes may use one store at a time."""
+    """Models by key, for several processes at a time; what a process was given stays for as long as it runs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -43,41 +46,83 @@ class Store:
     def get(self, key: str) -> Stored | None:
         """The stored model; None where there is none, or where it is not what was written."""
         place = self._folder / key
-        try:
-            meta = json.loads((place / "meta.json").read_text(encoding="utf-8"))
-            stored = Stored(place / "model.onnx", Facts(**meta["facts"]), meta["seconds"], meta["told"])
-            if _sha(stored.file) == stored.facts.sha:
-                return stored
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
-        return None
+        if not place.is_dir():
+            return None
+        use(self._folder)
+        stored = _read(place, key)
+        if stored is not None:
+            touch(place)
+        return stored
 
     def put(
         self, key: str, data: bytes, facts: Facts, seconds: dict[str, float], told: dict[str, Any] | None = None
     ) -> Stored:
-        """Writes to a folder of its own first, so that a killed run leaves nothing half-written."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        place = self._folder / key
-        temporary = Path(tempfile.mkdtemp(dir=self._folder, prefix=".new-"))
-        (temporary / "model.onnx").write_bytes(data)
-        meta = {"facts": facts.as_dict(), "seconds": seconds, "told": told or {}}
-        (temporary / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
-        if place.exists() and self.get(key) is None:
-            shutil.rmtree(place, ignore_errors=True)
+        """Keeps a model. Where the store cannot be written (it is read-only, or its disk is full), the model lies in
+        a temporary folder that goes with the value returned; OSError where that cannot be written either."""
+        told = told or {}
         try:
-            temporary.replace(place)
-        except OSError:  # another process wrote the same model first
+            return self._keep(key, data, {"facts": facts.as_dict(), "seconds": seconds, "told": told})
+        except OSError:
+            aside = Path(tempfile.mkdtemp(prefix="conformance-model-"))
+        stored = Stored(aside / MODEL, facts, seconds, told)
+        weakref.finalize(stored, shutil.rmtree, aside, ignore_errors=True)
+        stored.file.write_bytes(data)
+        return stored
+
+    def _keep(self, key: str, data: bytes, meta: dict[str, Any]) -> Stored:
+        """Writes to a folder of its own first, so that a killed run leaves nothing half-written. Gives what another
+        process kept under the key in the meantime, and mends a damaged entry."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        use(self._folder)
+        place = self._folder / key
+        temporary = Path(tempfile.mkdtemp(dir=self._folder, prefix=UNFINISHED))
+        try:
+            (temporary / MODEL).write_bytes(data)
+            (temporary / META).write_text(_sealed(key, _sha(data), meta), encoding="utf-8")
+            with exclusive(self._folder / ".writing"):
+                stored = _read(place, key)
+                if stored is None and place.is_dir():
+                    # Damaged. File by file, since a process that read it before may open the model again.
+                    (temporary / MODEL).replace(place / MODEL)
+                    (temporary / META).replace(place / META)
+                elif stored is None:
+                    remove(place)
+                    temporary.rename(place)
+        finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        return Stored(place / "model.onnx", facts, seconds, told or {})
+        touch(place)
+        return stored or Stored(place / MODEL, Facts(**meta["facts"]), meta["seconds"], meta["told"])
 
 
-def _sha(file: Path) -> str:
-    with file.open("rb") as stream:
-        return (
-            hashlib.file_digest(stream, "sha256").hexdigest()[:16]
-            if hasattr(hashlib, "file_digest")
-            else hashlib.sha256(stream.read()).hexdigest()[:16]
-        )
+MODEL, META = "model.onnx", "meta.json"
+
+
+def _sealed(key: str, sha: str, meta: Mapping[str, Any]) -> str:
+    """The text of ``meta.json``, with a hash of what it says: of which key and which model, too."""
+    said = json.loads(json.dumps({**meta, "key": key, "model": sha}))
+    return json.dumps({"said": said, "sha256": _sha(_text(said))})
+
+
+def _text(said: Any) -> bytes:
+    return json.dumps(said, sort_keys=True).encode()
+
+
+def _read(place: Path, key: str) -> Stored | None:
+    """The model in that folder; None where a bit of it, or of what is said of it, is not as it was written."""
+    try:
+        meta = json.loads((place / META).read_text(encoding="utf-8"))
+        said = meta["said"]
+        if meta["sha256"] != _sha(_text(said)) or said["key"] != key:
+            return None
+        if said["model"] != _sha((place / MODEL).read_bytes()):
+            return None
+        return Stored(place / MODEL, Facts(**said["facts"]), said["seconds"], said["told"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def key(case: Case, exporter: Exporter, opset: int, weights: str, more: Iterable[object]) -> str:

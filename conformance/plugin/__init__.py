@@ -181,3 +181,4 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     session = config.stash.get(_SESSION, None)
     if session is not None:
         session.close()
+        session.keeping.end()

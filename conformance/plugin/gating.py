@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from conformance.errors import UserError
+from conformance.errors import UserError, display_path
 
 if TYPE_CHECKING:
     from conformance.baseline import Change
@@ -30,7 +30,7 @@ class Gating:
     def compare(self) -> None:
         """Holds the finished run against the baseline; what changed goes into ``changes.json`` beside the run."""
         from conformance.baseline import compare_runs, environment_changes, gate, load, selection_of
-        from conformance.records.run_file import read_run
+        from conformance.records.run_file import CHANGES, read_run
 
         report = self._options.report
         try:
@@ -43,7 +43,11 @@ class Gating:
         self._notes = [*environment_changes(before, after), *([note] if note else [])]
         self.regressions = gate(self._changes)
         text = json.dumps([change.as_dict() for change in self._changes], indent=1, default=str)
-        (report / "changes.json").write_text(text + "\n", encoding="utf-8")
+        try:
+            (report / CHANGES).write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            self._notes.append(f"{display_path(report / CHANGES)}: cannot be written ({error.strerror or error})")
+            self.regressions += 1
 
     def lines(self, width: int) -> Iterator[str]:
         from conformance.baseline import lines

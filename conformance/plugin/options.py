@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from conformance.disk.keeping import bytes_of
 from conformance.errors import UserError
 from conformance.runtimes import registry
 from conformance.worker import memory
@@ -71,6 +72,13 @@ def add(parser: pytest.Parser) -> None:
         help="exported models and failing draws (default: %(default)s)",
     )
     group.addoption(
+        "--store-limit",
+        default="20GiB",
+        metavar="SIZE",
+        help="of the store's models, engines and bundles drop those that were not used for longest, until it is no "
+        "larger; none that this run uses (default: %(default)s)",
+    )
+    group.addoption(
         "--cell-timeout",
         type=float,
         default=300.0,
@@ -107,6 +115,7 @@ class Options:
         self.required()
         self.builder_options()
         self.cell_memory()
+        self.store_limit()
         if self["baseline"] is None and self["shard"] is None:
             return
         from conformance.baseline import load, parse_shard
@@ -116,7 +125,7 @@ class Options:
                 parse_shard(self["shard"])
             if self["baseline"] is not None:
                 load(self.baseline)
-        except UserError as error:
+        except (UserError, OSError) as error:
             raise pytest.UsageError(str(error)) from None
 
     @property
@@ -128,6 +137,18 @@ class Options:
     def report(self) -> Path:
         """The folder that the run is written to."""
         return self.folder / str(self["report"])
+
+    @property
+    def store(self) -> Path:
+        """The folder of exported models and failing draws."""
+        return self.folder / str(self["store"])
+
+    def store_limit(self) -> int:
+        """Bytes that the store may have."""
+        try:
+            return bytes_of(self["store_limit"])
+        except UserError as error:
+            raise pytest.UsageError(f"--store-limit: {error}") from None
 
     @property
     def baseline(self) -> Path:
@@ -196,7 +217,7 @@ class Options:
             raise pytest.UsageError("--random draws anew, --reuse does not run what has run: give one of them")
         try:
             _, records = read_run(self.folder / self["reuse"])
-        except UserError as error:
+        except (UserError, OSError) as error:
             raise pytest.UsageError(f"--reuse {error}") from None
         # a duration belongs to the run that measured it
         sound = [r for r in records if r["status"] in ("passed", "xfailed") and r["check"] != "latency"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.plugin.waiting import Waiting
@@ -94,11 +93,7 @@ class Running:
     def _settings(self) -> Settings:
         from conformance.plan.settings import Settings
 
-        home: Path = self._options.folder / self._options["store"]
-        home.mkdir(parents=True, exist_ok=True)
-        ignore = home / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")
+        home = self._options.store
         return Settings(
             store=home / "models",
             examples=self._options["examples"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.plugin.gating import Gating
+from conformance.plugin.keeping import Keeping
 from conformance.plugin.options import Options
 from conformance.plugin.planning import Planning
 from conformance.plugin.running import Running
@@ -22,15 +23,23 @@ class Session:
         self.planning = Planning(self.options, self.running.prepare)
         self.writing = Writing(self.options)
         self.gating = Gating(self.options)
+        self.keeping = Keeping(self.options)
 
     @property
     def has_cells(self) -> bool:
         """Whether the suite is part of this session, or cells were run in processes of xdist."""
         return self.planning.collected or bool(self.writing.records)
 
+    def begin(self) -> None:
+        """Called in the process of the terminal once it is known that cells will be run. UsageError where there can
+        be no store, or the run cannot be written, as where another one writes its records there."""
+        if not self.options.config.option.collectonly and not self.keeping.begun:
+            self.keeping.begin()
+            self.writing.begin()
+
     def finish(self, exitstatus: int | pytest.ExitCode, *, broken_off: bool) -> int | pytest.ExitCode:
         """Ends the run in the process of the terminal; the exit status, not success where nothing was proved."""
-        if self.planning.may_be_empty() and self.has_cells:
+        if self.planning.may_be_empty() and self.has_cells and exitstatus != pytest.ExitCode.USAGE_ERROR:
             self.writing.begin()
         self.close(finished=not broken_off)
         records = self.writing.records
@@ -39,7 +48,7 @@ class Session:
         if exitstatus != pytest.ExitCode.OK or not self.has_cells:
             return exitstatus
         failed = any(record["status"] in ("failed", "xpassed") for record in records)
-        if failed or self.writing.unmet() or self.gating.regressions:
+        if failed or self.writing.trouble is not None or self.writing.unmet() or self.gating.regressions:
             return pytest.ExitCode.TESTS_FAILED
         if self.writing.all_skipped() and not (records == [] and self.planning.may_be_empty()):
             return pytest.ExitCode.NO_TESTS_COLLECTED

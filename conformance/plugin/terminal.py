@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,11 +11,28 @@ if TYPE_CHECKING:
     from conformance.plugin.session import Session
 
 
+_CELL = re.compile(
+    r"(^|/)test_suite\.py::test_(export|registration|accuracy|specials|fidelity|engine|latency)\[.+-op\d+"
+)
+"""In the ids of tests that run a cell of the suite."""
+
+
 class Terminal:
     """Hooks of the process where the terminal is."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        broken = session.testsfailed and not session.config.option.continue_on_collection_errors
+        if any(_CELL.search(item.nodeid) for item in session.items) and not broken:
+            self._session.begin()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """Under xdist the terminal's process collects nothing itself."""
+        if any(map(_CELL.search, ids)):
+            self._session.begin()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         record = getattr(report, "conformance", None)
@@ -33,9 +51,10 @@ class Terminal:
             _hand_to_benchmark(self._session.options.config, report.nodeid, record)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        from conformance.records import matrix
+        from conformance.records import matrix, text
 
         session, width = self._session, terminalreporter._tw.fullwidth
+        session.keeping.end()
         records = session.writing.records
         if session.has_cells:
             for line in session.planning.lines():
@@ -49,6 +68,8 @@ class Terminal:
         for line in (*matrix.LEGEND, *matrix.fidelity(records), *matrix.latency(records), *matrix.slow(records)):
             terminalreporter.write_line(line)
         terminalreporter.write_line(matrix.counts(records))
+        for line in (*session.writing.notes(), *text.dropped_draws(records), *session.keeping.notes()):
+            terminalreporter.write_line(line, yellow=True)
         for line in session.writing.emptiness():
             terminalreporter.write_line(line, red=True)
         if session.gating.asked_for:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from conformance.errors import UserError, display_path
 
 if TYPE_CHECKING:
     from conformance.plugin.options import Options
@@ -19,35 +24,52 @@ class Writing:
         self._options = options
         self._started = time.time()
         self._writer: RunWriter | None = None
+        self._unlocked = False
         self.records: list[dict[str, Any]] = []
+        self.trouble: str | None = None
+        """Why not all of the run could be written."""
 
     def begin(self) -> RunWriter:
-        """Begins the run file. A shard without cells has one too, or it would count as missing."""
+        """Begins the run file, before the first cell, so that no other run writes there too. A shard without cells
+        has one as well, or it would count as missing. UsageError where it cannot be written, or another run does."""
         from conformance.records.environment import environment
         from conformance.records.run_file import RunWriter
 
         if self._writer is None:
-            report = self._options.report
-            (report / "changes.json").unlink(missing_ok=True)
             started = datetime.datetime.fromtimestamp(self._started, datetime.timezone.utc)
             header = {
                 "started": started.isoformat(timespec="seconds"),
                 "environment": environment(self._options.flags()),
             }
-            self._writer = RunWriter(report, header)
+            try:
+                self._writer = RunWriter(self._options.report, header)
+            except UserError as error:
+                raise pytest.UsageError(f"--report {error}") from None
+            self._unlocked = not self._writer.locked
         return self._writer
 
     def add(self, record: dict[str, Any]) -> None:
         """Writes a finished cell down at once."""
         writer = self.begin()
         self.records.append(record)
-        writer.add(record)
+        with contextlib.suppress(OSError):  # tried again with the next record, and told at the end
+            writer.add(record)
 
     def close(self, *, finished: bool = True) -> None:
         """Closes the run file; a run that did not reach its end has no ``run.json``."""
-        if self._writer is not None:
-            self._writer.close(time.time() - self._started if finished else None)
-            self._writer = None
+        if self._writer is None:
+            return
+        writer, self._writer = self._writer, None
+        try:
+            writer.close(time.time() - self._started if finished else None)
+        except OSError as error:
+            self.trouble = f"{display_path(self._options.report)}: the run is not whole ({error.strerror or error})"
+
+    def notes(self) -> Iterator[str]:
+        """What is to be known of the run file besides."""
+        if self._unlocked:
+            place = display_path(self._options.report)
+            yield f"{place}: its file system knows no locks, so that a second run that writes there is not refused"
 
     def unmet(self) -> frozenset[str]:
         """What --require names and no cell that was run is about."""
@@ -59,6 +81,8 @@ class Writing:
 
     def emptiness(self) -> Iterator[str]:
         """Why a run in which nothing failed is no success all the same."""
+        if self.trouble is not None:
+            yield self.trouble
         for runtime in sorted(self.unmet()):
             yield f"--require {runtime}: not one cell of {runtime} was run"
         if self.records and self.all_skipped():

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from conformance.errors import Stopped
+from conformance.errors import Stopped, trouble_of_host
 
 Status = Literal["passed", "failed", "xfailed", "xpassed", "skipped"]
 
@@ -90,6 +90,7 @@ class Record:
     examples: int = 0
     ill_conditioned: int = 0
     nothing: int = 0
+    dropped_draws: int = 0
     worst: dict[str, Any] | None = None
     draw: dict[str, Any] | None = None
     histogram: dict[str, list[int]] | None = None
@@ -111,9 +112,14 @@ class Record:
     reused: bool = False
 
     def stop(self, stop: Stopped) -> None:
-        """Writes where and why the cell stopped."""
+        """Writes where and why the cell stopped. What stopped for want of a disk is the host's fault, which
+        ``harness`` stands for, whoever wanted to write."""
         self.status = "failed"
         self.stage, self.error, self.reason, self.fault = stop.stage, stop.error, stop.reason, stop.fault
+        trouble = trouble_of_host(stop)
+        if trouble is not None:
+            self.error, self.reason, self.fault = "CannotWrite", f"{trouble}: {stop.reason}", "harness"
+            return
         for name, value in stop.fields.items():
             setattr(self, name, value)
 

@@ -2,90 +2,241 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
+import shlex
+import socket
+import stat
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.errors import UserError
+from conformance.disk.locks import lock
+from conformance.disk.reading import parse_json, read_text
+from conformance.errors import UserError, display_path
+from conformance.records.shape import check_changes, check_header, record_of
 
 SCHEMA = 1
 
+LINES, WHOLE, CHANGES = "records.jsonl", "run.json", "changes.json"
+"""A line for each record as it comes; all records, at the end; and what changed since a baseline."""
+
 
 class RunWriter:
-    """Writes ``records.jsonl`` line by line, each flushed, so that a killed run keeps what it had."""
+    """Writes ``records.jsonl`` line by line, each flushed, so that a killed run keeps what it had.
+
+    The file is locked for as long as it is open; another run that wants the same folder is refused, before it touches
+    what lies there. The lock ends with the process, and leaves nothing behind.
+    """
 
     def __init__(self, folder: Path, header: dict[str, Any]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        """Raises UserError where another run writes there, or nothing can be written."""
         self._folder = folder
-        (folder / "run.json").unlink(missing_ok=True)
-        self._lines = (folder / "records.jsonl").open("w", encoding="utf-8")
-        self._write({"schema": SCHEMA, **header})
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = _opened(folder / LINES)
+        except OSError as error:
+            raise UserError(f"{display_path(folder)}: cannot be written ({error.strerror or error})") from None
+        self._waiting = b""
+        """What could not be written yet."""
+        self._size = 0
+        try:
+            self.locked = _claim(self._file, folder)
+            for name in (WHOLE, CHANGES):  # of the run before
+                (folder / name).unlink(missing_ok=True)
+            self._file.truncate(0)
+            self._write({"schema": SCHEMA, **header, "process": _process()})
+        except OSError as error:
+            self._file.close()
+            raise UserError(f"{display_path(folder)}: cannot be written ({error.strerror or error})") from None
+        except BaseException:
+            self._file.close()
+            raise
 
     def add(self, record: dict[str, Any]) -> None:
+        """Raises OSError where the record cannot be written. The next call then tries it again, and what is in the
+        file stays whole."""
         self._write(record)
 
     def _write(self, line: dict[str, Any]) -> None:
-        self._lines.write(json.dumps(line, separators=(",", ":")) + "\n")
-        self._lines.flush()
+        self._waiting += json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
+        self._flush()
+
+    def _flush(self) -> None:
+        written = 0
+        try:
+            while written < len(self._waiting):
+                written += self._file.write(self._waiting[written:])
+        except OSError:
+            with contextlib.suppress(OSError):  # half a line is not left behind
+                self._file.truncate(self._size)
+                self._file.seek(self._size)
+            raise
+        self._size, self._waiting = self._size + written, b""
 
     def close(self, seconds: float | None) -> None:
-        """Makes ``run.json`` from the lines; ``seconds`` is what the whole run took, None if it was broken off."""
-        self._lines.close()
-        if seconds is None:
-            return
-        header, records = read_lines(self._folder / "records.jsonl")
-        run = {**header, "seconds": round(seconds, 3), "records": records}
-        (self._folder / "run.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+        """Makes ``run.json`` from the lines; ``seconds`` is what the whole run took, None if it was broken off.
+
+        Raises OSError where it cannot be written, or lines of ``add`` still cannot; no part of it is left then.
+        """
+        try:
+            self._flush()
+            if seconds is None:
+                return
+            if not os.path.samestat(os.fstat(self._file.fileno()), (self._folder / LINES).stat()):
+                raise OSError(f"{LINES} was replaced while the run wrote it")
+            self._file.seek(0)
+            header, *records = map(json.loads, self._file.readall().decode("ascii").splitlines())
+            run = {**header, "seconds": round(seconds, 3), "records": records}
+            unfinished = self._folder / f".{WHOLE}"
+            try:
+                unfinished.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+                unfinished.replace(self._folder / WHOLE)
+            except OSError:
+                unfinished.unlink(missing_ok=True)
+                raise
+        finally:
+            self._file.close()
+
+
+def _opened(file: Path) -> io.FileIO:
+    """The file for reading and writing, with what is in it. OSError for what is no regular file."""
+    handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+    opened = io.FileIO(handle, "r+")
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        opened.close()
+        raise OSError(f"{file.name} is not a regular file")
+    return opened
+
+
+def _claim(file: io.FileIO, folder: Path) -> bool:
+    """Locks the lines of a run; whether the file system knows locks. Raises UserError where another run has them."""
+    locked = lock(file.fileno())
+    if locked is False:
+        raise UserError(
+            f"{display_path(folder)}: {_writer(folder)} writes its run there; give another folder, or wait"
+        )
+    return bool(locked)
+
+
+def _writer(folder: Path) -> str:
+    """The process that writes a run, as far as the run's header says."""
+    try:
+        header, _ = read_lines(folder / LINES)
+    except UserError:
+        header = {}
+    process = header.get("process")
+    if process is None:
+        return "another process"
+    where = "" if process["host"] == socket.gethostname() else f" on {process['host']}"
+    return f"process {process['pid']}{where}, started {header.get('started')} ({process['command']}),"
+
+
+def _process() -> dict[str, Any]:
+    """Who writes a run, for whoever finds its folder in use."""
+    program = Path(sys.argv[0] if sys.argv else "")
+    name = program.parent.name if program.name == "__main__.py" else program.name
+    return {"pid": os.getpid(), "host": socket.gethostname(), "command": shlex.join([name, *sys.argv[1:]])}
+
+
+# ---- reading -------------------------------------------------------------------------------------------------
 
 
 def read_run(place: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Header and records of a run: its folder, its ``run.json`` or its ``records.jsonl``.
 
-    A folder's ``records.jsonl`` is taken where the run was killed before ``run.json`` was made. Raises UserError
-    where there is no run, or a run of another schema.
+    A folder's ``records.jsonl`` is taken where the run was killed before ``run.json`` was made. Records of earlier
+    versions get the fields that they lack. Raises UserError where there is no run, a run of another schema, or one
+    that is damaged or has a cell twice.
     """
     file = place
     if place.is_dir():
-        file = next((place / name for name in ("run.json", "records.jsonl") if (place / name).is_file()), place)
+        file = next((place / name for name in (WHOLE, LINES) if (place / name).is_file()), place)
     if not file.is_file():
-        raise UserError(f"{place}: there is no run (run.json or records.jsonl)")
-    if file.suffix != ".json":
-        return read_lines(file)
+        raise UserError(f"{place}: there is no run ({WHOLE} or {LINES})")
+    header, records = read_lines(file) if file.suffix != ".json" else _read_whole(file)
+    seen: set[str] = set()
+    for record in records:
+        if record["id"] in seen:
+            raise UserError(
+                f"{display_path(file)}: has {record['id']} twice; make that run again, or merge its parts"
+            )
+        seen.add(record["id"])
+    return header, records
+
+
+def _read_whole(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    name = display_path(file)
     try:
-        run = json.loads(file.read_text(encoding="utf-8"))
-        if run["schema"] == SCHEMA:
-            records = run.pop("records")
-            return run, list(records)
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise UserError(f"{file}: is not a run of schema {SCHEMA}")
+        run = parse_json(read_text(file))
+    except UserError:
+        raise
+    except ValueError as error:
+        raise UserError(f"{name}: is not a run of schema {SCHEMA} ({error})") from None
+    if not isinstance(run, dict) or run.get("schema") != SCHEMA or not isinstance(run.get("records"), list):
+        raise UserError(f"{name}: is not a run of schema {SCHEMA}")
+    records = run.pop("records")
+    return _header(run, name), [_record(item, f"{name}: record {number}") for number, item in enumerate(records, 1)]
+
+
+def read_changes(folder: Path) -> list[dict[str, Any]]:
+    """What the run's own ``--baseline`` found, as ``changes.json`` beside it says; empty where there is none.
+
+    Raises UserError where that file is damaged.
+    """
+    file = folder / CHANGES
+    if not file.exists():
+        return []
+    text = read_text(file)
+    try:
+        changes: list[dict[str, Any]] = parse_json(text)
+        check_changes(changes)
+    except ValueError as error:
+        raise UserError(f"{display_path(file)}: is damaged ({error}); delete it, or name the --baseline") from None
+    return changes
 
 
 def read_lines(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Header and records of a ``records.jsonl``; a last line that was cut off is left out.
 
-    Raises UserError where the file is not a run of this schema, or any line but the last is damaged.
+    Raises UserError where the file is not a run of this schema, or any other line is damaged.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file}: cannot be read ({error})") from None
-    lines = _complete_lines(file, text.splitlines())
-    header = next(lines, None)
-    if header is None or header.get("schema") != SCHEMA:
-        raise UserError(f"{file}: is not a run of schema {SCHEMA}")
-    return header, list(lines)
+    name = display_path(file)
+    lines = _complete_lines(name, read_text(file).split("\n"))
+    _, header = next(lines, (0, None))
+    if not isinstance(header, dict) or header.get("schema") != SCHEMA or "records" in header:
+        raise UserError(f"{name}: is not a run of schema {SCHEMA}, one line for each record")
+    return _header(header, f"{name}:1"), [_record(value, f"{name}:{number}:") for number, value in lines]
 
 
-def _complete_lines(file: Path, lines: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _complete_lines(name: str, lines: Sequence[str]) -> Iterator[tuple[int, Any]]:
+    """The values of the lines with their numbers, without what was cut off behind the last line break."""
     for number, line in enumerate(lines, 1):
+        last = number == len(lines)
+        if last and not line:
+            return
         try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            if number == len(lines):
+            value = parse_json(line)
+        except ValueError as error:
+            if last or number == 1:  # the first is no header, which the caller says
                 return
-            raise UserError(f"{file}:{number}: is damaged: {error}") from None
-        if not isinstance(value, dict):
-            raise UserError(f"{file}:{number}: is not a run of schema {SCHEMA}")
-        yield value
+            raise UserError(f"{name}:{number}: is damaged: {error}") from None
+        yield number, value
+
+
+def _header(value: dict[str, Any], where: str) -> dict[str, Any]:
+    try:
+        check_header(value)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+    return value
+
+
+def _record(value: Any, where: str) -> dict[str, Any]:
+    try:
+        return record_of(value)
+    except UserError as error:
+        raise UserError(f"{where} {error}; make the run again") from None

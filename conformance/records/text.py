@@ -82,7 +82,21 @@ def details(record: Mapping[str, Any]) -> list[str]:
     """
     if record.get("details"):
         return list(record["details"])
-    return [*_expected(record), *_stopped(record), *_asked(record), *_to_look_at(record)]
+    return [*_dropped(record), *_expected(record), *_stopped(record), *_asked(record), *_to_look_at(record)]
+
+
+def dropped_draws(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Which cells of a run had kept failing draws that could not be read."""
+    for record in records:
+        for line in _dropped(record):
+            yield f"{record['id']}: {line}"
+
+
+def _dropped(record: Mapping[str, Any]) -> Iterator[str]:
+    count = record.get("dropped_draws")
+    if count:
+        draws = "1 kept failing draw" if count == 1 else f"{count} kept failing draws"
+        yield f"{draws} could not be read and {'was' if count == 1 else 'were'} dropped"
 
 
 def declaration(place: str, stage: str, error: str | None) -> str:

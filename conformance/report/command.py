@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,24 +61,13 @@ def _page() -> Callable[..., str]:
 
 def read(places: Sequence[Path]) -> list[Run]:
     """The runs with names that tell them apart. Raises UserError, with the place, where one cannot be read."""
-    runs: list[Run] = []
-    for name, place in zip(names(places), places, strict=True):
-        try:
-            header, records = read_run(place)
-        except OSError as error:
-            raise UserError(f"{place}: cannot be read ({error})") from error
-        try:
-            complete(records)
-        except UserError as error:
-            raise UserError(f"{place}: {error}") from error
-        runs.append((name, header, records))
-    return runs
+    return [(name, *read_run(place)) for name, place in zip(names(places), places, strict=True)]
 
 
 def names(places: Sequence[Path]) -> list[str]:
     """The folder's name for each run, or as much of the path as tells it from the others."""
     folders = [place.parent if place.suffix in (".json", ".jsonl") else place for place in places]
-    parts = [folder.resolve().parts for folder in folders]
+    parts = [Path(os.path.realpath(folder)).parts for folder in folders]
     for length in range(1, max(map(len, parts), default=1) + 1):
         ends = ["/".join(folder[-length:]) for folder in parts]
         if len(set(ends)) == len(ends):

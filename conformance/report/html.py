@@ -37,7 +37,7 @@ FIELDS = (
     "id", "case", "exporter", "opset", "runtime", "precision", "check", "source", "status", "stage", "error",
     "reason", "fault", "details", "observed", "declared", "declared_for", "witnesses", "conclusion", "cause",
     "own_code", "inputs", "findings", "hints", "output", "traceback", "no_bundle", "examples", "ill_conditioned",
-    "nothing", "worst", "draw", "signal", "graph",
+    "nothing", "dropped_draws", "worst", "draw", "signal", "graph",
     "arithmetic", "fidelity", "conversion", "loss", "engine", "latency", "histogram", "seconds", "command", "bundle",
     "reused", "words",
 )  # fmt: skip

@@ -7,6 +7,7 @@ for something else, the engine is built again; such a file is never loaded.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,6 +15,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from conformance.disk.keeping import UNFINISHED, touch, use
 
 MAGIC = b"conformance engine 1\n"
 
@@ -26,20 +29,23 @@ class Engines:
 
     def get(self, depends: Mapping[str, Any]) -> bytes | None:
         """The engine built for exactly ``depends``; None where there is no such file, or it cannot be trusted."""
+        file = self._file(depends)
         try:
-            data = self._file(depends).read_bytes()
+            data = file.read_bytes()
         except OSError:
             return None
+        touch(file)
         head, _, engine = data.removeprefix(MAGIC).partition(b"\n")
         try:
             said = json.loads(head)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         whole = data.startswith(MAGIC) and said == {"depends": _plain(depends), "sha256": _sha(engine)}
         return engine if whole else None
 
     def put(self, depends: Mapping[str, Any], engine: bytes) -> None:
-        """Keeps an engine. Writes a file beside its place and moves it there, so that nobody reads half of it."""
+        """Keeps an engine, unless the store cannot be written. Writes a file beside its place and moves it there, so
+        that nobody reads half of it."""
         head = json.dumps({"depends": _plain(depends), "sha256": _sha(engine)}, sort_keys=True).encode()
         _replace(self._file(depends), MAGIC + head + b"\n" + engine)
 
@@ -48,8 +54,10 @@ class Engines:
 
     def timings(self, depends: Mapping[str, Any]) -> bytes:
         """The timing cache of this GPU and version; empty where none is kept. TensorRT itself refuses a bad one."""
+        file = self._timings_file(depends)
+        touch(file)
         try:
-            return self._timings_file(depends).read_bytes()
+            return file.read_bytes()
         except OSError:
             return b""
 
@@ -75,12 +83,16 @@ def _sha(data: bytes) -> str:
 
 
 def _replace(file: Path, data: bytes) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=".new-")
-    try:
+    """Writes a file whole, or leaves what was there: no cell has to fail where the store cannot be written."""
+    temporary = None
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        use(file.parent)
+        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=UNFINISHED)
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
         Path(temporary).replace(file)
-    except BaseException:  # the disk is full
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        return
+    if temporary is not None:
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()

@@ -1,0 +1,48 @@
+"""Files that somebody else may have written, read as text or as plain data. Whatever they are, reading them ends: in
+a value, or in one line about what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any, NoReturn
+
+from conformance.errors import UserError, display_path
+
+LARGEST = 2**30
+"""Bytes of a file that is read whole. A run of 100,000 cells has about a quarter of it."""
+
+
+def read_text(file: Path) -> str:
+    """The UTF-8 text of a regular file. Raises UserError, with its name, for anything else."""
+    name = display_path(file)
+    try:
+        # Opened without waiting: opening a named pipe takes until somebody writes to it.
+        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise UserError(f"{name}: is not a regular file")
+            data = stream.read(LARGEST + 1) if os.fstat(handle).st_size <= LARGEST else None
+    except OSError as error:
+        raise UserError(f"{name}: cannot be read ({error.strerror or error})") from None
+    if data is None or len(data) > LARGEST:
+        raise UserError(f"{name}: is larger than {LARGEST >> 20} MiB, which is the most that is read")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text. Raises ValueError, in one line, for what is none: also for NaN and infinities, which
+    JSON lacks, and for a text that is nested more deeply than Python can follow."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"JSON has no {name}")

@@ -1,0 +1,341 @@
+"""The store of models: what it gives back, who may use it at the same time, and how large it becomes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance import cli
+from conformance.disk import keeping
+from conformance.disk.keeping import DAY, bytes_of, leave, size_of, tidy
+from conformance.errors import UserError
+from conformance.export import store as module
+from conformance.export.graph import Facts
+from conformance.export.store import Store
+from tests.support import PASSED, Bench, details, verdict
+
+DATA = bytes(range(256)) * 4
+FACTS = Facts(
+    opset=17, domains={"ai.onnx": 17}, nodes={"Sin": 1}, inputs={"x": ["batch", 3]}, outputs={"y": ["batch", 3]},
+    dtypes={"x": "float32", "y": "float32"}, initializers=0, overridable=0, sha="aa", structure="bb",
+)  # fmt: skip
+BODY = 'forward: torch.sin(x)\ninputs: {x: "float32[batch, 3]"}\ndims: {batch: 1..4}\n'
+
+
+@pytest.fixture(autouse=True)
+def released() -> Iterator[None]:
+    yield
+    leave()
+
+
+def kept(folder: Path, key: str = "key") -> Path:
+    """An entry of a store, with its folder."""
+    Store(folder).put(key, DATA, FACTS, {"export": 0.25}, {"tool": "own", "samples": 8})
+    return folder / key
+
+
+# ---- what it gives back --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["meta.json", "model.onnx"])
+def test_no_flipped_bit_gives_other_facts_or_another_model(tmp_path: Path, name: str) -> None:
+    file = kept(tmp_path) / name
+    sound = Store(tmp_path).get("key")
+    data = file.read_bytes()
+    assert sound is not None and sound.facts == FACTS
+    bits = range(8 * len(data)) if name == "meta.json" else random.Random(3).sample(range(8 * len(data)), 500)
+    for bit in bits:
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(flipped)
+        found = Store(tmp_path).get("key")
+        assert found is None or (found == sound and found.file.read_bytes() == DATA), bit
+    file.write_bytes(data)
+    assert Store(tmp_path).get("key") == sound
+
+
+@pytest.mark.parametrize("spoilt", [b"", b"{", b"[" * 100_000, b"5", b'{"said": 5, "sha256": 5}', b"\xff"])
+def test_a_damaged_entry_is_replaced(tmp_path: Path, spoilt: bytes) -> None:
+    place = kept(tmp_path)
+    (place / "meta.json").write_bytes(spoilt)
+    assert Store(tmp_path).get("key") is None
+    kept(tmp_path)
+    assert Store(tmp_path).get("key") is not None
+    assert not list(tmp_path.glob(".new-*"))
+
+
+def test_what_is_no_entry_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("a file")
+    kept(tmp_path)
+    assert Store(tmp_path).get("key") is not None
+
+
+def test_an_entry_under_another_key_is_not_taken(tmp_path: Path) -> None:
+    shutil.copytree(kept(tmp_path), tmp_path / "other")
+    assert Store(tmp_path).get("other") is None
+
+
+# ---- what cannot be written ----------------------------------------------------------------------------------
+
+
+def no_space(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_model_that_cannot_be_kept_lies_aside_for_as_long_as_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Store, "_keep", no_space)
+    stored = Store(tmp_path).put("key", DATA, FACTS, {})
+    aside = stored.file
+    assert aside.read_bytes() == DATA and not aside.is_relative_to(tmp_path / "key")
+    del stored
+    assert not aside.parent.exists()
+
+
+@pytest.mark.parametrize("broken", ["write_bytes", "mkdir", "rename"])
+def test_a_cell_passes_where_the_store_cannot_be_written(
+    tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    place = tmp_path / "full"
+    original = getattr(Path, broken)
+
+    def full(self: Path, *more: object, **named: object) -> object:
+        return no_space() if self.is_relative_to(place) else original(self, *more, **named)
+
+    monkeypatch.setattr(Path, broken, full)
+    assert verdict(Bench(bench.folder, place).run(BODY)) == PASSED
+    assert not list(place.glob("*/model.onnx"))
+
+
+def test_a_full_disk_is_the_fault_of_the_host(tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.Path, "write_bytes", no_space)
+    record = Bench(bench.folder, tmp_path / "full").run(BODY)
+    assert verdict(record) == ("failed", "check", "CannotWrite", "harness")
+    assert record.reason is not None and record.reason.startswith("the host's disk is full: OSError")
+    assert not any("mistake" in line or "Traceback" in line for line in details(record))
+
+
+@pytest.mark.parametrize("number", ["ENOSPC", "EDQUOT", "EROFS"])
+def test_a_full_disk_under_the_case_or_the_exporter_is_the_fault_of_the_host(bench: Bench, number: str) -> None:
+    python = f"""
+        import errno, torch
+        class Writes(torch.nn.Module):
+            def forward(self, x):
+                try:
+                    raise OSError(errno.{number}, "planted")
+                except OSError as error:
+                    raise RuntimeError("could not be written") from error
+    """
+    body = BODY.replace("forward: torch.sin(x)", "module: beside.Writes")
+    record = bench.run(body, python, check="export")
+    assert (record.error, record.fault) == ("CannotWrite", "harness")
+
+
+# ---- several processes ---------------------------------------------------------------------------------------
+
+PROCESS = """
+import json, random, sys
+from pathlib import Path
+from conformance.disk.keeping import leave, tidy
+from conformance.export.store import Store
+from tests.test_store import FACTS
+folder, seed = Path(sys.argv[1]), int(sys.argv[2])
+chance, hits = random.Random(seed), 0
+for turn in range(150):
+    key = f"key{chance.randrange(4)}"
+    data = key.encode() * 5000
+    stored = Store(folder / "models").get(key)
+    hits += stored is not None
+    stored = stored or Store(folder / "models").put(key, data, FACTS, {})
+    if chance.random() < 0.2:
+        (folder / "models" / key / "meta.json").write_text("damaged")
+    assert stored.file.read_bytes() == data, "another process took the model away"
+    if chance.random() < 0.3:
+        leave()
+        tidy(folder, 0)
+print(hits)
+"""
+
+
+def test_processes_may_put_get_and_drop_the_same_models_at_a_time(tmp_path: Path) -> None:
+    """Each reads, after another could have dropped or replaced it, what the store gave it."""
+    command = [sys.executable, "-c", textwrap.dedent(PROCESS), str(tmp_path)]
+    processes = [
+        subprocess.Popen([*command, str(seed)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for seed in range(3)
+    ]
+    ended = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], ended
+    assert sum(int(out) for out, _ in ended) > 0
+    tidy(tmp_path, 0)
+    assert sorted(file.name for file in (tmp_path / "models").iterdir()) == [".lock", ".writing"]
+
+
+def another_process(folder: Path) -> subprocess.Popen[str]:
+    """A process that uses a store until its input ends."""
+    code = "import sys; from pathlib import Path; from conformance.disk.keeping import use; use(Path(sys.argv[1]));"
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"{code} print('uses', flush=True); sys.stdin.read()", str(folder)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == "uses\n"
+    return process
+
+
+def age(path: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+
+
+def test_what_another_run_may_use_is_not_dropped_until_that_run_is_killed(tmp_path: Path) -> None:
+    entry, old = kept(tmp_path / "models"), kept(tmp_path / "models", "old")
+    leave()
+    age(old, 2 * DAY)
+    with another_process(tmp_path / "models") as process:
+        tidy(tmp_path, 0)
+        assert entry.is_dir() and not old.exists(), "only what nobody asked for in a day is dropped"
+        process.kill()
+    tidy(tmp_path, 0)
+    assert not entry.exists()
+
+
+def test_leftovers_of_killed_runs_go_when_no_process_can_be_writing_them(tmp_path: Path) -> None:
+    for section in keeping.SECTIONS:
+        (tmp_path / section / ".new-abc").mkdir(parents=True)
+        (tmp_path / section / ".new-abc" / "model.onnx").write_bytes(DATA)
+    kept(tmp_path / "models")
+    leave()
+    with another_process(tmp_path / "models") as process:
+        tidy(tmp_path)
+        assert [path.parent.name for path in tmp_path.glob("*/.new-*")] == ["models"]
+        process.kill()
+    freed = tidy(tmp_path)
+    assert (freed.entries, freed.bytes) == (1, len(DATA))
+    assert Store(tmp_path / "models").get("key") is not None
+
+
+# ---- its size ------------------------------------------------------------------------------------------------
+
+
+def test_what_was_not_used_for_longest_is_dropped_first(tmp_path: Path) -> None:
+    for number, name in enumerate(("first", "second", "third", "fourth")):
+        age(kept(tmp_path / "models", name), 1000 - number)
+    assert Store(tmp_path / "models").get("first") is not None
+    leave()
+    size = sum(file.stat().st_size for file in tmp_path.glob("models/*/*"))
+    freed = tidy(tmp_path, size // 2)
+    assert sorted(path.name for path in tmp_path.glob("models/*") if path.is_dir()) == ["first", "fourth"]
+    assert freed.entries == 2 and freed.left <= size // 2
+
+
+def test_what_was_used_since_the_run_began_stays(tmp_path: Path) -> None:
+    began = time.time() - 60
+    age(kept(tmp_path / "models", "before"), 100)
+    kept(tmp_path / "models", "used")
+    leave()
+    assert tidy(tmp_path, 0, began).left > 0
+    assert [path.name for path in tmp_path.glob("models/*") if path.is_dir()] == ["used"]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("20GiB", 20 << 30), ("512 MiB", 512 << 20), ("0B", 0), ("1.5KiB", 1536), ("2TiB", 2 << 40)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert bytes_of(text) == size
+    assert bytes_of(size_of(size)) == size
+
+
+@pytest.mark.parametrize("text", ["", "20", "GiB", "-1GiB", "1e3GiB", "20GB", "9" * 50 + "GiB", "nan"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="is not a size"):
+        bytes_of(text)
+
+
+# ---- conformance clean ---------------------------------------------------------------------------------------
+
+
+def a_store(folder: Path) -> Path:
+    home = folder / "store"
+    kept(home / "models")
+    (home / "failures" / "abc").mkdir(parents=True)
+    (home / ".gitignore").write_text("*\n")
+    leave()
+    return home
+
+
+def test_clean_removes_a_store_and_says_what_that_freed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = a_store(tmp_path)
+    assert cli.main(["clean", "--store", str(home), "--leftovers"]) == 0
+    assert cli.main(["clean", "--store", str(home), "--limit", "1MiB"]) == 0
+    assert (home / "models" / "key").is_dir()
+    assert cli.main(["clean", "--store", str(home), "--limit", "0B"]) == 0
+    assert not (home / "models" / "key").exists() and (home / "failures" / "abc").is_dir()
+    assert cli.main(["clean", "--store", str(home)]) == 0
+    assert not home.exists()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[1].split(" of ")[1].split(" ")[0] for line in lines] == ["0", "0", "1", "0"]
+
+
+def test_clean_leaves_a_store_that_a_run_uses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = a_store(tmp_path)
+    with another_process(home / "models") as process:
+        assert cli.main(["clean", "--store", str(home)]) == 2
+        process.kill()
+    assert (home / "models" / "key").is_dir()
+    assert "a run uses it" in capsys.readouterr().err
+
+
+def test_clean_refuses_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    home = a_store(tmp_path)
+    (home / "notes.txt").write_text("mine")
+    for name, said in {"empty": "it has none", "file": "no such folder", "store": "it has 'notes.txt'"}.items():
+        assert cli.main(["clean", "--store", str(tmp_path / name)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert said in line
+    assert cli.main(["clean", "--store", str(home), "--limit", "all"]) == 2
+    assert (home / "notes.txt").exists() and (home / "models" / "key").is_dir()
+
+
+# ---- failing draws that are kept -----------------------------------------------------------------------------
+
+DRAW = {"dims": {"batch": 3}, "regime": "plain", "seed": 5, "index": 0}
+UNREADABLE: dict[str, bytes] = {
+    "no JSON": b"\xff\xfe\0", "empty": b"", "nested": b"[" * 100_000, "a list": b"[]", "no draw": b'{"dims": 3}',
+    "text": json.dumps({**DRAW, "seed": "5"}).encode(),
+    "sizes": json.dumps({**DRAW, "dims": {"batch": "3"}}).encode(),
+    "dims": json.dumps({**DRAW, "dims": [3]}).encode(), "regime": json.dumps({**DRAW, "regime": "nowhere"}).encode(),
+    "negative": json.dumps({**DRAW, "seed": -1}).encode(), "more": json.dumps({**DRAW, "more": 1}).encode(),
+}  # fmt: skip
+
+
+def test_kept_draws_that_cannot_be_read_are_dropped_and_told(bench: Bench) -> None:
+    (cell,) = [cell for cell in bench.cells(f"{BODY}export: {{torchscript: [17]}}\nruntimes: onnxruntime") if
+               cell.check == "accuracy"]  # fmt: skip
+    failures = bench.folder / "failures"
+    folder = failures / module.hashlib.sha384(cell.id.encode()).hexdigest()[:16]
+    folder.mkdir(parents=True)
+    for name, data in UNREADABLE.items():
+        (folder / name).write_bytes(data)
+    (folder / "of other dims").write_text(json.dumps({**DRAW, "dims": {"n": 3}}))
+    (folder / "sound").write_text(json.dumps(DRAW))
+    (folder / "a folder").mkdir()
+    record = bench.run_cell(cell, failures=failures)
+    assert verdict(record) == PASSED
+    assert record.dropped_draws == len(UNREADABLE)
+    assert details(record) == [f"{len(UNREADABLE)} kept failing draws could not be read and were dropped"]
+    assert [file.name for file in folder.iterdir()] == ["a folder"]
+    assert bench.run_cell(cell, failures=failures).dropped_draws == 0
