@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
+from conformance.records.clean import tell
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +45,7 @@ def run(given: argparse.Namespace) -> int:
 
         sys.stdout.write(summary(*load(given.runs[-1]), changes))
     if html is not None:
-        print(f"wrote {html}")
+        tell(f"wrote {html}")
     return 0
 
 

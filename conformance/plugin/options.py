@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance.errors import UserError
+from conformance.records.clean import block
 from conformance.runtimes import registry
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Options:
             if self["baseline"] is not None:
                 load(self.baseline)
         except UserError as error:
-            raise pytest.UsageError(str(error)) from None
+            raise pytest.UsageError(block(error)) from None
 
     @property
     def folder(self) -> Path:
@@ -138,7 +139,7 @@ class Options:
         try:
             return selection({name: self[name] for name in SELECTION})
         except UserError as error:
-            raise pytest.UsageError(str(error)) from None
+            raise pytest.UsageError(block(error)) from None
 
     def required(self) -> frozenset[str]:
         """What --require names, which must not be skipped: runtimes, and latency."""
@@ -165,7 +166,7 @@ class Options:
         try:
             return builder_options(given)
         except UserError as error:
-            raise pytest.UsageError(f"--tensorrt: {error}") from None
+            raise pytest.UsageError(block(f"--tensorrt: {error}")) from None
 
     def earlier(self) -> dict[str, dict[str, Any]]:
         """With --reuse, by fingerprint, the records of the earlier run that need not be made again."""
@@ -178,7 +179,7 @@ class Options:
         try:
             _, records = read_run(self.folder / self["reuse"])
         except UserError as error:
-            raise pytest.UsageError(f"--reuse {error}") from None
+            raise pytest.UsageError(block(f"--reuse {error}")) from None
         # a duration belongs to the run that measured it
         sound = [r for r in records if r["status"] in ("passed", "xfailed") and r["check"] != "latency"]
         return {record["fingerprint"]: record for record in sound if record["fingerprint"]}
