@@ -37,7 +37,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where a cell could not be packed; the bundle then has all other cells."""
-    from conformance.bundle.layout import CELLS, BundleWriter, Entry
+    from conformance.bundle.entry import Entry
+    from conformance.bundle.files import CELLS
+    from conformance.bundle.layout import BundleWriter
     from conformance.errors import CaseFileError, UserError
     from conformance.plan.catalogue import read_suite, selection
     from conformance.plan.settings import Settings
