@@ -47,7 +47,7 @@ def contained(folder: Path, name: str) -> Path:
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
         raise UserError(f"{folder / name}: cannot be followed ({error})") from None
     if not path.is_relative_to(root):
-        raise UserError(f"{folder / name}: is a link that leaves the bundle's folder, to {path}")
+        raise UserError(f"{folder / name}: is a link to {path}, which is not in {root}")
     return path
 
 
@@ -215,6 +215,8 @@ def _check_external(tensor: TensorProto, home: Path, file: Path) -> None:
         raise UserError(f"{where}: offset and length are numbers of bytes")
     try:
         size = regular(home, location, 2**63).stat().st_size
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
     except OSError as error:
         raise UserError(f"{where}: location '{location}' cannot be read ({error.strerror or error})") from None
     if int(offset) + int(length) > size:

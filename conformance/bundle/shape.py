@@ -56,7 +56,7 @@ def _flag(value: Any, where: str) -> None:
 
 
 def _number(value: Any, where: str) -> None:
-    if type(value) not in (int, float):
+    if type(value) not in (int, float) or (type(value) is int and abs(value) > 2**64):
         raise _wrong(where, value, "a number")
 
 
