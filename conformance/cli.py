@@ -12,6 +12,7 @@ from typing import Any
 
 from conformance import __version__
 from conformance.errors import UserError
+from conformance.records.clean import block, visible
 
 COMMANDS = {
     "new": "write a starter case file that passes as it is",
@@ -45,10 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = _module(given.command).run(given)
     except (UserError, OSError) as error:
-        print(f"conformance {given.command}: {error}", file=sys.stderr)
+        print(block(f"conformance {given.command}: {error}"), file=sys.stderr)
         return 2
     except Exception:
-        traceback.print_exc()
+        print(visible(traceback.format_exc()), end="", file=sys.stderr)
         text = "this is a mistake in the harness; please report it with the lines above"
         print(f"conformance {given.command}: {text}", file=sys.stderr)
         return 3

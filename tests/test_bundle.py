@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from conformance import cli
@@ -232,18 +233,20 @@ def test_a_vacuous_cell_is_not_packed(tmp_path):
 
 def test_declared_failures_travel_with_the_bundle(tmp_path):
     declared = """
-    fails: [{when: {runtime: onnxruntime, precision: fp32}, stage: load, error: Fail, because: a reason}]
+    fails: [{when: {runtime: onnxruntime, precision: fp32}, stage: load, error: InvalidGraph, because: a reason}]
     """
     _, place = pack(tmp_path, say(BODY, declared))
     code, records = replay(place, "--runtime", "onnxruntime")
     assert code == 1
     assert records["accuracy[planted-torchscript-op17-onnxruntime-fp32]"]["status"] == "xpassed"
     bundle = Bundle(place)
+    model = onnx.load(bundle.model(bundle.entries[0]))
+    model.graph.node[0].op_type = "NoSuchOperator"
     bundle.model(bundle.entries[0]).unlink()
-    bundle.model(bundle.entries[0]).write_bytes(b"no model")
+    bundle.model(bundle.entries[0]).write_bytes(model.SerializeToString())
     _, records = replay(place, "--runtime", "onnxruntime")
     found = records["accuracy[planted-torchscript-op17-onnxruntime-fp32]"]
-    assert (found["stage"], found["fault"] is not None) == ("load", True)
+    assert (found["status"], found["stage"], found["reason"]) == ("xfailed", "load", "a reason")
 
 
 def test_draws_at_which_a_runtime_is_declared_to_fail_are_not_run_by_it(tmp_path):
@@ -503,16 +506,6 @@ def test_a_reproduction_whose_failure_is_gone_passes(tmp_path):
     code, records = replay(place, "--runtime", "onnxruntime")
     assert code == 0, records
     assert [one["examples"] for one in records.values()] == [1]
-
-
-def test_an_edited_bundle_is_that_cells_failure_and_the_others_are_run(tmp_path):
-    _, place = pack(tmp_path)
-    head = json.loads((place / "bundle.json").read_text())
-    head["entries"][0]["judge"] = {"kind": "tolerance"}
-    (place / "bundle.json").write_text(json.dumps(head))
-    code, records = replay(place, "--runtime", "onnxruntime")
-    assert code == 1
-    assert [(one["status"], one["fault"]) for one in records.values()] == [("failed", "harness"), ("passed", None)]
 
 
 def test_a_cell_that_fails_as_declared_leaves_none(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -106,7 +107,9 @@ def part(line: Mapping[str, Any], family: str) -> Line:
 
 
 def dump(line: Mapping[str, Any]) -> str:
-    return json.dumps(line, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(line, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    # Half of a surrogate pair, as a file's name may have, is no UTF-8.
+    return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
 def check(line: Any) -> Line:

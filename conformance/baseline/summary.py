@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from conformance.baseline.change import KINDS, Change, gate
+from conformance.records.clean import literal, one_line
 
 MOST = 20
 """Changes of one kind that are shown."""
@@ -49,13 +50,14 @@ def count(changes: Iterable[Change]) -> str:
 def _lines(group: Sequence[Change], width: int) -> Iterator[str]:
     """One line for each change where all of them fit, else the id and below it the text. An id is never cut, since it
     is there to be copied."""
-    texts = [" ".join(change.text.split()) for change in group]
-    longest = max(len(change.id) for change in group)
+    texts = [one_line(change.text) for change in group]
+    ids = [literal(change.id) for change in group]
+    longest = max(map(len, ids))
     if all(4 + longest + len(text) <= width for text in texts):
-        yield from (f"  {change.id:<{longest}}  {text}" for change, text in zip(group, texts, strict=True))
+        yield from (f"  {name:<{longest}}  {text}" for name, text in zip(ids, texts, strict=True))
         return
-    for change, text in zip(group, texts, strict=True):
-        yield f"  {change.id}"
+    for name, text in zip(ids, texts, strict=True):
+        yield f"  {name}"
         yield from textwrap.wrap(
             text, max(width, 20), initial_indent="    ", subsequent_indent="    ", max_lines=2, placeholder=" …"
         )

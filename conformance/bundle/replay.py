@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from conformance.arrays import Array
-from conformance.bundle.layout import Bundle, Entry
+from conformance.bundle import code
+from conformance.bundle.entry import Entry
+from conformance.bundle.files import Files
+from conformance.bundle.layout import Bundle
 from conformance.bundle.trial import try_engine
 from conformance.compare.judges import Judge, judge_from
 from conformance.compare.tolerance import Comparison
@@ -26,6 +30,7 @@ from conformance.records.processor import instructions
 from conformance.records.record import Record, cell_id, cell_label
 from conformance.records.run_file import RunWriter
 from conformance.records.settle import Expectation, settle
+from conformance.records.text import replay_command
 from conformance.runtimes import Session, opener, registry
 from conformance.runtimes.tensorrt.options import Build
 from conformance.verdict import blame, saturation
@@ -34,6 +39,9 @@ from conformance.verdict.example import Draw, Example
 from conformance.verdict.loop import Comparer, Explainer, check_not_vacuous, tried
 from conformance.worker.isolation import Death, Worker
 from conformance.worker.progress import Progress
+
+BAD_BUNDLE = "BadBundle"
+"""The error of a cell whose files in the bundle are damaged, or refused."""
 
 MODULES = ("numpy", "onnx", "onnxruntime")
 """Modules that workers are forked with; a module that is not installed is left out."""
@@ -48,18 +56,28 @@ def replay(
     keep: Callable[[str], bool] = lambda id: True,
     timeout: float = 600.0,
     required: bool = False,
+    libraries: bool = False,
     flags: Sequence[str] = (),
+    on_library: Callable[[str], object] = lambda line: None,
     on_record: Callable[[dict[str, Any]], object] = lambda record: None,
 ) -> list[dict[str, Any]]:
     """Runs all entries whose id ``keep`` wants, each in a worker process, and writes a run to ``report``.
 
-    ``required`` turns cells that this host cannot run into failures. Raises UserError where nothing is selected.
+    ``required`` turns cells that this host cannot run into failures; ``libraries`` lets code of the bundle run, after
+    ``on_library`` was told of each. Raises UserError where nothing is selected, and where ``report`` or ``store`` is
+    in the bundle, which could then bring files for them along.
     """
+    for place, what in ((report, "--report"), (store, "--store")):
+        if _is_in(place, bundle.folder):
+            raise UserError(f"{place}: lies in the bundle; say where else it is to be with {what}")
     cells = [cell for entry in bundle.entries for cell in _cells(entry, runtime)]
     chosen = [entry for entry in cells if keep(id_of(entry, runtime))]
     if not chosen:
         text = f"none of its {len(cells)} cells of {runtime} is selected"
         raise UserError(f"{bundle.folder}: {text}")
+    if libraries:
+        for line in code.announced(bundle, chosen):
+            on_library(line)
     started = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     # A comparison of runs takes the flags for the reason why cells are missing, so a run of all cells has none.
     limits = list(flags) if len(chosen) < len(cells) else []
@@ -75,12 +93,13 @@ def replay(
                 record = record_of(entry, runtime)
                 record.status, record.stage, record.reason = "skipped", "load", absent
             else:
-                answer = worker.call(run_entry, bundle.folder, entry, runtime, store, timeout=timeout)
+                answer = worker.call(run_entry, bundle.folder, entry, runtime, store, libraries, timeout=timeout)
                 record = _died(entry, runtime, answer) if isinstance(answer, Death) else answer
             if required and record.status == "skipped":
                 record.status, record.error = "failed", "NotRun"
                 record.reason = f"--require: this host cannot run {runtime}: {record.reason}"
-            record.command = f"conformance replay {bundle.folder} --runtime {runtime} -k '{record.id}'"
+            allowed = libraries and bool(entry.code)
+            record.command = replay_command(str(bundle.folder), runtime, "-k", record.id, libraries=allowed)
             records.append(record.as_dict())
             writer.add(records[-1])
             on_record(records[-1])
@@ -95,6 +114,12 @@ def _cells(entry: Entry, runtime: str) -> Iterator[Entry]:
     yield entry
     if registry.named(runtime).builds and entry.trial is not None:
         yield dataclasses.replace(entry, check="engine")
+
+
+def _is_in(place: Path, folder: Path) -> bool:
+    """Whether ``place`` lies in ``folder``, by its name or after all links."""
+    by_name = Path(os.path.normpath(place.absolute())).is_relative_to(os.path.normpath(folder.absolute()))
+    return by_name or place.resolve().is_relative_to(folder.resolve())
 
 
 def id_of(entry: Entry, runtime: str) -> str:
@@ -112,11 +137,18 @@ def record_of(entry: Entry, runtime: str) -> Record:
     return record
 
 
-def run_entry(progress: Progress, folder: Path, entry: Entry, runtime: str, store: Path) -> Record:
-    """One cell of a bundle, from loading its model to its verdict. Raises nothing for what the cell did."""
+def run_entry(
+    progress: Progress, folder: Path, entry: Entry, runtime: str, store: Path, libraries: bool = False
+) -> Record:
+    """One cell of a bundle, from loading its model to its verdict. Raises nothing for what the cell did.
+
+    ``libraries``: whether those of the entry may run. What a bundle declares of a cell does not count for one that
+    was refused."""
     record = record_of(entry, runtime)
     try:
-        run = _Replay(progress, Bundle(folder), entry, runtime, record, store)
+        if entry.code and not libraries:
+            raise Stopped("load", code.NOT_ALLOWED, code.refusal(Files(folder), entry))
+        run = _Replay(progress, Files(folder), entry, runtime, record, store)
         (run.engine if entry.check == "engine" else run.all)()
     except Unavailable as reason:
         record.status, record.stage, record.reason = "skipped", "load", str(reason)
@@ -127,6 +159,8 @@ def run_entry(progress: Progress, folder: Path, entry: Entry, runtime: str, stor
         record.reason = f"a mistake in the harness, or a bundle that was edited: {_line(error)}"
         record.traceback = traceback.format_exception(error)[-6:]
     record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
+    if record.error in (code.NOT_ALLOWED, BAD_BUNDLE):
+        return record
     return settle(record, _declared(entry, runtime), instructions())
 
 
@@ -162,11 +196,14 @@ class _Replay:
     """One entry that is loaded, run and compared."""
 
     def __init__(
-        self, progress: Progress, bundle: Bundle, entry: Entry, runtime: str, record: Record, store: Path
+        self, progress: Progress, bundle: Files, entry: Entry, runtime: str, record: Record, store: Path
     ) -> None:
         self._progress, self._bundle, self._entry, self._runtime = progress, bundle, entry, runtime
-        self.record, self._store = record, store
+        self.record = record
         self._judge = judge_from(entry.judge)
+        with _sound():
+            self._model, self._libraries = bundle.checked_model(entry), bundle.libraries(entry)
+            self._build = self._build_in(store)
 
     def all(self) -> None:
         """Runs all examples of the entry and notes in the record what they showed."""
@@ -187,11 +224,9 @@ class _Replay:
 
     def engine(self) -> None:
         """TensorRT's check ``engine``, with what the bundle holds for it."""
-        try:
+        with _sound():
             trial = self._bundle.trial(self._entry, self._judge)
-        except ValueError as error:
-            raise Stopped("declare", "BadBundle", str(error), "case") from None
-        try_engine(self.record, self._guarded, self._bundle.model(self._entry), self._build(), trial)
+        try_engine(self.record, self._guarded, self._model, self._build, trial)
 
     @contextlib.contextmanager
     def _guarded(self, name: str) -> Iterator[None]:
@@ -204,16 +239,19 @@ class _Replay:
             except Exception as error:
                 raise Stopped(name, type(error).__name__, _line(error), "runtime") from error
 
-    def _build(self) -> Build:
-        build = Build.from_dict(self._entry.build, self._store)
+    def _build_in(self, store: Path) -> Build:
+        build = Build.from_dict(self._entry.build, store)
         plugins = self._bundle.plugins(self._entry)
         return dataclasses.replace(build, options=dataclasses.replace(build.options, plugins=plugins))
 
     def _examples(self) -> Iterator[Example]:
-        try:
-            yield from self._bundle.examples(self._entry)
-        except ValueError as error:
-            raise Stopped("declare", "BadBundle", str(error), "case") from None
+        examples = self._bundle.examples(self._entry)
+        while True:
+            with _sound():
+                example = next(examples, None)
+            if example is None:
+                return
+            yield example
 
     def _undeclared(self) -> Iterator[Example]:
         """All examples but those that are declared to fail."""
@@ -225,11 +263,10 @@ class _Replay:
 
     def _load(self, stack: contextlib.ExitStack) -> tuple[Session | None, Stopped | None]:
         """The runtime with the model loaded, and None; or None, and what stopped the loading."""
-        bundle, entry = self._bundle, self._entry
         with self._stage("load"):
-            open_model = opener(self._runtime, self._build(), entry.config)
+            open_model = opener(self._runtime, self._build, self._entry.config)
             try:
-                return stack.enter_context(open_model(bundle.model(entry), bundle.libraries(entry))), None
+                return stack.enter_context(open_model(self._model, self._libraries)), None
             except ImportError as error:
                 raise Unavailable(f"{self._runtime} cannot be imported: {error}") from None
             except Unavailable:
@@ -239,8 +276,7 @@ class _Replay:
 
     def _opinion(self, stop: Stopped, example: Example, comparer: Comparer) -> Opinion:
         """Who is at fault: of a model in fp32 by the answers of other runtimes, and else the runtime."""
-        bundle, entry = self._bundle, self._entry
-        model, libraries = bundle.model(entry), bundle.libraries(entry)
+        entry, model, libraries = self._entry, self._model, self._libraries
         opinion = Opinion("runtime")
         if entry.precision == "fp32":
             suspect = Suspect(
@@ -268,6 +304,15 @@ class _Replay:
             seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start
 
 
+@contextlib.contextmanager
+def _sound() -> Iterator[None]:
+    """What the bundle holds is the case's fault, if it cannot be used."""
+    try:
+        yield
+    except UserError as error:
+        raise Stopped("declare", BAD_BUNDLE, str(error), "case") from None
+
+
 def _line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
 
@@ -286,7 +331,7 @@ def summary(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
     for record in records:
         if record["status"] in ("failed", "xpassed"):
             yield f"---- {record['id']}"
-            yield text.failure(record)
+            yield from text.failure(record).split("\n")
     yield from matrix.lines(records, width)
     yield ""
     yield from (*matrix.LEGEND, matrix.counts(records))

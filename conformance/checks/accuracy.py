@@ -17,7 +17,7 @@ from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier
 from conformance.checks.witnesses import may_saturate, whom_to_ask
 from conformance.draw.draw import Draw
-from conformance.errors import Stopped, display_path
+from conformance.errors import Stopped
 from conformance.export.store import Stored
 from conformance.runtimes import Session, opener, registry
 from conformance.runtimes.onnxruntime import kernels
@@ -113,6 +113,6 @@ def _leave_bundle(
     if explainer.example is None or explainer.is_declared(stop):
         return
     try:
-        run.record.bundle = display_path(leave(run, verify, model, draws, explainer.example))
+        leave(run, verify, model, draws, explainer.example)
     except Exception as error:  # the failure itself is what counts
         run.record.no_bundle = describe(error, run.cell.case.folder)

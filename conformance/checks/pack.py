@@ -10,14 +10,17 @@ from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from conformance.bundle.layout import CELLS, BundleWriter, Entry, write_model, write_set, write_trial
+from conformance.bundle.entry import Entry
+from conformance.bundle.files import CELLS
+from conformance.bundle.layout import BundleWriter, write_model, write_set, write_trial
+from conformance.bundle.shape import may_set
 from conformance.checks.draws import Draws
 from conformance.checks.engine import trial_of
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier
 from conformance.draw.draw import Draw, about
-from conformance.errors import Stopped, Unavailable
+from conformance.errors import Stopped, Unavailable, display_path
 from conformance.export.store import Stored
 from conformance.plan.cell import Cell
 from conformance.plan.expected import apart, expectations
@@ -104,8 +107,12 @@ def _fed(model: Stored, inputs: Container[str]) -> list[str]:
 def write_entry(
     run: CellRun, verify: Verifier, model: Stored, draws: Draws, folder: Path, examples: Iterable[Example]
 ) -> Entry:
-    """Writes model, libraries and examples of a cell below ``folder``."""
+    """Writes model, libraries and examples of a cell below ``folder``. Stopped where a bundle may not hold it."""
     cell, says = run.cell, run.cell.case.says
+    for key in says.onnxruntime.config:
+        if not may_set(key):
+            text = f"a bundle may not set ONNX Runtime's option {key}, by which files could be read or written"
+            raise Stopped("declare", "BadBundle", text, "case")
     name = f"test_{cell.check}-{cell_label(cell.case.name, cell.exporter, cell.opset, None, cell.precision)}"
     place = folder / name
     shutil.rmtree(place, ignore_errors=True)
@@ -132,14 +139,14 @@ def write_entry(
     )  # fmt: skip
 
 
-def leave(run: CellRun, verify: Verifier, model: Stored, draws: Draws, example: Example) -> Path:
-    """Writes a bundle of one failing example beside the store, and says where."""
+def leave(run: CellRun, verify: Verifier, model: Stored, draws: Draws, example: Example) -> None:
+    """Writes a bundle of one failing example beside the store; the record says where, and which code it has."""
     folder = run.settings.store.parent / "failing" / f"{run.cell.check}-{run.cell.label}"
     writer = BundleWriter(folder, environment([]))
     entry = write_entry(run, verify, model, draws, folder / CELLS, [_seen(verify, example)])
     # The bundle only shows whether the example still fails. One example would be vacuous, which is excused.
     writer.add(dataclasses.replace(entry, excused=list(range(len(model.facts.outputs)))))
-    return folder
+    run.record.bundle, run.record.bundle_libraries = display_path(folder), entry.code
 
 
 def _expected_by_runtime(cell: Cell) -> dict[str, list[dict[str, object]]]:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from conformance.commands.diff import limits
+from conformance.records.clean import tell
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,8 +37,8 @@ def run(given: argparse.Namespace) -> int:
         environment=given.environment,
     )  # fmt: skip
     if note is not None:
-        print(note)
+        tell(note)
     for line in lines(changes, shutil.get_terminal_size((120, 40)).columns):
-        print(line)
-    print(f"wrote {given.baseline}")
+        tell(line)
+    tell(f"wrote {given.baseline}")
     return 0

@@ -7,6 +7,8 @@ import json
 import shutil
 from pathlib import Path
 
+from conformance.records.clean import tell
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", type=Path, help="a run's folder, or a committed baseline")
@@ -43,9 +45,9 @@ def run(given: argparse.Namespace) -> int:
         before, after, selected=selected, accuracy_factor=given.accuracy_factor, slower_factor=given.slower_factor
     )
     for line in (*environment_changes(before, after), *([note] if note else [])):
-        print(line)
+        tell(line)
     for line in lines(changes, shutil.get_terminal_size((120, 40)).columns):
-        print(line)
+        tell(line)
     if given.json is not None:
         given.json.write_text(
             json.dumps([change.as_dict() for change in changes], indent=1, default=str) + "\n", "utf-8"

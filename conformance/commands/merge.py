@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from conformance.records.clean import tell
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", type=Path, help="folder to write")
@@ -20,5 +22,5 @@ def run(given: argparse.Namespace) -> int:
     from conformance.records.matrix import counts
 
     _, records = merge(given.runs, given.out, partial=given.partial, allow_mixed=given.allow_mixed)
-    print(counts(records))
+    tell(counts(records))
     return 0

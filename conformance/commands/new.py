@@ -8,6 +8,7 @@ from pathlib import Path
 
 from conformance import HOME
 from conformance.errors import UserError, display_path
+from conformance.records.clean import command_line, tell
 
 _STARTER = HOME / "commands" / "starter"
 
@@ -26,9 +27,10 @@ def run(given: argparse.Namespace) -> int:
         if file.exists():
             raise UserError(f"{display_path(file)} is there already; choose another name")
     folder.mkdir(parents=True, exist_ok=True)
-    command = f"pytest --pyargs conformance --cases {folder.as_posix()} -k {name}"
+    command = command_line(["pytest", "--pyargs", "conformance", "--cases", folder.as_posix(), "-k", name])
     text = (_STARTER / "case.yaml").read_text(encoding="utf-8")
     case.write_text(text.format(name=name, command=command), encoding="utf-8")
     module.write_text((_STARTER / "module.py").read_text(encoding="utf-8"), encoding="utf-8")
-    print(f"wrote {display_path(case)} and {display_path(module)}; run it with\n  {command}")
+    tell(f"wrote {display_path(case)} and {display_path(module)}; run it with")
+    tell(f"  {command}")
     return 0

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from conformance.records.clean import one_line, tell
+
 if TYPE_CHECKING:
     from conformance.plan.cell import Cell
 
@@ -35,7 +37,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where a cell could not be packed; the bundle then has all other cells."""
-    from conformance.bundle.layout import CELLS, BundleWriter, Entry
+    from conformance.bundle.entry import Entry
+    from conformance.bundle.files import CELLS
+    from conformance.bundle.layout import BundleWriter
     from conformance.errors import CaseFileError, UserError
     from conformance.plan.catalogue import read_suite, selection
     from conformance.plan.settings import Settings
@@ -61,12 +65,12 @@ def run(given: argparse.Namespace) -> int:
             )
             if isinstance(answer, Entry):
                 writer.add(answer)
-                print(f"[{number}/{len(chosen)}] {answer.name}: {len(answer.sets)} examples")
+                tell(f"[{number}/{len(chosen)}] {answer.name}: {len(answer.sets)} examples")
                 continue
             reason = answer.how if isinstance(answer, Death) else f"stage {answer.stage}: {answer.reason}"
             left.append(cell)
-            print(f"[{number}/{len(chosen)}] {cell.label}: not packed, {reason}")
-    print(f"packed {len(chosen) - len(left)} of {len(chosen)} cells in {given.bundle}")
+            tell(f"[{number}/{len(chosen)}] {cell.label}: not packed, {one_line(reason)}")
+    tell(f"packed {len(chosen) - len(left)} of {len(chosen)} cells in {given.bundle}")
     return 1 if any(not _declared(cell) for cell in left) else 0
 
 

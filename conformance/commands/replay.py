@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from conformance.records.clean import tell
 from conformance.runtimes.registry import IN_CASES
 
 
@@ -29,6 +30,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--require", action="store_true", help="cells that this host cannot run have failed, not been skipped"
     )
     parser.add_argument(
+        "--allow-libraries",
+        action="store_true",
+        help="load and run the custom-operator libraries and plugins in the bundle, after naming each; without it "
+        "their cells fail",
+    )
+    parser.add_argument(
         "--cell-timeout", type=float, default=600.0, metavar="S", help="seconds (default: %(default)s)"
     )
     parser.add_argument(
@@ -42,19 +49,19 @@ def run(given: argparse.Namespace) -> int:
     from conformance.bundle.replay import replay, summary
 
     def show(record: Mapping[str, Any]) -> None:
-        print(f"{record['status']:8} {record['id']}", flush=True)
+        tell(f"{record['status']:8} {record['id']}")
 
     records = replay(
         Bundle(given.bundle), given.runtime, given.report, given.store / "engines",
-        keep=lambda id: given.words in id, timeout=given.cell_timeout, required=given.require, flags=sys.argv[1:],
-        on_record=show,
+        keep=lambda id: given.words in id, timeout=given.cell_timeout, required=given.require,
+        libraries=given.allow_libraries, flags=sys.argv[1:], on_library=tell, on_record=show,
     )  # fmt: skip
     for line in summary(records, shutil.get_terminal_size((120, 40)).columns):
-        print(line)
-    print(f"the run is in {given.report}")
+        tell(line)
+    tell(f"the run is in {given.report}")
     if any(record["status"] in ("failed", "xpassed") for record in records):
         return 1
     if all(record["status"] == "skipped" for record in records):
-        print("every cell was skipped: that is not a success")
+        tell("every cell was skipped: that is not a success")
         return 5
     return 0

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from conformance.records.clean import tell
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -41,7 +43,7 @@ def run(given: argparse.Namespace) -> int:
 
         sys.stdout.write(summary(*load(given.runs[-1]), changes))
     if html is not None:
-        print(f"wrote {html}")
+        tell(f"wrote {html}")
     return 0
 
 

@@ -14,6 +14,7 @@ import pytest
 from conformance.plugin import options
 from conformance.plugin.session import Session
 from conformance.plugin.terminal import Terminal
+from conformance.records.clean import block, one_line
 
 if TYPE_CHECKING:
     from conformance.plan.cell import Cell
@@ -101,9 +102,9 @@ def run(request: pytest.FixtureRequest) -> Any:
         request.node.stash[_RECORD] = record
         request.node.user_properties += _properties(record)
         if record["status"] == "skipped":
-            pytest.skip(record["reason"])
+            pytest.skip(one_line(record["reason"]))
         if record["status"] == "xfailed":
-            pytest.xfail(record["reason"])
+            pytest.xfail(one_line(record["reason"]))
         if record["status"] != "passed":
             first = running.first_of_its_kind(record)
             pytest.fail(text.repetition(record, first) if first else text.failure(record), pytrace=False)
@@ -130,7 +131,7 @@ def read_case_file(request: pytest.FixtureRequest) -> Any:
     def read(name: str) -> None:
         error = files[name]
         if error is not None:
-            pytest.fail(str(error), pytrace=False)
+            pytest.fail("\n".join(map(block, error.problems)), pytrace=False)
 
     return read
 

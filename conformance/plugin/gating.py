@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from conformance.errors import UserError, display_path
+from conformance.records.clean import one_line
 
 if TYPE_CHECKING:
     from conformance.baseline import Change
@@ -36,7 +37,7 @@ class Gating:
         try:
             before, after = load(self._options.baseline), read_run(report)
         except UserError as error:
-            self._notes, self.regressions = [str(error)], 1
+            self._notes, self.regressions = [one_line(error)], 1
             return
         selected, note = selection_of(after[0])
         self._changes = compare_runs(before, after, selected=selected)

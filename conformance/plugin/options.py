@@ -12,6 +12,7 @@ import pytest
 
 from conformance.disk.keeping import bytes_of
 from conformance.errors import UserError
+from conformance.records.clean import block
 from conformance.runtimes import registry
 from conformance.worker import memory
 
@@ -126,7 +127,7 @@ class Options:
             if self["baseline"] is not None:
                 load(self.baseline)
         except (UserError, OSError) as error:
-            raise pytest.UsageError(str(error)) from None
+            raise pytest.UsageError(block(error)) from None
 
     @property
     def folder(self) -> Path:
@@ -168,7 +169,7 @@ class Options:
         try:
             return selection({name: self[name] for name in SELECTION})
         except UserError as error:
-            raise pytest.UsageError(str(error)) from None
+            raise pytest.UsageError(block(error)) from None
 
     def required(self) -> frozenset[str]:
         """What --require names, which must not be skipped: runtimes, and latency."""
@@ -195,7 +196,7 @@ class Options:
         try:
             return builder_options(given)
         except UserError as error:
-            raise pytest.UsageError(f"--tensorrt: {error}") from None
+            raise pytest.UsageError(block(f"--tensorrt: {error}")) from None
 
     def cell_memory(self) -> float:
         """GiB that a cell may take, where as many run at the same time as xdist has processes."""
@@ -218,7 +219,7 @@ class Options:
         try:
             _, records = read_run(self.folder / self["reuse"])
         except (UserError, OSError) as error:
-            raise pytest.UsageError(f"--reuse {error}") from None
+            raise pytest.UsageError(block(f"--reuse {error}")) from None
         # a duration belongs to the run that measured it
         sound = [r for r in records if r["status"] in ("passed", "xfailed") and r["check"] != "latency"]
         return {record["fingerprint"]: record for record in sound if record["fingerprint"]}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conformance.errors import CaseFileError, UserError
+from conformance.records.clean import block
 
 if TYPE_CHECKING:
     from conformance.depends.changed import Changes
@@ -49,7 +50,7 @@ class Planning:
         try:
             self._changes = changed_since(revision, self._options.case_paths(), cells, selection)
         except UserError as error:
-            raise pytest.UsageError(f"--changed-since {revision}: {error}") from None
+            raise pytest.UsageError(block(f"--changed-since {revision}: {error}")) from None
         self._considered = len(cells)
         return [cell for cell in cells if cell.id in self._changes.reasons]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 from conformance.plugin.waiting import Waiting
+from conformance.records.clean import command_line
 from conformance.runtimes import registry
 
 if TYPE_CHECKING:
@@ -144,4 +144,4 @@ class Running:
         for option in ("examples", "tensorrt"):
             if self._options[option] is not None:
                 words += [f"--{option}", str(self._options[option])]
-        return shlex.join([*words, "-k", cell.id])
+        return command_line([*words, "-k", cell.id])

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from conformance.records.clean import literal
+
 if TYPE_CHECKING:
     from conformance.plugin.session import Session
 
@@ -53,29 +55,32 @@ class Terminal:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         from conformance.records import matrix, text
 
+        def write(line: str, **how: bool) -> None:
+            terminalreporter.write_line(literal(line), **how)
+
         session, width = self._session, terminalreporter._tw.fullwidth
         session.keeping.end()
         records = session.writing.records
         if session.has_cells:
             for line in session.planning.lines():
-                terminalreporter.write_line(line)
+                write(line)
         if not records:
             return
         terminalreporter.section("conformance")
         for line in matrix.lines(records, width):
-            terminalreporter.write_line(line)
-        terminalreporter.write_line("")
+            write(line)
+        write("")
         for line in (*matrix.LEGEND, *matrix.fidelity(records), *matrix.latency(records), *matrix.slow(records)):
-            terminalreporter.write_line(line)
-        terminalreporter.write_line(matrix.counts(records))
+            write(line)
+        write(matrix.counts(records))
         for line in (*session.writing.notes(), *text.dropped_draws(records), *session.keeping.notes()):
-            terminalreporter.write_line(line, yellow=True)
+            write(line, yellow=True)
         for line in session.writing.emptiness():
-            terminalreporter.write_line(line, red=True)
+            write(line, red=True)
         if session.gating.asked_for:
             terminalreporter.section("since the baseline")
             for line in session.gating.lines(width):
-                terminalreporter.write_line(line)
+                write(line)
 
 
 def _is_of(report: pytest.TestReport, id: str) -> bool:

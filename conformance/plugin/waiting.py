@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from conformance.records.clean import literal
+
 SLOW_SECONDS = 2.0
 """A cell that takes longer shows what it is doing, in a terminal."""
 
@@ -27,7 +29,7 @@ class Waiting:
         dims = ", ".join(f"{name}={size}" for name, size in (note.get("draw") or {}).get("dims", {}).items())
         examples = f", {note['examples']} examples" if note.get("examples") else ""
         text = f"  {note.get('stage', 'starting')}{f' at {dims}' if dims else ''}{examples}, {spent:.0f} s"
-        self._reporter.rewrite(text[: self._reporter._tw.fullwidth - 1], erase=True)
+        self._reporter.rewrite(literal(text)[: self._reporter._tw.fullwidth - 1], erase=True)
         self._shown = True
 
     def done(self) -> None:

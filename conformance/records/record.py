@@ -108,6 +108,7 @@ class Record:
     latency: dict[str, Any] | None = None
     command: str | None = None
     bundle: str | None = None
+    bundle_libraries: list[str] = field(default_factory=list)
     fingerprint: str | None = None
     reused: bool = False
 

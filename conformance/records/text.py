@@ -1,10 +1,15 @@
-"""What a record reads like. All text about records is made here."""
+"""What a record reads like. All text about records is made here.
+
+Fields hold what cases, models and exceptions say. What ``failure`` and ``repetition`` give is harmless to show;
+whoever shows ``details`` makes them so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from conformance.records.clean import block, command_line
 from conformance.records.record import FLOAT64
 from conformance.runtimes import registry
 
@@ -25,21 +30,40 @@ def failure(record: Mapping[str, Any]) -> str:
     fault = f"; at fault: {_WHO.get(str(record['fault']), record['fault'])}" if record["fault"] else ""
     lines.append(f"stage {record['stage']}{fault}")
     lines += [f"  {line}" for line in details(record)]
-    return "\n".join([*lines, *_place(record)])
+    return _shown([*lines, *_place(record)])
 
 
 def repetition(record: Mapping[str, Any], first: str) -> str:
     """In place of ``failure`` where a cell stopped as the cell ``first`` did before its own work began."""
-    return "\n".join([f"{record['reason']}", f"stage {record['stage']}, as in {first}", *_place(record)])
+    return _shown([f"{record['reason']}", f"stage {record['stage']}, as in {first}", *_place(record)])
+
+
+def _shown(lines: Sequence[str]) -> str:
+    """The lines as one text. What has a line break in it, as the reason of an exception may, goes on indented."""
+    return "\n".join(map(block, lines))
 
 
 def _place(record: Mapping[str, Any]) -> list[str]:
     lines = [f"{record['source']['file']}:{record['source']['line']}: case {record['case']}"]
     if record["command"]:
         lines.append(f"reproduce: {record['command']}")
-    if record.get("bundle"):
-        lines.append(f"without PyTorch: conformance replay {record['bundle']} --runtime {record['runtime']}")
-    return lines
+    replay = replay_of(record)
+    return [*lines, *([f"without PyTorch: {replay}"] if replay else [])]
+
+
+def replay_of(record: Mapping[str, Any]) -> str | None:
+    """The command that replays the bundle of a record's failing example; None where it left none."""
+    if not record.get("bundle"):
+        return None
+    libraries = bool(record.get("bundle_libraries"))
+    return replay_command(str(record["bundle"]), str(record["runtime"]), libraries=libraries)
+
+
+def replay_command(bundle: str, runtime: str, *words: str, libraries: bool) -> str:
+    """What replays a bundle, for a shell; ``libraries`` is whether the bundle's own code may run."""
+    folder = f"./{bundle}" if bundle.startswith("-") else bundle
+    allowed = ["--allow-libraries"] if libraries else []
+    return command_line(["conformance", "replay", folder, "--runtime", runtime, *allowed, *words])
 
 
 def _what(record: Mapping[str, Any]) -> list[str]:
@@ -169,7 +193,8 @@ def _asked(record: Mapping[str, Any]) -> Iterator[str]:
     yield from (_answer(witness) for witness in witnesses if not witness.get("config"))
     conclusion = record.get("conclusion")
     if conclusion is not None:
-        yield _CONCLUSIONS.get(conclusion, conclusion).format(runtime=record.get("runtime"))
+        known = _CONCLUSIONS.get(conclusion)  # another version's is no template
+        yield str(conclusion) if known is None else known.format(runtime=record.get("runtime"))
     yield from _loss(record.get("loss") or {})
     for witness in witnesses:
         if witness.get("config"):

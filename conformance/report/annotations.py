@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.report.clean import one_line, visible
+from conformance.records.clean import one_line, visible
 from conformance.report.rows import Row, blocking, complete, failures
 from conformance.report.words import verdict
 

@@ -67,11 +67,11 @@ function changesSection(row) {
 }
 
 function commandSection(row) {
-  const command = at("command", row), bundle = at("bundle", row);
+  const command = at("command", row), replay = at("replay", row);
   const one = (text) => el("div", { class: "command" }, el("code", null, text),
     el("button", { type: "button", "data-copy": text, "aria-label": "Copy the command" }, "copy"));
   return section("Reproduce", command ? one(command) : null,
-    bundle ? [el("p", { class: "quiet" }, "where there is no PyTorch:"), one(`conformance replay ${bundle} --runtime ${at("runtime", row)}`)] : null);
+    replay ? [el("p", { class: "quiet" }, "where there is no PyTorch:"), one(replay)] : null);
 }
 
 function worstSection(row) {

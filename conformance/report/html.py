@@ -13,8 +13,9 @@ from markupsafe import Markup
 
 from conformance.errors import UserError
 from conformance.records import matrix
+from conformance.records.clean import cleaned, literal, visible
+from conformance.records.text import replay_of
 from conformance.report import embed
-from conformance.report.clean import cleaned, visible
 from conformance.report.grid import grid
 from conformance.report.rows import (
     STATUSES,
@@ -38,7 +39,7 @@ FIELDS = (
     "reason", "fault", "details", "observed", "declared", "declared_for", "witnesses", "conclusion", "cause",
     "own_code", "inputs", "findings", "hints", "output", "traceback", "no_bundle", "examples", "ill_conditioned",
     "nothing", "dropped_draws", "worst", "draw", "signal", "graph",
-    "arithmetic", "fidelity", "conversion", "loss", "engine", "latency", "histogram", "seconds", "command", "bundle",
+    "arithmetic", "fidelity", "conversion", "loss", "engine", "latency", "histogram", "seconds", "command", "replay",
     "reused", "words",
 )  # fmt: skip
 """The fields of each record that the page has. It lacks the fingerprint, which says nothing to a reader."""
@@ -183,8 +184,10 @@ def _plain(value: Any) -> str:
 
 def _data(rows: list[Row], history: list[dict[str, Any]], changes: list[dict[str, Any]]) -> dict[str, Any]:
     told = [
-        {**row, "words": verdict(row), "details": details(row), "latency": _latency(row["latency"])} for row in rows
-    ]
+        {**row, "words": verdict(row), "details": details(row), "latency": _latency(row["latency"]),
+         "command": row["command"] and literal(row["command"]), "replay": replay_of(row)}
+        for row in rows
+    ]  # fmt: skip
     return {
         "count": len(rows),
         "columns": embed.columns(told, FIELDS),

@@ -13,7 +13,7 @@ from typing import Any
 
 from conformance.errors import UserError
 from conformance.records import matrix
-from conformance.report.clean import one_line, visible
+from conformance.records.clean import literal, one_line, visible
 from conformance.report.rows import WORDS, Row, blocking, by_reason, complete, failures, finished, place
 
 LIMIT_BYTES = 1 << 20
@@ -106,7 +106,7 @@ def _failures(red: Sequence[Row], most: int) -> Iterator[str]:
         yield ""
         yield "<details><summary>Reproduce</summary>"
         yield ""
-        yield from block("\n".join(one_line(command, 2000) for command in commands))
+        yield from block("\n".join(map(literal, commands)))
         yield ""
         yield "</details>"
 

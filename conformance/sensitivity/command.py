@@ -12,6 +12,7 @@ from conformance.case.declaration import Case
 from conformance.errors import Stopped, Unavailable, UserError, display_path
 from conformance.plan.catalogue import find_case, plan
 from conformance.plan.cell import Cell
+from conformance.records.clean import literal, tell
 from conformance.sensitivity.ranking import Ranking, evaluation, rank
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _show(cell: Cell, ranking: Ranking, top: int, picture: Path | None) -> None:
     _print(console, cell, ranking, top)
     if picture is not None:
         console.save_svg(str(picture), title=f"{cell.case.name}, {cell.precision}")
-        print(f"wrote {display_path(picture)}", file=sys.stderr)
+        tell(f"wrote {display_path(picture)}", file=sys.stderr)
 
 
 def _print(console: Console, cell: Cell, ranking: Ranking, top: int) -> None:
@@ -123,7 +124,13 @@ def _print(console: Console, cell: Cell, ranking: Ranking, top: int) -> None:
     most = max((kept.gain for kept in ranking.nodes), default=0.0)
     for kept in ranking.nodes[:top]:
         length = round(BAR * kept.gain / most) if most > 0 and kept.gain > 0 else 0
-        table.add_row(escape(kept.node), kept.operator, f"{kept.sqnr:.1f}", f"{kept.gain:+.2f}", "█" * length)
+        table.add_row(
+            escape(literal(kept.node)),
+            escape(literal(kept.operator)),
+            f"{kept.sqnr:.1f}",
+            f"{kept.gain:+.2f}",
+            "█" * length,
+        )
     console.print(table)
     if len(ranking.nodes) > top:
         console.print(f"and {len(ranking.nodes) - top} more nodes", highlight=False)
@@ -132,6 +139,6 @@ def _print(console: Console, cell: Cell, ranking: Ranking, top: int) -> None:
         names = ", ".join(f'"{name}"' for name in worth)
         console.print("\nto keep those that win most in fp32:", highlight=False)
         line = f"precisions: {{{cell.precision}: {{exclude: {{{cell.exporter}: [{names}]}}}}}}"
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(literal(line), markup=False, highlight=False, soft_wrap=True)
     else:
         console.print("\nno node wins back 0.1 dB by itself: the noise comes from all of them", highlight=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from conformance.records import text
+from conformance.records.clean import block, visible
 from conformance.report import annotations
-from conformance.report.clean import visible
 from tests.report.support import HOSTILE, failed, hostile, hostile_change, record
 
 
@@ -39,7 +39,7 @@ def test_hostile_text_makes_no_further_command(name: str) -> None:
     (line,) = annotations.github([hostile(poison)])
     kind, properties, message = parsed(line)
     assert kind == "error" and set(properties) == {"file", "line", "title"}
-    assert properties["file"] == visible(poison) and message.startswith(visible(poison)[:3000])
+    assert properties["file"] == visible(poison) and message.startswith(block(poison)[:3000])
     assert len(message) < 4100
 
 
@@ -47,7 +47,7 @@ def test_percent_colon_and_comma_are_escaped_as_documented() -> None:
     source = {"file": "C:/a,b%0A.yaml", "line": 3}
     (line,) = annotations.github([failed(source=source, stage="run", reason="100% : a,\nb")])
     assert line.startswith("::error file=C%3A/a%2Cb%250A.yaml,line=3,title=accuracy[asinh-")
-    assert "::100%25 : a,%0Ab%0A" in line
+    assert "::100%25 : a,%0A    b%0A" in line
 
 
 def test_cells_that_fail_alike_share_a_line() -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from conformance.report.clean import one_line
+from conformance.records.clean import one_line
 from conformance.report.markdown import code, summary
 from tests.report.support import HEADER, HOSTILE, KILLED, failed, hostile, hostile_change, hostile_header, record
 

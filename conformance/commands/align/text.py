@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from conformance.align.parting import Alignment, Row
 from conformance.commands.align.question import Answer
+from conformance.records.clean import literal
 from conformance.runtimes import registry
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def show(answer: Answer, *, everything: bool) -> None:
     alignment = answer.alignment
 
     def line(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        console.print(literal(text), markup=False, highlight=False, soft_wrap=True)
 
     line(heading(answer))
     line(matched(alignment))
@@ -123,7 +124,7 @@ def _table(alignment: Alignment, rows: Sequence[Row]) -> Table:
     for row in rows:
         mark = ">>" if row is alignment.first else ("x" if row.parts else "")
         cells = [mark, row.place.name, row.place.call.type, row.node, row.got, *_measures(alignment, row), _note(row)]
-        table.add_row(*map(escape, cells))
+        table.add_row(*(escape(literal(cell)) for cell in cells))
     return table
 
 
