@@ -63,7 +63,7 @@ def display_path(path: Path) -> str:
     """The path relative to the working directory where it lies below it, else absolute."""
     try:
         return path.resolve().relative_to(Path.cwd()).as_posix()
-    except ValueError:
+    except (ValueError, FileNotFoundError):  # it lies elsewhere, or the working directory was deleted
         return path.as_posix()
 
 

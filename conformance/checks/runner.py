@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+from conformance.checks.alone import Predecessors, believed
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations, on_host, shows
 from conformance.plan.settings import Settings
@@ -13,9 +14,17 @@ from conformance.records.death import note_death
 from conformance.records.record import Record
 from conformance.records.settle import fail_as_declared, settle
 from conformance.worker.isolation import Death, Worker, WorkerError
+from conformance.worker.state.fence import Fit, of_process
 from conformance.worker.warm import prepare_process
 
 OnWait = Callable[[dict[str, Any]], object]
+
+
+class Ran(NamedTuple):
+    """What a worker answers: the record of a cell, and the cells that its process is fit for afterwards."""
+
+    record: Record
+    fit: Fit
 
 
 class Runner:
@@ -27,13 +36,15 @@ class Runner:
         self._timeout = timeout
         self._worker = worker
         self._begun: Cell | None = None
+        self._before = Predecessors()
         if worker is None:
             prepare_process()
 
     def __call__(self, cell: Cell, on_wait: OnWait | None = None, then: Cell | None = None) -> Record:
         """The record of one cell; raises nothing for what the cell did.
 
-        The worker goes on with the cell ``then`` at once, while the caller deals with this one's record.
+        The worker goes on with the cell ``then`` at once, while the caller deals with this one's record. A failure
+        after other cells in the same process has to come again in a fresh one.
         """
         if self._worker is None:
             from conformance.checks.run_cell import run_cell
@@ -42,26 +53,54 @@ class Runner:
             return run_cell(Progress(), cell, self._settings)
         if self._begun is not cell:
             if self._begun is not None:
-                self._finish(None)  # the cell that was begun is not asked for after all
-            self._worker.begin(_run, cell, self._settings)
-        answer = self._finish(on_wait)
+                self._finish(self._begun, None)  # the cell that was begun is not asked for after all
+            self._begin(cell)
+        before = self._before.told()
+        record, doubtful = self._finish(cell, on_wait)
+        if doubtful:
+            self._replace()
+            self._begin(cell)
+            record = believed(record, self._finish(cell, on_wait)[0], before)
         if then is not None:
             with contextlib.suppress(WorkerError):  # raised again when the cell ``then`` is asked for
-                self._worker.begin(_run, then, self._settings)
+                self._begin(then)
                 self._begun = then
-        return died(cell, answer, self._settings.instructions) if isinstance(answer, Death) else answer
+        return record
 
-    def _finish(self, on_wait: OnWait | None) -> Any:
+    def _begin(self, cell: Cell) -> None:
+        assert self._worker is not None
+        if not self._before.allow(cell):
+            self._replace()
+        self._worker.begin(_run, cell, self._settings)
+
+    def _replace(self) -> None:
+        assert self._worker is not None
+        self._worker.replace()
+        self._before.clear()
+
+    def _finish(self, cell: Cell, on_wait: OnWait | None) -> tuple[Record, bool]:
+        """The record of the cell that was begun, and whether it is in doubt for the cells before it."""
         assert self._worker is not None
         self._begun = None
-        return self._worker.finish(timeout=self._timeout, on_wait=on_wait)
+        answer = self._worker.finish(timeout=self._timeout, on_wait=on_wait)
+        dead = isinstance(answer, Death)
+        record = died(cell, answer, self._settings.instructions) if dead else answer.record
+        doubtful = self._before.doubtful(cell, record)
+        if not len(self._before):
+            self._before.note_alone(cell, record)
+        if dead:
+            self._before.clear()
+        else:
+            self._before.add(cell, record, answer.fit)
+        return record, doubtful
 
 
-def _run(progress: Any, cell: Cell, settings: Settings) -> Record:
+def _run(progress: Any, cell: Cell, settings: Settings) -> Ran:
     # This function runs in the worker: the process of the tests never imports torch.
     from conformance.checks.run_cell import run_cell
 
-    return run_cell(progress, cell, settings)
+    fence = of_process()
+    return Ran(run_cell(progress, cell, settings, fence), fence.fit)
 
 
 def died(cell: Cell, death: Death, instructions: frozenset[str]) -> Record:

@@ -36,7 +36,8 @@ class Terminal:
         for line in matrix.lines(records, width):
             terminalreporter.write_line(line)
         terminalreporter.write_line("")
-        for line in (*matrix.LEGEND, *matrix.fidelity(records), *matrix.latency(records), *matrix.slow(records)):
+        parts = (matrix.fidelity, matrix.latency, matrix.slow, matrix.changed)
+        for line in (*matrix.LEGEND, *(line for part in parts for line in part(records))):
             terminalreporter.write_line(line)
         terminalreporter.write_line(matrix.counts(records))
         for line in session.writing.emptiness():

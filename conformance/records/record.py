@@ -107,6 +107,8 @@ class Record:
     latency: dict[str, Any] | None = None
     command: str | None = None
     bundle: str | None = None
+    changed: list[dict[str, Any]] = field(default_factory=list)
+    after: dict[str, Any] | None = None
     fingerprint: str | None = None
     reused: bool = False
 

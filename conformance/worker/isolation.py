@@ -109,6 +109,10 @@ class Worker:
             self._start()
         self._send(function, args)
 
+    def replace(self) -> None:
+        """Ends the process; the next call starts another."""
+        self._discard()
+
     def finish(self, *, timeout: float, on_wait: _OnWait = None) -> Any:
         """Returns or raises what ``call`` would for the call that was begun; ``timeout`` counts from now on."""
         return self._receive(timeout, on_wait)
