@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import statistics
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Row, in_turn, interleaved, run_python
+from benchmarks.common import Row, Spread, in_turn, interleaved, run_python, seconds_of
 from benchmarks.examples import small_cell
 from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings
+from conformance.worker.state import numbers
+from conformance.worker.state.fence import Fence
 from conformance.worker.warm import MODULES, new_worker
 
+FENCE_SECONDS = 1e-4
+"""What looking at a process after a cell may take."""
 START = """
 import time
 start = time.perf_counter()
@@ -33,6 +38,7 @@ print(time.perf_counter() - start)
 
 def rows(quick: bool) -> Iterator[Row]:
     yield _cell(3 if quick else 25)
+    yield _fence(3 if quick else 15)
     yield from _death(2 if quick else 15, quick)
 
 
@@ -52,6 +58,39 @@ def _cell(repeats: int) -> Row:
         f"in the same process, {found['here'] * 1000:.1f} ms", f"{found.ratio('worker', 'here'):.2f}",
         repeats=repeats,
     )  # fmt: skip
+
+
+def _fence(repeats: int) -> Row:
+    """What stands around a cell, in a worker after a cell that ran: without a cell in it, of a case with Python of its
+    own (where functions are looked at) and of one without. Each repeat is 200 times."""
+    with tempfile.TemporaryDirectory() as folder, new_worker() as process:
+        Runner(Settings(store=Path(folder) / "store"), 600, process)(small_cell(Path(folder), "{torchscript: [17]}"))
+        found: Any = process.call(fenced, repeats, timeout=600)
+    spread = Spread([(with_code + without) / 2 / FENCE_SECONDS for with_code, without in found])
+    with_code, without = (statistics.median(values) for values in zip(*found, strict=True))
+    return Row(
+        "looking at the process after a cell", f"{(with_code + without) / 2 * 1e3:.3f} ms",
+        f"of a case with Python {with_code * 1e3:.3f} ms, without {without * 1e3:.3f} ms",
+        target=f"at most {FENCE_SECONDS * 1e3:g} ms", met=spread.meets(1.0), repeats=repeats,
+    )  # fmt: skip
+
+
+def fenced(progress: Any, repeats: int) -> list[tuple[float, float]]:
+    """Seconds for one cell of a case with Python of its own, and of one without, in each repeat."""
+    fence = Fence()
+    fence.begin("with Python")
+    fence.note_code()
+    fence.end()
+
+    def around(case: str) -> float:
+        def once() -> None:
+            fence.begin(case)
+            numbers.seed(0)
+            fence.end()
+
+        return seconds_of(lambda: [once() for _ in range(200)]) / 200
+
+    return [(around("with Python"), around("without")) for _ in range(repeats)]
 
 
 def _death(repeats: int, quick: bool) -> Iterator[Row]:

@@ -7,7 +7,6 @@ It prints as JSON what came out.
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 from collections.abc import Iterator
@@ -22,8 +21,7 @@ from conformance.plan.settings import Settings
 from conformance.records.record import Record
 from conformance.worker.warm import new_worker
 
-# What the case does in its forward, and what a later case may rely on, as expressions over ``default``, the state that
-# a process starts with.
+# What the case does in its forward, and what a later case relies on, as expressions.
 HARMS = {
     "folder": ("os.chdir('/')", "os.getcwd() == home"),
     "deleted_folder": ("delete_folder()", "os.getcwd() == home"),
@@ -63,7 +61,8 @@ HARMS = {
     "numpy": ("setattr(np, 'allclose', lambda *_: True)", "not np.allclose(1, 2)"),
     "runtime": ("setattr(onnxruntime.InferenceSession, 'run', OWN_RUN)",
                 "onnxruntime.InferenceSession.run.__module__ != __name__"),
-    "thread": ("threading.Thread(target=time.sleep, args=(600,), daemon=True).start()", "threading.active_count() == 1"),
+    "thread": ("threading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
+               "threading.active_count() == 1"),
     "files": ("[KEPT.append(open(os.devnull)) for _ in range(200)]", "fresh_number() < 150"),
     "closed_stdout": ("os.close(1)", "os.fstat(1)"),
 }  # fmt: skip
@@ -73,7 +72,8 @@ JUDGING = {"numpy", "runtime"}
 """What the comparison itself rests on."""
 
 PYTHON = """
-import ctypes, decimal, gc, io, multiprocessing, os, platform, resource, signal, sys, tempfile, threading, time, warnings
+import ctypes, decimal, gc, io, multiprocessing, os, platform, resource, signal, sys, tempfile, threading, time
+import warnings
 import numpy as np, onnxruntime, torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode as Mode
@@ -152,7 +152,7 @@ def told(record: Record) -> dict[str, Any]:
 def pairs(folder: Path, run: Runner) -> Iterator[tuple[str, Any]]:
     """For each harm, the records of the case that does it and of a case after it that relies on the contrary."""
     for name, (code, contrary) in HARMS.items():
-        sound = cells_of(folder, f"relies_on_{name}", "Relies", on=f"({contrary})", home=os.getcwd())
+        sound = cells_of(folder, f"relies_on_{name}", "Relies", on=f"({contrary})", home=str(Path.cwd()))
         harm = cells_of(folder, name, "Harm", code=f"({code})")
         yield name, {
             "alone": told(run(sound["accuracy"])), "harm": told(run(harm["accuracy"], then=sound["accuracy"])),
@@ -167,7 +167,7 @@ def orders(folder: Path, store: Path, worker: Any) -> Iterator[tuple[str, Any]]:
     for name in chosen:
         cells += cells_of(folder, f"o_{name}", "Harm", code=f"({HARMS[name][0]})").values()
         cells += cells_of(
-            folder, f"o_relies_on_{name}", "Relies", on=f"({HARMS[name][1]})", home=os.getcwd()
+            folder, f"o_relies_on_{name}", "Relies", on=f"({HARMS[name][1]})", home=str(Path.cwd())
         ).values()
     for seed in range(10):
         shuffled = random.Random(seed).sample(cells, len(cells))

@@ -52,7 +52,7 @@ class Predecessors:
         return _kind(cell, record) not in self._alone
 
     def note_alone(self, cell: Cell, record: Record) -> None:
-        """Notes what a cell did with a process of its own: those that fail like it did not fail for their neighbours."""
+        """Notes what a cell did in a fresh process: what fails like it does not fail because of others."""
         if record.status == "failed" and record.stage in _ONCE_FOR_ALL:
             self._alone.add(_kind(cell, record))
 

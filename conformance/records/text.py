@@ -136,7 +136,7 @@ def _neighbours(record: Mapping[str, Any]) -> Iterator[str]:
 _OUTCOMES = {
     "put back": "put back",
     "kept": "kept for the cells of this case, which share their process with no other case",
-    "left": "it cannot be put back, and no other cell ran in this process",
+    "left": "not to be put back, so that no cell ran after it",
 }
 
 

@@ -22,8 +22,8 @@ _HANDLED = tuple(
     getattr(signal, name)
     for name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGPIPE", "SIGALRM", "SIGTERM", "SIGCHLD", "SIGUSR1", "SIGUSR2")
 )
-_OF_LIBRARIES = (b"TORCHINDUCTOR_", b"TRITON_")
-"""Environment variables that PyTorch sets as parts of it are imported."""
+_OF_LIBRARIES = (b"PROTOCOL_BUFFERS_", b"TORCHINDUCTOR_", b"TRITON_")
+"""Environment variables that PyTorch and the libraries of ONNX set as parts of them are imported."""
 _LIMITS = ("AS", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "STACK")
 
 
