@@ -21,7 +21,7 @@ from conformance.records import matrix, text
 from conformance.worker.isolation import Worker
 from conformance.worker.warm import prepare_process
 from tests.planted_neighbours import HARMS, JUDGING, LEFT, cells_of
-from tests.support import details, verdict
+from tests.support import details, run_suite, verdict
 
 ROOT = Path(__file__).parent.parent
 REPLACED = ("failed", "declare", "ReplacedFunction", "case")
@@ -322,3 +322,20 @@ def test_a_change_reads_as_what_happened() -> None:
     assert list(matrix.changed([{"case": "planted", "changed": [change, left]}, {"case": "sound"}])) == [
         "cases that changed the process they ran in (other cases did not see it):", "  planted: os.umask, threads",
     ]  # fmt: skip
+
+
+# ---- a whole run ---------------------------------------------------------------------------------------------
+
+
+def test_a_run_names_the_cases_that_changed_their_process_and_the_others_pass(tmp_path: Path) -> None:
+    harms = {name: HARMS[name] for name in ("folder", "deleted_folder", "default_dtype", "thread")}
+    for name, (code, contrary) in harms.items():
+        cells_of(tmp_path / "cases", f"a_{name}", "Harm", code=f"({code})")
+        cells_of(tmp_path / "cases", f"b_relies_on_{name}", "Relies", on=f"({contrary})", home=str(tmp_path))
+    outcome = run_suite(tmp_path, "--examples", "1", "-k", "accuracy")
+    assert outcome.code == 0, outcome.text
+    assert "  a_folder: the working directory\n" in outcome.text
+    assert {record["case"] for record in outcome.records.values() if record["changed"]} == {
+        f"a_{name}" for name in harms
+    }
+    assert {record["source"]["file"].split("/")[0] for record in outcome.records.values()} == {"cases"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from types import ModuleType
 from typing import Any
 
@@ -65,7 +66,7 @@ class _Names:
             pass
         for name, before in zip(self.names, self.values, strict=True):
             now = self.space.get(name, MISSING)
-            if now is before or not _is_function(before) or _only_wrapped(before, now):
+            if now is before or not _is_function(before) or _by_the_compiler(before, now):
                 continue
             if f"{self.name}.{name}" not in _FOLLOWS:
                 yield name, before
@@ -142,10 +143,13 @@ def _is_function(value: Any) -> bool:
     )
 
 
-def _only_wrapped(before: Any, now: Any) -> bool:
-    """Whether PyTorch keeps its own compiler out of a function, as it does with one when that is imported."""
-    file = getattr(getattr(now, "__code__", None), "co_filename", "")
-    return getattr(now, "__wrapped__", None) is before and file.endswith("/torch/_compile.py")
+def _by_the_compiler(before: Any, now: Any) -> bool:
+    """Whether PyTorch's compiler put the function there: its own, to watch modules change, or the same function, which
+    it is to stay out of. What ``torch.compile`` makes of a function is another one, which the case put there."""
+    file = PurePath(getattr(getattr(now, "__code__", None), "co_filename", ""))
+    if file.parts[-2:] == ("torch", "_compile.py"):
+        return getattr(now, "__wrapped__", None) is before
+    return file.parts[-3:-1] == ("torch", "_dynamo") and file.name != "eval_frame.py"
 
 
 def is_of_the_judges(name: str) -> bool:
