@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+import statistics
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Row, in_turn, interleaved, run_python
+from benchmarks.common import Row, Spread, in_turn, interleaved, run_python
 from benchmarks.examples import small_cell
 from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings
+from conformance.worker.state import numbers
+from conformance.worker.state.fence import Fence
 from conformance.worker.warm import MODULES, new_worker
 
+FENCE_SECONDS = 1e-4
+"""What looking at a process after a cell may take."""
 START = """
 import time
 start = time.perf_counter()
@@ -33,6 +39,7 @@ print(time.perf_counter() - start)
 
 def rows(quick: bool) -> Iterator[Row]:
     yield _cell(3 if quick else 25)
+    yield _fence(3 if quick else 15)
     yield from _death(2 if quick else 15, quick)
 
 
@@ -52,6 +59,40 @@ def _cell(repeats: int) -> Row:
         f"in the same process, {found['here'] * 1000:.1f} ms", f"{found.ratio('worker', 'here'):.2f}",
         repeats=repeats,
     )  # fmt: skip
+
+
+def _fence(repeats: int) -> Row:
+    """What stands around a cell, in a worker after a cell that ran, and without a cell in it: for a case with Python
+    of its own, where functions are looked at too, and for one without. Of the shipped cells not quite half are of
+    cases with a module of their own. Each repeat is 200 times."""
+    with tempfile.TemporaryDirectory() as folder, new_worker() as process:
+        Runner(Settings(store=Path(folder) / "store"), 600, process)(small_cell(Path(folder), "{torchscript: [17]}"))
+        found: Any = process.call(fenced, repeats, timeout=600)
+    spread = Spread([(with_code + without) / 2 / FENCE_SECONDS for with_code, without in found])
+    of_each = [statistics.median(values) * 1e3 for values in zip(*found, strict=True)]
+    return Row(
+        "looking at the process after a cell", f"{statistics.mean(of_each):.3f} ms of a processor",
+        f"case with Python {of_each[0]:.3f} ms, without {of_each[1]:.3f} ms",
+        target=f"at most {FENCE_SECONDS * 1e3:g} ms", met=spread.meets(1.0), repeats=repeats,
+    )  # fmt: skip
+
+
+def fenced(progress: Any, repeats: int) -> list[tuple[float, float]]:
+    """Seconds of a processor for one cell of a case with Python of its own, and of one without, in each repeat."""
+    fence = Fence()
+    fence.begin("with Python")
+    fence.note_code()
+    fence.end()
+
+    def around(case: str) -> float:
+        start = time.thread_time()
+        for _ in range(200):
+            fence.begin(case)
+            numbers.seed(0)
+            fence.end()
+        return (time.thread_time() - start) / 200
+
+    return [(around("with Python"), around("without")) for _ in range(repeats)]
 
 
 def _death(repeats: int, quick: bool) -> Iterator[Row]:

@@ -21,6 +21,7 @@ from typing import Any
 
 from conformance.case.declaration import Case
 from conformance.errors import Stopped, Unavailable, did_you_mean, display_path
+from conformance.worker.state import fence
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -33,6 +34,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._modules: dict[str, ModuleType] = {}
+        self._searched: tuple[list[str], list[str]] = [], []
         self._seen = False
 
     @classmethod
@@ -42,21 +44,23 @@ class Folder:
 
     @contextlib.contextmanager
     def active(self) -> Iterator[Folder]:
-        """Puts the folder first on ``sys.path`` and its modules into ``sys.modules``, and takes both out again."""
+        """Puts the folder first on ``sys.path`` and its modules into ``sys.modules``, and takes both out again, with
+        what its Python put on ``sys.path``."""
         outside = {name: sys.modules[name] for name in self._names() if name in sys.modules}
         for name in outside:
             del sys.modules[name]
         sys.modules.update(self._modules)
-        before = set(sys.modules)
-        sys.path.insert(0, str(self.path))
+        before, searched = set(sys.modules), sys.path.copy()
+        outer, inner = self._searched
+        sys.path[:] = inner if outer == searched else [str(self.path), *searched]
         if not self._seen:  # modules are loaded once in a process, so files written later do not count
             importlib.invalidate_caches()
             self._seen = True
         try:
             yield self
         finally:
-            with contextlib.suppress(ValueError):
-                sys.path.remove(str(self.path))
+            self._searched = searched, sys.path.copy()
+            sys.path[:] = searched
             new = {name: sys.modules[name] for name in sys.modules.keys() - before}
             self._modules |= {name: module for name, module in new.items() if self._owns(module)}
             for name in self._modules:
@@ -77,8 +81,12 @@ class Folder:
         if not file.is_file():
             near = did_you_mean(name, self._names())
             raise Stopped("declare", "MissingFile", f"there is no {display_path(file)}{near}", "case")
+        fence.note_code()
         try:
-            return importlib.import_module(name)
+            if name in sys.modules:
+                return sys.modules[name]
+            with fence.loading():
+                return importlib.import_module(name)
         except Unavailable:
             raise
         except BaseException as error:

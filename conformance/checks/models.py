@@ -27,6 +27,8 @@ from conformance.records.record import Record
 from conformance.runtimes import opener
 from conformance.runtimes.tensorrt.options import Build, Options, Shape, covering
 from conformance.worker.progress import Progress
+from conformance.worker.state import fence
+from conformance.worker.state.functions import is_of_the_judges
 
 
 class CellRun:
@@ -108,6 +110,10 @@ class CellRun:
                     start = time.perf_counter()
                     exported = self.export()
                     seconds = time.perf_counter() - start
+                # cells that find the model in the store have nothing of this done to their process
+                replaced = replaced_function(fence.settle())
+                if replaced is not None:
+                    raise replaced
             except Stopped as stop:
                 self.prepared.failed[name] = stop
                 raise
@@ -218,6 +224,15 @@ class CellRun:
         if facts.invalid:
             error, text = facts.invalid
             raise Stopped("check", error, f"onnx.checker refuses the model: {text}", "exporter")
+
+
+def replaced_function(names: Iterable[str]) -> Stopped | None:
+    """The failure of a case that replaced these functions, if its verdict rests on one of them."""
+    judging = [name for name in names if is_of_the_judges(name)]
+    if not judging:
+        return None
+    text = f"the case's Python replaced {', '.join(judging[:4])}, on which the comparison rests"
+    return Stopped("declare", "ReplacedFunction", text, "case")
 
 
 def _library(run: CellRun, name: str) -> str:

@@ -18,6 +18,7 @@ from conformance.errors import Stopped
 from conformance.export.reference import Reference
 from conformance.export.store import derived_key, key
 from conformance.precision.calibration import Feeds, gather
+from conformance.worker.state import fence
 
 KEPT_BYTES = 2**30
 """Weights that a process keeps for later cells; the modules used longest ago go first."""
@@ -89,7 +90,8 @@ def prepare(case: Case, folder: Folder) -> Prepared:
     name = (case.file, case.name)
     prepared = _kept.pop(name, None)
     if prepared is None or prepared.case != case:
-        prepared = Prepared(case, Reference(case, folder), Maker(case, folder.resolve))
+        with fence.loading():
+            prepared = Prepared(case, Reference(case, folder), Maker(case, folder.resolve))
     _kept[name] = prepared
     while len(_kept) > 1 and sum(kept.reference.bytes for kept in _kept.values()) > KEPT_BYTES:
         del _kept[next(iter(_kept))]

@@ -15,7 +15,7 @@ from conformance.checks.engine import check_engine
 from conformance.checks.export import check_export
 from conformance.checks.fidelity import check_fidelity
 from conformance.checks.latency import check_latency
-from conformance.checks.models import CellRun
+from conformance.checks.models import CellRun, replaced_function
 from conformance.checks.registration import check_registration
 from conformance.errors import Stopped, Unavailable
 from conformance.plan.cell import Cell
@@ -24,6 +24,8 @@ from conformance.plan.settings import Settings
 from conformance.records.record import Record
 from conformance.records.settle import settle
 from conformance.worker.progress import Progress
+from conformance.worker.state import numbers
+from conformance.worker.state.fence import Fence
 
 CHECKS: dict[str, Callable[[CellRun], None]] = {
     "export": check_export,
@@ -36,10 +38,26 @@ CHECKS: dict[str, Callable[[CellRun], None]] = {
 }
 
 
-def run_cell(progress: Progress, cell: Cell, settings: Settings) -> Record:
-    """Runs one cell and says what happened. Raises nothing but KeyboardInterrupt."""
+def run_cell(progress: Progress, cell: Cell, settings: Settings, fence: Fence | None = None) -> Record:
+    """Runs one cell and says what happened. Raises nothing but KeyboardInterrupt.
+
+    ``fence``: that of this process, where only cells run in it; another process is looked at anew for each cell.
+    """
     record = cell.record()
+    fence = Fence() if fence is None else fence
+    fence.begin((cell.case.file, cell.case.name))
     with contextlib.suppress(Stopped, Unavailable), CellRun.opened(cell, settings, record, progress) as run:
+        numbers.seed(cell.case.says.seed)
         CHECKS[cell.check](run)
+    record.changed = [change.as_dict() for change in fence.end()]
+    _check_judges(record)
     record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
     return settle(record, expectations(cell), settings.instructions)
+
+
+def _check_judges(record: Record) -> None:
+    """Fails a cell that replaced functions on which its own verdict rests, whatever that verdict is."""
+    stop = replaced_function(change["what"] for change in record.changed if change["kind"] == "function")
+    if stop is not None and record.status != "skipped":
+        record.stop(stop)
+        record.draw, record.witnesses, record.conclusion, record.bundle = None, [], None, None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+from conformance.checks.alone import Predecessors, believed
 from conformance.errors import Stopped
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations, on_host, shows
@@ -15,9 +16,19 @@ from conformance.records.death import note_death
 from conformance.records.record import Record
 from conformance.records.settle import fail_as_declared, settle
 from conformance.worker.isolation import Death, Worker
+from conformance.worker.state.fence import Fit, of_process
+from conformance.worker.state.setting import Change
 from conformance.worker.warm import prepare_process
 
 OnWait = Callable[[dict[str, Any]], object]
+_NAMED = 3  # processes that a cell left running and its record names
+
+
+class Ran(NamedTuple):
+    """What a worker answers: the record of a cell, and the cells that its process is fit for afterwards."""
+
+    record: Record
+    fit: Fit
 
 
 class Runner:
@@ -29,57 +40,96 @@ class Runner:
         self._timeout = timeout
         self._worker = worker
         self._begun: Cell | None = None
+        self._before = Predecessors()
         if worker is None:
             prepare_process()
 
     def __call__(self, cell: Cell, on_wait: OnWait | None = None, then: Cell | None = None) -> Record:
         """The record of one cell, whatever happened.
 
-        The worker goes on with the cell ``then`` at once, while the caller deals with this one's record.
+        The worker goes on with the cell ``then`` at once, while the caller deals with this one's record. A failure
+        after other cells in the same process has to come again in a fresh one.
         """
         if self._worker is None:
             from conformance.checks.run_cell import run_cell
             from conformance.worker.progress import Progress
 
             return run_cell(Progress(), cell, self._settings)
-        record = self._finish(cell, on_wait)
+        before = self._before.told()
+        record, doubtful = self._finish(cell, on_wait)
+        if doubtful:
+            self._replace()
+            record = believed(record, self._finish(cell, on_wait)[0], before)
         if then is not None:
             with contextlib.suppress(Exception):  # raised again when the cell ``then`` is asked for
-                self._worker.begin(_run, then, self._settings)
-                self._begun = then
+                self._begin(then)
         return record
 
-    def _finish(self, cell: Cell, on_wait: OnWait | None) -> Record:
+    def _begin(self, cell: Cell) -> None:
+        assert self._worker is not None
+        if not self._before.allow(cell):
+            self._replace()
+        self._worker.begin(_run, cell, self._settings)
+        self._begun = cell
+
+    def _replace(self) -> None:
+        assert self._worker is not None
+        self._worker.replace()
+        self._before.clear()
+
+    def _finish(self, cell: Cell, on_wait: OnWait | None) -> tuple[Record, bool]:
+        """The record of a cell, and whether it is in doubt for the cells before it."""
         assert self._worker is not None
         begun, self._begun = self._begun, None
         try:
             if begun is not cell:
                 if begun is not None:
-                    self._worker.replace()  # the cell that was begun is not asked for after all
-                self._worker.begin(_run, cell, self._settings)
+                    self._replace()  # the cell that was begun is not asked for after all
+                self._begin(cell)
             answer = self._worker.finish(timeout=self._timeout, on_wait=on_wait)
         except Exception as error:
-            self._worker.replace()
+            self._replace()
             name = type(error).__name__
-            return broken(cell, name, f"the cell could not be run: {_line(error)}", error)
+            return broken(cell, name, f"the cell could not be run: {_line(error)}", error), False
+        finally:
+            self._begun = None
         if isinstance(answer, Death):
-            return died(cell, answer, self._settings.instructions)
-        if isinstance(answer, Record) and answer.id == cell.id:
-            return answer
-        self._worker.replace()
-        what = answer.id if isinstance(answer, Record) else type(answer).__name__
-        return broken(cell, "BadAnswer", f"the worker answered with {what}")
+            record = died(cell, answer, self._settings.instructions)
+        elif isinstance(answer, Ran) and answer.record.id == cell.id:
+            record = answer.record
+            record.changed += [change.as_dict() for change in _left(self._worker.left)]
+        else:
+            self._replace()
+            what = answer.record.id if isinstance(answer, Ran) else type(answer).__name__
+            return broken(cell, "BadAnswer", f"the worker answered with {what}"), False
+        doubtful = self._before.doubtful(cell, record)
+        if not len(self._before):
+            self._before.note_alone(cell, record)
+        if isinstance(answer, Death):
+            self._replace()  # where the process goes on, nothing has put back what the cell changed
+        elif not self._worker.running:
+            self._before.clear()
+        else:
+            self._before.add(cell, record, answer.fit)
+        return record, doubtful
+
+
+def _left(processes: Sequence[str]) -> Iterator[Change]:
+    """What a record says of the processes that a cell left running; the worker has ended them, and itself."""
+    if processes:
+        yield Change("processes", "leftover", "running", "left", after=", ".join(processes[:_NAMED]))
 
 
 def _line(error: BaseException) -> str:
     return " ".join(str(error).split())[:500]
 
 
-def _run(progress: Any, cell: Cell, settings: Settings) -> Record:
+def _run(progress: Any, cell: Cell, settings: Settings) -> Ran:
     # This function runs in the worker: the process of the tests never imports torch.
     from conformance.checks.run_cell import run_cell
 
-    return run_cell(progress, cell, settings)
+    fence = of_process()
+    return Ran(run_cell(progress, cell, settings, fence), fence.fit)
 
 
 def broken(cell: Cell, error: str, reason: str, raised: BaseException | None = None) -> Record:

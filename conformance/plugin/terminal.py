@@ -70,7 +70,8 @@ class Terminal:
         for line in matrix.lines(records, width):
             write(line)
         write("")
-        for line in (*matrix.LEGEND, *matrix.fidelity(records), *matrix.latency(records), *matrix.slow(records)):
+        parts = (matrix.fidelity, matrix.latency, matrix.slow, matrix.changed)
+        for line in (*matrix.LEGEND, *(line for part in parts for line in part(records))):
             write(line)
         write(matrix.counts(records))
         for line in (*session.writing.notes(), *text.dropped_draws(records), *session.keeping.notes()):

@@ -180,6 +180,22 @@ def counts(records: Sequence[Mapping[str, Any]]) -> str:
     return f"{text}; {reused} cells taken over from an earlier run" if reused else text
 
 
+def changed(records: Sequence[Mapping[str, Any]], most: int = 6) -> Iterator[str]:
+    """The cases that changed something in the process that they ran in."""
+    by_case: dict[str, list[str]] = {}
+    for record in records:
+        for change in record.get("changed") or ():
+            by_case.setdefault(str(record["case"]), []).append(str(change["what"]))
+    if by_case:
+        yield "cases that changed the process they ran in (other cases did not see it):"
+    for case, names in list(by_case.items())[:most]:
+        told = list(dict.fromkeys(names))
+        more = f" and {len(told) - most} more" if len(told) > most else ""
+        yield f"  {case}: {', '.join(told[:most])}{more}"
+    if len(by_case) > most:
+        yield f"  and {len(by_case) - most} more"
+
+
 def fidelity(records: Sequence[Mapping[str, Any]], most: int = 12) -> Iterator[str]:
     """What each precision costs, those nearest to what is allowed first."""
     measured = [record for record in records if record.get("fidelity") and record["worst"]]

@@ -109,6 +109,8 @@ class Record:
     command: str | None = None
     bundle: str | None = None
     bundle_libraries: list[str] = field(default_factory=list)
+    changed: list[dict[str, Any]] = field(default_factory=list)
+    after: dict[str, Any] | None = None
     fingerprint: str | None = None
     reused: bool = False
 

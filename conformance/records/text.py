@@ -106,7 +106,15 @@ def details(record: Mapping[str, Any]) -> list[str]:
     """
     if record.get("details"):
         return list(record["details"])
-    return [*_dropped(record), *_expected(record), *_stopped(record), *_asked(record), *_to_look_at(record)]
+    return [
+        *_dropped(record),
+        *_expected(record),
+        *_neighbours(record),
+        *_stopped(record),
+        *_asked(record),
+        *_to_look_at(record),
+        *_changed(record),
+    ]
 
 
 def dropped_draws(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -146,6 +154,42 @@ def _expected(record: Mapping[str, Any]) -> Iterator[str]:
 
 def _declared(record: Mapping[str, Any], outcome: str) -> list[Mapping[str, Any]]:
     return [entry for entry in record.get("declared") or () if entry["outcome"] == outcome]
+
+
+def _neighbours(record: Mapping[str, Any]) -> Iterator[str]:
+    """What ran before a cell that fails only after others."""
+    after = record.get("after")
+    if not after:
+        return
+    did = {"passed": "passes", "xfailed": "fails as declared", "skipped": "is skipped"}
+    yield f"alone, in a fresh process, it {did.get(after['alone'], after['alone'])}"
+    cases = ", ".join(after["cases"]) + (f" and {after['others']} more cases" if after["others"] else "")
+    cells = "1 cell" if after["cells"] == 1 else f"{after['cells']} cells"
+    yield f"in this process it ran after {cells} of: {cases}"
+    for case, names in after["changed"].items():
+        yield f"of these, {case} changed {', '.join(names)}"
+    if not after["changed"]:
+        yield "nothing that is watched had been changed, so it may also fail at times by itself"
+
+
+_OUTCOMES = {
+    "put back": "put back",
+    "kept": "kept for the cells of this case, which share their process with no other case",
+    "left": "not to be put back, so that no cell ran after it",
+}
+
+
+def _changed(record: Mapping[str, Any]) -> Iterator[str]:
+    """What the case's Python changed in the process that it ran in."""
+    for change in record.get("changed") or ():
+        when = "while it was loaded" if change["when"] == "loading" else "while it ran"
+        values = f" from {change['before']} to {change['after']}" if change["before"] or change["after"] else ""
+        said = {
+            "setting": f"changed {change['what']}{values}",
+            "function": f"replaced {change['what']}",
+            "leftover": f"left {change['what']} behind ({change['after']})",
+        }.get(change["kind"], change["what"])
+        yield f"{when} the case {said}: {_OUTCOMES.get(change['outcome'], change['outcome'])}"
 
 
 _HINTS = {

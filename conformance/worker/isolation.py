@@ -115,6 +115,11 @@ class Worker:
             self._start()
         self._send(function, args)
 
+    @property
+    def running(self) -> bool:
+        """Whether the next call comes to the process of the last."""
+        return self._process is not None
+
     def finish(self, *, timeout: float, on_wait: _OnWait = None) -> Any:
         """Returns or raises what ``call`` would for the call that was begun; ``timeout`` counts from now on."""
         return self._receive(timeout, on_wait)
