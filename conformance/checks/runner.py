@@ -85,6 +85,8 @@ class Runner:
         answer = self._worker.finish(timeout=self._timeout, on_wait=on_wait)
         dead = isinstance(answer, Death)
         record = died(cell, answer, self._settings.instructions) if dead else answer.record
+        if record.changed:  # perhaps the working directory, to which the worker's paths are relative
+            record.source = cell.record().source
         doubtful = self._before.doubtful(cell, record)
         if not len(self._before):
             self._before.note_alone(cell, record)
