@@ -63,7 +63,7 @@ HARMS = {
                 "onnxruntime.InferenceSession.run.__module__ != __name__"),
     "thread": ("threading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
                "threading.active_count() == 1"),
-    "files": ("[KEPT.append(open(os.devnull)) for _ in range(200)]", "fresh_number() < 150"),
+    "files": ("KEPT or KEPT.extend(open(os.devnull) for _ in range(200))", "fresh_number() < 150"),
     "closed_stdout": ("os.close(1)", "os.fstat(1)"),
 }  # fmt: skip
 LEFT = {"thread", "files", "closed_stdout"}

@@ -20,7 +20,7 @@ from conformance.plan.settings import Settings
 from conformance.records import matrix, text
 from conformance.worker.isolation import Worker
 from conformance.worker.warm import prepare_process
-from tests.planted_neighbours import HARMS, JUDGING, LEFT, cells_of
+from tests.planted_neighbours import HARMS, JUDGING, LEFT, PYTHON, cells_of
 from tests.support import details, run_suite, verdict
 
 ROOT = Path(__file__).parent.parent
@@ -332,10 +332,13 @@ def test_a_run_names_the_cases_that_changed_their_process_and_the_others_pass(tm
     for name, (code, contrary) in harms.items():
         cells_of(tmp_path / "cases", f"a_{name}", "Harm", code=f"({code})")
         cells_of(tmp_path / "cases", f"b_relies_on_{name}", "Relies", on=f"({contrary})", home=str(tmp_path))
-    outcome = run_suite(tmp_path, "--examples", "1", "-k", "accuracy")
+    loaded = PYTHON + f"os.chdir({str(tmp_path.parent)!r})\n"
+    cells_of(tmp_path / "cases", "a_loaded", "Harm", loaded, code="(0)")
+    outcome = run_suite(
+        tmp_path, "--cases", "cases", "--store", "store", "--examples", "1", "-k", "accuracy or a_loaded"
+    )
     assert outcome.code == 0, outcome.text
     assert "  a_folder: the working directory\n" in outcome.text
-    assert {record["case"] for record in outcome.records.values() if record["changed"]} == {
-        f"a_{name}" for name in harms
-    }
+    changed = {record["case"] for record in outcome.records.values() if record["changed"]}
+    assert changed == {"a_loaded", *(f"a_{name}" for name in harms)}
     assert {record["source"]["file"].split("/")[0] for record in outcome.records.values()} == {"cases"}

@@ -287,7 +287,7 @@ def _vary(name: str, says: Declaration, document: _Document) -> Iterator[Case]:
     for combination in itertools.product(*axes):
         varied = {key: value for key, _, value in combination}
         label = "-".join([name, *(text for _, text, _ in combination)])
-        case = Case(label, says, document.file, line, varied, fails, graph)
+        case = Case(label, says, document.file.absolute(), line, varied, fails, graph)
         _ = case.dims  # raises ValueError for a circle in the ranges
         yield case
 

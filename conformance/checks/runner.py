@@ -102,6 +102,8 @@ class Runner:
             self._replace()
             what = answer.record.id if isinstance(answer, Ran) else type(answer).__name__
             return broken(cell, "BadAnswer", f"the worker answered with {what}"), False
+        if record.changed:  # perhaps the working directory, to which the worker's paths are relative
+            record.source = cell.record().source
         doubtful = self._before.doubtful(cell, record)
         if not len(self._before):
             self._before.note_alone(cell, record)

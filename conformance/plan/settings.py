@@ -27,3 +27,9 @@ class Settings:
     """The instruction sets of the processor that the cells run on."""
     tensorrt: Mapping[str, Any] = field(default_factory=dict)
     """Builder options of this run, which take precedence over those of the cases."""
+
+    def __post_init__(self) -> None:
+        """Paths are absolute before a worker sees them, whose working directory a case may change."""
+        object.__setattr__(self, "store", self.store.absolute())
+        if self.failures is not None:
+            object.__setattr__(self, "failures", self.failures.absolute())

@@ -144,8 +144,8 @@ def _is_function(value: Any) -> bool:
 
 
 def _by_the_compiler(before: Any, now: Any) -> bool:
-    """Whether PyTorch's compiler put the function there: its own, to watch modules change, or the same function,
-    which it is to stay out of. What ``torch.compile`` makes of a function is another: the case put that there."""
+    """Whether PyTorch's compiler put the function there: its own, to watch modules change, or the same one, which it
+    is to stay out of. What ``torch.compile`` makes of a function was put there by the case."""
     file = PurePath(getattr(getattr(now, "__code__", None), "co_filename", ""))
     if file.parts[-2:] == ("torch", "_compile.py"):
         return getattr(now, "__wrapped__", None) is before
