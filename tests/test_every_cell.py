@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ class Leaves(Hostile):
         if os.fork() == 0:
             os.setsid()
             if os.fork() == 0:
-                os.execvp("sleep", ["sleep", "5417"])
+                os.execvp("sleep", ["sleep", "SECONDS"])
             os._exit(0)
 
 class Kills(Hostile):
@@ -67,6 +68,7 @@ class Kills(Hostile):
         if "forkserver" in open(f"/proc/{parent}/cmdline").read():
             os.kill(parent, signal.SIGKILL)
 """
+SECONDS = f"5417.{os.getpid()}"  # by which a process is known to be of this run of the tests
 NAMES = ("Exits", "Returns", "Writes", "Closes", "Leaves", "Kills")
 
 
@@ -74,7 +76,7 @@ def write(folder: Path) -> Path:
     """A folder with cases that are hostile, and sound ones between them."""
     cases = folder / "cases"
     cases.mkdir(parents=True)
-    (cases / "beside.py").write_text(HOSTILE)
+    (cases / "beside.py").write_text(HOSTILE.replace("SECONDS", SECONDS))
     for number, name in enumerate(NAMES):
         for case, module in ((f"c{number}_{name.lower()}", f"module: beside.{name}"),
                              (f"c{number}_sound", "forward: torch.cos(x)")):  # fmt: skip
@@ -111,7 +113,7 @@ def test_what_a_cell_started_does_not_outlive_the_run(run: Outcome) -> None:
         with contextlib.suppress(OSError):  # it has ended
             lines.append(file.read_bytes())
     assert lines
-    assert not any(b"sleep\x005417" in line for line in lines)
+    assert not any(SECONDS.encode() in line for line in lines)
 
 
 # ---- what the harness itself could not run -------------------------------------------------------------------
