@@ -126,6 +126,11 @@ def hangs_beside_a_daemon(progress: Progress, number: int) -> int:
     return number
 
 
+def hangs_beside_a_daemon_with_its_parent_stopped(progress: Progress, number: int) -> int:
+    _to_the_fork_server(signal.SIGSTOP)
+    return hangs_beside_a_daemon(progress, number)
+
+
 def leaves_shared_memory(progress: Progress, number: int) -> str:
     from multiprocessing.shared_memory import SharedMemory
 

@@ -212,8 +212,9 @@ with Worker() as worker:
 
 
 @pytest.mark.parametrize("group", [False, True])
-def test_what_is_below_a_worker_ends_when_the_run_is_killed(group: bool) -> None:
-    code = LEAVES.format(function="hangs_beside_a_daemon")
+@pytest.mark.parametrize("function", ["hangs_beside_a_daemon", "hangs_beside_a_daemon_with_its_parent_stopped"])
+def test_what_is_below_a_worker_ends_when_the_run_is_killed(function: str, group: bool) -> None:
+    code = LEAVES.format(function=function)
     parent = subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
     )

@@ -40,6 +40,7 @@ class Terminal:
         record = getattr(report, "conformance", None)
         error = None
         if record is not None and not _is_of(report, record["id"]):
+            self._session.mixed_up = True
             error, reason = "BadAnswer", f"its test came with the record of {record['id']}"
         elif record is None and report.failed and report.when not in ("setup", "call", "teardown"):
             # of a test whose process ended, so that xdist made the report

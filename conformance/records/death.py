@@ -32,6 +32,7 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
     record.output = [*said[-4:], *(own or stack)[:4]]
     if own:
         # A native operator that crashes in eager PyTorch shows the line of the case that called it.
-        record.fault = "reference" if record.draw is not None and death.error != "Timeout" else "case"
+        crashed = death.error not in ("Timeout", "OutOfMemory")
+        record.fault = "reference" if record.draw is not None and crashed else "case"
     if death.error == "Timeout" and stage == "run" and case is not None:
         record.hints = ["slow"]

@@ -67,7 +67,7 @@ def end_below(
             if child not in trackers:
                 names[child] = name
             if child not in trackers or (patience is not None and passed > patience):
-                with contextlib.suppress(ProcessLookupError):
+                with contextlib.suppress(OSError):  # it is gone, or of another user
                     kill(child, SIGKILL)
         if running and running.keys() <= trackers and patience is None:
             break

@@ -5,11 +5,14 @@ this.
 """
 
 import atexit
+import ctypes
 import os
+import signal
 import warnings
 
 from conformance.worker.children import adopt_orphans, end_below
 
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _server = os.getpid()
 
 
@@ -20,6 +23,8 @@ def _end() -> None:
 
 os.setsid()
 adopt_orphans()
+# A server that a call has stopped goes on when its parent ends, so as to notice that.
+ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
 atexit.register(_end)
 # multiprocessing waits for each child of the server, and warns of those that it did not start: the orphans
 warnings.filterwarnings("ignore", message="forkserver: waitpid returned unexpected pid")

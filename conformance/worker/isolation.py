@@ -184,6 +184,7 @@ class Worker:
                 first = False
             excess = process.memory.excess()
             if excess is not None:
+                process.print_stacks()
                 return End(excess, "OutOfMemory")
             if on_wait is not None:
                 on_wait(self.progress.read())
