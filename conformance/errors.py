@@ -57,6 +57,13 @@ class Stopped(Exception):
         """What else the record is to say, by the names of its fields; ``records.text`` makes lines of them."""
 
 
+def why(error: OSError) -> str:
+    """What the system says of a file or a folder, in words."""
+    if isinstance(error, (FileExistsError, NotADirectoryError)):
+        return "a file is where a folder has to be"
+    return error.strerror or str(error)
+
+
 _OF_THE_HOST = {
     errno.ENOSPC: "the host's disk is full", errno.EDQUOT: "the quota of the host's disk is used up",
     errno.EROFS: "the host's disk can only be read", errno.EFBIG: "the host allows no larger file",

@@ -164,6 +164,7 @@ def test_what_cannot_be_written_is_a_usage_error_in_one_line(
     run = (folder / "reports/latest/run.json").read_bytes()
     line = one_error(run_suite(folder, *QUICK, option, place if place == "much" else tmp_path / place))
     assert option in line
+    assert ("a file is where a folder has to be" in line) == place.startswith("a file")
     assert (tmp_path / "a file").read_text() == "mine"
     if option != "--report":
         assert (folder / "reports/latest/run.json").read_bytes() == run, "the earlier run was lost"

@@ -16,7 +16,7 @@ from typing import Any
 from conformance.baseline.change import Record, Run
 from conformance.baseline.line import Line, check, compact, dump, expand
 from conformance.disk.reading import parse_json, read_text
-from conformance.errors import UserError, display_path
+from conformance.errors import UserError, display_path, why
 from conformance.records.run_file import read_run
 from conformance.records.shape import ENVIRONMENT, Misfit
 
@@ -161,7 +161,7 @@ def _is_run(file: Path) -> bool:
         with file.open(encoding="utf-8", errors="replace") as lines:
             first = parse_json(lines.readline(_LONGEST_HEADER))
     except OSError as error:
-        raise UserError(f"{display_path(file)}: cannot be read ({error.strerror or error})") from None
+        raise UserError(f"{display_path(file)}: cannot be read ({why(error)})") from None
     except ValueError:
         return file.suffix == ".json"
     return isinstance(first, dict) and "baseline" not in first and ("schema" in first or file.suffix == ".json")

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
-from conformance.errors import UserError, display_path
+from conformance.errors import UserError, display_path, why
 
 LARGEST = 2**30
 """Bytes of a file that is read whole. A run of 100,000 cells has about a quarter of it."""
@@ -26,7 +26,7 @@ def read_text(file: Path) -> str:
                 raise UserError(f"{name}: is not a regular file")
             data = stream.read(LARGEST + 1) if os.fstat(handle).st_size <= LARGEST else None
     except OSError as error:
-        raise UserError(f"{name}: cannot be read ({error.strerror or error})") from None
+        raise UserError(f"{name}: cannot be read ({why(error)})") from None
     if data is None or len(data) > LARGEST:
         raise UserError(f"{name}: is larger than {LARGEST >> 20} MiB, which is the most that is read")
     try:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from conformance.errors import UserError, display_path
+from conformance.errors import UserError, display_path, why
 from conformance.records.clean import one_line
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Gating:
         try:
             (report / CHANGES).write_text(text + "\n", encoding="utf-8")
         except OSError as error:
-            self._notes.append(f"{display_path(report / CHANGES)}: cannot be written ({error.strerror or error})")
+            self._notes.append(f"{display_path(report / CHANGES)}: cannot be written ({why(error)})")
             self.regressions += 1
 
     def lines(self, width: int) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conformance.disk.keeping import Freed, leave, size_of, tidy
-from conformance.errors import display_path
+from conformance.errors import display_path, why
 
 if TYPE_CHECKING:
     from conformance.plugin.options import Options
@@ -36,7 +36,7 @@ class Keeping:
                 ignore.write_text("*\n", encoding="utf-8")
         except OSError as error:
             if not home.is_dir():
-                text = f"--store {display_path(home)}: cannot be made ({error.strerror or error})"
+                text = f"--store {display_path(home)}: cannot be made ({why(error)})"
                 raise pytest.UsageError(text) from None
         self._unwritable = self._trouble()
         self.begun = True
@@ -56,7 +56,7 @@ class Keeping:
             with tempfile.TemporaryFile(dir=self._options.store) as probe:
                 probe.write(bytes(4096))
         except OSError as error:
-            return error.strerror or str(error)
+            return why(error)
         return None
 
     def _tidy(self) -> Freed:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from conformance.errors import UserError, display_path
+from conformance.errors import UserError, display_path, why
 
 if TYPE_CHECKING:
     from conformance.plugin.options import Options
@@ -63,7 +63,7 @@ class Writing:
         try:
             writer.close(time.time() - self._started if finished else None)
         except OSError as error:
-            self.trouble = f"{display_path(self._options.report)}: the run is not whole ({error.strerror or error})"
+            self.trouble = f"{display_path(self._options.report)}: the run is not whole ({why(error)})"
 
     def notes(self) -> Iterator[str]:
         """What is to be known of the run file besides."""

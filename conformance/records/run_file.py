@@ -16,7 +16,7 @@ from typing import Any
 
 from conformance.disk.locks import lock
 from conformance.disk.reading import parse_json, read_text
-from conformance.errors import UserError, display_path
+from conformance.errors import UserError, display_path, why
 from conformance.records.shape import check_changes, check_header, record_of
 
 SCHEMA = 1
@@ -39,7 +39,7 @@ class RunWriter:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = _opened(folder / LINES)
         except OSError as error:
-            raise UserError(f"{display_path(folder)}: cannot be written ({error.strerror or error})") from None
+            raise UserError(f"{display_path(folder)}: cannot be written ({why(error)})") from None
         self._waiting = b""
         """What could not be written yet."""
         self._size = 0
@@ -51,7 +51,7 @@ class RunWriter:
             self._write({"schema": SCHEMA, **header, "process": _process()})
         except OSError as error:
             self._file.close()
-            raise UserError(f"{display_path(folder)}: cannot be written ({error.strerror or error})") from None
+            raise UserError(f"{display_path(folder)}: cannot be written ({why(error)})") from None
         except BaseException:
             self._file.close()
             raise
