@@ -17,7 +17,7 @@ from conformance.records.clean import literal
 from conformance.report import annotations
 from tests.harmless import ANY, FORGED, assert_harmless, assert_ours
 from tests.report.support import HEADER, failed, hostile_fields, record
-from tests.support import run_suite, write_case
+from tests.support import run_suite, say, write_case
 
 PROPERTY = settings(
     max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -149,7 +149,14 @@ def test_a_path_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 # ---- the front end ------------------------------------------------------------------------------------------
 
-HOSTILE = f"first\\n::error::second\\n{FORGED}\\r\\x1b[31mred \\u202eexe"
+HOSTILE = f"first \\x1b[31mred \\u202eexe ##[error]x\\n::error::second\\n{FORGED}\\r"
+BODY = """
+forward: beside.forward(x)
+inputs: {x: "float32[3]"}
+runtimes: onnxruntime
+specials: false
+export: {torchscript: [17]}
+"""
 
 
 def test_what_a_case_raises_and_declares_is_shown_harmless_by_pytest(tmp_path: Path) -> None:
@@ -157,24 +164,17 @@ def test_what_a_case_raises_and_declares_is_shown_harmless_by_pytest(tmp_path: P
     def forward(x):
         raise ValueError("{HOSTILE}")
     """
-    write_case(tmp_path / "cases", """
-    forward: beside.forward(x)
-    inputs: {x: "float32[3]"}
-    runtimes: onnxruntime
-    export: {torchscript: [17]}
-    """, python)  # fmt: skip
-    write_case(tmp_path / "cases", f"""
-    forward: torch.sin(x)
-    inputs: {{x: "float32[3]"}}
-    runtimes: onnxruntime
-    needs: no_such_module
-    export: {{torchscript: [17]}}
-    unknown: "{HOSTILE}"
-    """, "", "odd")  # fmt: skip
-    done = run_suite(tmp_path, "-rA", "-p", "no:terminalreporter_color")
+    declared = f'fails: [{{stage: declare, because: "{HOSTILE}"}}]'
+    write_case(tmp_path / "cases", BODY, python)
+    write_case(tmp_path / "cases", say(BODY, declared), "", "declared")
+    write_case(tmp_path / "cases", f'{BODY}\nunknown: "{HOSTILE}"', "", "odd")
+    done = run_suite(tmp_path, "-rA")
     assert done.code == 1
-    assert "first" in done.text
+    assert {record["status"] for record in done.records.values()} == {"failed", "xfailed"}
     assert_ours(done.text)
+    # Of what is raised, colours are taken out before.
+    assert done.text.count("red <U+202E>exe <U+0023>#[error]x") > 4
+    assert "first ␛[31mred" in done.text
 
 
 def test_printed_commands_survive_a_copy(tmp_path: Path) -> None:

@@ -9,9 +9,6 @@ from conformance.bundle.entry import Entry
 from conformance.bundle.files import Files
 from conformance.errors import UserError
 
-NOT_ALLOWED = "LibrariesNotAllowed"
-"""The error of a cell whose libraries may not run. It is no failure that a bundle can declare."""
-
 
 def refusal(files: Files, entry: Entry) -> str:
     """Why an entry with libraries is not run, by their names."""

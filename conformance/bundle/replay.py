@@ -40,8 +40,9 @@ from conformance.verdict.loop import Comparer, Explainer, check_not_vacuous, tri
 from conformance.worker.isolation import Death, Worker
 from conformance.worker.progress import Progress
 
-BAD_BUNDLE = "BadBundle"
-"""The error of a cell whose files in the bundle are damaged, or refused."""
+REFUSED = ("BadBundle", "LibrariesNotAllowed")
+"""The errors of cells that were not run: for their files in the bundle, or for libraries that may not run. No bundle
+can declare them."""
 
 MODULES = ("numpy", "onnx", "onnxruntime")
 """Modules that workers are forked with; a module that is not installed is left out."""
@@ -147,7 +148,7 @@ def run_entry(
     record = record_of(entry, runtime)
     try:
         if entry.code and not libraries:
-            raise Stopped("load", code.NOT_ALLOWED, code.refusal(Files(folder), entry))
+            raise Stopped("load", "LibrariesNotAllowed", code.refusal(Files(folder), entry))
         run = _Replay(progress, Files(folder), entry, runtime, record, store)
         (run.engine if entry.check == "engine" else run.all)()
     except Unavailable as reason:
@@ -159,7 +160,7 @@ def run_entry(
         record.reason = f"a mistake in the harness, or a bundle that was edited: {_line(error)}"
         record.traceback = traceback.format_exception(error)[-6:]
     record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
-    if record.error in (code.NOT_ALLOWED, BAD_BUNDLE):
+    if record.error in REFUSED:
         return record
     return settle(record, _declared(entry, runtime), instructions())
 
@@ -310,7 +311,7 @@ def _sound() -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise Stopped("declare", BAD_BUNDLE, str(error), "case") from None
+        raise Stopped("declare", "BadBundle", str(error), "case") from None
 
 
 def _line(error: BaseException) -> str:
