@@ -15,6 +15,7 @@ from conformance.runtimes import registry
 if TYPE_CHECKING:
     from conformance.plan.catalogue import Selection
 
+DEFAULT_STORE = ".conformance"
 SELECTION = ("exporter", "opset", "runtime", "precision")
 
 
@@ -64,7 +65,7 @@ def add(parser: pytest.Parser) -> None:
     group.addoption("--shard", metavar="I/N", help="the I-th of N parts of the cells, for a job of its own")
     group.addoption(
         "--store",
-        default=".conformance",
+        default=DEFAULT_STORE,
         metavar="DIR",
         help="exported models and failing draws (default: %(default)s)",
     )

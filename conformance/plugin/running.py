@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from conformance.plugin.options import DEFAULT_STORE
 from conformance.plugin.waiting import Waiting
 from conformance.runtimes import registry
 
@@ -92,7 +94,7 @@ class Running:
         return Settings(
             store=home / "models",
             examples=self._options["examples"],
-            random=self._options["random"],
+            random=secrets.randbits(64) if self._options["random"] else None,
             failures=home / "failures",
             tensorrt=self._options.builder_options(),
         )
@@ -139,4 +141,6 @@ class Running:
         for option in ("examples", "tensorrt"):
             if self._options[option] is not None:
                 words += [f"--{option}", str(self._options[option])]
+        if self._options["store"] != DEFAULT_STORE:  # which keeps the failing draws that are replayed first
+            words += ["--store", self._options["store"]]
         return shlex.join([*words, "-k", cell.id])
