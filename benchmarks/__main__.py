@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import dynamo, examples, gating, isolation, latency, mutants, precision, whole_run
+from benchmarks import dynamo, examples, fuzz, gating, isolation, latency, mutants, precision, whole_run
 from benchmarks.common import HEAD, Row, table
 from conformance.records.environment import environment
 
@@ -21,6 +21,7 @@ GROUPS = {
     "gating": gating,
     "latency": latency,
     "mutants": mutants,
+    "fuzz": fuzz,
 }
 APART = {"latency", "mutants"}
 """Take a quarter of an hour each, and have their tables in ``docs/evidence/latency.md`` and ``docs/mutants.md``."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from conformance import HOME
 
 
 @dataclass(frozen=True)
@@ -91,15 +94,46 @@ class Unavailable(Exception):
 def display_path(path: Path) -> str:
     """The path relative to the working directory where it lies below it, else absolute."""
     try:
-        return Path(os.path.realpath(path)).relative_to(Path.cwd()).as_posix()
+        name = Path(os.path.realpath(path)).relative_to(Path.cwd()).as_posix()
     except (ValueError, OSError):  # outside of it, or it was deleted
-        return path.as_posix()
+        name = path.as_posix()
+    return name.encode("utf-8", "backslashreplace").decode()  # names of files may be no text
+
+
+_LONGEST_WORD = 60
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``"; did you mean 'inputs'?"``, or the list of what is known where nothing is near."""
-    options = sorted(set(known))
-    near = difflib.get_close_matches(word, options, n=1, cutoff=0.6)
+    options = sorted({option for option in known if len(option) <= _LONGEST_WORD})
+    near = difflib.get_close_matches(word[: 2 * _LONGEST_WORD], options, n=1, cutoff=0.6)
     if near:
         return f"; did you mean '{near[0]}'?"
-    return f"; known: {', '.join(options)}" if options else ""
+    more = ", ..." if len(options) > 40 else ""
+    return f"; known: {', '.join(options[:40])}{more}" if options else ""
+
+
+def shown(value: object) -> str:
+    """A value of a case file as a sentence about it names it: in the words of YAML, and not at length."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        text = " ".join(value.split())
+        return f"'{text}'" if len(text) <= _LONGEST_WORD else f"'{text[: _LONGEST_WORD - 3]}...'"
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a number of {value.bit_length()} bits"
+    if isinstance(value, (int, float)):
+        return str(value)
+    return "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else type(value).__name__
+
+
+def harness_mistake(what: str, error: BaseException) -> str:
+    """The sentence about an exception that the suite did not expect while it did ``what``, and has to report."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(HOME)] or frames
+    where = f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+    said = " ".join(str(error).split())[:200]
+    return (
+        f"{what} failed inside the suite: {type(error).__name__}{f': {said}' if said else ''}{where}. "
+        "This is a mistake in the harness; please report this line with the file"
+    )

@@ -18,12 +18,26 @@ from pydantic import BeforeValidator, Field
 from conformance.case.deploy import Latency, OnnxRuntime, TensorRT
 from conformance.case.dims import Dims, Range
 from conformance.case.export import Dynamo, Export, TorchScript
-from conformance.case.fields import DottedName, Listed, PrecisionName, Says, Size, SizeRange, TensorName
+from conformance.case.fields import (
+    ChoiceName,
+    DottedName,
+    FilesBeside,
+    Listed,
+    Once,
+    PrecisionName,
+    Says,
+    Short,
+    Size,
+    SizeNumber,
+    SizeRange,
+    TensorName,
+    Word,
+)
 from conformance.case.inputs import Examples, InputOrType
 from conformance.case.must_hold import Fails, Graphs, OutputOrName, PrecisionTolerance
 from conformance.case.precision import INT8_OPSET, PrecisionSettings
 from conformance.case.words import Exporter, Runtime, base_of
-from conformance.errors import did_you_mean
+from conformance.errors import did_you_mean, shown
 from conformance.runtimes.registry import IN_CASES
 
 
@@ -40,13 +54,13 @@ class Declaration(Says):
     """What the case is for, for the reader of a report."""
     tags: Listed[str] = []
     """Words that pytest's -k selects by."""
-    forward: str | None = None
+    forward: str | None = Field(None, max_length=4000)
     """A Python expression over the inputs; torch, F, math, and the Python files beside the case file are in scope."""
     module: DottedName | None = None
     """A torch.nn.Module class (or a function that returns a module), in a Python file beside the case file."""
     given: dict[str, Any] = Field({}, alias="with")
     """Constructor arguments of ``module``, or names for ``forward``; "torch.int32" is the dtype."""
-    vary: dict[str, Annotated[list[Any] | dict[str, Any], Field(min_length=1)]] = {}
+    vary: dict[Word, Annotated[list[Any] | dict[ChoiceName, Any], Field(min_length=1)]] = {}
     """A grid of values for ``with``; each combination is its own case."""
     script: bool = False
     """torch.jit.script the module, so that its control flow is kept (TorchScript exporter only)."""
@@ -56,22 +70,22 @@ class Declaration(Says):
     """The seed that the weights are drawn with."""
     prepare: DottedName | None = None
     """A function ``f(module)`` that sets weights or statistics after construction."""
-    inputs: Annotated[dict[TensorName, InputOrType], Field(min_length=1)]
+    inputs: Annotated[dict[TensorName, InputOrType], Field(min_length=1), Short]
     """The inputs by their ONNX names, in the order of forward's parameters."""
     outputs: list[OutputOrName] = []
     """Names of all outputs, depth first."""
-    dims: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], SizeRange] = {}
+    dims: Annotated[dict[Word, SizeRange], Short] = {}
     """The range of each dim; both ends always run."""
-    where: Listed[Size] = []
+    where: Annotated[Listed[Size], Short] = []
     """Conditions between dims, such as ``k <= n``."""
     draw: DottedName | None = None
     """A function ``f(dims, rng) -> {input: array}`` for inputs that depend on one another."""
-    trace: dict[str, Annotated[int, Field(ge=0)]] = {}
+    trace: dict[str, SizeNumber] = {}
     """Sizes of dims in the example that the export traces; sizes of other dims are chosen."""
     export: Export = Export(torchscript=TorchScript(opsets=[17]), dynamo=Dynamo(opsets=[20]))
     """Exporters with their opsets; those left out are not run. The default is TorchScript 17 and dynamo 20."""
     runtimes: Annotated[
-        Listed[Runtime], Field(min_length=1, description=f"What runs the model: {', '.join(IN_CASES)}.")
+        Listed[Runtime], Once, Field(min_length=1, description=f"What runs the model: {', '.join(IN_CASES)}.")
     ] = ["onnx-reference", "onnxruntime"]
     tensorrt: TensorRT = TensorRT()
     """How TensorRT's engines are built, where it is one of the runtimes."""
@@ -81,7 +95,7 @@ class Declaration(Says):
     """Custom-operator libraries: a file, or file.function that returns the path of one."""
     graph: Graphs = []
     """What the exported graph must look like, one entry or several with conditions."""
-    precisions: dict[PrecisionName, PrecisionSettings] = {}
+    precisions: Annotated[dict[PrecisionName, PrecisionSettings], Short] = {}
     """Besides fp32: ``fp16`` and ``int8``, or variants of them with a name of their own, as in ``int8-entropy``."""
     tolerance: dict[PrecisionName, PrecisionTolerance] = {}
     """Limits of error by precision; a tolerance that is looser than the default says why, under ``because``."""
@@ -92,26 +106,30 @@ class Declaration(Says):
     a list of inputs."""
     vacuous: str | None = None
     """Why outputs that would pass whatever the inputs are right for this case (``ones_like``)."""
-    fails: list[Fails] = []
+    fails: Annotated[list[Fails], Short] = []
     """Expected failures."""
-    latency: list[Latency] = []
+    latency: Annotated[list[Latency], Short] = []
     """Budgets of time; each is a cell of its own."""
     examples: Examples = Examples()
     """How many shapes and values are drawn."""
     needs: Listed[str] = []
     """Packages (import names), or ``command:g++``, without which the case is skipped with a reason."""
-    depends: Listed[str] = []
+    depends: Listed[FilesBeside] = []
     """Data files that the case's Python reads, so that editing one exports again."""
 
     def inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """What the parts of the case say against one another: where in the case, and what is wrong."""
         if (self.forward is None) == (self.module is None):
             yield (), "give either forward (an expression) or module (a class), one of them"
+        if not self.export.exporters:
+            yield ("export",), "export names no exporter, so that nothing is run; give torchscript or dynamo"
+        for name in self.dims.keys() & {"min", "max"}:
+            yield ("dims", name), f"'{name}' is a function in expressions over dims; call the dim something else"
         if self.script and self.export.dynamo is not None:
             yield ("script",), "script: true is for the TorchScript exporter only; leave dynamo out of export"
         for name in self.specials or ():
             if name not in self.inputs:
-                yield ("specials",), f"there is no input '{name}'{did_you_mean(name, self.inputs)}"
+                yield ("specials",), f"there is no input {shown(name)}{did_you_mean(name, self.inputs)}"
         shapes = frozenset[str]().union(*(declared.type.names for declared in self.inputs.values()))
         for name, declared in self.inputs.items():
             for dim in sorted(declared.type.names - self._sizes()):
@@ -142,7 +160,7 @@ class Declaration(Says):
                 if word not in self.vary:
                     yield (
                         ("fails", index, "when", "with"),
-                        f"vary has no '{word}'{did_you_mean(word, self.vary)}",
+                        f"vary has no {shown(word)}{did_you_mean(word, self.vary)}",
                     )
 
     def _precision_inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -230,7 +248,7 @@ class Declaration(Says):
         self, where: tuple[str | int, ...], names: Iterable[str]
     ) -> Iterator[tuple[tuple[str | int, ...], str]]:
         for name in sorted(set(names) - self._sizes()):
-            yield where, f"there is no dim '{name}'{did_you_mean(name, self.dims)}"
+            yield where, f"there is no dim {shown(name)}{did_you_mean(name, self.dims)}"
 
 
 @dataclass(frozen=True)
@@ -270,7 +288,7 @@ class Case:
         for name in sorted(used - says.dims.keys()):
             value = self.arguments.get(name)
             if type(value) is not int:
-                raise ValueError(f"'{name}' is used as a size, but is {value!r}")
+                raise ValueError(f"'{name}' is used as a size, but is {shown(value)}")
             held[name] = Range.parse(value)
         return Dims.build({**held, **says.dims}, says.where)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from conformance.case.fields import BudgetText, Listed, Mebibytes, PrecisionName, Says
+from conformance.case.fields import BudgetText, Listed, Mebibytes, Positive, PrecisionName, Says, Short, SizeNumber
 from conformance.case.words import Runtime
 from conformance.errors import UserError, did_you_mean
 from conformance.runtimes import registry
@@ -17,7 +17,7 @@ class TensorRT(Says):
 
     opsets: Annotated[Listed[int], Field(min_length=1)] | None = None
     """Which of the exported models are run; the default is the highest opset of each exporter."""
-    typical: dict[str, Annotated[int, Field(ge=0)]] = {}
+    typical: dict[str, SizeNumber] = {}
     """The sizes that the engine is tuned for; dims left out are as in the export."""
     workspace: Mebibytes | None = None
     """Device memory that kernels may use, in MiB, or with its unit as in 1 GiB."""
@@ -59,13 +59,13 @@ class Latency(Says):
     """The precision that is measured."""
     exporter: Literal["torchscript", "dynamo"] | None = None
     """The exporter whose model is measured; by default that of each exporter, at its highest opset."""
-    at: dict[str, Annotated[int, Field(ge=1)]] = {}
+    at: dict[str, Positive] = {}
     """The dims to measure at; those left out are as in the export."""
     at_most: BudgetText | None = None
     """A relation, such as ``1.2 x pytorch`` or ``1.0 x tensorrt fp16``, or a time, such as ``5 ms``."""
     percentile: float = Field(50, gt=0, lt=100)
     """The percentile of the measured times that a budget in seconds is about."""
-    throughput: Listed[Annotated[int, Field(ge=1)]] = []
+    throughput: Annotated[Listed[Positive], Short] = []
     """Batch sizes at which rows a second are measured; the case needs a dim that is the first of all inputs."""
     transfers: bool = False
     """TensorRT: count the copies to and from the device."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 
-from conformance.errors import did_you_mean
+from conformance.case.limits import SIZE, TEXT
+from conformance.errors import did_you_mean, shown
 
 DTYPES = (
     "float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool",
@@ -26,8 +28,6 @@ _ALLOWED = (
     ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq,
 )  # fmt: skip
 _FUNCTIONS = {"min": min, "max": max}
-_LONGEST = 500
-_LARGEST = 2**31  # no tensor of a test is larger along one axis; keeps a typo from filling the memory
 
 
 @dataclass(frozen=True)
@@ -40,28 +40,23 @@ class Expression:
     @classmethod
     def parse(cls, text: object) -> Expression:
         """Raises ValueError, with a message for the author of the case, on anything but such an expression."""
-        text = str(text).strip()
-        if len(text) > _LONGEST:  # how deep a nesting Python parses depends on its version
-            raise ValueError(f"'{text[:30]}...' is longer than the {_LONGEST} characters of an expression over dims")
+        if isinstance(text, (bool, float)) or not isinstance(text, (str, int)):
+            raise ValueError(f"{shown(text)} is not a size")
+        text = " ".join(str(text).split())
+        if len(text) > TEXT:  # how deep a nesting Python parses depends on its version
+            raise ValueError(f"{shown(text)} is longer than the {TEXT} characters of an expression over dims")
         try:
-            tree = ast.parse(text, mode="eval")
-        except (SyntaxError, ValueError, MemoryError, RecursionError):
-            raise ValueError(f"'{text}' is not an expression over dims, such as n, 2*n or n - 1") from None
-        names = set()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                named = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
-                if not named or node.keywords or not node.args:
-                    raise ValueError(f"'{text}': only min(...) and max(...) can be called")
-            elif isinstance(node, ast.Constant):
-                if type(node.value) is not int or abs(node.value) > _LARGEST:
-                    raise ValueError(f"'{text}': {node.value!r} is not a size")
-            elif isinstance(node, ast.Name):
-                names.add(node.id)
-            elif not isinstance(node, _ALLOWED):
-                what = type(node).__name__
-                raise ValueError(f"'{text}': only + - * // % min max and comparisons are known, not {what}")
-        return cls(text, frozenset(names - set(_FUNCTIONS)))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Python warns of what looks like another mistake, as in 1or 2
+                tree = ast.parse(text, mode="eval")
+                names = frozenset(_names(tree, text))
+                compile(tree, "<dims>", "eval")
+        except (SyntaxError, MemoryError, RecursionError):
+            raise ValueError(f"{shown(text)} is not an expression over dims, such as n, 2*n or n - 1") from None
+        expression = cls(text, names)
+        if not names and abs(expression({})) > SIZE:
+            raise ValueError(f"{shown(text)}: {shown(expression({}))} is not a size; the largest is {SIZE}")
+        return expression
 
     @property
     def constant(self) -> int | None:
@@ -74,11 +69,37 @@ class Expression:
             return sizes[self.text]
         try:
             return int(eval(_compiled(self.text), {"__builtins__": {}}, {**_FUNCTIONS, **sizes}))
-        except (ZeroDivisionError, OverflowError) as error:
+        except ZeroDivisionError as error:
             raise ValueError(f"'{self.text}' at {dict(sizes)}: {error}") from None
 
     def __str__(self) -> str:
         return self.text
+
+
+def _names(tree: ast.AST, text: str) -> Iterator[str]:
+    """The dims that a parsed expression names; ValueError where it is more than integer arithmetic over dims."""
+    functions: set[ast.AST] = set()
+    for node in ast.walk(tree):  # a call comes before the name that it calls
+        if isinstance(node, ast.Call):
+            named = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
+            if not named or node.keywords or not node.args:
+                raise ValueError(f"{shown(text)}: only min(...) and max(...) can be called")
+            if len(node.args) < 2:
+                raise ValueError(f"{shown(text)}: min and max are of two sizes or more")
+            functions.add(node.func)
+        elif isinstance(node, ast.Constant):
+            if type(node.value) is not int or abs(node.value) > SIZE:
+                written = shown(ast.get_source_segment(text, node) or text).strip("'")
+                raise ValueError(f"{shown(text)}: {written} is not a size")
+        elif isinstance(node, ast.Name):
+            if node in functions:
+                continue
+            if node.id in _FUNCTIONS:
+                raise ValueError(f"{shown(text)}: {node.id} is a function, and no dim")
+            yield node.id
+        elif not isinstance(node, _ALLOWED):
+            what = type(node).__name__
+            raise ValueError(f"{shown(text)}: only + - * // % min max and comparisons are known, not {what}")
 
 
 _code: dict[str, CodeType] = {}
@@ -102,15 +123,18 @@ class Range:
     @classmethod
     def parse(cls, text: object) -> Range:
         """Reads ``4``, ``1..64``, ``32..256 step 32`` or ``1..n``; raises ValueError."""
-        match = re.fullmatch(r"\s*(.+?)\s*\.\.\s*(.+?)(?:\s+step\s+(\d+))?\s*", str(text))
         if isinstance(text, list):
-            raise ValueError(f"{text} is not a range; write its ends as in 1..8")
-        if match is None:
+            raise ValueError("a list is not a range; write its ends as in 1..8")
+        first, dots, rest = str(text).partition("..")
+        if isinstance(text, float) or not dots:
             exact = Expression.parse(text)
             if exact.constant is not None and exact.constant < 0:
                 raise ValueError(f"'{text}': a size cannot be negative; a range is written as 1..8")
             return cls(exact, exact)
-        parsed = cls(Expression.parse(match[1]), Expression.parse(match[2]), int(match[3] or 1))
+        last, _, step = rest.partition(" step ")
+        if "step" in rest and not re.fullmatch(r"\s*[0-9]{1,10}\s*", step):
+            raise ValueError(f"{shown(text)}: a step is a number, as in 32..256 step 32")
+        parsed = cls(Expression.parse(first), Expression.parse(last), int(step or 1))
         if parsed.step < 1:
             raise ValueError(f"'{text}': the step must be at least 1")
         low, high = parsed.low.constant, parsed.high.constant
@@ -129,8 +153,15 @@ class Range:
         return self.low == self.high
 
     def values(self, sizes: Sizes) -> range:
-        """All values, given the sizes of the dims that the ends name; empty where low > high."""
-        return range(self.low(sizes), self.high(sizes) + 1, self.step)
+        """All values, given the sizes of the dims that the ends name; empty where low > high.
+
+        Raises ValueError where an end is no size there.
+        """
+        low, high = self.low(sizes), self.high(sizes)
+        for end, expression in ((low, self.low), (high, self.high)):
+            if abs(end) > SIZE:
+                raise ValueError(f"'{expression}' is not a size at {dict(sizes)}")
+        return range(low, high + 1, self.step)
 
     def __str__(self) -> str:
         if self.fixed:
@@ -148,11 +179,14 @@ class TensorType:
     @classmethod
     def parse(cls, text: str) -> TensorType:
         """Raises ValueError with the nearest dtype where it is unknown."""
+        if len(str(text)) > TEXT:
+            raise ValueError(f"{shown(text)} is longer than the {TEXT} characters of a tensor type")
         match = re.fullmatch(r"\s*(\w+)\s*\[(.*)\]\s*", str(text))
         if match is None:
-            raise ValueError(f"'{text}' is not a tensor type; write it as float32[batch, 5], or float32[] for 0-d")
+            how = "write it as float32[batch, 5], or float32[] for 0-d"
+            raise ValueError(f"{shown(text)} is not a tensor type; {how}")
         if match[1] not in DTYPES:
-            raise ValueError(f"unknown dtype '{match[1]}'{did_you_mean(match[1], DTYPES)}")
+            raise ValueError(f"unknown dtype {shown(match[1])}{did_you_mean(match[1], DTYPES)}")
         inner = match[2].strip()
         shape = tuple(Expression.parse(part) for part in (_split(inner) if inner else []))
         for size in shape:
@@ -168,12 +202,23 @@ class TensorType:
     def is_float(self) -> bool:
         return self.dtype.startswith("float")
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The least and the largest number of the dtype."""
+        if self.is_float:
+            largest = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}
+            return -largest[self.dtype], largest[self.dtype]
+        if self.dtype == "bool":
+            return 0, 1
+        bits = int(self.dtype.lstrip("uint"))
+        return (0, 2**bits - 1) if self.dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
     def at(self, sizes: Sizes) -> tuple[int, ...]:
         """The concrete shape; raises ValueError where a size comes out negative or too large."""
         shape = tuple(size(sizes) for size in self.shape)
         for size, expression in zip(shape, self.shape, strict=True):
-            if not 0 <= size <= _LARGEST:
-                raise ValueError(f"'{expression}' is {size} at {dict(sizes)}")
+            if not 0 <= size <= SIZE:
+                raise ValueError(f"'{expression}' is {shown(size)} at {dict(sizes)}")
         return shape
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from conformance.case.fields import DottedName, Listed, OperatorName, Says
+from conformance.case.fields import DottedName, Listed, Once, OperatorName, Says
 from conformance.case.words import Exporter
 
 
@@ -49,7 +49,7 @@ class DynamoOptions(SavingOptions):
 
 
 class ExportTo(Says):
-    opsets: Annotated[Listed[Annotated[int, Field(ge=1, le=40)]], Field(min_length=1)]
+    opsets: Annotated[Listed[Annotated[int, Field(ge=1, le=40)]], Field(min_length=1, max_length=40), Once]
     """The opsets to export at; each gives a model of its own."""
     static: Listed[str] = []
     """Dims that are fixed at the traced size instead of exported as symbolic."""

@@ -5,18 +5,21 @@ Each small text is a type for pydantic's fields, with the JSON Schema of what th
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import core_schema
 
 from conformance.case import time_budget
 from conformance.case.dims import Expression, Range, TensorType
+from conformance.case.limits import ENTRIES, SIZE, TEXT
 from conformance.case.time_budget import Budget
+from conformance.errors import shown
 
 
 class Says(BaseModel):
@@ -42,38 +45,60 @@ class _Parsed:
 
     def _validate(self, value: object) -> Any:
         if isinstance(value, bool) or not isinstance(value, (str, int, float, list)):
-            raise ValueError(f"expected text, not {type(value).__name__}")
+            raise ValueError(f"expected text, not {shown(value)}")
+        if isinstance(value, str) and len(value) > TEXT:  # what parses it may take the square of its length
+            raise ValueError(f"{shown(value)} is longer than {TEXT} characters")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{shown(value)} is no number that can stand here")
         return self.parse(value)
 
 
 def _dotted(value: object) -> str:
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", str(value)):
-        raise ValueError(f"'{value}' is not file.name; symbolics.asinh means asinh in the symbolics.py beside")
+        raise ValueError(f"{shown(value)} is not file.name; symbolics.asinh means asinh in the symbolics.py beside")
+    return str(value)
+
+
+def _word(value: object) -> str:
+    if not re.fullmatch(r"[A-Za-z_]\w{0,63}", str(value)):
+        raise ValueError(f"{shown(value)} is not a name: a letter, then at most 63 letters, digits and _")
+    return str(value)
+
+
+def _choice_name(value: object) -> str:
+    if not re.fullmatch(r"[\w.]+", str(value)):
+        raise ValueError(f"{shown(value)} names no choice: letters, digits, _ and .")
+    return str(value)
+
+
+def _beside(value: object) -> str:
+    if not str(value).strip() or str(value).startswith("/"):
+        raise ValueError(f"{shown(value)} is no file or pattern of files beside the case file, such as data/*.npy")
     return str(value)
 
 
 def _operator_name(value: object) -> str:
     if not re.fullmatch(r"\w+::\w+(\.\w+)?", str(value)):
-        raise ValueError(f"'{value}' is not namespace::operator, such as aten::asinh")
+        raise ValueError(f"{shown(value)} is not namespace::operator, such as aten::asinh")
     return str(value)
 
 
 def _tensor_name(value: object) -> str:
     if not re.fullmatch(r"[A-Za-z_][\w.]*", str(value)):
-        raise ValueError(f"'{value}' is not a name: a letter, then letters, digits, _ and .")
+        raise ValueError(f"{shown(value)} is not a name: a letter, then letters, digits, _ and .")
     return str(value)
 
 
 def _precision(value: object) -> str:
     if not re.fullmatch(r"fp32|(fp16|int8)(-[a-z0-9_]+)?", str(value)):
-        raise ValueError(f"'{value}' is not a precision: fp32, fp16, int8, or a variant such as int8-entropy")
+        raise ValueError(f"{shown(value)} is not a precision: fp32, fp16, int8, or a variant such as int8-entropy")
     return str(value)
 
 
 def _decibels(value: object) -> float:
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:dB)?\s*", str(value))
+    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d+)?)\s*(?:dB)?\s*", str(value))
     if isinstance(value, bool) or match is None:
-        raise ValueError(f"'{value}' is not a number of decibels, such as 20 dB")
+        raise ValueError(f"{shown(value)} is not a number of decibels, such as 20 dB")
     return float(match[1])
 
 
@@ -81,12 +106,15 @@ _UNITS = {"": 1, "MiB": 1, "GiB": 1024}
 
 
 def _memory(value: object) -> int:
-    match = re.fullmatch(r"\s*(\d+)\s*(MiB|GiB|)\s*", str(value))
+    match = re.fullmatch(r"\s*(\d{1,9})\s*(MiB|GiB|)\s*", str(value))
     if isinstance(value, bool) or match is None or not int(match[1]):
-        raise ValueError(f"'{value}' is not a size of memory, such as 512 MiB or 1 GiB")
+        raise ValueError(f"{shown(value)} is not a size of memory, such as 512 MiB or 1 GiB")
     return int(match[1]) * _UNITS[match[2]]
 
 
+Word: TypeAlias = Annotated[str, _Parsed(_word, pattern=r"^[A-Za-z_]\w*$")]
+ChoiceName: TypeAlias = Annotated[str, _Parsed(_choice_name, pattern=r"^[\w.]+$")]
+FilesBeside: TypeAlias = Annotated[str, _Parsed(_beside)]
 DottedName: TypeAlias = Annotated[str, _Parsed(_dotted, pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
 OperatorName: TypeAlias = Annotated[str, _Parsed(_operator_name, pattern=r"^\w+::\w+(\.\w+)?$")]
 TensorName: TypeAlias = Annotated[str, _Parsed(_tensor_name, pattern=r"^[A-Za-z_][\w.]*$")]
@@ -118,6 +146,25 @@ _T = TypeVar("_T")
 Listed: TypeAlias = Annotated[list[_T], _OrOne()]
 
 
+def _once(values: list[Any]) -> list[Any]:
+    seen: set[Any] = set()
+    for value in values:
+        if value in seen:
+            raise ValueError(f"{shown(value)} stands here twice")
+        seen.add(value)
+    return values
+
+
+Short = Field(max_length=ENTRIES)
+"""Annotates a list or mapping whose entries are held against one another or against every cell."""
+Once = AfterValidator(_once)
+"""Annotates a short list of which each item makes cells of its own, so that it can stand there only once."""
+SizeNumber: TypeAlias = Annotated[int, Field(ge=0, le=SIZE)]
+"""The size of a dim as a number."""
+Positive: TypeAlias = Annotated[int, Field(ge=1, le=SIZE)]
+"""A size that is not 0."""
+
+
 _COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
 
 
@@ -130,8 +177,8 @@ def _opset_condition(value: object) -> frozenset[int]:
         if match := re.fullmatch(r"\s*(<=|>=|==|<|>)?\s*(\d+)\s*", str(value)):
             return frozenset(n for n in known if _COMPARE[match[1] or "=="](n, int(match[2])))
         if match := re.fullmatch(r"\s*(\d+)\s*\.\.\s*(\d+)\s*", str(value)):
-            return frozenset(range(int(match[1]), int(match[2]) + 1))
-    raise ValueError(f'\'{value}\' is not a condition on opsets; write 17, [9, 12], "< 19" or "13..16"')
+            return frozenset(n for n in known if int(match[1]) <= n <= int(match[2]))
+    raise ValueError(f'{shown(value)} is not a condition on opsets; write 17, [9, 12], "< 19" or "13..16"')
 
 
 OpsetCondition: TypeAlias = Annotated[frozenset[int], _Parsed(_opset_condition, ("integer", "string", "array"))]

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import itertools
+import math
+import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from conformance.case.declaration import Case, Declaration
-from conformance.errors import CaseFileError, Problem, did_you_mean
-
-Place = tuple[str | int, ...]
-"""The way from the top of a file to a value: keys and list indices."""
+from conformance.case.document import Document, Place, read_document
+from conformance.case.limits import CASES, NAME, PROBLEMS
+from conformance.errors import CaseFileError, Problem, did_you_mean, harness_mistake, shown
 
 
 def case_files(paths: Sequence[Path]) -> list[Path]:
-    """The ``.yaml`` files at and below ``paths``, sorted; raises FileNotFoundError for a path that is not there."""
+    """What is named ``.yaml`` at and below ``paths``, sorted, and folders there that cannot be looked into, which
+    ``read`` refuses. Raises FileNotFoundError for a path that is not there."""
     files: dict[Path, None] = {}
     for path in paths:
-        if not path.exists():
+        if not os.path.lexists(path):
             raise FileNotFoundError("there is no such case file or folder; --cases PATH says where the cases are")
-        inside = [path] if path.is_file() else sorted([*path.rglob("*.yaml"), *path.rglob("*.yml")])
-        files.update(dict.fromkeys(inside))
+        files.update(dict.fromkeys(sorted(_below(path)) if path.is_dir() else [path]))
     return list(files)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    unreadable: list[Path] = []
+    for top, folders, names in os.walk(folder, onerror=lambda error: unreadable.append(Path(error.filename))):
+        yield from (Path(top, name) for name in (*folders, *names) if name.endswith((".yaml", ".yml")))
+    yield from unreadable
 
 
 def load(file: Path) -> list[Case]:
@@ -38,181 +45,75 @@ def load(file: Path) -> list[Case]:
 
 
 def read(file: Path) -> tuple[list[Case], list[Problem]]:
-    """The cases of one file that are sound, and every problem that the file has."""
+    """The cases of one file that are sound, and every problem that the file has. Raises nothing for what a file is or
+    says, so that no file stops the reading of others."""
     try:
-        document = _read(file)
+        return _read(file)
     except CaseFileError as error:
         return [], error.problems
-    problems: list[Problem] = []
+    except Exception as error:
+        return [], [Problem(file, 1, 1, harness_mistake("reading this file", error))]
+
+
+def _read(file: Path) -> tuple[list[Case], list[Problem]]:
+    document = read_document(file)
     defaults = document.values.pop("defaults", None) or {}
     if not isinstance(defaults, dict):
-        return [], [document.problem(("defaults",), "defaults is a mapping, like a case")]
+        raise CaseFileError([document.problem(("defaults",), "defaults is a mapping, like a case")])
     cases: list[Case] = []
+    problems: list[Problem] = []
     for name, said in document.values.items():
-        place = (name,)
+        if len(problems) >= PROBLEMS or len(cases) > CASES:
+            break
         if not re.fullmatch(r"[A-Za-z_]\w*", str(name)):
-            problems.append(document.problem(place, f"'{name}' is not a case name: letters, digits and _"))
+            problem = document.problem((name,), f"{shown(name)} is not a case name: letters, digits and _")
+        elif not isinstance(said, dict):
+            problem = document.problem((name,), f"the case {shown(name)} is a mapping with about, inputs, ...")
+        else:
+            own, wrong = _cases(name, _merge(defaults, said), document)
+            cases += own
+            problems += wrong
             continue
-        if not isinstance(said, dict):
-            problems.append(document.problem(place, f"the case '{name}' is a mapping with about, inputs, ..."))
-            continue
-        merged = _merge(defaults, said)
-        try:
-            declaration = Declaration.model_validate(merged)
-        except ValidationError as error:
-            problems += _explain(error, document, place)
-            continue
-        except RecursionError:
-            problems.append(document.problem(place, "nested too deeply"))
-            continue
-        wrong = [document.problem((*place, *where), text) for where, text in declaration.inconsistencies()]
-        if not wrong:
-            try:
-                cases += list(_vary(name, declaration, document))  # all of them or none
-            except ValueError as error:
-                wrong.append(document.problem((*place, "dims"), str(error)))
-        problems += wrong
+        problems.append(problem)
     if not document.values and not problems:
         problems.append(document.problem((), "there is no case in this file"))
+    if len(cases) > CASES:
+        text = f"a file has at most {CASES:,} cases, where each combination of vary is one; divide it into several"
+        raise CaseFileError([Problem(file, cases[CASES].line, 1, text)])
     problems += _repeated_names(cases)
+    if len(problems) > PROBLEMS:
+        last = problems[PROBLEMS - 1]
+        more = Problem(file, last.line, last.column, "there are more mistakes; correct these first")
+        problems = [*problems[:PROBLEMS], more]
     return cases, problems
 
 
-# ---- YAML --------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Document:
-    """Plain Python values, and where each of them stands (line and column from 1)."""
-
-    file: Path
-    values: dict[Any, Any]
-    places: dict[Place, tuple[int, int]] = field(default_factory=dict)
-
-    def problem(self, place: Place, message: str) -> Problem:
-        """A problem at ``place``, or at the nearest thing around it that stands in the file.
-
-        What a case has from the file's defaults stands under ``defaults``.
-        """
-        for start in (place, ("defaults", *place[1:])):
-            if start in self.places:
-                return Problem(self.file, *self.places[start], message)
-        if not place:
-            return Problem(self.file, 1, 1, message)
-        return self.problem(place[:-1], message)
-
-
-def _read(file: Path) -> _Document:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
-    from ruamel.yaml.tokens import TagToken
-
-    def refuse(line: int, column: int, message: str) -> CaseFileError:
-        return CaseFileError([Problem(file, line, column, message)])
-
+def _cases(name: str, said: dict[Any, Any], document: Document) -> tuple[list[Case], list[Problem]]:
+    """The cases of one declaration, all combinations or none, and what is wrong with it."""
+    place = (name,)
     try:
-        text = file.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise refuse(1, 1, f"cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise refuse(1, 1, f"is not UTF-8 text (byte {error.start})") from None
-    try:
-        for token in YAML().scan(text) if "!!" in text else ():
-            if isinstance(token, TagToken):  # the tree has no trace of a tag that changes nothing, as !!map
-                mark = token.start_mark
-                raise refuse(mark.line + 1, mark.column + 1, "tags such as !!map are not allowed in a case file")
-        tree = YAML(typ="rt").load(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        message = " ".join(str(error.problem or error.context).split())
-        raise refuse(line, column, f"{message}{_hint(text, line, message)}") from None
-    except (YAMLError, ValueError, RecursionError, TypeError, AttributeError, KeyError, IndexError) as error:
-        # On some broken input ruamel raises such errors of its own code; the mistake is in the file.
-        line = _line_of(error)
-        reason = "nested too deeply" if isinstance(error, RecursionError) else _first_line(error)
-        raise refuse(line, 1, f"is not YAML that can be read: {reason}") from None
-    if tree is None:
-        raise refuse(1, 1, "there is no case in this file")
-    if not isinstance(tree, dict):
-        raise refuse(1, 1, "a case file is a mapping from case names to cases")
-    document = _Document(file, {})
-    problems: list[Problem] = []
-    document.values = _plain(tree, (), document, problems)
-    if problems:
-        raise CaseFileError(problems)
-    return document
-
-
-def _plain(node: Any, place: Place, document: _Document, problems: list[Problem]) -> Any:
-    """The node as plain Python, noting where everything stands; anchors, merges and tags are problems."""
-    from ruamel.yaml.comments import CommentedBase, CommentedMap, CommentedSeq, TaggedScalar
-    from ruamel.yaml.scalarbool import ScalarBoolean
-
-    if isinstance(node, CommentedBase) and not isinstance(node, TaggedScalar):
-        document.places.setdefault(place, (node.lc.line + 1, node.lc.col + 1))
-    tag = getattr(getattr(node, "tag", None), "value", None)
-    if tag is not None or isinstance(node, TaggedScalar):
-        problems.append(document.problem(place, f"tags such as {tag} are not allowed in a case file"))
-        return None
-    if getattr(node, "anchor", None) is not None and getattr(node.anchor, "value", None):
-        problems.append(
-            document.problem(
-                place, f"anchors such as &{node.anchor.value} are not allowed; repeat it or use defaults"
-            )
+        declaration = Declaration.model_validate(said)
+    except ValidationError as error:
+        return [], list(itertools.islice(_explain(error, document, place), PROBLEMS + 1))
+    found = itertools.islice(declaration.inconsistencies(), PROBLEMS + 1)
+    wrong = [document.problem((*place, *where), text) for where, text in found]
+    combinations = math.prod(len(options) for options in declaration.vary.values())
+    if combinations > CASES:
+        text = (
+            f"vary has {combinations:,} combinations, each of which is a case with cells of its own; "
+            f"a file has at most {CASES:,}. Vary fewer values together, or let a dim draw them"
         )
-        return None
-    if isinstance(node, CommentedMap):
-        if getattr(node, "merge", None):
-            problems.append(document.problem(place, "<< merges are not allowed; repeat it or use defaults"))
-            return None
-        plain = {}
-        for key in node:
-            line, column = node.lc.key(key)
-            if not isinstance(key, (str, int)) or isinstance(key, bool):
-                problems.append(Problem(document.file, line + 1, column + 1, f"a key has to be a word, not {key}"))
-                continue
-            document.places[(*place, key)] = (line + 1, column + 1)
-            plain[_scalar(key)] = _plain(node[key], (*place, key), document, problems)
-        return plain
-    if isinstance(node, CommentedSeq):
-        for index in range(len(node)):
-            line, column = node.lc.item(index)
-            document.places[(*place, index)] = (line + 1, column + 1)
-        return [_plain(item, (*place, index), document, problems) for index, item in enumerate(node)]
-    return bool(node) if isinstance(node, ScalarBoolean) else _scalar(node)
-
-
-def _scalar(value: Any) -> Any:
-    """ruamel's subclasses of int, float and str, which remember how they were written, as plain values."""
-    for plain in (bool, int, float, str):
-        if isinstance(value, plain):
-            return plain(value)
-    return value if value is None else str(value)
-
-
-def _hint(text: str, line: int, message: str) -> str:
-    """What most likely went wrong on a line that YAML refuses, for mistakes that are common."""
-    lines = text.splitlines()
-    here = lines[line - 1] if 0 < line <= len(lines) else ""
-    if "{" in here and re.search(r":\s*\w+\[", here):
-        return '; inside { } a type needs quotes: {type: "float32[batch, 3]"}'
-    if "\t" in here:
-        return "; YAML is indented with spaces, not tabs"
-    if "duplicate key" in message:
-        return "; a key can stand only once"
-    if "mapping values are not allowed" in message:
-        return '; a text with ": " in it needs quotes'
-    return ""
-
-
-def _line_of(error: BaseException) -> int:
-    match = re.search(r"line (\d+)", str(error))
-    return int(match[1]) if match else 1
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+        wrong.append(document.problem((*place, "vary"), text))
+    axes = [_choices(key, options) for key, options in declaration.vary.items()]
+    if len(name.encode()) + sum(1 + max(len(text.encode()) for _, text, _ in axis) for axis in axes) > NAME:
+        text = f"has more than the {NAME} bytes of a case's name, with the values of vary"
+        wrong.append(document.problem((*place, "vary") if axes else place, f"{shown(name)} {text}"))
+    if wrong:
+        return [], wrong
+    try:
+        return list(_vary(name, declaration, axes, document)), []
+    except ValueError as error:
+        return [], [document.problem((*place, "dims"), str(error))]
 
 
 def _merge(defaults: Any, said: Any) -> Any:
@@ -226,14 +127,19 @@ def _merge(defaults: Any, said: Any) -> Any:
 # ---- from pydantic's errors to problems ------------------------------------------------------------------
 
 
-def _explain(error: ValidationError, document: _Document, case: Place) -> Iterator[Problem]:
+def _explain(error: ValidationError, document: Document, case: Place) -> Iterator[Problem]:
     meant: set[Place] = set()  # what unknown keys were most likely meant to be: not reported as missing too
-    for mistake in sorted(error.errors(include_url=False), key=lambda mistake: mistake["type"] == "missing"):
+    mistakes = error.errors(include_url=False, include_input=True)
+    for mistake in sorted(mistakes, key=lambda mistake: mistake["type"] == "missing"):
         where = tuple(part for part in mistake["loc"] if part != "[key]")
-        key, kind = (where[-1] if where else ""), mistake["type"]
+        kind = mistake["type"]
+        if kind not in ("extra_forbidden", "missing"):
+            # pydantic goes on with which of several types it tried, and into what a shorthand was spelled out to
+            where = document.standing((*case, *where))[1:] or where
+        key = where[-1] if where else ""
         if kind == "extra_forbidden":
             suggestion = did_you_mean(str(key), _keys_at(where[:-1]))
-            message = f"unknown key '{key}'{suggestion}"
+            message = f"unknown key {shown(key)}{suggestion}"
             meant.update((*where[:-1], word) for word in re.findall(r"did you mean '(\w+)'", suggestion))
         elif kind == "missing" and where in meant:
             continue
@@ -243,8 +149,9 @@ def _explain(error: ValidationError, document: _Document, case: Place) -> Iterat
         elif kind == "value_error":
             message = str(mistake["ctx"]["error"])
         else:
-            text, shown = mistake["msg"], repr(mistake["input"])
-            message = f"{text[0].lower()}{text[1:]}, not {shown if len(shown) <= 60 else shown[:57] + '...'}"
+            text = re.sub(r" or instance of \w+", "", mistake["msg"])
+            text = text.replace("valid dictionary", "mapping").replace("a valid list", "a list")
+            message = f"{text[0].lower()}{text[1:]}, not {shown(mistake['input'])}"
         if kind not in ("extra_forbidden", "missing"):
             named = next((part for part in reversed(where) if isinstance(part, str)), "")
             message = f"{named}: {message}" if named else message
@@ -276,9 +183,12 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 # ---- vary ------------------------------------------------------------------------------------------------
 
 
-def _vary(name: str, says: Declaration, document: _Document) -> Iterator[Case]:
+_Choice = tuple[str, str, Any]
+"""A key of ``vary``, what names the value, and the value."""
+
+
+def _vary(name: str, says: Declaration, axes: Sequence[Sequence[_Choice]], document: Document) -> Iterator[Case]:
     """One case for each combination of ``vary``, named after its values."""
-    axes = [_choices(key, options) for key, options in says.vary.items()]
     fails, graph = (
         tuple(document.problem((name, key, index), "").line for index in range(len(entries)))
         for key, entries in (("fails", says.fails), ("graph", says.graph))
@@ -292,8 +202,8 @@ def _vary(name: str, says: Declaration, document: _Document) -> Iterator[Case]:
         yield case
 
 
-def _choices(key: str, options: list[Any] | dict[str, Any]) -> list[tuple[str, str, Any]]:
-    """(key, what names the choice, value): ``stride2``, ``shift-1``, ``masked_true``, ``name_vgg11``; values that
+def _choices(key: str, options: list[Any] | dict[str, Any]) -> list[_Choice]:
+    """The choices of a key with their names: ``stride2``, ``shift-1``, ``masked_true``, ``name_vgg11``; values that
     make no name, such as lists, are named by their position."""
     if isinstance(options, dict):
         return [(key, f"{key}_{word}", value) for word, value in options.items()]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Annotated, TypeAlias
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from conformance.case.dims import Expression
-from conformance.case.fields import DottedName, Says, Size, Type
+from conformance.case.fields import DottedName, Says, Size, Type, Word
+from conformance.case.limits import DRAWN
+from conformance.errors import shown
 
 
 class Between(Says):
@@ -21,7 +25,16 @@ class Between(Says):
         low, high = self.constants
         if low is not None and high is not None and not low <= high:
             raise ValueError(f"low {low:g} is above high {high:g}")
+        if low is not None and high is not None and not math.isfinite(high - low):
+            raise ValueError(f"{low:g} to {high:g} is wider than a float64 can say")
         return self
+
+    @field_validator("low", "high")
+    @classmethod
+    def _finite(cls, end: float | Expression) -> float | Expression:
+        if isinstance(end, float) and not math.isfinite(end):
+            raise ValueError(f"{shown(end)} is no end of a range; the check specials runs NaN and infinities")
+        return end
 
     @property
     def constants(self) -> tuple[float | None, float | None]:
@@ -32,8 +45,8 @@ class Between(Says):
 class Normal(Says):
     """A normal distribution."""
 
-    mean: float = 0.0
-    std: float = Field(1.0, gt=0)
+    mean: float = Field(0.0, allow_inf_nan=False)
+    std: float = Field(1.0, gt=0, allow_inf_nan=False)
 
 
 def _spell_out_values(value: object) -> object:
@@ -49,12 +62,20 @@ class Values(Says):
     """Whole numbers of a range, both ends included."""
     normal: Normal | None = None
     """A normal distribution; regimes may go beyond it."""
-    choice: Annotated[list[float], Field(min_length=1)] | None = None
+    choice: Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], Field(min_length=1)] | None = None
     """The numbers that each element is one of."""
     permutations: Size | None = None
     """Along the last axis, permutations of 0..n-1; that axis has n entries."""
     python: DottedName | None = None
     """A function ``f(shape, dims, rng) -> array`` in a Python file beside the case file."""
+
+    def numbers(self) -> Iterator[float]:
+        """The numbers that values are made of, where they do not depend on dims."""
+        yield from self.choice or ()
+        for between in (self.uniform, self.integers):
+            yield from (end for end in (between.constants if between else ()) if end is not None)
+        if self.normal is not None:
+            yield from (self.normal.mean, self.normal.std)
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Values:
@@ -68,7 +89,7 @@ class Input(Says):
     values: Annotated[Values, BeforeValidator(_spell_out_values, json_schema_input_type=Values | str)] | None = None
     """Where values come from; without it, floats are standard normal and bools random. Required for integers, since
     they may be indices."""
-    as_: str | None = Field(None, alias="as", pattern=r"^[A-Za-z_]\w*$")
+    as_: Word | None = Field(None, alias="as")
     """Pass the input by this keyword instead of by position."""
 
     @model_validator(mode="after")
@@ -78,6 +99,12 @@ class Input(Says):
                 "an integer input needs values, as it may be an index: "
                 "add values: {integers: {low: 0, high: n - 1}} or another range"
             )
+        if self.values is not None and self.values.permutations is not None and not self.type.shape:
+            raise ValueError("permutations run along the last axis, which a 0-d input does not have")
+        for number in self.values.numbers() if self.values is not None else ():
+            low, high = self.type.limits
+            if not low <= number <= high:
+                raise ValueError(f"values: {number:g} is no {self.type.dtype}, which has {low:g} to {high:g}")
         return self
 
 
@@ -92,9 +119,9 @@ InputOrType: TypeAlias = Annotated[Input, BeforeValidator(_spell_out_input, json
 class Examples(Says):
     """How many shapes and values are drawn, for a case that is too slow for the defaults."""
 
-    shapes: int | None = Field(None, ge=0)
+    shapes: int | None = Field(None, ge=0, le=DRAWN)
     """Drawn shapes for each cell, besides the boundary shapes; the default is what --examples says."""
-    values: int = Field(4, ge=1)
+    values: int = Field(4, ge=1, le=DRAWN)
     """Value draws for each shape."""
-    boundary: int | None = Field(None, ge=1)
+    boundary: int | None = Field(None, ge=1, le=DRAWN)
     """The largest number of boundary shapes."""

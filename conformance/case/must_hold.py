@@ -13,6 +13,7 @@ from conformance.case.fields import (
     OpsetCondition,
     PrecisionName,
     Says,
+    Short,
     SizeRange,
     TensorName,
 )
@@ -128,7 +129,7 @@ def _spell_out_graph(value: object) -> object:
 
 
 Graphs: TypeAlias = Annotated[
-    list[Graph], BeforeValidator(_spell_out_graph, json_schema_input_type=list[Graph] | Graph)
+    list[Graph], Short, BeforeValidator(_spell_out_graph, json_schema_input_type=list[Graph] | Graph)
 ]
 """One entry about the graph, or several with conditions."""
 

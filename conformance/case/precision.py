@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from conformance.case.fields import Listed, Says
+from conformance.case.fields import Listed, Positive, Says
+from conformance.case.limits import DRAWN
 
 INT8_OPSET = 13
 """The first opset whose QuantizeLinear and DequantizeLinear have an axis."""
@@ -19,11 +20,11 @@ class Calibration(Says):
     """int8: how a range is made of what was measured."""
     percentile: float = Field(99.99, gt=50, le=100)
     """With ``method: percentile``, the share of values inside the range, in percent."""
-    samples: int = Field(32, ge=8)
+    samples: int = Field(32, ge=8, le=DRAWN)
     """The number of samples in all; with ``data``, how many are taken of it."""
-    batch: int = Field(8, ge=1)
+    batch: int = Field(8, ge=1, le=DRAWN)
     """The number of samples that the model sees at once, where the case has a dim that is the first of all inputs."""
-    at: dict[str, Annotated[int, Field(ge=1)]] = {}
+    at: dict[str, Positive] = {}
     """Sizes of dims besides the batch; dims left out are as in the export."""
     data: str | None = None
     """Instead of plain draws of the case: a ``.npy`` or ``.npz`` file beside the case file (samples along the first

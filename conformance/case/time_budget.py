@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from conformance.errors import did_you_mean
+from conformance.errors import did_you_mean, shown
 from conformance.runtimes.registry import IN_CASES
 
 SIDES = ("pytorch", *IN_CASES)
@@ -44,7 +44,7 @@ class Budget:
 def parse(text: object) -> Budget:
     """The budget of a text; a ValueError says what is wrong with it and what may stand there."""
     if not isinstance(text, str):
-        raise ValueError(f"{text!r} has no unit; {_SYNTAX}")
+        raise ValueError(f"{shown(text)} has no unit; {_SYNTAX}")
     plain = " ".join(text.split())
     if match := _RELATION.fullmatch(plain):
         limit = _positive(match["number"], plain)

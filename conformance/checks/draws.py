@@ -23,7 +23,11 @@ from conformance.plan.settings import DRAWN_SHAPES, Settings
 
 
 class Draws:
-    """The draws of one cell, numbered in the order in which they are asked for."""
+    """The draws of one cell, numbered in the order in which they are asked for.
+
+    ``Settings.random`` gives other examples. It leaves alone what decides on something else than a right answer: the
+    draw that shows whether the module is deterministic, and those that have to show a declared failure.
+    """
 
     def __init__(
         self, cell: Cell, settings: Settings, prepared: Prepared, dims: Dims, traced: dict[str, int]
@@ -55,10 +59,11 @@ class Draws:
         """Sizes, each with a seed: the boundary ones, then those that Hypothesis draws."""
         says = self._cell.case.says.examples
         boundary = boundary_sizes(self._dims, self._traced)[: says.boundary]
-        shapes = [(sizes, seed_of(self._cell.id, *sizes.items())) for sizes in boundary]
+        anew = [] if self._settings.random is None else [self._settings.random]
+        shapes = [(sizes, seed_of(self._cell.id, *anew, *sizes.items())) for sizes in boundary]
         count = says.shapes if self._settings.examples is None else self._settings.examples
         count = DRAWN_SHAPES if count is None else count
-        return shapes + self._prepared.drawn_shapes(self._dims, count, anew=self._settings.random)
+        return shapes + self._prepared.drawn_shapes(self._dims, count, anew)
 
     def sizes(self) -> list[dict[str, int]]:
         """The sizes of all examples."""

@@ -37,14 +37,12 @@ class Prepared:
     _sizes: dict[bool, dict[str, int]] = field(default_factory=dict)
     _shapes: dict[str, list[tuple[dict[str, int], int]]] = field(default_factory=dict)
 
-    def drawn_shapes(self, dims: Dims, count: int, *, anew: bool) -> list[tuple[dict[str, int], int]]:
-        """Shapes that Hypothesis draws, with a seed each. They are drawn once for all cells of the case that have
-        these dims, since drawing takes as long as running, unless ``anew`` asks for others."""
-        if anew:
-            return drawn_shapes(dims, count, None)
-        name = f"{count} {dims}"
+    def drawn_shapes(self, dims: Dims, count: int, anew: Sequence[int]) -> list[tuple[dict[str, int], int]]:
+        """Shapes that Hypothesis draws, with a seed each; others for other numbers in ``anew``. They are drawn once
+        for all cells of the case that have these dims, since drawing takes as long as running."""
+        name = f"{count} {dims} {anew}"
         if name not in self._shapes:
-            self._shapes[name] = drawn_shapes(dims, count, seed_of(self.case.name))
+            self._shapes[name] = drawn_shapes(dims, count, seed_of(self.case.name, *anew))
         return self._shapes[name]
 
     def trace(self, *, odd: bool = False) -> dict[str, int]:

@@ -24,7 +24,7 @@ from conformance.depends.files import is_data
 from conformance.depends.inventory import named, said, said_of
 from conformance.depends.slices import Slices
 from conformance.errors import CaseFileError, UserError
-from conformance.plan.catalogue import Selection, plan
+from conformance.plan.catalogue import Selection, cells_of
 from conformance.plan.cell import Cell
 
 _IN_ORDER = "registers"
@@ -79,7 +79,10 @@ def changed_since(revision: str, paths: Sequence[Path], cells: Sequence[Cell], s
                 file = _inside(cell.case.file.resolve(), top).as_posix()
                 reasons.append(f"{file} could not be read then" if file in unreadable else "not there then")
             else:
-                reasons += _differences(old(earlier), new(cell))
+                try:
+                    reasons += _differences(old(earlier), new(cell))
+                except Exception as error:  # such as a folder where a file should be; the cell says so when it runs
+                    reasons.append(f"what it depends on cannot be read ({type(error).__name__})")
             if reasons:
                 changes.reasons[cell.id] = reasons
         now = {cell.id for cell in cells}
@@ -142,8 +145,7 @@ def _read(before: Path, paths: Iterable[Path]) -> tuple[dict[str, Cell], set[str
             continue
         for file in case_files([path]):
             try:
-                for case in load(file):
-                    cells.update((cell.id, cell) for cell in plan(case))
+                cells.update((cell.id, cell) for cell in cells_of(file, load(file)))
             except CaseFileError:
                 unreadable.add(file.relative_to(before).as_posix())
     return cells, unreadable

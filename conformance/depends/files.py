@@ -62,7 +62,7 @@ def _imports(file: Path) -> tuple[set[str], list[Path], bool]:
     """The modules that a file imports, the files of relative imports, and whether it imports by computed names."""
     try:
         tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set(), [], False
     names: set[str] = set()
     relative: list[Path] = []

@@ -12,7 +12,6 @@ from pathlib import Path
 from conformance import HOME
 from conformance.case.declaration import Case
 from conformance.depends.files import files
-from conformance.errors import Stopped
 from conformance.plan.cell import Cell
 from conformance.records.environment import versions
 from conformance.records.processor import cpu
@@ -27,7 +26,7 @@ class Fingerprints:
         self._cases: dict[tuple[Path, str], bytes | None] = {}
 
     def __call__(self, cell: Cell) -> str | None:
-        """The fingerprint; None where a file that the cell depends on is missing, so that there is none."""
+        """The fingerprint; None where a file that the cell depends on cannot be read, so that there is none."""
         name = (cell.case.file, cell.case.name)
         if name not in self._cases:
             self._cases[name] = _case(cell.case)
@@ -37,12 +36,12 @@ class Fingerprints:
 
 def _case(case: Case) -> bytes | None:
     """What the case says, and the contents of its files."""
-    digest = hashlib.sha256(case.says.model_dump_json(fallback=str).encode())
-    digest.update(repr(sorted(case.arguments.items(), key=str)).encode())
     try:
+        digest = hashlib.sha256(case.says.model_dump_json(fallback=str).encode())
+        digest.update(repr(sorted(case.arguments.items(), key=str)).encode())
         for file in files(case):
             digest.update(file.name.encode() + file.read_bytes())
-    except Stopped:
+    except Exception:  # not only Stopped: it may be a folder, unreadable, or Python that cannot be parsed
         return None
     return digest.digest()
 

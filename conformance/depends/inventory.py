@@ -122,7 +122,7 @@ def _in_expression(forward: str | None) -> list[str]:
     """What an expression may take from Python files beside the case, as ``file.name``; more names do no harm."""
     try:
         tree = ast.parse(forward or "")
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     return list(dict.fromkeys(".".join(chain[:2]) for chain in names(tree)))
 

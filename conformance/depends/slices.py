@@ -248,7 +248,7 @@ def _read(file: Path) -> _Source:
     source = _Source(file.read_bytes())
     try:
         tree = ast.parse(source.text)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         source.whole = True
         return source
     for node in ast.walk(tree):

@@ -29,7 +29,8 @@ def trace_sizes(dims: Dims, declared: Sizes, *, odd: bool = False) -> dict[str, 
         values_ = r.values(wish) if r.names <= wish.keys() else range(2, 12)
         # A little above the lowest: cheap, and the boundary shapes go beyond it in both directions.
         taken = {0, 1, *wish.values(), *first.values()}
-        candidates = [v for v in values_[:64] if v not in taken] or [v for v in values_ if v != first.get(name)][:1]
+        candidates = [v for v in values_[: 64 + len(taken)] if v not in taken]
+        candidates = candidates or [v for v in values_[:2] if v != first.get(name)][:1]
         if candidates:
             wish[name] = candidates[min(1, len(candidates) - 1)]
     sizes = dims.fit({**wish, **({} if odd else declared)})
@@ -120,18 +121,21 @@ def sizes_strategy(dims: Dims) -> SearchStrategy[dict[str, int]]:
     return sizes()
 
 
-def drawn_shapes(dims: Dims, count: int, seed: int | None) -> list[tuple[dict[str, int], int]]:
-    """``count`` drawn sizes, each with a seed for values; a ``seed`` of None draws anew each time.
+def drawn_shapes(dims: Dims, count: int, seed: int) -> list[tuple[dict[str, int], int]]:
+    """``count`` drawn sizes, each with a seed for values; the same for the same ``seed``, whatever profile Hypothesis
+    has loaded.
 
-    Sizes come again, with other seeds, where there are fewer than ``count``.
+    Sizes come again, with other seeds, where there are fewer than ``count``; none come where Hypothesis finds none.
     """
     import hypothesis
     from hypothesis import HealthCheck, Phase, given, settings
+    from hypothesis.errors import Unsatisfiable
 
     shapes: list[dict[str, int]] = []
     if count < 1:
         return []
 
+    @hypothesis.seed(seed)
     @settings(
         database=None,
         deadline=None,
@@ -143,7 +147,8 @@ def drawn_shapes(dims: Dims, count: int, seed: int | None) -> list[tuple[dict[st
     def keep(sizes: dict[str, int]) -> None:
         shapes.append(sizes)
 
-    (keep if seed is None else hypothesis.seed(seed)(keep))()
+    with contextlib.suppress(Unsatisfiable):
+        keep()
     seeds = random.Random(seed)
     return [(sizes, seeds.getrandbits(32)) for sizes in itertools.islice(itertools.cycle(shapes), count)]
 
@@ -162,7 +167,8 @@ def shrink(dims: Dims, sizes: Sizes, fails: Callable[[dict[str, int]], bool]) ->
         return trial if trial is not None and trial[name] < best[name] else None
 
     def descend(name: str) -> bool:
-        values = [v for v in dims.ranges[name].values(best) if v < best[name]]
+        values = dims.ranges[name].values(best)
+        values = range(values.start, min(values.stop, best[name]), values.step)
         start, end = 0, len(values)  # values from ``end`` on are known to fail, or are ``best``
         while start < end:
             middle = 0 if end == len(values) and start == 0 else (start + end) // 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import get_args
 
 from conformance.case.declaration import Case
 from conformance.case.export import TorchScript
-from conformance.case.file import case_files, load, read
+from conformance.case.file import case_files, read
+from conformance.case.limits import CELLS
 from conformance.case.words import Exporter, Precision, base_of
-from conformance.errors import CaseFileError, Problem, UserError, did_you_mean, display_path
+from conformance.errors import CaseFileError, Problem, UserError, did_you_mean, display_path, harness_mistake
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, matches, owed
 from conformance.runtimes import registry
@@ -32,20 +34,19 @@ def plan(case: Case) -> Iterator[Cell]:
                     yield Cell(case, "engine", exporter, opset, runtime)
                 elif specials:
                     yield Cell(case, "specials", exporter, opset, runtime)
+            wrong = bool(case.says.precisions) and _known_wrong(case, exporter, opset)
             for precision in case.says.precisions:
-                if opset in case.says.converted_opsets(precision, exporter) and not _known_wrong(
-                    case, exporter, opset
-                ):
+                if opset in case.says.converted_opsets(precision, exporter) and not wrong:
                     yield Cell(case, "fidelity", exporter, opset, None, precision)
                     for runtime in case.says.runtimes:  # few models are converted, so TensorRT runs all of them
                         if registry.named(runtime).converted:
                             yield Cell(case, "accuracy", exporter, opset, runtime, precision)
                         if registry.named(runtime).builds:
                             yield Cell(case, "engine", exporter, opset, runtime, precision)
-            yield from _latencies(case, exporter, opset)
+            yield from _latencies(case, exporter, opset, wrong)
 
 
-def _latencies(case: Case, exporter: Exporter, opset: int) -> Iterator[Cell]:
+def _latencies(case: Case, exporter: Exporter, opset: int, wrong: bool) -> Iterator[Cell]:
     """The budgets of a model, if its opset is the highest that the runtime or the precision of the budget has."""
     for entry in case.says.latency:
         converted = entry.precision != "fp32"
@@ -55,8 +56,8 @@ def _latencies(case: Case, exporter: Exporter, opset: int) -> Iterator[Cell]:
             opsets = case.says.tensorrt_opsets(exporter)
         else:
             opsets = case.says.export.exporters[exporter].opsets
-        wrong = converted and _known_wrong(case, exporter, opset)
-        if entry.exporter in (None, exporter) and opsets and opset == max(opsets) and not wrong:
+        wanted = entry.exporter in (None, exporter) and not (converted and wrong)
+        if wanted and opsets and opset == max(opsets):
             yield Cell(case, "latency", exporter, opset, entry.runtime, entry.precision, entry)
 
 
@@ -144,15 +145,44 @@ def read_suite(paths: Sequence[Path], selection: Selection) -> tuple[list[Cell],
         if not case_paths:
             files[str(path)] = CaseFileError([Problem(path, 1, 1, "there is no case file (.yaml) in this folder")])
         for file in case_paths:
-            cases, problems = read(file)
-            problems += [*unmatched(cases), *_known(cases, first)]
-            files[display_path(file)] = CaseFileError(problems) if problems else None
-            cases = [first.setdefault(case.name, case) for case in cases if case.name not in first]
-            cells += [cell for case in cases for cell in plan(case) if selection.keeps(cell)]
+            name = display_path(file)
+            if name in files:  # by another of the paths, or a link
+                continue
+            own, problems = _read_file(file)
+            cases = {cell.case.name: cell.case for cell in reversed(own)}
+            problems += _known(cases.values(), first)
+            files[name] = CaseFileError(problems) if problems else None
+            for case in cases.values():
+                first.setdefault(case.name, case)
+            cells += [cell for cell in own if first[cell.case.name] is cell.case and selection.keeps(cell)]
     return cells, files
 
 
-def _known(cases: Sequence[Case], first: Mapping[str, Case]) -> Iterator[Problem]:
+def _read_file(file: Path) -> tuple[list[Cell], list[Problem]]:
+    """The cells of one file, and everything that is wrong with it. Raises nothing for what the file says."""
+    cases, problems = read(file)
+    try:
+        cells = cells_of(file, cases)
+        return cells, [*problems, *unmatched(cases)]
+    except CaseFileError as error:
+        return [], [*problems, *error.problems]
+    except Exception as error:
+        return [], [*problems, Problem(file, 1, 1, harness_mistake("planning the cells of this file", error))]
+
+
+def cells_of(file: Path, cases: Iterable[Case]) -> list[Cell]:
+    """All cells of the cases of one file; raises CaseFileError where there are more than a file may have."""
+    cells = list(itertools.islice((cell for case in cases for cell in plan(case)), CELLS + 1))
+    if len(cells) > CELLS:
+        text = (
+            f"a file has at most {CELLS:,} cells (cases with the combinations of vary, times exporters, opsets, "
+            "runtimes and precisions), which are reached here; divide it into several, or vary less"
+        )
+        raise CaseFileError([Problem(file, cells[CELLS].case.line, 1, text)])
+    return cells
+
+
+def _known(cases: Iterable[Case], first: Mapping[str, Case]) -> Iterator[Problem]:
     """Names are unique over all files, or ids and records would be ambiguous."""
     for case in cases:
         if case.name in first:
@@ -161,13 +191,19 @@ def _known(cases: Sequence[Case], first: Mapping[str, Case]) -> Iterator[Problem
 
 
 def find_case(name: str, paths: Sequence[Path]) -> Case:
-    """The case of that name. Raises UserError for a broken case file or a name that is not known."""
+    """The case of that name; what is wrong with others does not count. Raises UserError for a name that is not
+    known."""
     known: dict[str, Case] = {}
+    problems: list[Problem] = []
     try:
         for file in case_files(paths):
-            known.update((case.name, case) for case in load(file))
-    except (CaseFileError, FileNotFoundError) as error:
+            cases, wrong = read(file)
+            known.update((case.name, case) for case in cases)
+            problems += wrong
+    except FileNotFoundError as error:
         raise UserError(str(error)) from None
+    if name not in known and problems:
+        raise UserError(f"{CaseFileError(problems)}\nthere is no case '{name}' in what can be read")
     if name not in known:
         within = [full for full in known if name in full]  # varied cases have long names, such as celu-alpha0.5
         near = f"; did you mean one of {', '.join(within[:8])}?" if within else did_you_mean(name, known)

@@ -19,8 +19,8 @@ class Settings:
     """Folder of the exported models."""
     examples: int | None = None
     """Drawn shapes for each cell; None leaves it to the case."""
-    random: bool = False
-    """Draw anew in every run instead of from seeds made of the cells' ids."""
+    random: int | None = None
+    """What this run mixes into the seeds of its draws, so that it draws anew; None draws what every run draws."""
     failures: Path | None = None
     """Folder in which failing draws are kept, to be replayed first next time; None keeps none."""
     instructions: frozenset[str] = field(default_factory=processor.instructions)

@@ -19,6 +19,7 @@ from conformance.worker import memory
 if TYPE_CHECKING:
     from conformance.plan.catalogue import Selection
 
+DEFAULT_STORE = ".conformance"
 SELECTION = ("exporter", "opset", "runtime", "precision")
 
 
@@ -68,7 +69,7 @@ def add(parser: pytest.Parser) -> None:
     group.addoption("--shard", metavar="I/N", help="the I-th of N parts of the cells, for a job of its own")
     group.addoption(
         "--store",
-        default=".conformance",
+        default=DEFAULT_STORE,
         metavar="DIR",
         help="exported models and failing draws (default: %(default)s)",
     )

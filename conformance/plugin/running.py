@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Any
 
+from conformance.plugin.options import DEFAULT_STORE
 from conformance.plugin.waiting import Waiting
 from conformance.records.clean import command_line
 from conformance.runtimes import registry
@@ -97,7 +99,7 @@ class Running:
         return Settings(
             store=home / "models",
             examples=self._options["examples"],
-            random=self._options["random"],
+            random=secrets.randbits(64) if self._options["random"] else None,
             failures=home / "failures",
             tensorrt=self._options.builder_options(),
         )
@@ -144,4 +146,6 @@ class Running:
         for option in ("examples", "tensorrt"):
             if self._options[option] is not None:
                 words += [f"--{option}", str(self._options[option])]
+        if self._options["store"] != DEFAULT_STORE:  # which keeps the failing draws that are replayed first
+            words += ["--store", self._options["store"]]
         return command_line([*words, "-k", cell.id])
