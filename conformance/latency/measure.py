@@ -21,6 +21,9 @@ interruption spoils the fewer samples the shorter they are: with 1 ms a verdict 
 or 0.1 ms."""
 STEPS = 1000
 """Steps of the clock that a sample takes at least, so that reading the clock is off by a thousandth at most."""
+STILL = 1000
+"""How often the calls of a sample are repeated, at most, while the host's clock stands still. A short call is over
+before a coarse clock steps, and the clock of a virtual machine was seen to give one time before and after a call."""
 LOOKS = 5
 """Looks at the samples: after 1/16, 1/8, 1/4, 1/2 of the time, and at its end."""
 IN_A_ROW = 2
@@ -132,10 +135,14 @@ class _Measured:
 
         def sample() -> float:
             calls = range(self.iterations)
-            start = clock()
-            for _ in calls:
-                run()
-            return (clock() - start) / 1e9 / len(calls)
+            repeats = 0
+            start = now = clock()
+            while now == start and repeats < STILL:
+                for _ in calls:
+                    run()
+                now = clock()
+                repeats += 1
+            return (now - start) / 1e9 / len(calls) / repeats
 
         return sample
 
