@@ -1,6 +1,6 @@
 """Measures everything and writes ``docs/benchmarks.md``; with a group or ``--quick`` it prints and writes nothing.
 
-The group ``mutants`` writes ``docs/mutants.md``.
+The group ``mutants`` writes ``docs/mutants.md``, the group ``endurance`` ``docs/evidence/endurance.md``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import dynamo, examples, fuzz, gating, isolation, latency, mutants, precision, whole_run
+from benchmarks import dynamo, endurance, examples, fuzz, gating, isolation, latency, mutants, precision, whole_run
 from benchmarks.common import HEAD, Row, table
 from conformance.records.environment import environment
 
@@ -22,9 +22,11 @@ GROUPS = {
     "latency": latency,
     "mutants": mutants,
     "fuzz": fuzz,
+    "endurance": endurance,
 }
-APART = {"latency", "mutants"}
-"""Take a quarter of an hour each, and have their tables in ``docs/evidence/latency.md`` and ``docs/mutants.md``."""
+APART = {"latency", "mutants", "endurance"}
+"""Take a quarter of an hour each, and have pages of their own: ``docs/evidence/latency.md``, ``docs/mutants.md`` and
+``docs/evidence/endurance.md``."""
 
 TEXT = """# Benchmarks
 
@@ -49,6 +51,8 @@ How often a budget of time is decided wrongly stands in [evidence](evidence/late
 `python -m benchmarks latency`.
 How many planted defects are found, by the suite and by other tools, stands in [mutants](mutants.md), made by
 `python -m benchmarks mutants`.
+What a long run among hostile cells loses stands in [endurance](evidence/endurance.md), made by
+`python -m benchmarks endurance`.
 
 What each side does is said at the functions in `benchmarks/`. Some comparisons do not exist: Polygraphy does not
 export, and `torch.onnx.testing.assert_onnx_program` takes models of the dynamo exporter only.
@@ -71,6 +75,8 @@ def main() -> None:
         target.write_text(TEXT.format(table=table(rows), where=_where()), encoding="utf-8")
     if not options.quick and "mutants" in options.group:
         mutants.write(mutants.study(options.quick), _where())
+    if not options.quick and options.group == ["endurance"]:
+        endurance.write(rows, _where())
 
 
 def _where() -> str:
