@@ -53,14 +53,19 @@ def _not_a_command(match: re.Match[str]) -> str:
     return f"{match['space'] or ''}<U+{ord(match[0][-1]):04X}>"
 
 
-def literal(text: object) -> str:
-    """``visible`` text on one line, of which no character is lost: newlines and tabs are written out too."""
-    return visible(str(text).replace("\n", "␊").replace("\t", "␉"))
+def literal(text: object, most: int = 0) -> str:
+    """``visible`` text on one line, of at most ``most`` characters (0: of any length). No other character is lost:
+    newlines and tabs are written out too."""
+    return _at_most(most, visible(str(text).replace("\n", "␊").replace("\t", "␉")))
 
 
 def one_line(text: object, most: int = 0) -> str:
     """``visible`` text on one line, of at most ``most`` characters (0: of any length); None becomes empty."""
     line = visible(" ".join(_ACTIVE.sub(_written_out, "" if text is None else str(text)).split()))
+    return _at_most(most, line)
+
+
+def _at_most(most: int, line: str) -> str:
     return f"{line[: most - 1]}…" if most and len(line) > most else line
 
 

@@ -106,7 +106,7 @@ def _failures(red: Sequence[Row], most: int) -> Iterator[str]:
         yield ""
         yield "<details><summary>Reproduce</summary>"
         yield ""
-        yield from block("\n".join(map(literal, commands)))
+        yield from block("\n".join(literal(command, 2000) for command in commands))
         yield ""
         yield "</details>"
 

@@ -21,7 +21,7 @@ WORDS = {
 }  # fmt: skip
 
 _REQUIRED = ("id", "case", "exporter", "opset", "check", "status")
-_LISTS = ("details",)
+_LISTS = ("details", "bundle_libraries")
 _DICTS = ("source", "seconds")
 _COUNTS = ("examples", "ill_conditioned", "nothing", "dropped_draws")
 _OPTIONAL = (

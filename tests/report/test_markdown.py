@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from conformance.records.clean import one_line
+from conformance.records.clean import literal
 from conformance.report.markdown import code, summary
 from tests.report.support import HEADER, HOSTILE, KILLED, failed, hostile, hostile_change, hostile_header, record
 
@@ -58,7 +58,7 @@ def test_hostile_text_stays_in_its_code_span(name: str) -> None:
             content = inner[len(fence[0]) : -len(fence[0])]
             assert len(fence[0]) not in [len(run) for run in re.findall("`+", content)]
     outside = [line for line in found.splitlines() if not line.startswith(("| `", "- 1 × `"))]
-    command = one_line(poison, 2000)
+    command = literal(poison, 2000)
     assert [line for line in outside if poison[:40] in line and line != command and "```" not in line] == []
 
 
