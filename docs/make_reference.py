@@ -8,21 +8,27 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from conformance.case import deploy, export, inputs, precision
+from conformance.case import deploy, export, inputs, limits, precision
 from conformance.case import must_hold as holds
 from conformance.case.declaration import Declaration
 
-INTRO = """# Case files
+INTRO = f"""# Case files
 
 <!-- Generated: python docs/make_reference.py > docs/case-reference.md -->
 
 A case file is YAML 1.2: a mapping from case names to cases, and optionally `defaults`, which every case of the file
 starts from (mappings are merged; `null` takes a default away). Names of cases are unique over all files. Unknown keys
-are errors. Tags, anchors and merges are not allowed.
+are errors. Tags, anchors, merges and directives are not allowed, nor are characters that cannot be printed.
+
+A file has at most {limits.FILE_KIB} KiB, {limits.TOKENS:,} keys, values and brackets, nested {limits.DEPTH} deep;
+{limits.CASES:,} cases, where each combination of `vary` is one; and {limits.CELLS:,} cells. Inputs, dims, conditions,
+precisions, budgets, `fails` and `graph` have at most {limits.ENTRIES} entries each, and the name of a case with the
+values of `vary` {limits.NAME} bytes. The shipped files are far below all of these; a larger file is divided into
+several. What is wrong with a file, or beyond a limit, is one failing test of that file, and all other files run.
 
 Small texts:
 
-- **type**: `float32[batch, 2*groups]`, a NumPy dtype and a shape; `float32[]` is 0-d. In `{ }` it needs quotes.
+- **type**: `float32[batch, 2*groups]`, a NumPy dtype and a shape; `float32[]` is 0-d. In `{{ }}` it needs quotes.
 - **size**: a whole number or an expression over dims and whole numbers of `with`: `n`, `2*n`, `n - 1`, `min(h, w)`.
 - **range**: `4`, `1..64`, `32..256 step 32`, `1..n`; both ends are included.
 - **file.name**: `symbolics.asinh` is `asinh` in the `symbolics.py` beside the case file.

@@ -48,7 +48,7 @@ def add(parser: pytest.Parser) -> None:
     )
     group.addoption("--examples", type=int, metavar="N", help="drawn shapes for each cell, besides the boundary ones")
     group.addoption(
-        "--random", action="store_true", help="draw anew in this run; failing draws are kept and replayed"
+        "--random", action="store_true", help="draw other examples in this run; failing draws are kept and replayed"
     )
     group.addoption(
         "--report", default="reports/latest", metavar="DIR", help="write the run there (default: %(default)s)"
