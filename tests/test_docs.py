@@ -186,3 +186,16 @@ def test_options_in_the_docs_exist() -> None:
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
     assert named
     assert [option for option in sorted(named) if option not in known] == []
+
+
+def test_every_test_that_the_table_of_faults_names_exists() -> None:
+    text = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("*.py"))
+    defined = set(re.findall(r"def (test_\w+)", text))
+    page = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
+    named = re.findall(r"\b(test_\w+)(\.py)?(…)?", page)
+    assert len(named) > 80
+    for name, is_file, is_cut in named:
+        if is_file:
+            assert list((ROOT / "tests").rglob(f"{name}.py")), name
+        else:
+            assert name in defined or (is_cut and any(other.startswith(name) for other in defined)), name
