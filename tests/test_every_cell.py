@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conformance.checks.runner import Runner
+from conformance.checks.runner import Ran, Runner
 from conformance.plan.settings import Settings
 from conformance.records.record import Record
 from conformance.worker.isolation import Death, WorkerError
@@ -194,7 +194,8 @@ class Answers:
     """A worker that gives these answers in turn, and raises those that are exceptions."""
 
     def __init__(self, *answers: Any) -> None:
-        self.answers, self.replaced = list(answers), 0
+        self.answers, self.replaced, self.running = list(answers), 0, True
+        self.left: tuple[str, ...] = ()
 
     def begin(self, *call: object) -> None:
         pass
@@ -223,8 +224,9 @@ def test_what_is_no_answer_becomes_a_record_and_ends_the_worker(
 ) -> None:
     cell = bench.cells("forward: x\ninputs: {x: 'float32[3]'}\nexport: {torchscript: [17]}")[-1]
     if answer == "another":
-        answer = Record.from_dict({**cell.record().as_dict(), "id": reason.split()[-1]})
-    worker: Any = Answers(answer, cell.record(), Death("SIGSEGV", {}, ""))
+        answer = Ran(Record.from_dict({**cell.record().as_dict(), "id": reason.split()[-1]}), "any")
+    death = Death("SIGSEGV", {}, "")
+    worker: Any = Answers(answer, Ran(cell.record(), "any"), death, death)  # one after another cell, one alone
     run = Runner(Settings(store=bench.store), 60, worker)
     record = run(cell)
     assert (record.id, record.status, record.stage) == (cell.id, "failed", "declare")

@@ -150,6 +150,8 @@ def test_a_path_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[
 # ---- the front end ------------------------------------------------------------------------------------------
 
 HOSTILE = f"first \\x1b[31mred \\u202eexe ##[error]x\\n::error::second\\n{FORGED}\\r"
+SAID = HOSTILE.replace("\\x1b[31m", "").replace("\\r", "")
+"""What of it a case file may say: characters that act on a terminal are refused there."""
 BODY = """
 forward: beside.forward(x)
 inputs: {x: "float32[3]"}
@@ -164,17 +166,16 @@ def test_what_a_case_raises_and_declares_is_shown_harmless_by_pytest(tmp_path: P
     def forward(x):
         raise ValueError("{HOSTILE}")
     """
-    declared = f'fails: [{{stage: declare, because: "{HOSTILE}"}}]'
+    declared = f'fails: [{{stage: declare, because: "{SAID}"}}]'
     write_case(tmp_path / "cases", BODY, python)
     write_case(tmp_path / "cases", say(BODY, declared), "", "declared")
-    write_case(tmp_path / "cases", f'{BODY}\nunknown: "{HOSTILE}"', "", "odd")
+    write_case(tmp_path / "cases", f'{BODY}\nunknown: "{SAID}"', "", "odd")
     done = run_suite(tmp_path, "-rA")
     assert done.code == 1
     assert {record["status"] for record in done.records.values()} == {"failed", "xfailed"}
     assert_ours(done.text)
     # Of what is raised, colours are taken out before.
     assert done.text.count("red <U+202E>exe <U+0023>#[error]x") > 4
-    assert "first ␛[31mred" in done.text
 
 
 def test_printed_commands_survive_a_copy(tmp_path: Path) -> None:

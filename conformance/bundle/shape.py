@@ -14,8 +14,9 @@ from conformance.errors import UserError
 Check = Callable[[Any, str], None]
 """Holds a value, which stands where the second argument says, against what it has to be; raises UserError."""
 
-DEEPEST = 32
-"""How far lists and objects may lie in one another where a field may hold anything."""
+DEEPEST = 16
+"""How far lists and objects may lie in one another where a field may hold anything. Less than a run file allows,
+since what a bundle says goes into the records of its replay; numbers are bounded as there."""
 
 SESSION_OPTIONS = frozenset(
     {
@@ -133,6 +134,10 @@ def _plain(value: Any, where: str, depth: int = 0) -> None:
     """Anything that JSON can hold, which is only kept or shown."""
     if depth > DEEPEST:
         raise UserError(f"{where} has more than {DEEPEST} lists and objects in one another")
+    if type(value) is float and not math.isfinite(value):
+        raise _wrong(where, value, "a finite number")
+    if type(value) is int and abs(value) >= 2**63:
+        raise _wrong(where, value, "a number below 2^63")
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for item in items:
         _plain(item, where, depth + 1)

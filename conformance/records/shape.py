@@ -211,7 +211,7 @@ FIELDS: dict[str, Check] = {
          "bundle", "fingerprint"),
         TEXT_OR_NULL,
     ),
-    **dict.fromkeys(("own_code", "findings", "hints", "output", "traceback", "details"), _TEXTS),
+    **dict.fromkeys(("own_code", "findings", "hints", "output", "traceback", "details", "bundle_libraries"), _TEXTS),
     **dict.fromkeys(("examples", "ill_conditioned", "nothing", "dropped_draws"), integer),
     **dict.fromkeys(("arithmetic", "conversion", "engine"), or_null(form())),
     "source": form(file=TEXT_OR_NULL, line=_COUNTS),
@@ -234,6 +234,14 @@ FIELDS: dict[str, Check] = {
     "seconds": map_of(number),
     "cause": or_null(form(("name", "lacks", "shown_by"), name=TEXT, lacks=_TEXTS, shown_by=map_of(scalar))),
     "declared_for": _NAMES,
+    "changed": list_of(form(
+        ("what", "kind", "when", "outcome"),
+        **dict.fromkeys(("what", "kind", "when", "outcome", "before", "after"), TEXT),
+    )),
+    "after": or_null(form(
+        ("cells", "cases", "others", "changed", "alone"), cells=integer, cases=_TEXTS, others=integer,
+        changed=map_of(_TEXTS), alone=TEXT, **dict.fromkeys(("stage", "error"), TEXT_OR_NULL),
+    )),
     "fidelity": or_null(form(sqnr=_MEASURE, changed=or_null(number))),
     "loss": or_null(map_of(scalar)),
     "latency": or_null(form(budgets=or_null(list_of(_BUDGET)), own=or_null(_SIDE), other=or_null(_SIDE))),

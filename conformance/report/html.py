@@ -40,7 +40,7 @@ FIELDS = (
     "own_code", "inputs", "findings", "hints", "output", "traceback", "no_bundle", "examples", "ill_conditioned",
     "nothing", "dropped_draws", "worst", "draw", "signal", "graph",
     "arithmetic", "fidelity", "conversion", "loss", "engine", "latency", "histogram", "seconds", "command", "bundle",
-    "bundle_libraries", "replay", "reused", "words",
+    "bundle_libraries", "replay", "changed", "after", "reused", "words",
 )  # fmt: skip
 """The fields of each record that the page has. It lacks the fingerprint, which says nothing to a reader."""
 

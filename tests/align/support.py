@@ -38,9 +38,9 @@ class Trial:
     def tampered(self, body: str, change: Callable[[onnx.ModelProto], None], **asked: Any) -> Answer:
         """The answer after the stored model has been changed."""
         file = self.write(body)
-        before = {*self.store.glob("*")} if self.store.exists() else set()
+        before = {*self.store.glob("[!.]*")} if self.store.exists() else set()
         self(body, file=file, **asked)
-        (place,) = {*self.store.glob("*")} - before
+        (place,) = {*self.store.glob("[!.]*")} - before
         store = Store(self.store)
         stored = store.get(place.name)
         assert stored is not None

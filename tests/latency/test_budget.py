@@ -38,7 +38,7 @@ def test_a_budget_is_a_relation_or_a_time(text, kind, limit, runtime, precision)
         ("1.2 x", "does not say of what"),
         ("5", "'5' has no unit"),
         (5, "5 has no unit"),
-        (True, "True has no unit"),
+        (True, "true has no unit"),
         ("5 MS", "did you mean 'ms'"),
         ("5 min", "it may be us, ms or s"),
         ("-1 ms", "a finite number above 0"),
