@@ -7,6 +7,7 @@ import functools
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,16 @@ def run(bench, body: str):
     return bench.run_cell(cell)
 
 
+def decided(measure) -> Any:
+    """The record of the first measurement that decides; a busy host may leave some open."""
+    for _ in range(5):
+        record = measure()
+        if record.status != "skipped":
+            return record
+        assert record.reason.startswith("inconclusive: "), record.reason
+    return record
+
+
 def slow_down(monkeypatch, times: int) -> None:
     """By doing the work so many times; a sleep would let the cores and the other side's threads fall asleep too."""
     original = onnxruntime.open_optimized
@@ -103,9 +114,9 @@ def one_thread():
 
 def test_a_runtime_that_is_slowed_down_breaks_its_budget(bench, monkeypatch):
     body = say(BODY, "latency: [{at_most: 5 x pytorch, seconds: 3}]")
-    assert verdict(run(bench, body)) == PASSED
+    assert verdict(decided(lambda: run(bench, body))) == PASSED
     slow_down(monkeypatch, 100)
-    record = run(bench, body)
+    record = decided(lambda: run(bench, body))
     assert verdict(record) == ("failed", "latency", "TooSlow", "runtime")
     assert "x pytorch (99% within" in record.reason
     assert "at most 5" in record.reason
