@@ -28,8 +28,8 @@ WITH_A_RUNTIME = 0.1
 TIMEOUT = 20.0
 """Seconds a cell."""
 
-_OF_ONNXRUNTIME = ".ses"
-"""A file that ONNX Runtime keeps in the folder for temporary files, one for all processes."""
+_OF_LIBRARIES = (".ses", "torchinductor_")
+"""How the names begin of what ONNX Runtime and PyTorch keep for all processes in the folder for temporary files."""
 
 
 @dataclass
@@ -72,7 +72,8 @@ def study(count: int) -> Streamed:
         seen = Streamed(**json.loads(result.stdout.splitlines()[-1]))
         seen.controller = [Held(**held) for held in seen.controller]  # type: ignore[arg-type]
         seen.processes = len(marked(token))
-        seen.files = sorted({path.name for path in Path(name).iterdir()} - {_OF_ONNXRUNTIME})
+        left = sorted(path.name for path in Path(name).iterdir())
+        seen.files = [name for name in left if not name.startswith(_OF_LIBRARIES)]
     return seen
 
 
