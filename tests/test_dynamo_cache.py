@@ -219,7 +219,7 @@ def replaceable() -> list[object]:
 
     return [
         torch_2_11.get_torchlib_ops,
-        _schemas.op_signature_from_function,
+        getattr(_schemas, "op_signature_from_function", None),  # torch 2.9 has none, and the cache steps aside
         export_utils._materialize_cpp_cia_ops,
         decomp_utils._collect_all_valid_cia_ops,
         exported_program._collect_all_valid_cia_ops,

@@ -465,5 +465,6 @@ def test_deform_conv(masked: bool) -> None:
         assert "DeformConv" in exported(model, *inputs, opset=19)
     assert usage.ignored == ({} if masked else {name: ("mask",)})
 
-    with pytest.raises(UNSUPPORTED, match="unrecognized namespace torchvision::deform_conv2d"):
+    # torch 2.9 does not fill in the name.
+    with pytest.raises(UNSUPPORTED, match=r"unrecognized namespace (torchvision::deform_conv2d|\{op_name\})"):
         exported(model, *inputs)
