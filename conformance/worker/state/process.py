@@ -160,10 +160,6 @@ def _names(numbers: Any) -> str:
     return ", ".join(sorted(getattr(number, "name", str(number)) for number in numbers)) or "none"
 
 
-def _priority() -> int:
-    return os.getpriority(os.PRIO_PROCESS, 0)
-
-
 # ---- other -----------------------------------------------------------------------------------------------
 
 
