@@ -231,6 +231,33 @@ def test_what_is_below_a_worker_ends_when_the_run_is_killed(function: str, group
 # ---- the fork server ------------------------------------------------------------------------------------------
 
 
+def test_a_fork_server_that_still_imports_ends_when_the_run_is_killed(tmp_path: Path) -> None:
+    began = tmp_path / "began"
+    (tmp_path / "slow.py").write_text(
+        f"import pathlib, time\npathlib.Path({str(began)!r}).touch()\ntime.sleep(60)\n", encoding="utf-8"
+    )
+    code = """
+from conformance.worker import server
+from conformance.worker.isolation import Worker
+
+with Worker(preload=("slow",)):
+    print(server._pid(), flush=True)
+    input()
+"""
+    paths = os.pathsep.join([str(ROOT), str(tmp_path)])
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths}, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        while not began.exists():
+            time.sleep(0.01)
+        parent.kill()
+        assert gone(pid, 3.0)
+
+
 def test_a_fork_server_that_was_killed_is_replaced_with_what_it_had_imported() -> None:
     code = """
 import os, signal
