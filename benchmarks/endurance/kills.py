@@ -7,7 +7,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.endurance.catalogue import write_hostile, write_sound
-from benchmarks.endurance.processes import MARK, marked, seconds_until_gone
+from benchmarks.endurance.processes import marked, seconds_until_gone, start_run
 from conformance.errors import UserError
 from conformance.records.run_file import read_lines
 
@@ -60,23 +59,8 @@ def study(times: int) -> Killed:
     return seen
 
 
-def run(folder: Path, *more: str, token: str = "", report: str = "report") -> subprocess.Popen[str]:
-    """Starts the cases of a folder on two workers, in a session of its own."""
-    root = str(Path(__file__).parents[2])
-    paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
-    command = [
-        sys.executable, "-m", "pytest", "--pyargs", "conformance", "-n", "2", "-v", "--cases", "cases",
-        "--report", report, "--store", "store", "--cell-timeout", "60", "-p", "no:cacheprovider", *more,
-    ]  # fmt: skip
-    environment = {**os.environ, MARK: token, "PYTHONUNBUFFERED": "1", "PYTHONPATH": paths, "COLUMNS": "200"}
-    return subprocess.Popen(
-        command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )  # fmt: skip
-
-
 def _finish(folder: Path) -> subprocess.CompletedProcess[str]:
-    with run(folder) as process:
+    with start_run(folder) as process:
         text, _ = process.communicate()
     return subprocess.CompletedProcess(process.args, process.returncode, text)
 
@@ -84,7 +68,7 @@ def _finish(folder: Path) -> subprocess.CompletedProcess[str]:
 def _kill_after(seconds: float, folder: Path, seen: Killed) -> None:
     (folder / "report" / "records.jsonl").unlink(missing_ok=True)
     token = uuid.uuid4().hex
-    with run(folder, token=token) as process:
+    with start_run(folder, token=token) as process:
         time.sleep(seconds)
         process.send_signal(signal.SIGKILL)
         process.wait()

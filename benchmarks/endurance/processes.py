@@ -1,16 +1,33 @@
-"""What processes of a run are alive, and what a process holds, as the kernel tells it."""
+"""Runs in processes of their own, what of them is alive, and what a process holds, as the kernel tells it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import resource
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 MARK = "CONFORMANCE_ENDURANCE"
 """A variable in the environment of a run, which all processes that it starts inherit."""
+
+
+def start_run(folder: Path, *more: str, token: str = "", report: str = "report") -> subprocess.Popen[str]:
+    """Starts the cases of a folder on two workers, in a session of its own."""
+    root = str(Path(__file__).parents[2])
+    paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+    command = [
+        sys.executable, "-m", "pytest", "--pyargs", "conformance", "-n", "2", "-v", "--cases", "cases",
+        "--report", report, "--store", "store", "--cell-timeout", "60", "-p", "no:cacheprovider", *more,
+    ]  # fmt: skip
+    environment = {**os.environ, MARK: token, "PYTHONUNBUFFERED": "1", "PYTHONPATH": paths, "COLUMNS": "200"}
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )  # fmt: skip
 
 
 def marked(token: str) -> list[int]:

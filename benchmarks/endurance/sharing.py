@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.endurance.catalogue import write_sound
-from benchmarks.endurance.kills import run
+from benchmarks.endurance.processes import start_run
 from conformance.records.run_file import read_run
 
 
@@ -33,7 +33,7 @@ def study(times: int) -> Shared:
             folder = Path(name)
             write_sound(folder / "cases")
             reports = ("one", "other")
-            runs = [run(folder, report=report) for report in reports]
+            runs = [start_run(folder, report=report) for report in reports]
             for process, report in zip(runs, reports, strict=True):
                 process.communicate()
                 seen.failed += process.returncode != 0

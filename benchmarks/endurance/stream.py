@@ -98,12 +98,12 @@ def _mixed(sound: list[Cell], hostile: list[Cell], count: int) -> list[Cell]:
     running = [cell for cell in sound if cell.runtime is not None]
     others = [cell for cell in sound if cell.runtime is None]
 
-    def one() -> Cell:
+    def drawn() -> Cell:
         if rng.random() < HOSTILE:
             return rng.choice(hostile)
         return rng.choice(running if rng.random() < WITH_A_RUNTIME else others)
 
-    return [one() for _ in range(count)]
+    return [drawn() for _ in range(count)]
 
 
 def _stream(runner: Runner, chosen: list[Cell], seen: Streamed) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from conformance.bundle.entry import Entry
 from conformance.bundle.files import Files
-from conformance.errors import UserError
+from conformance.errors import UserError, why
 
 
 def refusal(files: Files, entry: Entry) -> str:
@@ -23,5 +23,5 @@ def announced(files: Files, entries: Sequence[Entry]) -> Iterator[str]:
         try:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror or error})") from None
+            raise UserError(f"{path}: cannot be read ({why(error)})") from None
         yield f"will load and run {path} (sha256 {digest})"

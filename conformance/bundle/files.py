@@ -18,7 +18,7 @@ from conformance.bundle.entry import Entry
 from conformance.bundle.shape import check_path
 from conformance.bundle.trial import Trial
 from conformance.compare.judges import Judge
-from conformance.errors import UserError
+from conformance.errors import UserError, why
 from conformance.verdict.example import Draw, Example, given
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Files:
         try:
             return regular(self.folder, f"{CELLS}/{entry.name}/{name}")
         except OSError as error:
-            raise UserError(f"{self.place(entry) / name}: cannot be read ({error.strerror or error})") from None
+            raise UserError(f"{self.place(entry) / name}: cannot be read ({why(error)})") from None
 
     def examples(self, entry: Entry) -> Iterator[Example]:
         """All examples of an entry."""
@@ -218,6 +218,6 @@ def _check_external(tensor: TensorProto, home: Path, file: Path) -> None:
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
     except OSError as error:
-        raise UserError(f"{where}: location '{location}' cannot be read ({error.strerror or error})") from None
+        raise UserError(f"{where}: location '{location}' cannot be read ({why(error)})") from None
     if int(offset) + int(length) > size:
         raise UserError(f"{where}: '{location}' has {size} bytes, which is less than offset and length say")

@@ -26,7 +26,7 @@ from conformance.bundle.entry import Entry
 from conformance.bundle.files import CELLS, HEAD, Files, read
 from conformance.bundle.shape import check_entry, check_head
 from conformance.bundle.trial import Trial
-from conformance.errors import UserError
+from conformance.errors import UserError, why
 from conformance.verdict.example import Example
 
 FORMAT = 1
@@ -74,7 +74,7 @@ class Bundle(Files):
         except FileNotFoundError:
             raise UserError(f"{folder}: there is no bundle here ({HEAD} is missing)") from None
         except OSError as error:
-            raise UserError(f"{file}: cannot be read ({error.strerror or error})") from None
+            raise UserError(f"{file}: cannot be read ({why(error)})") from None
         except RecursionError:
             raise UserError(f"{file}: is damaged: lists and objects lie too deep in one another") from None
         except UserError:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.errors import UserError
+from conformance.errors import UserError, why
 from conformance.records.run_file import read_run
 from conformance.report.rows import STATUSES, complete, finished, ratio
 
@@ -108,4 +108,4 @@ def _write(file: Path, text: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{file}: cannot be written ({error.strerror or error})") from error
+        raise UserError(f"{file}: cannot be written ({why(error)})") from error
