@@ -66,6 +66,12 @@ def _stream_rows(seen: stream.Streamed) -> Iterator[Row]:
         f"after a tenth of the cells, {early.resident:.1f} MiB", f"{late.resident / early.resident:.2f}",
         target="at most 1.05 ×", met=late.resident <= 1.05 * early.resident,
     )  # fmt: skip
+    start, end = seen.worker
+    yield Row(
+        "memory of the worker at the end", f"{end.resident:.0f} MiB, {end.descriptors} descriptors",
+        f"at the start, {start.resident:.0f} MiB, {start.descriptors} descriptors",
+        f"{end.resident / start.resident:.2f}",
+    )  # fmt: skip
     # Whether there is a worker at that moment is chance, and makes a difference of its own.
     more = late.descriptors - max(first.descriptors, early.descriptors)
     yield _none("descriptors of the controller beyond those before", max(0, more), f"{late.descriptors} now", 1)

@@ -19,6 +19,7 @@ from benchmarks.endurance.processes import MARK, descriptors, marked, resident
 from conformance.checks.runner import Runner
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
+from conformance.worker.isolation import Worker
 from conformance.worker.warm import new_worker
 
 HOSTILE = 0.01
@@ -54,6 +55,8 @@ class Streamed:
     seconds: float = 0.0
     controller: list[Held] = field(default_factory=list)
     """At the start, after a tenth of the cells, and at the end."""
+    worker: list[Held] = field(default_factory=list)
+    """At the start and at the end; it has been replaced often in between."""
     files: list[str] = field(default_factory=list)
     """Temporary files left."""
     processes: int = 0
@@ -70,7 +73,8 @@ def study(count: int) -> Streamed:
         result = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
         time.sleep(1)
         seen = Streamed(**json.loads(result.stdout.splitlines()[-1]))
-        seen.controller = [Held(**held) for held in seen.controller]  # type: ignore[arg-type]
+        for side in (seen.controller, seen.worker):
+            side[:] = [Held(**held) for held in side]  # type: ignore[arg-type]
         seen.processes = len(marked(token))
         left = sorted(path.name for path in Path(name).iterdir())
         seen.files = [name for name in left if not name.startswith(_OF_LIBRARIES)]
@@ -86,10 +90,12 @@ def _here(count: int) -> Streamed:
         for cell in sound:  # exported, and judged sound, before any harm
             assert runner(cell).status == "passed", cell.id
         seen.controller.append(_held())
+        seen.worker.append(_held_by(worker))
         start = time.monotonic()
         _stream(runner, _mixed(sound, hostile, count), seen)
         seen.seconds = time.monotonic() - start
         seen.controller.append(_held())
+        seen.worker.append(_held_by(worker))
     return seen
 
 
@@ -125,8 +131,14 @@ def _stream(runner: Runner, chosen: list[Cell], seen: Streamed) -> None:
             seen.controller.append(_held())
 
 
-def _held() -> Held:
+def _held(_: object = None) -> Held:
     return Held(resident(os.getpid()), descriptors(os.getpid()))
+
+
+def _held_by(worker: Worker) -> Held:
+    held = worker.call(_held, timeout=TIMEOUT)
+    assert isinstance(held, Held), held
+    return held
 
 
 def main(count: int) -> None:
