@@ -21,7 +21,7 @@ from conformance.bundle.entry import Entry
 from conformance.bundle.files import Files
 from conformance.bundle.layout import Bundle
 from conformance.bundle.trial import try_engine
-from conformance.compare.judges import Judge, judge_from
+from conformance.compare.judges import Judge, Right, judge_from
 from conformance.compare.tolerance import Comparison
 from conformance.errors import Stopped, Unavailable, UserError
 from conformance.records.death import note_death
@@ -177,14 +177,8 @@ class _Recorded(Comparer):
         super().__init__(session, run.note, run.record.seconds)
         self.judge, self.vacuity = judge, judge.vacuity()
 
-    def compare(
-        self,
-        got: list[Array],
-        wanted: list[Array],
-        exact: list[Array] | None,
-        conditioning: list[float] | None = None,
-    ) -> Comparison:
-        return self.judge.compare(got, wanted, exact, conditioning)
+    def compare(self, got: list[Array], right: Right) -> Comparison:
+        return self.judge.compare(got, right)
 
     def said(self, error: Exception) -> str:
         return _line(error)
@@ -281,7 +275,7 @@ class _Replay:
         opinion = Opinion("runtime")
         if entry.precision == "fp32":
             suspect = Suspect(
-                self._runtime, model, libraries, self._judge, comparer.session, bool(entry.own_code), entry.config
+                self._runtime, model, libraries, comparer.judged, comparer.session, bool(entry.own_code), entry.config
             )
             opinion = blame.find(suspect, example, stop)
         nodes = entry.graph.get("nodes") or {}

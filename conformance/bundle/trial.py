@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from conformance.arrays import Array
-from conformance.compare.judges import Judge
+from conformance.compare.judges import Judge, Right
 from conformance.errors import Stopped
 from conformance.records.record import Record
 from conformance.runtimes.tensorrt import Build, TensorRTSession, open_model
@@ -97,7 +97,7 @@ def unequal_row(array: Array) -> int | None:
 
 def _check_rebuilt(judge: Judge, before: list[Array], after: list[Array]) -> None:
     """Stopped where a second build gives other values: it may choose other kernels, as TensorRT times them anew."""
-    comparison = judge.compare(after, before, None)
+    comparison = judge.compare(after, Right(before))
     if comparison.verdict == "failed":
         text = f"an engine that was built again gives other values than the cell allows: {comparison.text}"
         raise Stopped("compare", "RebuildDiffers", text, "runtime")

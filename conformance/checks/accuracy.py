@@ -99,7 +99,7 @@ def _note_saturation(run: CellRun, verify: Verifier, model: Stored) -> None:
     example = verify.example(Draw(**record.draw))
 
     def closer(outputs: list[Array]) -> bool:
-        worst = verify.compare(outputs, example.wanted, example.exact).worst
+        worst = verify.compare(outputs, example.right()).worst
         return worst is None or worst.ratio * Limits.accuracy_factor <= ratio
 
     witness = saturation.ask(model.file, run.libraries(), run.config(), example.inputs, None, closer)

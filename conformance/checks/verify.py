@@ -14,7 +14,7 @@ from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.case.must_hold import OutputTolerance
 from conformance.case.python import describe
-from conformance.compare.judges import Judge, Tolerances, defaults_for
+from conformance.compare.judges import Judge, Right, Tolerances, defaults_for
 from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
@@ -108,17 +108,11 @@ class Verifier(Comparer):
     def conclude(self) -> None:
         """Raises WrongTogether where all examples together are wrong, though none of them is by itself."""
 
-    def compare(
-        self,
-        got: list[Array],
-        wanted: list[Array],
-        exact: list[Array] | None,
-        conditioning: list[float] | None = None,
-    ) -> Comparison:
-        return self.judge_of(wanted).compare(got, wanted, exact, conditioning)
+    def compare(self, got: list[Array], right: Right) -> Comparison:
+        return self.judge_of(right.wanted).compare(got, right)
 
     def conditioning(self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None) -> list[float] | None:
-        """How far each output moves with rounding of the inputs, for ``judge.compare``; None where the module has no
+        """How far each output moves with rounding of the inputs, for ``Right``; None where the module has no
         float64 form, which this is measured with."""
         return None if exact is None else self._conditioning(inputs, exact)
 
@@ -143,7 +137,7 @@ class Verifier(Comparer):
                     moved[output] = max(moved[output], float(smooth.max(initial=0.0, where=np.isfinite(smooth))))
         return moved
 
-    def judge_of(self, wanted: list[Array]) -> Judge:
+    def judge_of(self, wanted: Sequence[Array]) -> Judge:
         """The cell's judge, made of the first outputs of PyTorch, as it depends on their number and dtypes."""
         if self.judge is None:
             check_outputs(self.cell.case, wanted)
@@ -152,7 +146,7 @@ class Verifier(Comparer):
             self.vacuity = self.judge.vacuity()
         return self.judge
 
-    def make_judge(self, wanted: list[Array], any_order: tuple[bool, ...]) -> Judge:
+    def make_judge(self, wanted: Sequence[Array], any_order: tuple[bool, ...]) -> Judge:
         """A judge with the default tolerances by dtype, but for those that the case declares."""
 
         def tolerance(output: int, array: Array) -> Tolerance | None:
@@ -186,7 +180,7 @@ class Verifier(Comparer):
                 before = [array.copy() for array in self.reference(inputs)]
             self.reference.restore()
             now = self.reference(inputs)
-            comparison = defaults_for(before).compare(now, before, None)
+            comparison = defaults_for(before).compare(now, Right(before))
             if comparison.verdict == "failed":
                 text = (
                     "PyTorch gives different outputs for the same input: the module is random, keeps state "

@@ -18,7 +18,7 @@ from conformance.arrays import Array, Inputs
 from conformance.case.python import describe
 from conformance.case.words import base_of
 from conformance.checks.verify import NUDGES, Stages, Verifier, WrongTogether
-from conformance.compare.judges import NoiseLimits
+from conformance.compare.judges import NoiseLimits, Right
 from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, decibels, power
 from conformance.compare.tolerance import Comparison, Worst, failed, odd_shape, worst_at
 from conformance.draw.draw import Draw, Maker
@@ -34,7 +34,7 @@ from conformance.verdict.loop import WrongAnswer, worst_dict
 class _NoiseLimited(Verifier):
     """A verifier whose outputs are judged by their noise."""
 
-    def make_judge(self, wanted: list[Array], any_order: tuple[bool, ...]) -> NoiseLimits:
+    def make_judge(self, wanted: Sequence[Array], any_order: tuple[bool, ...]) -> NoiseLimits:
         return NoiseLimits(tuple(self._noise_limit(output) for output in range(len(wanted))), any_order)
 
     def noise_limits(self, wanted: list[Array]) -> NoiseLimits:
@@ -136,24 +136,19 @@ class FidelityVerifier(_NoiseLimited):
         return self.reference(inputs), None
 
     def judged(self, example: Example, got: list[Array]) -> Comparison:
-        comparison = self.compare(got, example.wanted, None)
+        comparison = self.compare(got, example.right())
         if comparison.verdict == "verified":
             in_order = self.noise_limits(example.wanted).in_order(got, example.wanted)
             self._measure(example.draw, in_order, example.wanted)
         return comparison
 
-    def compare(
-        self,
-        got: list[Array],
-        wanted: list[Array],
-        exact: list[Array] | None,
-        conditioning: list[float] | None = None,
-    ) -> Comparison:
+    def compare(self, got: list[Array], right: Right) -> Comparison:
+        wanted = right.wanted
         self.judge_of(wanted)
         if len(got) != len(wanted):
             return failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
-        for output, (array, right) in enumerate(zip(got, wanted, strict=True)):
-            failure = odd_shape(output, array, right) or _not_finite(output, array, right)
+        for output, (array, exact) in enumerate(zip(got, wanted, strict=True)):
+            failure = odd_shape(output, array, exact) or _not_finite(output, array, exact)
             if failure is not None:
                 return failure
         return Comparison("verified")

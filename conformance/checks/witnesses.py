@@ -67,11 +67,11 @@ def _ask_exported(stored: Stored, libraries: Sequence[str], example: Example) ->
 def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, example: Example) -> Opinion:
     """Who is at fault, by other runtimes; the case, where its outputs are not those that it declares."""
     try:
-        judge = verify.judge_of(example.wanted)
+        verify.judge_of(example.wanted)
     except Stopped:
         return Opinion("case")
     suspect = Suspect(
-        run.cell.runtime or "", stored.file, run.libraries(), judge, verify.session, bool(run.target.own_code()),
-        run.cell.case.says.onnxruntime.config,
+        run.cell.runtime or "", stored.file, run.libraries(), verify.judged, verify.session,
+        bool(run.target.own_code()), run.cell.case.says.onnxruntime.config,
     )  # fmt: skip
     return blame.find(suspect, example, stop)

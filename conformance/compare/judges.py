@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from conformance.arrays import Array
+from conformance.arrays import Array, Inputs
 from conformance.compare.noise import NoiseLimit, compare_outputs
 from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, compare, matched_rows
 from conformance.compare.vacuity import Vacuity
 
 
+@dataclass(frozen=True)
+class Right:
+    """What is right for the outputs of one draw; what ``wanted``, ``exact`` and ``conditioning`` hold depends on the
+    judge."""
+
+    wanted: Sequence[Array]
+    exact: Sequence[Array] | None = None
+    conditioning: Sequence[float] | None = None
+    """How far each output moves with the rounding that every computation has; None excuses nothing."""
+    inputs: Inputs = field(default_factory=dict)
+
+
 class Judge(Protocol):
     """Decides on all outputs of one draw."""
 
-    def compare(
-        self,
-        got: Sequence[Array],
-        wanted: Sequence[Array],
-        exact: Sequence[Array] | None,
-        conditioning: Sequence[float] | None = None,
-    ) -> Comparison: ...
+    def compare(self, got: Sequence[Array], right: Right) -> Comparison: ...
 
     def vacuity(self) -> Vacuity:
         """Collects whether the comparisons of this judge could have failed."""
@@ -39,14 +45,8 @@ class Tolerances:
     tolerances: tuple[Tolerance | None, ...]
     any_order: tuple[bool, ...]
 
-    def compare(
-        self,
-        got: Sequence[Array],
-        wanted: Sequence[Array],
-        exact: Sequence[Array] | None,
-        conditioning: Sequence[float] | None = None,
-    ) -> Comparison:
-        return compare(got, wanted, exact, self.tolerances, self.any_order, conditioning)
+    def compare(self, got: Sequence[Array], right: Right) -> Comparison:
+        return compare(got, right.wanted, right.exact, self.tolerances, self.any_order, right.conditioning)
 
     def vacuity(self) -> Vacuity:
         return Vacuity(self.tolerances)
@@ -64,16 +64,11 @@ class NoiseLimits:
     limits: tuple[NoiseLimit, ...]
     any_order: tuple[bool, ...]
 
-    def compare(
-        self,
-        got: Sequence[Array],
-        wanted: Sequence[Array],
-        exact: Sequence[Array] | None,
-        conditioning: Sequence[float] | None = None,
-    ) -> Comparison:
-        exact = wanted if exact is None else exact
+    def compare(self, got: Sequence[Array], right: Right) -> Comparison:
+        wanted = right.wanted
+        exact = wanted if right.exact is None else right.exact
         return compare_outputs(
-            self.in_order(got, wanted), wanted, self.in_order(exact, wanted), self.limits, conditioning
+            self.in_order(got, wanted), wanted, self.in_order(exact, wanted), self.limits, right.conditioning
         )
 
     def in_order(self, got: Sequence[Array], wanted: Sequence[Array]) -> list[Array]:

@@ -8,27 +8,29 @@ it is PyTorch's float32 that is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from conformance.arrays import Array
-from conformance.compare.judges import Judge
+from conformance.compare.tolerance import Comparison
 from conformance.errors import Stopped, Unavailable
 from conformance.records.record import FLOAT64, Witness
 from conformance.runtimes import Session, opener, registry
-from conformance.verdict.example import Example
+from conformance.verdict.example import Example, given
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A runtime with the exported model that it runs, and what decides on its outputs."""
+    """A runtime with the exported model that it runs, and what judges outputs."""
 
     runtime: str
     model: Path
     libraries: Sequence[str]
-    judge: Judge
+    judged: Callable[[Example, list[Array]], Comparison]
+    """Compares outputs with those that are right for an example, whichever runtime they are from: a witness is
+    allowed what the suspect is."""
     session: Session | None
     """The runtime with the model loaded; None where it could not be."""
     own_code: bool
@@ -90,7 +92,7 @@ def _ask(runtime: str, suspect: Suspect, example: Example, stop: Stopped) -> Wit
     except Exception as error:
         return Witness(runtime, "stops", type(error).__name__)
     got = _where_it_failed(stop, got, example.wanted)
-    if suspect.judge.compare(got, example.wanted, example.exact).verdict != "failed":
+    if suspect.judged(example, got).verdict != "failed":
         return Witness(runtime, "agrees")
     # Where the suspect stopped, the question is whether others can run the model, whatever values come out.
     return Witness(runtime, "wrong" if stop.stage == "compare" else "runs")
@@ -144,7 +146,8 @@ def _agrees_with_float64(suspect: Suspect, example: Example, exact: list[Array])
     except Exception:
         return False
     rounded = [output.astype(right.dtype) for output, right in zip(exact, example.wanted, strict=True)]
-    return suspect.judge.compare(got, rounded, None).verdict != "failed"
+    in_float64 = given(example.draw, example.inputs, rounded, None, None, ())
+    return suspect.judged(in_float64, got).verdict != "failed"
 
 
 def shown(inputs: Mapping[str, Array]) -> dict[str, str]:

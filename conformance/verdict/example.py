@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from conformance.arrays import Array, Inputs
+from conformance.compare.judges import Right
 from conformance.records.processor import is_of_kind
 
 Answers = tuple[list[Array], list[Array] | None]
@@ -67,6 +68,10 @@ class Example:
     def conditioning(self) -> list[float] | None:
         """How much of an error in each output the inputs excuse; None where nothing tells."""
         return self._condition(self.inputs, self.wanted, self.exact)
+
+    def right(self, *, conditioned: bool = False) -> Right:
+        """What a judge compares with; ``conditioned`` measures how the inputs are conditioned, at some length."""
+        return Right(self.wanted, self.exact, self.conditioning if conditioned else None, self.inputs)
 
     def fails_in(self, runtime: str, instructions: Collection[str]) -> bool:
         """Whether a runtime is declared to fail here, on a host whose processor has these instruction sets."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from conformance.arrays import Array
+from conformance.compare.judges import Right
 from conformance.compare.tolerance import Comparison, Worst
 from conformance.compare.vacuity import Vacuity
 from conformance.errors import Stopped
@@ -76,19 +77,13 @@ class Comparer(ABC):
 
     def judged(self, example: Example, got: list[Array]) -> Comparison:
         """Compares the outputs of an example, and wrong values again with how its inputs are conditioned."""
-        comparison = self.compare(got, example.wanted, example.exact)
+        comparison = self.compare(got, example.right())
         if comparison.error == "WrongValue" and example.conditioning is not None:
-            comparison = self.compare(got, example.wanted, example.exact, example.conditioning)
+            comparison = self.compare(got, example.right(conditioned=True))
         return comparison
 
     @abstractmethod
-    def compare(
-        self,
-        got: list[Array],
-        wanted: list[Array],
-        exact: list[Array] | None,
-        conditioning: list[float] | None = None,
-    ) -> Comparison:
+    def compare(self, got: list[Array], right: Right) -> Comparison:
         """Compares as this cell's outputs are compared, whichever runtime ``got`` is from."""
 
     @abstractmethod

@@ -88,8 +88,7 @@ def ask_about(
         return
 
     def agrees(outputs: list[Array]) -> bool:
-        compared = comparer.compare(outputs, example.wanted, example.exact, example.conditioning)
-        return compared.verdict != "failed"
+        return comparer.compare(outputs, example.right(conditioned=True)).verdict != "failed"
 
     witness = ask(model, libraries, config, example.inputs, got, agrees)
     opinion.witnesses.append(witness)
