@@ -17,7 +17,7 @@ from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier
 from conformance.checks.witnesses import may_saturate, whom_to_ask
 from conformance.draw.draw import Draw
-from conformance.errors import Stopped
+from conformance.errors import Stopped, Unavailable
 from conformance.export.store import Stored
 from conformance.runtimes import Session, opener, registry
 from conformance.runtimes.onnxruntime import kernels
@@ -55,6 +55,11 @@ def check_accuracy(run: CellRun) -> None:
             Examples(cell, run.settings, run.record, draws, verify, explainer).run()
             _note_saturation(run, verify, model)
         except Stopped as stop:
+            if _uninvited(run, stop) and not explainer.is_declared(stop):
+                raise Unavailable(
+                    f"the ONNX specification's evaluator stops with {stop.error}, which nothing lays to the model; "
+                    "runtimes: [onnx-reference, onnxruntime] would insist on it"
+                ) from stop
             _leave_bundle(run, verify, explainer, draws, model, stop)
             raise
 
@@ -72,6 +77,13 @@ def _load(
             return stack.enter_context(opener(cell.runtime, build, config)(model.file, libraries)), None
     except Stopped as stop:
         return None, stop
+
+
+def _uninvited(run: CellRun, stop: Stopped) -> bool:
+    """Whether the evaluator cannot run a model that nobody finds fault with, and only the default has it run."""
+    default = "runtimes" not in run.cell.case.says.model_fields_set
+    stops = stop.stage in ("load", "run") and stop.fault in (None, "runtime")
+    return run.cell.runtime == "onnx-reference" and default and stops
 
 
 def _note_arithmetic(run: CellRun, session: Session, model: Stored) -> None:

@@ -12,7 +12,7 @@ from conformance.checks.explain import CaseExplainer
 from conformance.checks.verify import Verifier, WrongTogether
 from conformance.compare.tolerance import Comparison
 from conformance.draw.draw import Draw, about
-from conformance.errors import Stopped
+from conformance.errors import Stopped, Unavailable
 from conformance.plan.cell import Cell
 from conformance.plan.expected import apart, declared, on_host, owed, shows
 from conformance.plan.settings import Settings
@@ -37,6 +37,7 @@ class Examples:
         self._cell, self._record, self._draws = cell, record, draws
         self._verify, self._explainer = verify, explainer
         self._apart = on_host(apart(cell), settings.instructions)
+        self._specials_shown = False
         # Whether a converted model loses too much on the case's values is for the check ``fidelity`` to say.
         self._conditioned = not cell.converted and all(
             entry.values is not None for entry in cell.case.says.inputs.values() if entry.type.is_float
@@ -49,6 +50,7 @@ class Examples:
         outputs = self._verify.check_deterministic(first)
         for example, comparison in tried(self._record, self._undeclared(), self._verify, self._explain):
             plain = example.draw.regime == "plain"
+            self._specials_shown |= comparison.verdict != "nothing" and example.draw.regime != "signed zero"
             if comparison.verdict == "ill-conditioned" and plain and self._conditioned:
                 raise self._ill_conditioned(comparison, example.draw)
         self._verify.check_deterministic(first, outputs)
@@ -140,6 +142,11 @@ class Examples:
         """Stopped where the examples prove nothing: none verified anything, or wrong outputs would pass all."""
         record, says = self._record, self._cell.case.says
         draw, record.draw = record.draw, None  # what follows is not about one draw
+        if self._cell.check == "specials" and not self._specials_shown and not self._asked_for_specials():
+            raise Unavailable(
+                "PyTorch's own outputs are mostly NaN in every draw: NaN and infinities spread to all of them. "
+                "specials: true would insist"
+            )
         if not record.examples:
             weak = f"{record.ill_conditioned} ill-conditioned, {record.nothing} mostly NaN"
             stop = Stopped("compare", "NothingVerified", f"no example verified anything: {weak}", "case")
@@ -154,6 +161,10 @@ class Examples:
         if says.vacuous is None:
             check_not_vacuous(record, self._verify.vacuity, excused, ["vacuous"])
         record.draw = draw
+
+    def _asked_for_specials(self) -> bool:
+        """Whether the case itself says something of specials, or declares how they fail."""
+        return "specials" in self._cell.case.says.model_fields_set or bool(self._apart)
 
     def _why_nothing(self) -> dict[str, Any]:
         """The fields that say why no example verified anything."""

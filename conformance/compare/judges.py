@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from conformance.arrays import Array, Inputs
 from conformance.compare.noise import NoiseLimit, compare_outputs
 from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, compare, matched_rows
@@ -23,6 +25,11 @@ class Right:
     conditioning: Sequence[float] | None = None
     """How far each output moves with the rounding that every computation has; None excuses nothing."""
     inputs: Inputs = field(default_factory=dict)
+
+    def special(self) -> float:
+        """The share of NaN and infinities in the input that has most of them, from 0 to 1."""
+        floats = [array for array in self.inputs.values() if array.dtype.kind == "f" and array.size]
+        return max((1 - float(np.isfinite(array).mean()) for array in floats), default=0.0)
 
 
 class Judge(Protocol):
@@ -46,7 +53,9 @@ class Tolerances:
     any_order: tuple[bool, ...]
 
     def compare(self, got: Sequence[Array], right: Right) -> Comparison:
-        return compare(got, right.wanted, right.exact, self.tolerances, self.any_order, right.conditioning)
+        return compare(
+            got, right.wanted, right.exact, self.tolerances, self.any_order, right.conditioning, right.special
+        )
 
     def vacuity(self) -> Vacuity:
         return Vacuity(self.tolerances)

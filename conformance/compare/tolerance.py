@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -101,12 +101,14 @@ def compare(
     tolerances: Sequence[Tolerance | None],
     any_order: Sequence[bool],
     conditioning: Sequence[float] | None = None,
+    special: Callable[[], float] = lambda: 0.0,
 ) -> Comparison:
     """Compares all outputs of one draw.
 
     ``oracle`` holds the same outputs computed in float64, or None where the module has no float64 form.
     ``conditioning`` says, for each output, how far rounding the inputs alone can move the exact outputs.
     ``tolerances`` and ``any_order`` have one entry for each wanted output; a tolerance of None is exact.
+    ``special`` gives the share of NaN and infinities in the inputs; an output with no more of them shows something.
     """
     if len(got) != len(wanted):
         return failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
@@ -119,7 +121,13 @@ def compare(
                 exact = exact if exact is None or exact.shape != right.shape else matched_rows(exact, right)
         with np.errstate(all="ignore"):  # NaN and infinities are compared on purpose
             verdict = _compare_output(
-                output, given, right, exact, tolerances[output], conditioning[output] if conditioning else 0.0
+                output,
+                given,
+                right,
+                exact,
+                tolerances[output],
+                conditioning[output] if conditioning else 0.0,
+                special,
             )
         if verdict.verdict == "failed":
             return verdict
@@ -151,7 +159,13 @@ def odd_shape(output: int, got: Array, wanted: Array) -> Comparison | None:
 
 
 def _compare_output(
-    output: int, got: Array, wanted: Array, oracle: Array | None, tolerance: Tolerance | None, moved: float
+    output: int,
+    got: Array,
+    wanted: Array,
+    oracle: Array | None,
+    tolerance: Tolerance | None,
+    moved: float,
+    special: Callable[[], float],
 ) -> Comparison:
     odd = odd_shape(output, got, wanted)
     if odd is not None:
@@ -168,7 +182,8 @@ def _compare_output(
         mismatch = _compare_nonfinite(output, got, wanted, oracle)
         if mismatch is not None:
             return mismatch
-        if not finite.any() or np.isnan(wanted).mean() > 0.5:
+        spread = np.isnan(wanted).mean() > 0.5 or not finite.any()
+        if spread and (~np.isfinite(wanted)).mean() > special():
             return Comparison("nothing")
         error = np.where(finite, error, 0.0)
         right = np.where(finite, right, 0.0)
