@@ -92,6 +92,11 @@ class Input(Says):
     as_: Word | None = Field(None, alias="as")
     """Pass the input by this keyword instead of by position."""
 
+    @property
+    def is_flag(self) -> bool:
+        """Whether each element is one of few values that decide rather than count, as those of a mask are."""
+        return self.type.dtype == "bool" or (self.values is not None and self.values.choice is not None)
+
     @model_validator(mode="after")
     def _has_values(self) -> Input:
         if self.type.dtype.lstrip("u").startswith("int") and self.values is None:

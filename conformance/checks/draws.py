@@ -21,6 +21,9 @@ from conformance.draw.shapes import boundary_sizes, related_sizes
 from conformance.plan.cell import Cell
 from conformance.plan.settings import DRAWN_SHAPES, Settings
 
+EQUAL = 8
+"""How many draws of equal values a mask is tried with."""
+
 
 class Draws:
     """The draws of one cell, numbered in the order in which they are asked for.
@@ -64,6 +67,26 @@ class Draws:
         count = says.shapes if self._settings.examples is None else self._settings.examples
         count = DRAWN_SHAPES if count is None else count
         return shapes + self._prepared.drawn_shapes(self._dims, count, anew)
+
+    def of_every_regime(self) -> Iterator[Draw]:
+        """A draw of each regime but the plain one at the traced sizes, and of the largest values at the largest sizes
+        too, where sums are largest. Where an input is a mask, each regime with nothing and with everything masked.
+        ``Settings.random`` gives other values."""
+        largest = boundary_sizes(self._dims, self._traced)[2:3]
+        for sizes, regimes in ((self._traced, REGIMES[1:]), *((sizes, ("large", "ends")) for sizes in largest)):
+            for regime in regimes:
+                yield self._for_finiteness(sizes, regime, None, 0)
+        if any(declared.is_flag for declared in self._cell.case.says.inputs.values()):
+            for flags in ("zero", "ends"):
+                for regime in REGIMES:
+                    # whether a masked row overflows hangs on the one value that is equal in all of it
+                    for k in range(EQUAL if regime == "equal" else 1):
+                        yield self._for_finiteness(self._traced, regime, flags, k)
+
+    def _for_finiteness(self, sizes: dict[str, int], regime: str, flags: str | None, k: int) -> Draw:
+        anew = [] if self._settings.random is None else [self._settings.random]
+        seed = seed_of(self._cell.id, "finite", regime, flags, k, *anew, *sizes.items())
+        return dataclasses.replace(self._draw(dict(sizes), regime, seed), flags=flags)
 
     def sizes(self) -> list[dict[str, int]]:
         """The sizes of all examples."""

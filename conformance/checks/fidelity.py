@@ -8,6 +8,7 @@ from conformance.case.words import base_of
 from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
 from conformance.checks.explain import CaseExplainer
+from conformance.checks.finiteness import check_finite
 from conformance.checks.models import CellRun
 from conformance.checks.verify_converted import FidelityVerifier
 from conformance.checks.witnesses import whom_to_ask
@@ -16,7 +17,8 @@ from conformance.verdict.loss import LITERAL
 
 
 def check_fidelity(run: CellRun) -> None:
-    """The converted model, by its own semantics, is as close to PyTorch in float32 as its precision is due to be."""
+    """The converted model, by its own semantics, is as close to PyTorch in float32 as its precision is due to be, and
+    gives numbers wherever PyTorch does."""
     cell, prepared = run.cell, run.prepared
     stored = run.model()
     converted = run.converted(stored)
@@ -32,3 +34,4 @@ def check_fidelity(run: CellRun) -> None:
         explainer = CaseExplainer(run.settings, run.record, verify, dims, ask)
         draws = Draws(cell, run.settings, prepared, dims, traced)
         Examples(cell, run.settings, run.record, draws, verify, explainer).run()
+        check_finite(run, session, draws, stored, converted)

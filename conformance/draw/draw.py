@@ -57,6 +57,8 @@ class Maker:
         }
 
     def _regime(self, name: str, draw: Draw) -> str:
+        if draw.flags is not None and self._case.says.inputs[name].is_flag:
+            return draw.flags
         excused = draw.regime in SPECIALS and not self._case.says.takes_specials(name)
         return REGIMES[0] if excused else draw.regime
 

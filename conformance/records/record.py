@@ -104,6 +104,7 @@ class Record:
     fidelity: dict[str, Any] | None = None
     conversion: dict[str, Any] | None = None
     loss: dict[str, Any] | None = None
+    beyond: list[dict[str, Any]] = field(default_factory=list)
     engine: dict[str, Any] | None = None
     latency: dict[str, Any] | None = None
     command: str | None = None

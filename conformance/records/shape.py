@@ -244,6 +244,11 @@ FIELDS: dict[str, Check] = {
     )),
     "fidelity": or_null(form(sqnr=_MEASURE, changed=or_null(number))),
     "loss": or_null(map_of(scalar)),
+    "beyond": list_of(form(
+        ("regime",), regime=TEXT, output=or_null(integer), of=or_null(list_of(scalar)),
+        vanished=or_null(form(was=scalar, **dict.fromkeys(("constant", "node", "operator"), TEXT_OR_NULL))),
+        **dict.fromkeys(("node", "operator", "gives"), TEXT_OR_NULL),
+    )),
     "latency": or_null(form(budgets=or_null(list_of(_BUDGET)), own=or_null(_SIDE), other=or_null(_SIDE))),
     "reused": _FLAG,
     "accepted": _nothing,

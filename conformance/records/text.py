@@ -88,7 +88,8 @@ def _example(record: Mapping[str, Any]) -> list[str]:
         return []
     dims = ", ".join(f"{name}={size}" for name, size in draw["dims"].items()) or "fixed shapes"
     which = "example that was running" if record["signal"] else "smallest example"
-    return [f"{which}: {dims}; {draw['regime']} values, seed {draw['seed']}"]
+    flags = f", masks {draw['flags']}" if draw.get("flags") else ""
+    return [f"{which}: {dims}; {draw['regime']} values{flags}, seed {draw['seed']}"]
 
 
 def _number(value: Any) -> str:
@@ -111,6 +112,7 @@ def details(record: Mapping[str, Any]) -> list[str]:
         *_expected(record),
         *_neighbours(record),
         *_stopped(record),
+        *_beyond(record),
         *_asked(record),
         *_to_look_at(record),
         *_changed(record),
@@ -213,6 +215,34 @@ def _stopped(record: Mapping[str, Any]) -> Iterator[str]:
     yield from record.get("output") or ()
     yield from (_HINTS.get(hint, hint) for hint in record.get("hints") or ())
     yield from record.get("traceback") or ()
+
+
+def _beyond(record: Mapping[str, Any]) -> Iterator[str]:
+    """Where a converted model leaves the range of its format; the last entry of a failure is its own."""
+    entries = record.get("beyond") or []
+    own = entries[-1:] if record.get("error") in ("WrongNaN", "WrongInf") else []
+    for entry in entries[: len(entries) - len(own)]:
+        first = f", first at {_node(entry)}" if entry.get("node") else ""
+        yield (
+            f"{entry['regime']} values, which the case does not declare, do not fit: NaN or infinite where PyTorch's "
+            f"are not{first}"
+        )
+    for entry in own:
+        if entry.get("node"):
+            of = " and ".join(_number(value) for value in entry.get("of") or ())
+            yield (
+                f"{_node(entry)} is the first to give {entry['gives']}{f' of {of}' if of else ''}, "
+                "where the exported model has a number"
+            )
+        vanished = entry.get("vanished")
+        if vanished:
+            what = f"the constant {vanished['constant']}" if vanished.get("constant") else _node(vanished)
+            yield f"before it {what} became 0, which was up to {_number(vanished['was'])}"
+        yield from ((record.get("conversion") or {}).get("underflow") or ())[:5]
+
+
+def _node(entry: Mapping[str, Any]) -> str:
+    return f"{entry.get('operator')} {entry.get('node')}"
 
 
 # ---- who was asked, and what that shows ----------------------------------------------------------------------

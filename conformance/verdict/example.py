@@ -25,10 +25,13 @@ class Draw:
     seed: int
     index: int = 0
     """The example's number among those that the cell made; -1 for one kept from an earlier run."""
+    flags: str | None = None
+    """The regime of the inputs that choose between few values, such as masks; None where it is that of all inputs."""
 
     def as_dict(self) -> dict[str, Any]:
         # dataclasses.asdict copies deeply, which costs more here than all the rest of an example's upkeep
-        return {"dims": dict(self.dims), "regime": self.regime, "seed": self.seed, "index": self.index}
+        told = {"dims": dict(self.dims), "regime": self.regime, "seed": self.seed, "index": self.index}
+        return told if self.flags is None else {**told, "flags": self.flags}
 
 
 class Example:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,8 @@ from conformance.export.reference import Reference
 from conformance.plan.catalogue import find_case, plan
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
-from conformance.runtimes import opener, registry
+from conformance.runtimes import registry
+from conformance.runtimes.tensors import values
 from conformance.verdict.loss import LITERAL
 
 
@@ -149,36 +149,16 @@ def _positions(calls: Iterable[Call]) -> list[tuple[int, int]]:
 
 
 def _values(
-    model: Any, tensors: Sequence[str], runtime: str, libraries: Sequence[str], inputs: Mapping[str, Array]
+    model: Any, tensors: Sequence[str], runtime: str, libraries: Sequence[str], inputs: Inputs
 ) -> dict[str, Array]:
     """Runs the model with these tensors as outputs."""
-    import onnx
-    from onnx import helper
-
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    known = {value.name: value for value in (*onnx.shape_inference.infer_shapes(model).graph.value_info,)}
-    outputs = [output.name for output in copy.graph.output]
-    for name in tensors:
-        if name in outputs:
-            continue
-        value = helper.make_empty_tensor_value_info(name)
-        if name in known:  # without its shape, which may be inferred wrong, or for other sizes
-            value.type.tensor_type.elem_type = known[name].type.tensor_type.elem_type
-        copy.graph.output.append(value)
-        outputs.append(name)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.onnx"
-        onnx.save(copy, file)
-        try:
-            with opener(runtime)(file, libraries) as session:
-                arrays = session.run(inputs)
-        except Unavailable:
-            raise
-        except Exception as error:
-            text = f"{runtime}: {describe(error, Path('/'))}"
-            raise Stopped("run", type(error).__name__, text, "runtime") from None
-    return dict(zip(outputs, arrays, strict=True))
+    try:
+        return values(model, tensors, runtime, libraries, inputs)
+    except Unavailable:
+        raise
+    except Exception as error:
+        text = f"{runtime}: {describe(error, Path('/'))}"
+        raise Stopped("run", type(error).__name__, text, "runtime") from None
 
 
 def _no_submodules(case: Case) -> str:

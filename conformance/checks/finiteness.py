@@ -1,0 +1,96 @@
+"""Whether a converted model stays finite where PyTorch does, on every kind of values that the case allows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from conformance.arrays import Array, Inputs
+from conformance.checks.draws import Draws
+from conformance.checks.explain import CaseExplainer
+from conformance.checks.models import CellRun
+from conformance.checks.verify import Verifier, check_outputs
+from conformance.checks.witnesses import whom_to_ask
+from conformance.compare.judges import Right
+from conformance.compare.tolerance import Comparison, failed, odd_shape, worst_at
+from conformance.draw.draw import about
+from conformance.errors import Stopped
+from conformance.export.store import Stored
+from conformance.plan.expected import apart, on_host
+from conformance.runtimes import Session
+from conformance.verdict import beyond
+from conformance.verdict.example import Answers, Example
+from conformance.verdict.loop import WrongAnswer
+
+TOO_LARGE = ("large", "offset")
+"""Regimes whose values do not fit fp16 in much that is sound, as in x * x at 1000. Where the case does not declare
+the values of an input, such an overflow is told and is no failure."""
+
+
+class FinitenessVerifier(Verifier):
+    """Whether outputs are numbers wherever PyTorch's are; how close they are is what ``fidelity`` measures."""
+
+    def answers(self, inputs: Inputs) -> Answers:
+        self.reference.restore()
+        return self.reference(inputs), None
+
+    def compare(self, got: list[Array], right: Right) -> Comparison:
+        check_outputs(self.cell.case, right.wanted)
+        for output, (array, wanted) in enumerate(zip(got, right.wanted, strict=True)):
+            failure = odd_shape(output, array, wanted) or _lost(output, array, wanted)
+            if failure is not None:
+                return failure
+        return Comparison("verified")
+
+
+def _lost(output: int, got: Array, wanted: Array) -> Comparison | None:
+    """The failure where values are NaN or infinite and PyTorch's are not; None where there are none."""
+    if wanted.dtype.kind != "f":
+        return None
+    odd = np.isfinite(wanted) & ~np.isfinite(got)
+    if not odd.any():
+        return None
+    first = tuple(int(i) for i in np.argwhere(odd)[0])
+    name = "WrongNaN" if np.isnan(got[first]) else "WrongInf"
+    text = f"output {output}: {int(odd.sum())} of {got.size} values are NaN or infinite where PyTorch's are not"
+    return failed(name, text, worst_at(output, first, got, wanted, np.inf, np.inf))
+
+
+def check_finite(run: CellRun, session: Session, draws: Draws, stored: Stored, converted: Stored) -> None:
+    """Stopped for the first example of which the converted model, opened as ``session``, makes NaN or infinities
+    where PyTorch's outputs are finite.
+
+    What a precision costs is measured on the values that a model is made for; whether it holds shows at their ends:
+    the norm of a row of zeros, a row that is masked out, a sum of large values.
+    """
+    cell, record = run.cell, run.record
+    parts = (cell, record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs))
+    verify = FinitenessVerifier(*parts, session)
+    explain = CaseExplainer(run.settings, record, verify, run.dims(), whom_to_ask(run, verify, stored, converted))
+    declared = on_host(apart(cell), run.settings.instructions)
+    inputs = cell.case.says.inputs.values()
+    # a normal distribution is no range either
+    chosen = any(
+        entry.type.is_float and (entry.values is None or entry.values.normal is not None) for entry in inputs
+    )
+
+    def told(example: Example, stop: Stopped) -> dict[str, Any]:
+        output = stop.worst.output if isinstance(stop, WrongAnswer) and stop.worst is not None else None
+        origin = beyond.origin(stored.file, converted.file, run.libraries(), example.inputs)
+        return {"regime": example.draw.regime, "output": output, **(origin or {})}
+
+    for draw in draws.of_every_regime():
+        if any(about(entry.when, draw) for entry in declared):
+            continue
+        example = verify.example(draw)
+        stop = explain.failure(example)
+        if stop is None:
+            continue
+        if chosen and draw.regime in TOO_LARGE and stop.error in ("WrongNaN", "WrongInf"):
+            record.beyond.append(told(example, stop))
+            continue
+        stop = explain(example, stop)
+        shown = explain.example or example
+        stop.fields |= {"beyond": [*record.beyond, told(shown, stop)], "hints": ["exclude"]}
+        raise stop

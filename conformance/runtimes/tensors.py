@@ -1,0 +1,44 @@
+"""The tensors inside of a model: what a runtime computes for them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from conformance.arrays import Array, Inputs
+from conformance.runtimes import opener
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+def values(
+    model: ModelProto, tensors: Iterable[str], runtime: str, libraries: Sequence[str], inputs: Inputs
+) -> dict[str, Array]:
+    """The values of the model's outputs and of these tensors of its main graph, by name.
+
+    Raises what the runtime raises.
+    """
+    import onnx
+    from onnx import helper
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    known = {value.name: value for value in (*onnx.shape_inference.infer_shapes(model).graph.value_info,)}
+    outputs = [output.name for output in copy.graph.output]
+    for name in tensors:
+        if name in outputs:
+            continue
+        value = helper.make_empty_tensor_value_info(name)
+        if name in known:  # without its shape, which may be inferred wrong, or for other sizes
+            value.type.tensor_type.elem_type = known[name].type.tensor_type.elem_type
+        copy.graph.output.append(value)
+        outputs.append(name)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        onnx.save(copy, file)
+        with opener(runtime)(file, libraries) as session:
+            arrays = session.run(inputs)
+    return dict(zip(outputs, arrays, strict=True))
