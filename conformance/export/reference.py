@@ -96,29 +96,44 @@ class Reference:
         """Positional and keyword tensors, as the case declares them; floats converted to ``dtype`` if given."""
         import torch
 
-        positional, keywords = [], {}
-        for name, declared in self.case.says.inputs.items():
+        tensors = {}
+        for name in self.case.says.inputs:
             array = inputs[name]
             # A copy where the array cannot be written to, which torch.from_numpy would warn about.
             tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
             if dtype is not None and tensor.is_floating_point():
                 tensor = tensor.to(dtype)
-            if declared.as_ is None:
-                positional.append(tensor)
-            else:
-                keywords[declared.as_] = tensor
-        return tuple(positional), keywords
+            tensors[name] = tensor
+        return self.passed(tensors)
+
+    def passed(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What there is for each input, as positional and keyword arguments of forward.
+
+        Keywords come in the order of forward's parameters, and then those that ``**kwargs`` takes: the TorchScript
+        exporter makes inputs of the graph in that order, and dynamo in the order in which keywords are passed.
+        """
+        inputs = self.case.says.inputs
+        positional = tuple(values[name] for name, declared in inputs.items() if declared.as_ is None)
+        return positional, {word: values[name] for word, name in self._keywords().items()}
+
+    def _keywords(self) -> dict[str, str]:
+        """The names of the inputs that are passed by keyword, by the keyword."""
+        inputs = self.case.says.inputs
+        by_keyword = {declared.as_: name for name, declared in inputs.items() if declared.as_ is not None}
+        try:
+            known = [word for word in self.signature().parameters if word in by_keyword] if by_keyword else []
+        except (TypeError, ValueError):  # forward is something compiled, which shows no signature
+            known = []
+        return {word: by_keyword[word] for word in [*known, *(word for word in by_keyword if word not in known)]}
+
+    def signature(self) -> inspect.Signature:
+        """The signature of forward, through its decorators; TypeError or ValueError where it has none."""
+        return inspect.signature(self.module.forward)
 
     def graph_order(self) -> list[str]:
-        """The names of the inputs in the order of forward's parameters, which exporters keep."""
-        inputs = self.case.says.inputs
-        by_position = [name for name, declared in inputs.items() if declared.as_ is None]
-        by_keyword = {declared.as_: name for name, declared in inputs.items() if declared.as_ is not None}
-        if not by_keyword:
-            return by_position
-        parameters = list(inspect.signature(self.module.forward).parameters)
-        known = [by_keyword[word] for word in parameters if word in by_keyword]
-        return [*by_position, *known, *(name for name in by_keyword.values() if name not in known)]
+        """The names of the inputs in the order that they have in the graph, which is that of ``passed``."""
+        by_position = [name for name, declared in self.case.says.inputs.items() if declared.as_ is None]
+        return [*by_position, *self._keywords().values()]
 
     def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
         """All outputs, depth first; Stopped at ``declare`` where the module raises or is no proper function."""
