@@ -19,6 +19,7 @@ from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
 from conformance.export.reference import Reference
+from conformance.export.rounding import Rounding, bits_of
 from conformance.plan.cell import Cell
 from conformance.records.record import Record
 from conformance.runtimes import Session
@@ -26,7 +27,7 @@ from conformance.verdict.example import Answers, Example
 from conformance.verdict.loop import Comparer
 
 NUDGES = 4
-"""How many inputs next to a failing one are tried, to see how far rounding alone can move its outputs."""
+"""How many other roundings are tried, to see how far rounding alone can move the outputs."""
 
 
 class Stages(Protocol):
@@ -112,12 +113,13 @@ class Verifier(Comparer):
         return self.judge_of(right.wanted).compare(got, right)
 
     def conditioning(self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None) -> list[float] | None:
-        """How far each output moves with rounding of the inputs, for ``Right``; None where the module has no
-        float64 form, which this is measured with."""
+        """How far each output moves with rounding, for ``Right``; None where the module has no float64 form, which
+        this is measured with."""
         return None if exact is None else self._conditioning(inputs, exact)
 
     def _conditioning(self, inputs: Inputs, exact: list[Array]) -> list[float]:
-        """How far each exact output moves when every float input moves by one unit in its last place.
+        """How far each exact output moves when every float input, weight, constant and result of an operator moves by
+        one unit in its last place.
 
         No computation in float32 can be expected to be closer. How far PyTorch's float32 is off does not always
         tell: it may be exact by luck, as in normalising equal values, where whatever rounding leaves of the mean is
@@ -125,11 +127,16 @@ class Verifier(Comparer):
         thousand times smaller; that is no question of precision and excuses nothing.
         """
         rng = np.random.default_rng(0)
+        bits = bits_of([str(array.dtype) for array in inputs.values()])
         moved = [0.0] * len(exact)
-        for _ in range(NUDGES):
+        for nudge in range(NUDGES):
             signs = {name: rng.choice([-1.0, 1.0], size=array.shape) for name, array in inputs.items()}
-            far = self.reference.oracle(_nudged(inputs, signs, 1.0))
-            near = self.reference.oracle(_nudged(inputs, signs, 2.0**-10))
+            far, near = (
+                self.reference.oracle(
+                    _nudged(inputs, signs, 2.0**-finer), None if bits is None else Rounding(bits, nudge, finer)
+                )
+                for finer in (0, 10)
+            )
             for output, (right, at_far, at_near) in enumerate(zip(exact, far or [], near or [], strict=False)):
                 if right.shape == at_far.shape == at_near.shape and right.dtype.kind == "f":
                     step, small_step = np.abs(at_far - right), np.abs(at_near - right)

@@ -46,8 +46,8 @@ class Judge(Protocol):
 
 @dataclass(frozen=True)
 class Tolerances:
-    """``wanted`` is PyTorch's in float32, ``exact`` in float64 or None, ``conditioning`` how far rounding the inputs
-    moves each output. One entry for each output; a tolerance of None is exact."""
+    """``wanted`` is PyTorch's in float32, ``exact`` in float64 or None, ``conditioning`` how far rounding moves each
+    output. One entry for each output; a tolerance of None is exact."""
 
     tolerances: tuple[Tolerance | None, ...]
     any_order: tuple[bool, ...]

@@ -106,7 +106,7 @@ def compare(
     """Compares all outputs of one draw.
 
     ``oracle`` holds the same outputs computed in float64, or None where the module has no float64 form.
-    ``conditioning`` says, for each output, how far rounding the inputs alone can move the exact outputs.
+    ``conditioning`` says, for each output, how far rounding alone can move the exact outputs.
     ``tolerances`` and ``any_order`` have one entry for each wanted output; a tolerance of None is exact.
     ``special`` gives the share of NaN and infinities in the inputs; an output with no more of them shows something.
     """

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Array
-from conformance.case.declaration import Case
-from conformance.case.dims import Sizes, TensorType
+from conformance.case.dims import Sizes
 from conformance.case.export import Dynamo, TorchScript
 from conformance.case.words import Exporter
 from conformance.errors import Stopped
 from conformance.export import dynamo_cache, symbolics
+from conformance.export.dynamic_shapes import axis_names, dynamic_shapes, refusal_of_structure
 from conformance.export.reference import Reference
 
 if TYPE_CHECKING:
@@ -80,15 +80,6 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def axis_names(type_: TensorType, case: Case, static: list[str]) -> dict[int, str]:
-    """The axes to export as symbolic, with a name for each: those with a dim that varies and is not static."""
-    names: dict[int, str] = {}
-    for axis, size in enumerate(type_.shape):
-        if any(not case.dims.ranges[name].fixed and name not in static for name in size.names):
-            names[axis] = size.text if size.text.isidentifier() else f"{'_'.join(sorted(size.names))}_{axis}"
-    return names
-
-
 def _torchscript(
     reference: Reference,
     target: TorchScript,
@@ -143,26 +134,31 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
     dynamo_cache.install()
     case = reference.case
     positional, keywords = reference.arguments(inputs)
-    dynamic = torch.export.Dim.DYNAMIC  # AUTO would freeze a dim without a word
-    shapes: dict[str, Any] = {
-        name: dict.fromkeys(axis_names(declared.type, case, target.static), dynamic)
-        for name, declared in case.says.inputs.items()
-    }
+    shapes = dynamic_shapes(reference, target.static)
     table = {_operator(name): reference.folder.resolve(function) for name, function in target.translations.items()}
     options = target.options.model_dump(exclude_none=True)
-    program = torch.onnx.export(
-        reference.module,
-        positional,
-        kwargs=keywords,
-        dynamo=True,
-        opset_version=opset,
-        input_names=reference.graph_order(),
-        output_names=[output.name for output in case.says.outputs],
-        dynamic_shapes=tuple(shapes[name] for name in reference.graph_order()) if any(shapes.values()) else None,
-        custom_translation_table=table or None,
-        verbose=False,
-        **options,
-    )
+    try:
+        program = torch.onnx.export(
+            reference.module,
+            positional,
+            kwargs=keywords,
+            dynamo=True,
+            opset_version=opset,
+            input_names=reference.graph_order(),
+            output_names=[output.name for output in case.says.outputs],
+            dynamic_shapes=shapes,
+            custom_translation_table=table or None,
+            verbose=False,
+            **options,
+        )
+    except Exception as error:
+        refusal = refusal_of_structure(error)
+        if refusal is None:
+            raise
+        text = f"torch.export refuses the structure of the dynamic_shapes it was given: {refusal}"
+        stop = Stopped("export", "BadDynamicShapes", text, "harness")
+        stop.fields = {"hints": ["report"]}
+        raise stop from error
     assert program is not None
     if target.options.keep_initializers_as_inputs is None and target.options.export_params is None:
         model: ModelProto = program.model_proto

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import inspect
 import linecache
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ import numpy as np
 from conformance.arrays import Array
 from conformance.case.declaration import Case
 from conformance.case.python import Folder, describe
+from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped, did_you_mean
+from conformance.export.rounding import Rounding, nudged, rounds
 
 
 class Reference:
@@ -34,19 +37,25 @@ class Reference:
         torch.manual_seed(case.says.seed)
         np.random.seed(case.says.seed)
         random.seed(case.says.seed)
-        self.module: torch.nn.Module = self._build()
+        self._eager: torch.nn.Module = self._build()
+        self.module: torch.nn.Module = self._scripted(self._eager) if case.says.script else self._eager
         self.weights = self.fingerprint()
         # In training mode every forward updates statistics; each use then starts from the same statistics.
         self._state = copy.deepcopy(self.module.state_dict()) if case.says.mode == "train" else None
         self.oracle_missing: str | None = None
         self._twin: torch.nn.Module | None = None
-        if not case.says.script:
-            try:
-                self._twin = copy.deepcopy(self.module).double()
-            except Exception as error:
-                self.oracle_missing = describe(error, folder.path)
-        else:
-            self.oracle_missing = "a scripted module keeps the dtypes it was compiled with"
+        self._twin_is_eager = not case.says.script
+        self._rounds_not = False
+        try:
+            twin = copy.deepcopy(self._eager).double()
+        except Exception as error:
+            self.oracle_missing = describe(error, folder.path)
+            return
+        try:
+            # scripted after the change of dtype, since scripting may write dtypes into what it compiles
+            self._twin = torch.jit.script(twin) if case.says.script else twin
+        except Exception:
+            self._twin, self._twin_is_eager = twin, True
 
     def _build(self) -> Any:
         import torch
@@ -63,13 +72,24 @@ class Reference:
             if says.prepare is not None:
                 self.folder.resolve(says.prepare)(module)
             module.train(says.mode == "train")
-            return torch.jit.script(module) if says.script else module
+            return module
         except Stopped:
             raise
         except Exception as error:
-            what = says.module or "forward"
-            text = f"{what} cannot be built: {describe(error, self.folder.path)}"
-            raise Stopped("declare", type(error).__name__, text, "case") from error
+            raise self._not_built(error) from error
+
+    def _scripted(self, module: Any) -> Any:
+        import torch
+
+        try:
+            return torch.jit.script(module)
+        except Exception as error:
+            raise self._not_built(error) from error
+
+    def _not_built(self, error: Exception) -> Stopped:
+        what = self.case.says.module or "forward"
+        text = f"{what} cannot be built: {describe(error, self.folder.path)}"
+        return Stopped("declare", type(error).__name__, text, "case")
 
     def fingerprint(self) -> str:
         """A hash of all parameters and buffers, which must be the same after an export as before."""
@@ -96,29 +116,44 @@ class Reference:
         """Positional and keyword tensors, as the case declares them; floats converted to ``dtype`` if given."""
         import torch
 
-        positional, keywords = [], {}
-        for name, declared in self.case.says.inputs.items():
+        tensors = {}
+        for name in self.case.says.inputs:
             array = inputs[name]
             # A copy where the array cannot be written to, which torch.from_numpy would warn about.
             tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
             if dtype is not None and tensor.is_floating_point():
                 tensor = tensor.to(dtype)
-            if declared.as_ is None:
-                positional.append(tensor)
-            else:
-                keywords[declared.as_] = tensor
-        return tuple(positional), keywords
+            tensors[name] = tensor
+        return self.passed(tensors)
+
+    def passed(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What there is for each input, as positional and keyword arguments of forward.
+
+        Keywords come in the order of forward's parameters, and then those that ``**kwargs`` takes: the TorchScript
+        exporter makes inputs of the graph in that order, and dynamo in the order in which keywords are passed.
+        """
+        inputs = self.case.says.inputs
+        positional = tuple(values[name] for name, declared in inputs.items() if declared.as_ is None)
+        return positional, {word: values[name] for word, name in self._keywords().items()}
+
+    def _keywords(self) -> dict[str, str]:
+        """The names of the inputs that are passed by keyword, by the keyword."""
+        inputs = self.case.says.inputs
+        by_keyword = {declared.as_: name for name, declared in inputs.items() if declared.as_ is not None}
+        try:
+            known = [word for word in self.signature().parameters if word in by_keyword] if by_keyword else []
+        except (TypeError, ValueError):  # forward is something compiled, which shows no signature
+            known = []
+        return {word: by_keyword[word] for word in [*known, *(word for word in by_keyword if word not in known)]}
+
+    def signature(self) -> inspect.Signature:
+        """The signature of forward, through its decorators; TypeError or ValueError where it has none."""
+        return inspect.signature(self.module.forward)
 
     def graph_order(self) -> list[str]:
-        """The names of the inputs in the order of forward's parameters, which exporters keep."""
-        inputs = self.case.says.inputs
-        by_position = [name for name, declared in inputs.items() if declared.as_ is None]
-        by_keyword = {declared.as_: name for name, declared in inputs.items() if declared.as_ is not None}
-        if not by_keyword:
-            return by_position
-        parameters = list(inspect.signature(self.module.forward).parameters)
-        known = [by_keyword[word] for word in parameters if word in by_keyword]
-        return [*by_position, *known, *(name for name in by_keyword.values() if name not in known)]
+        """The names of the inputs in the order that they have in the graph, which is that of ``passed``."""
+        by_position = [name for name, declared in self.case.says.inputs.items() if declared.as_ is None]
+        return [*by_position, *self._keywords().values()]
 
     def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
         """All outputs, depth first; Stopped at ``declare`` where the module raises or is no proper function."""
@@ -150,24 +185,74 @@ class Reference:
 
         return call
 
-    def oracle(self, inputs: Mapping[str, Array]) -> list[Array] | None:
-        """The outputs with float64 weights and inputs, or None where the module has no float64 form."""
-        import torch
+    def oracle(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array] | None:
+        """The outputs with float64 weights and inputs, or None where the module has no float64 form.
 
+        With ``rounding`` every weight, constant and result of an operator is off by it, except in a module that
+        cannot be run so.
+        """
         if self._twin is None:
             return None
+        if rounding is not None and not self._rounds_not:
+            try:
+                return self._in_float64(inputs, rounding)
+            except Exception:  # such as an operator with a body of its own, which no dispatch mode can enter
+                self._rounds_not = True
+        try:
+            return self._in_float64(inputs)
+        except Exception as error:
+            self._twin = None
+            self.oracle_missing = describe(error, self.folder.path)
+        if not self._twin_is_eager:
+            self._twin, self._twin_is_eager = copy.deepcopy(self._eager).double(), True
+            self.oracle_missing = None
+            return self.oracle(inputs, rounding)
+        return None
+
+    def _stands_for_scripted(self, inputs: Mapping[str, Array]) -> bool:
+        """Whether the eager module computes on these inputs what the scripted one does, so that the float64 form of
+        the one tells of the other. What it is off would count as PyTorch's own rounding."""
+        import torch
+
+        positional, keywords = self.arguments(inputs)
+        self.restore()
+        with torch.no_grad():
+            eager = [_array(leaf) for leaf in _leaves(self._eager(*positional, **keywords))]
+        self.restore()
+        return defaults_for(eager).compare(self(inputs), Right(eager)).verdict != "failed"
+
+    def _in_float64(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array]:
+        import torch
+
+        assert self._twin is not None
+        if self.case.says.script and self._twin_is_eager and not self._stands_for_scripted(inputs):
+            raise ValueError("in eager mode the module computes something else than scripted")
         positional, keywords = self.arguments(inputs, torch.float64)
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)  # for modules that make constants as they go
         try:
             with torch.no_grad():
-                return [_array(leaf) for leaf in _leaves(self._twin(*positional, **keywords))]
-        except Exception as error:
-            self._twin = None
-            self.oracle_missing = describe(error, self.folder.path)
-            return None
+                if rounding is None:
+                    return [_array(leaf) for leaf in _leaves(self._twin(*positional, **keywords))]
+                with self._weights_moved(rounding), rounds(rounding):
+                    result = self._twin(*positional, **keywords)
+                return [_array(leaf) for leaf in _leaves(result)]
         finally:
             torch.set_default_dtype(before)
+
+    @contextlib.contextmanager
+    def _weights_moved(self, rounding: Rounding) -> Iterator[None]:
+        """Inside the block the weights of the float64 twin are off by their rounding."""
+        assert self._twin is not None
+        own = {**dict(self._twin.named_parameters()), **dict(self._twin.named_buffers())}
+        kept = {name: own[name].data for name in own}
+        try:
+            for name, value in nudged(kept, rounding).items():
+                own[name].data = value
+            yield
+        finally:
+            for name, value in kept.items():
+                own[name].data = value
 
 
 def _torch() -> Any:

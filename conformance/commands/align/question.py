@@ -20,6 +20,7 @@ from conformance.checks.verify_converted import RuntimeVerifier
 from conformance.draw.draw import Draw, seed_of
 from conformance.errors import Stopped, Unavailable, UserError, did_you_mean
 from conformance.export.reference import Reference
+from conformance.export.rounding import Rounding
 from conformance.plan.catalogue import find_case, plan
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
@@ -135,9 +136,9 @@ class _Everything:
         self._calls = calls_of(lambda: self._reference(inputs))
         return self._calls
 
-    def exact(self, inputs: Inputs) -> list[Array] | None:
+    def exact(self, inputs: Inputs, rounding: Rounding | None = None) -> list[Array] | None:
         """The outputs in float64; None where the module has no float64 form, or calls other submodules in it."""
-        in_float64 = calls_of(lambda: self._reference.oracle(inputs))
+        in_float64 = calls_of(lambda: self._reference.oracle(inputs, rounding))
         pairs = paired(self._calls, in_float64)
         return None if pairs is None else [array for outputs in pairs for array in outputs]
 

@@ -1,0 +1,138 @@
+"""What rounding leaves open: the float64 form of a module with every operator's result rounded, and moved by a unit.
+
+A computation in float32 rounds the result of each operator, and another one rounds it otherwise: by another order
+of its sums, or by an approximation that is off by a unit in the last place. This is the stochastic arithmetic of
+CESTAC (J. Vignes, "A stochastic arithmetic for reliable scientific computation", 1993), with the random part in the
+last place of a given number of bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+SMALLEST = {11: -24, 24: -149}
+"""The exponent of the smallest number of a format, by its bits (the significand's, with the one that is implied)."""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Results have ``bits`` of significand and ``finer`` more, and are off by one unit there.
+
+    The signs are drawn by ``seed`` and do not depend on ``finer``, so that two roundings which differ in it alone
+    move everything in the same direction, by steps that differ by a factor of 2 ** finer.
+    """
+
+    bits: int
+    seed: int
+    finer: int = 0
+
+
+def bits_of(dtypes: list[str]) -> int | None:
+    """The bits that a module computes with whose inputs have these NumPy dtypes; None where float64 is no better."""
+    floats = {dtype for dtype in dtypes if dtype.startswith("float")}
+    if "float64" in floats:
+        return None
+    return 11 if floats == {"float16"} else 24
+
+
+class Units:
+    """Moves float64 tensors by units in their last place, with other random signs at each call."""
+
+    def __init__(self, rounding: Rounding) -> None:
+        self._rng = np.random.default_rng(rounding.seed)
+        self._bits = rounding.bits + rounding.finer
+        self._smallest = SMALLEST[rounding.bits] - rounding.finer
+
+    def rounded(self, value: Any) -> Any:
+        """The values as multiples of the unit in their last place, off by one. Those that need no rounding stay, as
+        they are exact in every computation, or were rounded when they were made and have only been moved since."""
+        import torch
+
+        unit, signs = self._unit(value), self._signs(value)
+        nearest = torch.round(value / unit) * unit
+        return torch.where(torch.isfinite(value) & (nearest != value), nearest + signs * unit, value)
+
+    def nudged(self, value: Any) -> Any:
+        """Weights, which are multiples of their unit, off by one. Whole numbers, such as positions, stay."""
+        import torch
+
+        unit, signs = self._unit(value), self._signs(value)
+        return torch.where(torch.isfinite(value) & (torch.round(value) != value), value + signs * unit, value)
+
+    def _unit(self, value: Any) -> Any:
+        import torch
+
+        _, exponent = torch.frexp(value)
+        return torch.ldexp(value.new_ones(()), (exponent - self._bits).clamp_(min=self._smallest))
+
+    def _signs(self, value: Any) -> Any:
+        import torch
+
+        count = value.numel()
+        bits = np.frombuffer(self._rng.bytes(math.ceil(count / 8)), dtype=np.uint8)
+        return torch.from_numpy(np.unpackbits(bits, count=count)).reshape(value.shape) * 2.0 - 1.0
+
+
+MOVED_WEIGHTS = 2**24
+"""How many weights are moved at most, for time and memory. Of a module with more, the results alone tell."""
+
+
+def nudged(weights: Mapping[str, Any], rounding: Rounding) -> dict[str, Any]:
+    """The float64 tensors among the weights, each value off by one unit in its last place; none of a large module."""
+    import torch
+
+    units = Units(rounding)
+    if sum(value.numel() for value in weights.values()) > MOVED_WEIGHTS:
+        return {}
+    return {name: units.nudged(value) for name, value in weights.items() if value.dtype == torch.float64}
+
+
+def rounds(rounding: Rounding) -> Any:
+    """A context in which torch's operators round their float64 results. It sees what the dispatcher runs, scripted
+    code included, and not what a single operator does inside."""
+    return _mode()(rounding)
+
+
+@cache
+def _mode() -> Any:
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_map_only
+
+    class Rounds(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __init__(self, rounding: Rounding) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]
+            self._units = Units(rounding)
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if torch.Tag.pointwise in func.tags:  # elsewhere a number may say how many values there are
+                args = tuple(self._constant(arg) for arg in args)
+            result = func(*args, **(kwargs or {}))
+            if func.is_view:
+                return result
+            if func._schema.is_mutable:  # what is written to stays the same tensor
+                tree_map_only(torch.Tensor, self._write, result)
+                return result
+            return tree_map_only(torch.Tensor, self._rounded, result)
+
+        def _constant(self, arg: Any) -> Any:
+            """A number in the code of the module, such as 0.1, which a model holds rounded."""
+            if type(arg) is not float or not math.isfinite(arg):
+                return arg
+            return float(self._units.rounded(torch.tensor(arg, dtype=torch.float64)))
+
+        def _rounded(self, out: Any) -> Any:
+            plain = out.dtype == torch.float64 and out.layout == torch.strided and out.device.type == "cpu"
+            return self._units.rounded(out) if plain else out
+
+        def _write(self, out: Any) -> Any:
+            rounded = self._rounded(out)
+            return out if rounded is out else out.copy_(rounded)
+
+    return Rounds

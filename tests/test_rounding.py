@@ -1,0 +1,221 @@
+"""What rounding inside a module excuses: a unit in the last place of an intermediate result, and no defect."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from conformance.case.python import Folder
+from conformance.checks.stages import Stages
+from conformance.checks.verify import Verifier
+from conformance.draw.draw import Maker
+from conformance.export.reference import Reference
+from conformance.runtimes import onnxreference, onnxruntime
+from conformance.worker.progress import Progress
+from tests.support import Alter, altered, say, verdict
+
+
+@pytest.fixture
+def computing(monkeypatch):
+    """``computing(f)``: every runtime gives what ``f`` makes of its inputs and outputs, so that none contradicts."""
+
+    def replace(alter: Alter) -> None:
+        for module, name in (
+            (onnxruntime, "open_optimized"), (onnxruntime, "open_unoptimized"), (onnxreference, "open_model"),
+        ):  # fmt: skip
+            monkeypatch.setattr(module, name, altered(getattr(module, name), alter))
+
+    return replace
+
+
+TANHSHRINK = """
+forward: F.tanhshrink(x)
+inputs: {x: "float32[n, 3]"}
+dims: {n: 1..9}
+"""
+
+
+def shrunk(units: int):
+    """Tanhshrink whose tanh is that many units in the last place too large."""
+
+    def compute(inputs, outputs):
+        tanh = np.tanh(inputs["x"])
+        return [inputs["x"] - (tanh + units * np.spacing(tanh))]
+
+    return compute
+
+
+def test_a_unit_in_the_last_place_of_an_intermediate_result_is_no_finding(bench, computing):
+    computing(shrunk(1))
+    record = bench.run(TANHSHRINK)
+    assert record.status == "passed", record.reason
+    assert record.ill_conditioned, "what only rounding excuses counts apart"
+    assert record.examples
+
+
+@pytest.mark.parametrize("units", [64, 1000])
+def test_an_intermediate_result_that_no_rounding_makes_is_wrong(bench, computing, units):
+    computing(shrunk(units))
+    assert verdict(bench.run(TANHSHRINK))[:3] == ("failed", "compare", "WrongValue")
+
+
+def kept_bits(array, bits: int):
+    """The values with so many bits of significand, cut off as tensor cores cut them off."""
+    return (array.view(np.uint32) & np.uint32(0xFFFFFFFF << (24 - bits) & 0xFFFFFFFF)).view(np.float32)
+
+
+def summed_in_fp16(x, w):
+    total = np.zeros((len(x), w.shape[1]), np.float16)
+    for term in range(len(w)):
+        total = (total + (x[:, term, None] * w[term]).astype(np.float16)).astype(np.float16)
+    return total.astype(np.float32)
+
+
+def in_tf32(x, w):
+    return kept_bits(x, 11) @ kept_bits(w, 11)
+
+
+DENSE = """
+forward: torch.relu(x @ a) @ b
+inputs:
+  x: float32[n, {k}]
+  a: float32[{k}, 64]
+  b: float32[64, 8]
+dims: {{n: 1..5}}
+"""
+
+
+@pytest.mark.parametrize("terms", [16, 256, 2048])
+@pytest.mark.parametrize("product", [in_tf32, summed_in_fp16])
+def test_less_precision_than_float32_is_found_through_two_layers(bench, computing, product, terms):
+    def compute(inputs, outputs):
+        return [product(np.maximum(product(inputs["x"], inputs["a"]), 0), inputs["b"])]
+
+    computing(compute)
+    assert verdict(bench.run(DENSE.format(k=terms)))[:3] == ("failed", "compare", "WrongValue")
+
+
+def test_another_order_of_the_same_sums_is_not(bench, computing):
+    def backwards(x, w):
+        return x[:, ::-1] @ w[::-1]
+
+    def compute(inputs, outputs):
+        return [backwards(np.maximum(backwards(inputs["x"], inputs["a"]), 0), inputs["b"])]
+
+    computing(compute)
+    assert bench.run(DENSE.format(k=256)).status == "passed"
+
+
+CHAIN = """
+module: beside.Chain
+inputs: {x: "float32[n, 32]"}
+dims: {n: 1..4}
+"""
+LAYERS = """
+import torch
+
+class Chain(torch.nn.Module):
+    # twelve layers, as of a small transformer
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(32, 32) for _ in range(12)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + torch.nn.functional.gelu(layer(torch.nn.functional.layer_norm(x, (32,), eps=EPS)) * SCALE)
+        return x
+"""
+
+
+@pytest.mark.parametrize("defect", [
+    pytest.param({"EPS": "1e-3"}, id="eps"), pytest.param({"SCALE": "0.70007"}, id="a constant off by 1e-4"),
+])  # fmt: skip
+def test_a_wrong_constant_shows_through_twelve_layers(bench, tmp_path, computing, defect):
+    import torch
+
+    right, wrong = LAYERS, LAYERS
+    for name, value in {"EPS": "1e-5", "SCALE": "0.7"}.items():
+        right, wrong = right.replace(name, value), wrong.replace(name, defect.get(name, value))
+    assert bench.run(CHAIN, right).status == "passed"
+    scope: dict = {}
+    exec(wrong, scope)
+    torch.manual_seed(0)
+    module = scope["Chain"]().eval()
+
+    def compute(inputs, outputs):
+        with torch.no_grad():
+            return [module(torch.from_numpy(inputs["x"].copy())).numpy()]
+
+    computing(compute)
+    assert verdict(bench.run(CHAIN, right))[:3] == ("failed", "compare", "WrongValue")
+
+
+def test_a_step_that_jumps_excuses_nothing(bench, computing):
+    """Rounding to whole numbers at ties: a unit in the last place moves the output by one, whatever the unit."""
+    body = """
+    forward: torch.floor(x * 3.0 / 3.0)
+    inputs: {x: {type: "float32[n, 4]", values: {integers: {low: -50, high: 50}}}}
+    dims: {n: 1..4}
+    """
+    computing(lambda inputs, outputs: [outputs[0] + 1])
+    assert verdict(bench.run(body))[:3] == ("failed", "compare", "WrongValue")
+
+
+MUTATED = """
+import torch
+
+class Mutated(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.tensor([0.1, 0.2, 0.3]))
+
+    def forward(self, x):
+        y = x * self.scale
+        y[:, 0].add_(1.7).mul_(0.3)
+        return y - torch.tanh(y)
+"""
+
+
+def conditioned(bench, body, inputs, python=""):
+    """How far each output moves, and the module's weights before and after."""
+    cell = bench.cells(body, python)[0]
+    with Folder.of(cell.case.folder).active() as folder:
+        reference = Reference(cell.case, folder)
+        record = cell.record()
+        stages = Stages(record, Progress(), cell.case.folder)
+        verifier = Verifier(cell, record, stages, reference, Maker(cell.case, folder.resolve), [])
+        exact = reference.oracle(inputs)
+        moved = verifier.conditioning(inputs, reference(inputs), exact)
+        again = reference.oracle(inputs)
+    assert all(np.array_equal(before, after) for before, after in zip(exact, again, strict=True))
+    return moved
+
+
+def test_results_that_are_written_in_place_move_and_weights_are_put_back(bench):
+    body = say("module: beside.Mutated", 'inputs: {x: "float32[n, 3]"}', "dims: {n: 1..4}")
+    inputs = {"x": np.float32([[1.0, 0.5, 0.25]])}
+    (moved,) = conditioned(bench, body, inputs, MUTATED)
+    assert 1e-8 < moved < 1e-6
+
+
+@pytest.mark.parametrize("forward", ["x * 2", "torch.relu(-x)", "x[:, :2].contiguous() + 0", "torch.cat([x, x])"])
+def test_what_is_exact_in_every_computation_moves_with_its_inputs_alone(bench, forward):
+    body = say(f'forward: "{forward}"', 'inputs: {x: "float32[n, 3]"}', "dims: {n: 1..4}")
+    inputs = {"x": np.float32([[1.0, -0.5, 0.25]])}
+    (moved,) = conditioned(bench, body, inputs)
+    assert moved <= 2 * 2.0**-23
+
+
+def test_positions_are_exact_in_every_computation(bench):
+    body = say('forward: "torch.sin(torch.arange(1000.) * 0.5) + x"', 'inputs: {x: "float32[1]"}')
+    (moved,) = conditioned(bench, body, {"x": np.float32([0.1])})
+    assert moved < 1e-6  # one unit in the last place of 999 is 6e-5
+
+
+def test_a_module_that_cannot_be_run_so_moves_with_its_inputs(bench):
+    body = say(
+        'forward: "torch.cond(x.sum() > 0, lambda x: torch.tanh(x) * 3.1, lambda x: x / 3, (x,))"',
+        'inputs: {x: "float32[n, 3]"}', "dims: {n: 1..4}",
+    )  # fmt: skip
+    (moved,) = conditioned(bench, body, {"x": np.float32([[1.0, 0.5, 0.25]])})
+    assert moved > 1e-8
