@@ -65,11 +65,18 @@ class Units:
         unit, signs = self._unit(value), self._signs(value)
         return torch.where(torch.isfinite(value) & (torch.round(value) != value), value + signs * unit, value)
 
+    def summed(self, value: Any, magnitude: Any) -> Any:
+        """Sums off by ``OF_SUMS`` units of what their terms add up to without their signs."""
+        import torch
+
+        error = self._signs(value) * magnitude * (OF_SUMS * 2.0**-self._bits)
+        return torch.where(torch.isfinite(value) & torch.isfinite(error), value + error, value)
+
     def _unit(self, value: Any) -> Any:
         import torch
 
         _, exponent = torch.frexp(value)
-        return torch.ldexp(value.new_ones(()), (exponent - self._bits).clamp_(min=self._smallest))
+        return torch.ldexp(torch.ones_like(value), (exponent - self._bits).clamp_(min=self._smallest))
 
     def _signs(self, value: Any) -> Any:
         import torch
@@ -78,6 +85,21 @@ class Units:
         bits = np.frombuffer(self._rng.bytes(math.ceil(count / 8)), dtype=np.uint8)
         return torch.from_numpy(np.unpackbits(bits, count=count)).reshape(value.shape) * 2.0 - 1.0
 
+
+OF_SUMS = 0.5
+"""How far another order of the same sum is taken to be off, in units of the sum of its terms' sizes.
+
+The bound is one unit for each addition, which no real sum comes near (N. Higham, "Accuracy and Stability of Numerical
+Algorithms", 2002, section 4.2). Adding up 4,096 products one by one is off by 0.1 of these units, in blocks by less;
+products of 10 bits are off by 30."""
+
+SUMS = {
+    "aten.sum", "aten.mean", "aten.cumsum", "aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "aten.mv",
+    "aten.addmv", "aten.dot", "aten.convolution", "aten.mkldnn_convolution", "aten.linear", "aten.avg_pool2d",
+    "aten._adaptive_avg_pool2d",
+}  # fmt: skip
+"""Operators that add up products of their tensors: of the sizes of their tensors they give the sizes of their terms,
+added up."""
 
 MOVED_WEIGHTS = 2**24
 """How many weights are moved at most, for time and memory. Of a module with more, the results alone tell."""
@@ -116,6 +138,9 @@ def _mode() -> Any:
             result = func(*args, **(kwargs or {}))
             if func.is_view:
                 return result
+            if str(func).rpartition(".")[0] in SUMS and self._is_plain(result):
+                sizes = tree_map_only(torch.Tensor, torch.abs, (args, dict(kwargs or {})))
+                result = self._units.summed(result, func(*sizes[0], **sizes[1]))
             if func._schema.is_mutable:  # what is written to stays the same tensor
                 tree_map_only(torch.Tensor, self._write, result)
                 return result
@@ -127,9 +152,13 @@ def _mode() -> Any:
                 return arg
             return float(self._units.rounded(torch.tensor(arg, dtype=torch.float64)))
 
+        def _is_plain(self, out: Any) -> bool:
+            if not isinstance(out, torch.Tensor):
+                return False
+            return out.dtype == torch.float64 and out.layout == torch.strided and out.device.type == "cpu"
+
         def _rounded(self, out: Any) -> Any:
-            plain = out.dtype == torch.float64 and out.layout == torch.strided and out.device.type == "cpu"
-            return self._units.rounded(out) if plain else out
+            return self._units.rounded(out) if self._is_plain(out) else out
 
         def _write(self, out: Any) -> Any:
             rounded = self._rounded(out)
