@@ -19,6 +19,7 @@ from conformance.worker import server
 from conformance.worker.isolation import Death, Worker
 from conformance.worker.progress import Progress, SharedProgress
 from tests import hostile, planted
+from tests.support import write_case
 from tests.test_isolation import PLENTY, ROOT, gone
 
 Function = Callable[[Progress, int], Any]
@@ -255,6 +256,55 @@ with Worker(preload=("slow",)):
         while not began.exists():
             time.sleep(0.01)
         parent.kill()
+        assert gone(pid, 3.0)
+
+
+def test_a_fork_server_ends_with_its_run_also_where_an_import_runs_no_signal_handler(tmp_path: Path) -> None:
+    began, told = tmp_path / "began", tmp_path / "told"
+    (tmp_path / "stuck.py").write_text(
+        "import ctypes, os, pathlib\n"
+        f"pathlib.Path({str(told)!r}).write_text(str(os.getpid()))\npathlib.Path({str(began)!r}).touch()\n"
+        "ctypes.PyDLL(None).sleep(60)\n",  # PyDLL keeps Python's lock
+        encoding="utf-8",
+    )
+    code = """
+from conformance.worker.isolation import Worker
+
+with Worker(preload=("stuck",)):
+    input()
+"""
+    paths = os.pathsep.join([str(ROOT), str(tmp_path)])
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths}, stdin=subprocess.PIPE
+    ) as parent:
+        while not began.exists():
+            time.sleep(0.01)
+        parent.kill()
+        assert gone(int(told.read_text()), 3.0)
+
+
+def test_a_process_of_xdist_ends_with_its_run_whatever_it_does(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import ctypes, os, pathlib\n"
+        "def pytest_collection_modifyitems(config):\n"
+        "    if hasattr(config, 'workerinput'):\n"
+        "        pathlib.Path('told').write_text(str(os.getpid()))\n"
+        "        os.rename('told', 'began')\n"
+        "        ctypes.PyDLL(None).sleep(60)\n",
+        encoding="utf-8",
+    )
+    write_case(tmp_path / "cases", 'forward: x + 1\ninputs: {x: "float32[2]"}')
+    command = [sys.executable, "-m", "pytest", "--pyargs", "conformance", "-n", "1", "-p", "no:cacheprovider"]
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen(
+        [*command, "--confcutdir", str(tmp_path), "-c", os.devnull, "--rootdir", str(tmp_path), "-p", "conftest"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{paths}"}, stdout=subprocess.DEVNULL,
+    ) as run:  # fmt: skip
+        while not (tmp_path / "began").exists():
+            assert run.poll() is None
+            time.sleep(0.01)
+        pid = int((tmp_path / "began").read_text())
+        run.kill()
         assert gone(pid, 3.0)
 
 

@@ -6,13 +6,14 @@ nothing unless the suite (``conformance/test_suite.py``) is collected, and impor
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from conformance.plugin import options
-from conformance.plugin.session import Session
+from conformance.plugin.session import STARTED_BY, Session
 from conformance.plugin.terminal import Terminal
 from conformance.records.clean import block, one_line
 
@@ -32,6 +33,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "latency: cells of budgets of time (-m latency)")
     config.stash[_SESSION] = Session(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput[STARTED_BY] = os.getpid()
 
 
 # ---- items -----------------------------------------------------------------------------------------------

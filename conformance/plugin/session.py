@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from pathlib import Path
+
 import pytest
 
 from conformance.plugin.gating import Gating
@@ -17,15 +21,22 @@ class Session:
 
     def __init__(self, config: pytest.Config) -> None:
         """UsageError where the options cannot be used."""
+        if any(Path(argument.partition("::")[0]).name == "conformance" for argument in config.args):
+            end_with_run(config)  # the suite was named, as it mostly is; in other sessions it is met while collecting
         self.options = Options(config)
         self.options.check()
         self.running = Running(self.options)
-        self.planning = Planning(self.options, self.running.prepare)
+        self.planning = Planning(self.options, self._begin_cells)
         self.writing = Writing(self.options)
         self.gating = Gating(self.options)
         self.keeping = Keeping(self.options)
         self.mixed_up = False
         """Whether a test came with the record of another cell."""
+
+    def _begin_cells(self) -> None:
+        """Called in each process that will run cells, before it reads them."""
+        end_with_run(self.options.config)
+        self.running.prepare()
 
     @property
     def has_cells(self) -> bool:
@@ -59,3 +70,17 @@ class Session:
         """Ends the worker and the run file."""
         self.running.close()
         self.writing.close(finished=finished)
+
+
+STARTED_BY = "conformance_started_by"
+"""Under which the process of the terminal tells those of xdist its number."""
+
+
+def end_with_run(config: pytest.Config) -> None:
+    """Has the kernel end a process of xdist with the run: by itself it would go on reading cases until it next
+    listens, and the records that it makes go nowhere. One on another host has another parent, and ends by itself."""
+    told: dict[str, object] = getattr(config, "workerinput", {})
+    if told.get(STARTED_BY) == os.getppid():
+        from conformance.worker.children import signalled_with_parent
+
+        signalled_with_parent(signal.SIGKILL)

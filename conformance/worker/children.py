@@ -18,7 +18,7 @@ from signal import SIGKILL
 from time import monotonic, sleep
 from typing import Any
 
-_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 _STUCK = 1.0  # seconds after which a process that was killed counts as stuck, in a driver perhaps
 _PATIENCE = 5.0  # seconds for a resource tracker, of which most is the start of its Python on a busy host
 
@@ -26,6 +26,11 @@ _PATIENCE = 5.0  # seconds for a resource tracker, of which most is the start of
 def adopt_orphans() -> None:
     """From now on, a process below this one whose parent is gone becomes a child of this one."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def signalled_with_parent(number: int) -> None:
+    """From now on, the kernel sends this process that signal when the thread ends that started it."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def below(pid: int, spared: Collection[int] = ()) -> list[int]:

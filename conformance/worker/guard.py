@@ -5,14 +5,12 @@ this.
 """
 
 import atexit
-import ctypes
 import os
 import signal
 import warnings
 
-from conformance.worker.children import adopt_orphans, end_below
+from conformance.worker.children import adopt_orphans, end_below, signalled_with_parent
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _server, _parent = os.getpid(), os.getppid()
 
 
@@ -22,17 +20,23 @@ def _end() -> None:
 
 
 def _parent_ended(*_: object) -> None:
-    """A server that imports looks at its parent only afterwards, and imports of PyTorch take seconds."""
     if os.getpid() == _server and os.getppid() != _parent:
         _end()
         os._exit(0)
+
+
+def end_in_order() -> None:
+    """Called once the imports are done; until then there is nothing below the server, and nothing that Python could
+    do about the end of its parent: an import of PyTorch runs no signal handler for seconds."""
+    signalled_with_parent(signal.SIGCONT)
+    _parent_ended()  # it may have ended between the imports and that
 
 
 os.setsid()
 adopt_orphans()
 # A server that a call has stopped goes on when its parent ends, so as to notice that.
 signal.signal(signal.SIGCONT, _parent_ended)
-ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
+signalled_with_parent(signal.SIGKILL)
 atexit.register(_end)
 # multiprocessing waits for each child of the server, and warns of those that it did not start: the orphans
 warnings.filterwarnings("ignore", message="forkserver: waitpid returned unexpected pid")

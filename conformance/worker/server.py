@@ -17,7 +17,7 @@ from typing import Any
 from conformance.worker import children
 
 _context = multiprocessing.get_context("forkserver")
-_GUARD = "conformance.worker.guard"
+_GUARD, _READY = "conformance.worker.guard", "conformance.worker.ready"
 _TRIES = 20
 _PAUSE = 0.05  # seconds until the end of a server can be seen, and a new one be started
 _workers: set[int] = set()
@@ -26,7 +26,7 @@ _workers: set[int] = set()
 
 def start(preload: Sequence[str]) -> None:
     """Has a server begin to import ``preload``, if none is running already."""
-    _context.set_forkserver_preload([_GUARD, *preload])
+    _context.set_forkserver_preload([_GUARD, *preload, _READY])
     with _running():
         pass
 
@@ -49,7 +49,7 @@ def launch(function: Callable[..., object], *args: object) -> ForkServerProcess:
             if len(failed) > 1:
                 # A preloaded module that raises another error than ImportError ends each server. Without preload,
                 # the error is raised in the call that imports the module, and is told there.
-                _context.set_forkserver_preload([_GUARD])
+                _context.set_forkserver_preload([_GUARD, _READY])
             time.sleep(_PAUSE)
     raise AssertionError
 
