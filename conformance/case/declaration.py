@@ -73,7 +73,8 @@ class Declaration(Says):
     inputs: Annotated[dict[TensorName, InputOrType], Field(min_length=1), Short]
     """The inputs by their ONNX names, in the order of forward's parameters."""
     outputs: list[OutputOrName] = []
-    """Names of all outputs, depth first."""
+    """Names of all outputs, depth first. A list that a scripted module returns is one output of the graph: it has one
+    name, and its tensors are ``name.0``, ``name.1`` in tolerances; or each of its tensors has a name."""
     dims: Annotated[dict[Word, SizeRange], Short] = {}
     """The range of each dim; both ends always run."""
     where: Annotated[Listed[Size], Short] = []

@@ -162,9 +162,11 @@ class PrecisionTolerance(OutputTolerance):
     because: str | None = None
     """Why the tolerance is right; required where it is looser than the default."""
 
-    def for_output(self, index: int, name: str) -> OutputTolerance:
-        """What is said of this output; where nothing is, what is said of all outputs."""
-        own = self.outputs.get(index) or self.outputs.get(name) or OutputTolerance()
+    def for_output(self, index: int, *names: str) -> OutputTolerance:
+        """What is said of this output, by its index or the first of its names; where nothing is, what is said of all
+        outputs."""
+        keys = [key for key in (index, *names) if key in self.outputs]
+        own = self.outputs[keys[0]] if keys else OutputTolerance()
         general = {key: getattr(self, key) for key in OutputTolerance.model_fields}
         if own.gives("sqnr", "cosine"):
             general |= {"sqnr": None, "cosine": None, "magnitude": None}

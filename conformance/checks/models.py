@@ -104,7 +104,10 @@ class CellRun:
                 raise self.prepared.failed[name]
             with self.stages("declare", "case"):
                 # what PyTorch cannot run, or what returns something else, is not the exporter's fault
-                check_outputs(cell.case, self.reference(self.prepared.inputs()))
+                wanted = self.reference(self.prepared.inputs())
+                check_outputs(cell.case, self.reference.layout or [])
+                if len(wanted) > 1 or self.reference.layout != [1]:
+                    self.reference(self.prepared.inputs(odd=True))  # how many there are must not depend on sizes
             try:
                 with self.stages("export", "exporter"):
                     start = time.perf_counter()
@@ -145,7 +148,7 @@ class CellRun:
             if name in self.prepared.failed:
                 raise self.prepared.failed[name]
             try:
-                self._check_convertible(stored)
+                self._check_convertible(stored, precision)
                 with self.stages("convert", "precision"):
                     start = time.perf_counter()
                     given = conversion.source(stored.file, precision, settings, cell.exporter)
@@ -164,8 +167,15 @@ class CellRun:
                 raise finding
         return result
 
-    def _check_convertible(self, stored: Stored) -> None:
-        """Stopped where calibration cannot run the exported model: it does not load, or needs a library."""
+    def _check_convertible(self, stored: Stored, precision: str) -> None:
+        """Stopped where calibration cannot run the exported model (it does not load, or needs a library), or the
+        converter would change the type of its outputs."""
+        if stored.facts.sequences and base_of(precision) == "fp16":
+            text = (
+                f"the output {stored.facts.sequences[0]} is a sequence, whose type the fp16 converter changes; "
+                "return a tuple in place of a list, or say why with left_out:"
+            )
+            raise Stopped("convert", "SequenceOutput", text, "case")
         with self.stages("load", "exporter"), opener("onnxruntime-unoptimized")(stored.file, self.libraries()):
             pass
         if self.cell.case.says.libraries:

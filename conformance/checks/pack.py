@@ -124,8 +124,8 @@ def write_entry(
     for index, example in enumerate(examples):
         sets.append(write_set(place, index, example, names, _apart(cell, example.draw)))
     assert verify.judge is not None
-    every = range(len(model.facts.outputs))
-    excused = [*every] if says.vacuous else [index for index, output in enumerate(says.outputs) if output.vacuous]
+    every = range(sum(run.reference.layout or []))
+    excused = [index for index, output in enumerate(verify.outputs()) if output.vacuous]
     return Entry(
         name=name, case=cell.case.name, exporter=cell.exporter, opset=cell.opset, precision=cell.precision,
         check=cell.check, source=run.record.source, graph=run.record.graph or {}, inputs=names,
@@ -133,7 +133,8 @@ def write_entry(
         build=dataclasses.replace(
             build, options=dataclasses.replace(build.options, plugins=tuple(plugins))
         ).as_dict(),
-        sets=sets, expected=_expected_by_runtime(cell), excused=excused, own_code=list(run.target.own_code()),
+        sets=sets, expected=_expected_by_runtime(cell), excused=[*every] if says.vacuous else excused,
+        own_code=list(run.target.own_code()),
         libraries=libraries, conversion=run.record.conversion, runtimes=_runtimes(cell),
         config=says.onnxruntime.config,
     )  # fmt: skip
@@ -145,7 +146,7 @@ def leave(run: CellRun, verify: Verifier, model: Stored, draws: Draws, example: 
     writer = BundleWriter(folder, environment([]))
     entry = write_entry(run, verify, model, draws, folder / CELLS, [_seen(verify, example)])
     # The bundle only shows whether the example still fails. One example would be vacuous, which is excused.
-    writer.add(dataclasses.replace(entry, excused=list(range(len(model.facts.outputs)))))
+    writer.add(dataclasses.replace(entry, excused=list(range(sum(run.reference.layout or [])))))
     run.record.bundle, run.record.bundle_libraries = display_path(folder), entry.code
 
 

@@ -12,12 +12,13 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
-from conformance.case.must_hold import OutputTolerance
+from conformance.case.must_hold import Output, OutputTolerance
 from conformance.case.python import describe
 from conformance.compare.judges import Judge, Right, Tolerances, defaults_for
 from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
+from conformance.export.layout import fits, names_of_tensor, of_tensors, tensors_in
 from conformance.export.reference import Reference
 from conformance.export.rounding import Rounding, bits_of
 from conformance.plan.cell import Cell
@@ -147,8 +148,8 @@ class Verifier(Comparer):
     def judge_of(self, wanted: Sequence[Array]) -> Judge:
         """The cell's judge, made of the first outputs of PyTorch, as it depends on their number and dtypes."""
         if self.judge is None:
-            check_outputs(self.cell.case, wanted)
-            rows = [entry.rows == "in any order" for entry in self.cell.case.says.outputs] or [False] * len(wanted)
+            check_outputs(self.cell.case, self.reference.layout or [1] * len(wanted))
+            rows = [entry.rows == "in any order" for entry in self.outputs()] or [False] * len(wanted)
             self.judge = self.make_judge(wanted, tuple(rows))
             self.vacuity = self.judge.vacuity()
         return self.judge
@@ -171,8 +172,12 @@ class Verifier(Comparer):
 
     def declared(self, output: int) -> OutputTolerance:
         """What the case declares for an output at this cell's precision."""
-        name = self._names[output] if output < len(self._names) else ""
-        return self.cell.case.says.tolerance_for(self.cell.precision).for_output(output, name)
+        names = names_of_tensor(output, self._names, self.cell.case.says.outputs, self.reference.layout or [])
+        return self.cell.case.says.tolerance_for(self.cell.precision).for_output(output, *names)
+
+    def outputs(self) -> list[Output]:
+        """What the case declares of each tensor that forward returns, of the tensors of a list one by one."""
+        return of_tensors(self.cell.case.says.outputs, self.reference.layout or [])
 
     def check_deterministic(self, draw: Draw, before: list[Array] | None = None) -> list[Array]:
         """PyTorch's outputs; Stopped where they are not those of ``before``, or of another call if it is None.
@@ -197,11 +202,12 @@ class Verifier(Comparer):
             return before
 
 
-def check_outputs(case: Case, wanted: Sequence[Array]) -> None:
+def check_outputs(case: Case, layout: Sequence[int]) -> None:
     """Stopped at ``declare`` where forward returns more or fewer outputs than the case names."""
     declared = case.says.outputs
-    if declared and len(declared) != len(wanted):
-        text = f"outputs declares {len(declared)} names, forward returns {len(wanted)} tensors"
+    if not fits(declared, layout):
+        names = "1 name" if len(declared) == 1 else f"{len(declared)} names"
+        text = f"outputs declares {names}, forward returns {tensors_in(layout)}"
         raise Stopped("declare", "WrongOutputs", text, "case")
 
 

@@ -111,7 +111,7 @@ def _torchscript(
             dynamo=False,
             opset_version=opset,
             input_names=reference.graph_order(),
-            output_names=[output.name for output in case.says.outputs],
+            output_names=reference.output_names(inputs),
             dynamic_axes={name: named for name, named in axes.items() if named},
             **options,
         )
@@ -132,7 +132,6 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
     import torch
 
     dynamo_cache.install()
-    case = reference.case
     positional, keywords = reference.arguments(inputs)
     shapes = dynamic_shapes(reference, target.static)
     table = {_operator(name): reference.folder.resolve(function) for name, function in target.translations.items()}
@@ -145,7 +144,7 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
             dynamo=True,
             opset_version=opset,
             input_names=reference.graph_order(),
-            output_names=[output.name for output in case.says.outputs],
+            output_names=reference.output_names(inputs),
             dynamic_shapes=shapes,
             custom_translation_table=table or None,
             verbose=False,

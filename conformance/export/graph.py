@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from conformance.case.declaration import Case
@@ -30,12 +30,14 @@ class Facts:
     inputs: dict[str, list[Axis] | None]
     outputs: dict[str, list[Axis] | None]
     dtypes: dict[str, str]
-    """NumPy dtype of each input and output."""
+    """NumPy dtype of each input and output; of a sequence, that of its tensors."""
     initializers: int
     overridable: int
     sha: str
     structure: str
     """A hash of operators, attributes, wiring and small constants, without names and doc strings."""
+    sequences: list[str] = field(default_factory=list)
+    """The outputs that are sequences of tensors."""
     invalid: list[str] | None = None
     """[error, text] of onnx.checker or shape inference; None for a model that both accept."""
 
@@ -59,14 +61,15 @@ def read(model: ModelProto, data: bytes) -> Facts:
         inputs={value.name: _dims(value) for value in inputs},
         outputs={value.name: _dims(value) for value in model.graph.output},
         dtypes={
-            value.name: str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+            value.name: str(helper.tensor_dtype_to_np_dtype(_tensor_type(value).elem_type))
             for value in values
-            if value.type.tensor_type.elem_type not in (0, onnx.TensorProto.STRING)
+            if _tensor_type(value).elem_type not in (0, onnx.TensorProto.STRING)
         },
         initializers=len(model.graph.initializer),
         overridable=len(parameters & {value.name for value in model.graph.input}),
         sha=hashlib.sha256(data).hexdigest()[:16],
         structure=structure(model),
+        sequences=[value.name for value in model.graph.output if value.type.WhichOneof("value") == "sequence_type"],
         invalid=_validate(model),
     )
 
@@ -90,8 +93,16 @@ def _operators(graph: GraphProto) -> Iterator[str]:
                 yield from _operators(inner)
 
 
+def _tensor_type(value: Any) -> Any:
+    """The type of an input or output that is a tensor, or of the tensors in one that is a sequence or optional."""
+    kind = value.type
+    while (holder := kind.WhichOneof("value")) in ("sequence_type", "optional_type"):
+        kind = getattr(kind, holder).elem_type
+    return kind.tensor_type
+
+
 def _dims(value: Any) -> list[Axis] | None:
-    tensor = value.type.tensor_type
+    tensor = _tensor_type(value)
     if not tensor.HasField("shape"):
         return None
     return [dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None) for dim in tensor.shape.dim]
@@ -152,15 +163,23 @@ class Finding:
     fault: str
 
 
-def signature(case: Case, facts: Facts, wanted: list[str], traced: Sizes, static: Sequence[str]) -> Iterator[Finding]:
+def signature(
+    case: Case,
+    facts: Facts,
+    wanted: list[str],
+    traced: Sizes,
+    static: Sequence[str],
+    outputs: list[str] | None = None,
+) -> Iterator[Finding]:
     """Names, dtypes and dims of the graph's inputs and outputs against the case's; ``wanted`` are the names of
-    the inputs in the order of forward's parameters."""
+    the inputs in the order of forward's parameters, ``outputs`` those of the outputs where they are not as declared.
+    """
     names = list(facts.inputs)
     if names != wanted:
         missing = [name for name in wanted if name not in names]
         what = f"lost the inputs {missing}" if missing else f"has the inputs {names}"
         yield Finding("WrongInputs", f"the graph {what}, declared are {wanted}", "exporter")
-    outputs = [output.name for output in case.says.outputs]
+    outputs = [output.name for output in case.says.outputs] if outputs is None else outputs
     if outputs and list(facts.outputs) != outputs:
         yield Finding(
             "WrongOutputs",

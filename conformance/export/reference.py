@@ -19,6 +19,7 @@ from conformance.case.declaration import Case
 from conformance.case.python import Folder, describe
 from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped, did_you_mean
+from conformance.export.layout import layout_of, names_in_graph, tensors_in
 from conformance.export.rounding import Rounding, nudged, rounds
 
 
@@ -46,6 +47,8 @@ class Reference:
         self._twin: torch.nn.Module | None = None
         self._twin_is_eager = not case.says.script
         self._rounds_not = False
+        self.layout: list[int] | None = None
+        """How many tensors each output of the graph has (``export.layout``); None until the module was called."""
         try:
             twin = copy.deepcopy(self._eager).double()
         except Exception as error:
@@ -171,7 +174,27 @@ class Reference:
                     "the module changes its input in place, so that the reference and the runtimes would see "
                     "different inputs; clone it first in forward", "case",
                 )  # fmt: skip
-        return [_array(leaf) for leaf in _leaves(result)]
+        leaves = _leaves(result)
+        self._hold_layout(layout_of(result) if self.case.says.script else [1] * len(leaves))
+        return [_array(leaf) for leaf in leaves]
+
+    def _hold_layout(self, layout: list[int]) -> None:
+        """Stopped at ``declare`` where there are more or fewer tensors than there were before."""
+        if self.layout is None:
+            self.layout = layout
+        if layout != self.layout:
+            text = (
+                f"how many tensors forward returns depends on its inputs: {tensors_in(layout)}, and for others "
+                f"{tensors_in(self.layout)}; return a tuple of a fixed length, or stack them into one tensor"
+            )
+            raise Stopped("declare", "VaryingOutputs", text, "case")
+
+    def output_names(self, inputs: Mapping[str, Array]) -> list[str]:
+        """The names that the case declares for the outputs of the graph; empty where it declares none."""
+        declared = [output.name for output in self.case.says.outputs]
+        if declared and self.layout is None:
+            self(inputs)
+        return names_in_graph(declared, self.layout or [])
 
     def caller(self, inputs: Mapping[str, Array]) -> Callable[[], object]:
         """A function, to be timed, that calls the module on these inputs as inference does; tensors are made here."""

@@ -24,7 +24,7 @@ from conformance.disk.locks import exclusive
 from conformance.export.graph import Facts
 from conformance.records.environment import versions
 
-FORMAT = 4
+FORMAT = 5
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ class Session(Protocol):
     """What really computes: provider, storage and arithmetic dtype, optimizer on or off."""
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """All outputs in graph order; arrays of the graph's input dtypes, keyed by graph input name."""
+        """All outputs in graph order, the tensors of a sequence one by one (``sequences``); ``inputs`` are arrays of
+        the graph's input dtypes, keyed by graph input name."""
         ...
 
 

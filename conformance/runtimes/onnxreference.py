@@ -11,6 +11,7 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.errors import Unavailable
+from conformance.runtimes.sequences import tensors
 
 
 class ReferenceSession:
@@ -35,7 +36,7 @@ class ReferenceSession:
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         with np.errstate(all="ignore"):  # the check ``specials`` is about infinities and NaN
             outputs = self._evaluator.run(None, {name: inputs[name] for name in self._inputs if name in inputs})
-        return [np.asarray(output) for output in outputs]
+        return [np.asarray(output) for output in tensors(outputs)]
 
 
 @contextlib.contextmanager

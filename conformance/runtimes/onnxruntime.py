@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Array
 from conformance.errors import did_you_mean
+from conformance.runtimes.sequences import tensors
 
 if TYPE_CHECKING:
     from onnx import GraphProto
@@ -50,8 +51,7 @@ class OnnxRuntimeSession:
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         feed = {name: inputs[name] for name in self._inputs if name in inputs}
-        outputs: list[Array] = self._session.run(None, feed)
-        return outputs
+        return tensors(self._session.run(None, feed))
 
 
 def _options(libraries: Sequence[str], config: Mapping[str, str] | None) -> Any:

@@ -1,0 +1,65 @@
+"""Which tensors of a module's outputs are one output of its graph.
+
+A traced module has an output for each tensor. A scripted one that returns a list has one output for the list, a
+sequence; tuples are taken apart. ``outputs:`` may name either the graph's outputs or all tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from conformance.case.must_hold import Output
+
+
+def layout_of(result: Any) -> list[int]:
+    """How many tensors each output of a scripted module's graph has."""
+    if isinstance(result, tuple):
+        return [count for part in result for count in layout_of(part)]
+    if isinstance(result, list):
+        return [sum(count for part in result for count in layout_of(part))]
+    return [] if result is None else [1]
+
+
+def names_in_graph(names: Sequence[str], layout: Sequence[int]) -> list[str]:
+    """The names of the graph's outputs. Where there is one for each tensor, a sequence has that of its first."""
+    if len(names) != sum(layout) or len(names) == len(layout):
+        return list(names)
+    starts = [sum(layout[:index]) for index in range(len(layout))]
+    return [names[start] if count else f"empty_{start}" for start, count in zip(starts, layout, strict=True)]
+
+
+def names_of_tensor(
+    tensor: int, graph: Sequence[str], declared: Sequence[Output], layout: Sequence[int]
+) -> list[str]:
+    """The names of a tensor, the more particular first: its own where each has one, or else that of its output of the
+    graph, which in a sequence ``parts`` has ``parts.0`` and ``parts.1`` before it."""
+    if declared and len(declared) == sum(layout):
+        return [declared[tensor].name] if tensor < len(declared) else []
+    if len(graph) != len(layout):
+        return list(graph[tensor : tensor + 1])
+    names = [
+        [name] if count == 1 else [f"{name}.{index}", name]
+        for name, count in zip(graph, layout, strict=True)
+        for index in range(count)
+    ]
+    return names[tensor] if tensor < len(names) else []
+
+
+def fits(declared: Sequence[Output], layout: Sequence[int]) -> bool:
+    """Whether there is a name for each output of the graph, or for each tensor; or none is declared."""
+    return not declared or len(declared) in (len(layout), sum(layout))
+
+
+def of_tensors(declared: Sequence[Output], layout: Sequence[int]) -> list[Output]:
+    """What is declared for each tensor: what is said of a sequence is said of all its tensors."""
+    if len(declared) != len(layout) or len(declared) == sum(layout) == len(layout):
+        return list(declared)
+    return [output for output, count in zip(declared, layout, strict=True) for _ in range(count)]
+
+
+def tensors_in(layout: Sequence[int]) -> str:
+    """``3 tensors``, or ``3 tensors (2 of them in lists)``."""
+    count, listed = sum(layout), sum(tensors for tensors in layout if tensors != 1)
+    text = "1 tensor" if count == 1 else f"{count} tensors"
+    return f"{text} ({listed} of them in lists)" if 0 < listed < count else text

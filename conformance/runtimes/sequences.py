@@ -1,0 +1,22 @@
+"""Outputs that are sequences of tensors, which runtimes give as lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from conformance.arrays import Array
+
+
+def tensors(outputs: Iterable[Any]) -> list[Array]:
+    """All tensors of a model's outputs in order, those of a sequence in its place; an optional output that has no
+    value has no tensor."""
+    return list(_flat(outputs))
+
+
+def _flat(outputs: Iterable[Any]) -> Iterator[Any]:
+    for output in outputs:
+        if isinstance(output, (list, tuple)):
+            yield from _flat(output)
+        elif output is not None:
+            yield output

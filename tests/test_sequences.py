@@ -1,0 +1,157 @@
+"""Outputs that are lists of tensors, which a scripted module's model gives as sequences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from conformance import cli
+from conformance.records.run_file import read_run
+from conformance.runtimes import onnxruntime
+from tests.support import PASSED, altered, say, verdict, with_symbolic, write_case
+
+PYTHON = """
+import torch
+from typing import List, Tuple
+
+class Looped(torch.nn.Module):
+    def forward(self, x):
+        parts: List[torch.Tensor] = []
+        for i in range(3):
+            parts.append(torch.tanh(x) * (0.3 * i + 1))
+        return parts
+
+class Nested(torch.nn.Module):
+    def forward(self, x) -> Tuple[torch.Tensor, List[torch.Tensor], Tuple[torch.Tensor, torch.Tensor]]:
+        return x * 2.5, [x + 1.5, x[:, :1] - 1], (x * 3, torch.sin(x))
+
+class Rows(torch.nn.Module):
+    def forward(self, x):
+        rows: List[torch.Tensor] = []
+        for i in range(x.size(0)):
+            rows.append(x[i] * 0.3)
+        return rows
+
+class Positive(torch.nn.Module):
+    def forward(self, x):
+        parts: List[torch.Tensor] = [x]
+        if bool(x.sum() > 0):
+            parts.append(x * 2)
+        return parts
+
+class Dense(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.layer(x)
+        return [y, torch.relu(y)]
+
+def wrong(g, x):
+    return g.op("Atan", x)
+"""
+INPUTS = """
+script: true
+inputs: {x: "float32[n, 4]"}
+dims: {n: 1..4}
+export: {torchscript: [17]}
+"""
+LOOPED = say("module: beside.Looped", INPUTS)
+NESTED = say("module: beside.Nested", INPUTS)
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "onnx-reference"])
+@pytest.mark.parametrize("body, outputs", [
+    (LOOPED, ""), (LOOPED, "outputs: [parts]"), (LOOPED, "outputs: [a, b, c]"),
+    (NESTED, ""), (NESTED, "outputs: [a, parts, d, e]"), (NESTED, "outputs: [a, b, c, d, e]"),
+])  # fmt: skip
+def test_the_tensors_of_a_list_are_compared_one_by_one(bench, body, outputs, runtime):
+    body = say(body, outputs)
+    assert verdict(bench.run(body, PYTHON, check="export")) == PASSED
+    assert verdict(bench.run(body, PYTHON, runtime=runtime)) == PASSED
+
+
+def test_a_wrong_tensor_in_a_list_is_found_and_blamed_as_any_other(bench):
+    body = say(LOOPED.replace("export: {torchscript: [17]}", ""), with_symbolic('"aten::tanh"'))
+    record = bench.run(body, PYTHON + "\nsymbolic = wrong\n")
+    assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
+    assert set(record.loss) >= {"export"}
+    assert record.loss["export"] < 40
+
+
+@pytest.mark.parametrize("alter, error, place", [
+    pytest.param(lambda out: [out[0], out[1] + np.float32(1e-3), out[2]], "WrongValue", 1, id="one value"),
+    pytest.param(lambda out: out[:2], "WrongCount", None, id="a tensor is missing"),
+    pytest.param(lambda out: [out[1], out[0], out[2]], "WrongValue", 0, id="another order"),
+])  # fmt: skip
+def test_what_a_runtime_makes_of_a_list_is_its_fault(bench, monkeypatch, alter, error, place):
+    for name in ("open_optimized", "open_unoptimized"):
+        opened = altered(getattr(onnxruntime, name), lambda inputs, outputs: alter(outputs))
+        monkeypatch.setattr(onnxruntime, name, opened)
+    record = bench.run(LOOPED, PYTHON)
+    assert verdict(record) == ("failed", "compare", error, "runtime")
+    assert place is None or record.worst["output"] == place
+
+
+@pytest.mark.parametrize("module", ["Rows", "Positive"])
+def test_a_list_whose_length_depends_on_the_inputs_is_refused_with_what_to_do(bench, module):
+    record = bench.run(say(f"module: beside.{module}", INPUTS), PYTHON)
+    assert verdict(record) == ("failed", "declare", "VaryingOutputs", "case")
+    assert "return a tuple of a fixed length, or stack them" in record.reason
+
+
+def test_too_few_names_are_the_cases_mistake_before_any_export(bench):
+    record = bench.run(say(NESTED, "outputs: [a, b]"), PYTHON)
+    assert verdict(record) == ("failed", "declare", "WrongOutputs", "case")
+    assert record.reason == "outputs declares 2 names, forward returns 5 tensors (2 of them in lists)"
+
+
+@pytest.mark.parametrize("outputs, named", [
+    ("outputs: [parts]", "parts"), ("outputs: [parts]", "parts.1"), ("outputs: [a, b, c]", "b"),
+    ("outputs: [parts]", "1"),
+])  # fmt: skip
+def test_a_tolerance_may_be_about_a_list_or_about_one_of_its_tensors(bench, monkeypatch, outputs, named):
+    def off(inputs, found):
+        return [found[0], found[1] + np.float32(1e-3), found[2]]
+
+    for name in ("open_optimized", "open_unoptimized"):
+        monkeypatch.setattr(onnxruntime, name, altered(getattr(onnxruntime, name), off))
+    loose = "{atol: 0.01}"
+    body = say(LOOPED, outputs, f"tolerance: {{fp32: {{because: a test, outputs: {{{named}: {loose}}}}}}}")
+    assert verdict(bench.run(body, PYTHON)) == PASSED
+    other = {"parts.1": "parts.0", "b": "a", "1": "0"}.get(named)
+    if other is not None:
+        assert bench.run(body.replace(f"{{{named}: {loose}", f"{{{other}: {loose}"), PYTHON).status == "failed"
+
+
+def test_what_is_said_of_a_list_is_said_of_its_tensors(bench):
+    python = PYTHON.replace("(0.3 * i + 1)", "0.0")
+    assert bench.run(LOOPED, python).error == "Vacuous"
+    body = say(LOOPED, "outputs: [{name: parts, vacuous: all zeros}]")
+    assert verdict(bench.run(body, python)) == PASSED
+
+
+def test_int8_keeps_a_list_and_fp16_refuses_it(bench):
+    body = say("module: beside.Dense", INPUTS, "precisions: {fp16: {}, int8: {}}")
+    found = {
+        cell.id: bench.run_cell(cell, examples=6)
+        for cell in bench.cells(body, PYTHON)
+        if cell.converted and cell.check in ("fidelity", "accuracy") and cell.runtime in (None, "onnxruntime")
+    }
+    assert len(found) == 4
+    for name, record in found.items():
+        expected = ("failed", "convert", "SequenceOutput", "case") if "fp16" in name else PASSED
+        assert verdict(record) == expected, (name, record.reason)
+
+
+def test_a_bundle_with_a_list_replays(tmp_path):
+    write_case(tmp_path / "cases", say(NESTED, "runtimes: [onnxruntime, tensorrt]"), PYTHON)
+    place, store = str(tmp_path / "bundle"), str(tmp_path / "store")
+    assert cli.main(["pack", place, "--cases", str(tmp_path / "cases"), "--store", store]) == 0
+    report = tmp_path / "replayed"
+    replay = ["replay", place, "--runtime", "onnxruntime", "--report", str(report), "--store", store]
+    assert cli.main(replay) == 0
+    (record,) = read_run(report)[1]
+    assert record["status"] == "passed"
+    assert record["examples"] >= 8
