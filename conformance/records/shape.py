@@ -211,7 +211,9 @@ FIELDS: dict[str, Check] = {
          "bundle", "fingerprint"),
         TEXT_OR_NULL,
     ),
-    **dict.fromkeys(("own_code", "findings", "hints", "output", "traceback", "details", "bundle_libraries"), _TEXTS),
+    **dict.fromkeys(
+        ("own_code", "outputs", "findings", "hints", "output", "traceback", "details", "bundle_libraries"), _TEXTS
+    ),
     **dict.fromkeys(("examples", "ill_conditioned", "nothing", "dropped_draws"), integer),
     **dict.fromkeys(("arithmetic", "conversion", "engine"), or_null(form())),
     "source": form(file=TEXT_OR_NULL, line=_COUNTS),
@@ -225,7 +227,8 @@ FIELDS: dict[str, Check] = {
     )),
     "inputs": map_of(TEXT),
     "worst": or_null(form(
-        ("ratio",), ratio=measure, index=or_null(list_of(scalar)), rounding=_MEASURE, dims=or_null(form()),
+        ("ratio",), ratio=measure, looked_up=or_null(form(("in", "got", "wanted"), got=scalar, wanted=scalar)),
+         index=or_null(list_of(scalar)), rounding=_MEASURE, dims=or_null(form()),
         **dict.fromkeys(("output", "got", "wanted", "error"), scalar),
     )),
     "draw": or_null(form(("dims", "regime", "seed"), dims=map_of(scalar), regime=TEXT, seed=scalar, index=scalar)),

@@ -71,15 +71,37 @@ def _what(record: Mapping[str, Any]) -> list[str]:
     if record["status"] == "xpassed":
         return [f"unexpectedly passed: {record['reason']}"]
     worst = record["worst"]
-    if record["stage"] != "compare" or worst is None or record["error"] not in ("WrongValue", "WrongNaN", "WrongInf"):
+    if record["stage"] != "compare" or worst is None or record["error"] not in _OF_ELEMENTS:
         return [head]
+    return [head, _element(record, worst)]
+
+
+_OF_ELEMENTS = ("WrongIndex", "WrongValue", "WrongNaN", "WrongInf")
+"""The errors that are about one element, the worst."""
+
+
+def _element(record: Mapping[str, Any], worst: Mapping[str, Any]) -> str:
+    """The worst element: what a runtime has there, and what is right."""
     index = ", ".join(map(str, worst["index"]))
+    place = f"{output_named(record, worst['output'])}[{index}]"
     ratio = worst["ratio"] if isinstance(worst["ratio"], str) else f"{worst['ratio']:.3g}"
-    return [
-        head,
-        f"output {worst['output']}[{index}]: got {_number(worst['got'])}, wanted {_number(worst['wanted'])} "
-        f"({ratio} times what is allowed)",
-    ]
+    values = worst.get("looked_up")
+    if values is not None:
+        there = f"where {values['in']} has {_number(values['got'])}"
+        wanted = f"where it has {_number(values['wanted'])}"
+        return (
+            f"{place}: got index {worst['got']}, {there}; wanted index {worst['wanted']}, {wanted} "
+            f"({ratio} times what is allowed)"
+        )
+    if record["error"] == "WrongIndex":
+        return f"{place}: got index {worst['got']}, wanted index {worst['wanted']}"
+    return f"{place}: got {_number(worst['got'])}, wanted {_number(worst['wanted'])} ({ratio} times what is allowed)"
+
+
+def output_named(record: Mapping[str, Any], number: Any) -> str:
+    """What sentences call an output of a record: by the name that its case gives it, or else by its number."""
+    names: Sequence[str] = record.get("outputs") or ()
+    return f"output {names[number] if isinstance(number, int) and 0 <= number < len(names) else number}"
 
 
 def _example(record: Mapping[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ WORDS = {
 }  # fmt: skip
 
 _REQUIRED = ("id", "case", "exporter", "opset", "check", "status")
-_LISTS = ("details", "bundle_libraries")
+_LISTS = ("details", "bundle_libraries", "outputs")
 _DICTS = ("source", "seconds")
 _COUNTS = ("examples", "ill_conditioned", "nothing", "dropped_draws")
 _OPTIONAL = (

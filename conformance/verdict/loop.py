@@ -12,7 +12,7 @@ from typing import Any
 
 from conformance.arrays import Array
 from conformance.compare.judges import Right
-from conformance.compare.tolerance import Comparison, Worst
+from conformance.compare.tolerance import Comparison, Worst, subjects
 from conformance.compare.vacuity import Vacuity
 from conformance.errors import Stopped
 from conformance.records.record import Record
@@ -68,7 +68,7 @@ class Comparer(ABC):
         after_run = time.perf_counter()
         comparison = self.judged(example, got)
         if self.vacuity is not None and comparison.verdict in ("verified", "ill-conditioned"):
-            self.vacuity.see(wanted)
+            self.vacuity.see(wanted, example.inputs)
         self.add_seconds("run", after_run - start)
         self.add_seconds("compare", time.perf_counter() - after_run)
         if comparison.verdict == "failed":
@@ -190,9 +190,10 @@ def counted(histogram: dict[str, list[int]] | None, ratio: float) -> dict[str, l
 
 def check_not_vacuous(record: Record, vacuity: Vacuity, excused: Collection[int], hints: Sequence[str] = ()) -> None:
     """Stopped where wrong outputs would have passed all examples; outputs in ``excused`` may be so."""
+    called = subjects(len(vacuity), record.outputs)
     for output, wrong in vacuity.findings().items():
         if output not in excused:
             passes = f"{' and '.join(wrong)} would have passed every one of {record.examples} examples"
-            stop = Stopped("compare", "Vacuous", f"output {output}: {passes}", "case")
+            stop = Stopped("compare", "Vacuous", f"{called[output]}: {passes}", "case")
             stop.fields = {"hints": list(hints)}
             raise stop
