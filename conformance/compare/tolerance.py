@@ -281,7 +281,8 @@ def _compare_exactly(output: Subject, got: Array, wanted: Array, oracle: Array |
     if not wrong.any():
         return Comparison("verified")
     if oracle is not None and oracle.shape == wanted.shape and bool((oracle != wanted)[wrong].all()):
-        return Comparison("ill-conditioned")  # float32 itself decides differently from float64 there
+        first = tuple(int(i) for i in np.argwhere(wrong)[0])  # float32 itself decides differently from float64 there
+        return Comparison("ill-conditioned", worst_at(output.number, first, got, wanted, np.inf, np.inf))
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
     error = abs(float(got[first]) - float(wanted[first]))
     text = f"{output}: {int(wrong.sum())} of {wanted.size} values differ ({wanted.dtype} is exact)"

@@ -245,6 +245,19 @@ FIELDS: dict[str, Check] = {
         ("cells", "cases", "others", "changed", "alone"), cells=integer, cases=_TEXTS, others=integer,
         changed=map_of(_TEXTS), alone=TEXT, **dict.fromkeys(("stage", "error"), TEXT_OR_NULL),
     )),
+    "conditioning": or_null(form(
+        ("sizes",), float64=or_null(scalar), own=_MEASURE,
+        sizes=list_of(form(
+            ("dims", "verified", "ill_conditioned"), dims=form(), worst=_MEASURE,
+            **dict.fromkeys(("verified", "ill_conditioned"), integer),
+        )),
+    )),
+    "vacuous": or_null(form(
+        ("output", "passes"), output=integer, passes=_TEXTS, fact=or_null(form(("name",), name=TEXT, value=scalar)),
+    )),
+    "remedy": or_null(form(
+        ("kind",), kind=TEXT, parameters=or_null(_TEXTS), **dict.fromkeys(("yaml", "python", "file"), TEXT_OR_NULL),
+    )),
     "fidelity": or_null(form(sqnr=_MEASURE, changed=or_null(number))),
     "loss": or_null(map_of(scalar)),
     "latency": or_null(form(budgets=or_null(list_of(_BUDGET)), own=or_null(_SIDE), other=or_null(_SIDE))),

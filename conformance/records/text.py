@@ -76,7 +76,7 @@ def _what(record: Mapping[str, Any]) -> list[str]:
     return [head, _element(record, worst)]
 
 
-_OF_ELEMENTS = ("WrongIndex", "WrongValue", "WrongNaN", "WrongInf")
+_OF_ELEMENTS = ("IllConditioned", "WrongIndex", "WrongValue", "WrongNaN", "WrongInf")
 """The errors that are about one element, the worst."""
 
 
@@ -95,6 +95,10 @@ def _element(record: Mapping[str, Any], worst: Mapping[str, Any]) -> str:
         )
     if record["error"] == "WrongIndex":
         return f"{place}: got index {worst['got']}, wanted index {worst['wanted']}"
+    if record["error"] == "IllConditioned":
+        exact = (record.get("conditioning") or {}).get("float64")
+        also = "" if exact is None else f"; PyTorch in float64 has {_number(exact)}"
+        return f"{place}: got {_number(worst['got'])}, PyTorch in float32 has {_number(worst['wanted'])}{also}"
     return f"{place}: got {_number(worst['got'])}, wanted {_number(worst['wanted'])} ({ratio} times what is allowed)"
 
 
@@ -133,6 +137,7 @@ def details(record: Mapping[str, Any]) -> list[str]:
         *_expected(record),
         *_neighbours(record),
         *_stopped(record),
+        *_conditioned(record),
         *_asked(record),
         *_to_look_at(record),
         *_changed(record),
@@ -233,8 +238,46 @@ def _stopped(record: Mapping[str, Any]) -> Iterator[str]:
         nodes = (record.get("graph") or {}).get("nodes") or {}
         yield f"the graph has {', '.join(f'{count} {name}' for name, count in nodes.items()) or 'no nodes'}"
     yield from record.get("output") or ()
+    yield from _remedy(record)
     yield from (_HINTS.get(hint, hint) for hint in record.get("hints") or ())
     yield from record.get("traceback") or ()
+
+
+_FACTS = {
+    "empty": "it has no values",
+    "constant": "it is {value} in every example",
+    "independent": "it is the same in all examples of a shape, whatever the inputs",
+    "equal rows": "its rows are all equal in every example",
+    "close": "its values lie closer together than is allowed",
+}
+_REMEDIES = {
+    "draws": "try more draws of values, with which each of these is refused",
+    "values": "try these values, with which {good}",
+    "weights": "these parameters are all zero: {parameters}; try random ones, with which each of these is refused",
+    "tolerance": "try the default tolerance, with which each of these is refused",
+    "tolerance to declare": "if that is what the module is like, declare how far float32 is off",
+    "specials": "where NaN and infinities spread to all outputs, leave them out",
+    "excuse": "neither more draws nor other values or weights show more; if that is right, say so",
+}
+"""What to try first, by the kind of a remedy; the text to paste follows."""
+
+
+def _remedy(record: Mapping[str, Any]) -> Iterator[str]:
+    """What an output that proves nothing is like, and what to try first."""
+    fact = (record.get("vacuous") or {}).get("fact")
+    if fact and fact["name"] in _FACTS:
+        yield _FACTS[fact["name"]].replace("{value}", _number(fact.get("value")))
+    remedy = record.get("remedy")
+    if not remedy:
+        return
+    good = "each of these is refused" if record.get("vacuous") else "PyTorch's float32 is finite and close to float64"
+    words = _REMEDIES.get(remedy["kind"], remedy["kind"]).replace("{good}", good)
+    yield words.replace("{parameters}", ", ".join(remedy.get("parameters") or ())) + ":"
+    if remedy.get("yaml"):
+        yield f"  {remedy['yaml']}"
+    if remedy.get("python"):
+        yield f"  in {remedy.get('file')}:"
+        yield from (f"    {line}" for line in remedy["python"].splitlines() if line)
 
 
 # ---- who was asked, and what that shows ----------------------------------------------------------------------
@@ -242,6 +285,7 @@ def _stopped(record: Mapping[str, Any]) -> Iterator[str]:
 _CONCLUSIONS = {
     "optimizer": "so the model is right, and {runtime}'s graph optimizer breaks it",
     "strictness": "so it is open whether the runtime is too strict, or the evaluator not strict enough",
+    "apart": "so {runtime} alone is off, and it is open whether rounding explains that or {runtime} is wrong",
     "open": "so it is open whether the model or the runtime is wrong",
     "nobody": "nobody else could be asked, so it is open whether the model or the runtime is wrong",
 }
@@ -256,7 +300,8 @@ _STAGES_OF_LOSS = {
 def _asked(record: Mapping[str, Any]) -> Iterator[str]:
     """The witnesses' answers, what follows from them, and where accuracy is lost."""
     witnesses = record.get("witnesses") or []
-    yield from (_answer(witness) for witness in witnesses if not witness.get("config"))
+    weak = record.get("error") == "IllConditioned"
+    yield from (_answer(witness, weak=weak) for witness in witnesses if not witness.get("config"))
     conclusion = record.get("conclusion")
     if conclusion is not None:
         known = _CONCLUSIONS.get(conclusion)  # another version's is no template
@@ -269,7 +314,8 @@ def _asked(record: Mapping[str, Any]) -> Iterator[str]:
                 yield from _advice(record.get("cause") or {})
 
 
-def _answer(witness: Mapping[str, Any]) -> str:
+def _answer(witness: Mapping[str, Any], *, weak: bool = False) -> str:
+    """``weak``: of an example of which float64 excuses an error."""
     answer, reason = witness["answer"], witness.get("reason")
     if witness["runtime"] == FLOAT64:
         if answer == "agrees":
@@ -280,8 +326,8 @@ def _answer(witness: Mapping[str, Any]) -> str:
     if witness.get("model") == "exported":
         return "the exported fp32 model stops there too"
     said = {
-        "agrees": "agrees with PyTorch",
-        "wrong": "is wrong too",
+        "agrees": "agrees with PyTorch by the ordinary tolerance" if weak else "agrees with PyTorch",
+        "wrong": "is off by more than the ordinary tolerance too" if weak else "is wrong too",
         "runs": "runs it, but its outputs are wrong",
         "stops": f"stops with {witness.get('error')}",
         "abstains": f"no opinion, {reason}",
@@ -294,6 +340,32 @@ def _title(runtime: str) -> str:
         return registry.named(runtime).title
     except KeyError:  # the runtime of a record that another version wrote
         return runtime
+
+
+def _conditioned(record: Mapping[str, Any]) -> Iterator[str]:
+    """How far float32 is off, and at which sizes the examples agree all the same."""
+    told = record.get("conditioning")
+    if not told:
+        return
+    if told.get("own") is not None:
+        yield f"PyTorch in float32 is off by up to {_number(told['own'])} from float64 in this output"
+    sizes = told["sizes"]
+    if not any(size["verified"] for size in sizes):
+        total = sum(size["ill_conditioned"] for size in sizes)
+        yield f"at none of {len(sizes)} sizes does any of {total} examples agree by the ordinary tolerance"
+        return
+    for size in sizes[:_SIZES]:
+        dims = ", ".join(f"{name}={value}" for name, value in size["dims"].items()) or "its fixed shapes"
+        count, of = size["verified"], size["verified"] + size["ill_conditioned"]
+        worst = size.get("worst")
+        closest = f", with an error of {worst:.2g} of what is allowed at most" if count and worst else ""
+        yield f"at {dims}: {count} of {of} examples agree{closest}"
+    if len(sizes) > _SIZES:
+        yield f"and at {len(sizes) - _SIZES} more sizes"
+
+
+_SIZES = 8
+"""At how many sizes it is said how the examples came out."""
 
 
 def _with_options(witness: Mapping[str, Any]) -> str:
