@@ -184,7 +184,10 @@ class Noise:
                 f"cosine {self.cosine:.5f} and magnitude off by {self.magnitude:.2%}, allowed are "
                 f"{self.limit.cosine:g} and {self.limit.magnitude:.2%}"
             )
-        return f"SQNR {self.sqnr:.1f} dB, at least {self.limit.sqnr:g} dB is due"
+        return f"SQNR {self.sqnr:.1f} dB{self._together()}, at least {self.limit.sqnr:g} dB is due"
+
+    def _together(self) -> str:
+        return f" over all {self.draws} examples" if self.draws > 1 else ""
 
 
 def compare_outputs(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from conformance.records.clean import block, command_line
+from conformance.records.clean import block, command_line, one_line
 from conformance.records.record import FLOAT64
 from conformance.runtimes import registry
 
@@ -34,8 +34,12 @@ def failure(record: Mapping[str, Any]) -> str:
 
 
 def repetition(record: Mapping[str, Any], first: str) -> str:
-    """In place of ``failure`` where a cell stopped as the cell ``first`` did before its own work began."""
-    return _shown([f"{record['reason']}", f"stage {record['stage']}, as in {first}", *_place(record)])
+    """In place of ``failure``, on one line, where a cell stopped as ``first`` did, before its own work began."""
+    return one_line(f"{record['error']} at stage {record['stage']}, as in {first}: {record['reason']}", _REPEATED)
+
+
+_REPEATED = 240
+"""Characters of a failure that was told in full before."""
 
 
 def _shown(lines: Sequence[str]) -> str:
@@ -108,12 +112,18 @@ def output_named(record: Mapping[str, Any], number: Any) -> str:
     return f"output {names[number] if isinstance(number, int) and 0 <= number < len(names) else number}"
 
 
+_SHOWN_BEST = "the example that shows it best"
+"""What a failure of all examples together is told of."""
+
+
 def _example(record: Mapping[str, Any]) -> list[str]:
     draw = record["draw"]
     if draw is None:
         return []
     dims = ", ".join(f"{name}={size}" for name, size in draw["dims"].items()) or "fixed shapes"
     which = "example that was running" if record["signal"] else "smallest example"
+    if record["error"] == "LowFidelity" and record.get("fidelity"):
+        which = _SHOWN_BEST
     return [f"{which}: {dims}; {draw['regime']} values, seed {draw['seed']}"]
 
 
@@ -306,7 +316,7 @@ def _asked(record: Mapping[str, Any]) -> Iterator[str]:
     if conclusion is not None:
         known = _CONCLUSIONS.get(conclusion)  # another version's is no template
         yield str(conclusion) if known is None else known.format(runtime=record.get("runtime"))
-    yield from _loss(record.get("loss") or {})
+    yield from _loss(record.get("loss") or {}, _SHOWN_BEST if record.get("fidelity") else None)
     for witness in witnesses:
         if witness.get("config"):
             yield _with_options(witness)
@@ -398,9 +408,10 @@ def _advice(cause: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _loss(loss: Mapping[str, float | str]) -> Iterator[str]:
+def _loss(loss: Mapping[str, float | str], one: str | None) -> Iterator[str]:
+    """``one`` is what to call the example that the numbers are of, where other numbers are of all of them."""
     if loss:
-        yield "loss by stage, as SQNR (higher is better):"
+        yield "loss by stage, as SQNR (higher is better)" + (f", in {one}:" if one else ":")
     for stage, value in loss.items():
         yield f"  {stage:<10} {_sqnr(value):>9}   {_STAGES_OF_LOSS.get(stage, '')}"
 
