@@ -14,7 +14,7 @@ from conformance.arrays import Array
 from conformance.case.words import base_of
 from conformance.compare.judges import Judge, NoiseLimits, Tolerances
 from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit
-from conformance.compare.tolerance import DEFAULTS, Tolerance, compare, odd_shape
+from conformance.compare.tolerance import DEFAULTS, Subject, Tolerance, compare, odd_shape
 from conformance.verdict.loss import sqnr
 
 Numbers = Mapping[tuple[int, int], float]
@@ -158,7 +158,7 @@ def at_reduced(
 
 def _judge_noise(row: Row, got: Array, wanted: Array, limit: NoiseLimit | None) -> None:
     row.verdict = "verified"
-    odd = odd_shape(0, got.astype(wanted.dtype) if got.dtype.kind == wanted.dtype.kind else got, wanted)
+    odd = odd_shape(Subject(0), got.astype(wanted.dtype) if got.dtype.kind == wanted.dtype.kind else got, wanted)
     if odd is not None:
         row.verdict, row.sqnr = "failed", -math.inf
         row.text = (odd.text or "").replace("output 0", "it")

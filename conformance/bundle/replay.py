@@ -132,7 +132,7 @@ def record_of(entry: Entry, runtime: str) -> Record:
     """An empty record of the cell."""
     record = Record(
         id=id_of(entry, runtime), case=entry.case, exporter=entry.exporter, opset=entry.opset, runtime=runtime,
-        precision=entry.precision, check=entry.check, source=entry.source,
+        precision=entry.precision, check=entry.check, source=entry.source, outputs=entry.judge.get("names", []),
     )  # fmt: skip
     record.graph, record.conversion = entry.graph, entry.conversion
     return record

@@ -203,12 +203,37 @@ _JUDGES = {
 }
 
 
+def _indexed(value: Any, where: str) -> None:
+    """The name of an input or the number of an output."""
+    (_text if isinstance(value, str) else _integer(0, 2**31 - 1))(value, where)
+
+
+def _axes(value: Any, where: str) -> None:
+    _list(_integer(-64, 63))(value, where)
+    if not value:
+        raise _wrong(where, value, "a list of axes")
+
+
+_READING = {"names": _list(_text), "indices": _list(_or_none(_object({"of": _indexed, "axis": _axes})))}
+"""How outputs are read; bundles of earlier versions say nothing of it."""
+
+
+def _is_beyond(known: Any, outputs: int) -> bool:
+    return known is not None and isinstance(known["of"], int) and known["of"] >= outputs
+
+
 def _judge(value: Any, where: str) -> None:
     _object({"kind": _one_of(*_JUDGES)}, others=True)(value, where)
     field, limits = _JUDGES[value["kind"]]
-    _object({"kind": _text, field: limits, "any_order": _list(_flag)})(value, where)
+    _object({"kind": _text, field: limits, "any_order": _list(_flag)}, _READING)(value, where)
     if len(value[field]) != len(value["any_order"]):
         raise UserError(f"{where}: {field} and any_order are of unequal length")
+    for name in _READING:  # one for each output, or none at all
+        if len(value.get(name, ())) not in (0, len(value[field])):
+            raise UserError(f"{where}: {field} and {name} are of unequal length")
+    for number, known in enumerate(value.get("indices", ())):
+        if (known is not None and known["of"] == number) or _is_beyond(known, len(value[field])):
+            raise UserError(f"{where}.indices[{number}].of is {known['of']}, which is no other output")
 
 
 _OPTIONS = _object(
@@ -268,6 +293,9 @@ _ENTRY = _object(
 def check_entry(entry: Any, where: str) -> None:
     """Raises UserError for the first field that is not what ``layout.Entry`` says."""
     _ENTRY(entry, where)
+    for number, known in enumerate(entry["judge"].get("indices", ())):
+        if known is not None and isinstance(known["of"], str) and known["of"] not in entry["inputs"]:
+            raise UserError(f"{where}.judge.indices[{number}].of is {known['of']}, which is none of its inputs")
     if len(set(entry["inputs"])) < len(entry["inputs"]):
         raise UserError(f"{where}.inputs has a name twice")
 

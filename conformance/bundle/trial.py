@@ -68,23 +68,24 @@ def try_engine(record: Record, stage: Stage, model: Path, build: Build, trial: T
         if trial.rows is not None:
             with stage("run"):
                 got = session.run(trial.rows)
-            _check_rows(got, trial.equal)
+            _check_rows(got, trial)
             record.examples += 1
         with stage("load"):  # without the timings of the first build, so that it chooses anew
             again = stack.enter_context(open_model(model, (), dataclasses.replace(build, store=None)))
         with stage("run"):
             after = again.run(trial.inputs)
-        _check_rebuilt(trial.judge, before, after)
+        _check_rebuilt(trial, before, after)
         record.examples += 1
         with stage("latency"):
             record.engine = {"layers": _layers(session, trial.inputs), "times": list(_times(session, trial.batches))}
 
 
-def _check_rows(outputs: Sequence[Array], equal: Sequence[int]) -> None:
-    for output in equal:
+def _check_rows(outputs: Sequence[Array], trial: Trial) -> None:
+    called = trial.judge.reading.subjects(len(outputs))
+    for output in trial.equal:
         odd = unequal_row(outputs[output])
         if odd is not None:
-            text = f"output {output}: row {odd} of a batch of equal rows differs from row 0, but not so in PyTorch"
+            text = f"{called[output]}: row {odd} of a batch of equal rows differs from row 0, but not so in PyTorch"
             raise Stopped("compare", "RowsDiffer", text, "runtime")
 
 
@@ -95,9 +96,9 @@ def unequal_row(array: Array) -> int | None:
     return next((row for row in rows if not np.array_equal(array[row], array[0], equal_nan=nan)), None)
 
 
-def _check_rebuilt(judge: Judge, before: list[Array], after: list[Array]) -> None:
+def _check_rebuilt(trial: Trial, before: list[Array], after: list[Array]) -> None:
     """Stopped where a second build gives other values: it may choose other kernels, as TensorRT times them anew."""
-    comparison = judge.compare(after, Right(before))
+    comparison = trial.judge.compare(after, Right(before, inputs=dict(trial.inputs)))
     if comparison.verdict == "failed":
         text = f"an engine that was built again gives other values than the cell allows: {comparison.text}"
         raise Stopped("compare", "RebuildDiffers", text, "runtime")

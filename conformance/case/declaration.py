@@ -131,6 +131,7 @@ class Declaration(Says):
         for name in self.specials or ():
             if name not in self.inputs:
                 yield ("specials",), f"there is no input {shown(name)}{did_you_mean(name, self.inputs)}"
+        yield from self._output_inconsistencies()
         shapes = frozenset[str]().union(*(declared.type.names for declared in self.inputs.values()))
         for name, declared in self.inputs.items():
             for dim in sorted(declared.type.names - self._sizes()):
@@ -163,6 +164,32 @@ class Declaration(Says):
                         ("fails", index, "when", "with"),
                         f"vary has no {shown(word)}{did_you_mean(word, self.vary)}",
                     )
+
+    def _output_inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """What outputs of indices say that cannot be: what they index, and along which axis."""
+        by_name = {output.name: output for output in self.outputs}
+        for index, output in enumerate(self.outputs):
+            where, name = ("outputs", index, "indices_of"), output.indices_of
+            if name is None:
+                continue
+            if name in by_name and name in self.inputs:
+                yield where, f"both an input and an output are called {shown(name)}; call one of them otherwise"
+            elif name == output.name:
+                yield where, f"{shown(name)} would hold indices of itself; name what they index"
+            elif name in by_name and by_name[name].indices_of is not None:
+                yield where, f"{shown(name)} holds indices itself; name what they index"
+            elif name in self.inputs:
+                rank = len(self.inputs[name].type.shape)
+                wrong = [axis for axis in output.axis if not -rank <= axis < rank]
+                sides = sorted({axis % rank for axis in output.axis}) if rank else []
+                if wrong:
+                    text = f"axis {wrong[0]} is out of range: {shown(name)} has {rank} dims"
+                    yield ("outputs", index, "axis" if "axis" in output.model_fields_set else "indices_of"), text
+                elif len(sides) < len(output.axis) or sides[-1] - sides[0] >= len(sides):
+                    yield ("outputs", index, "axis"), "axes that are flattened lie side by side, each once"
+            elif name not in by_name:
+                known = {*self.inputs, *by_name} - {output.name}
+                yield where, f"there is no input or output {shown(name)}{did_you_mean(name, known)}"
 
     def _precision_inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         for precision, tolerance in self.tolerance.items():

@@ -161,6 +161,8 @@ Once = AfterValidator(_once)
 """Annotates a short list of which each item makes cells of its own, so that it can stand there only once."""
 SizeNumber: TypeAlias = Annotated[int, Field(ge=0, le=SIZE)]
 """The size of a dim as a number."""
+Axis: TypeAlias = Annotated[int, Field(ge=-64, lt=64)]
+"""An axis of a tensor, counted from its last one where it is negative."""
 Positive: TypeAlias = Annotated[int, Field(ge=1, le=SIZE)]
 """A size that is not 0."""
 

@@ -8,8 +8,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 
 from conformance.case.fields import (
+    Axis,
     Decibels,
     Listed,
+    Once,
     OpsetCondition,
     PrecisionName,
     Says,
@@ -112,8 +114,20 @@ class Output(Says):
     """The output's name in the graph."""
     rows: Literal["in order", "in any order"] = "in order"
     """``in any order``: compare as a set of rows along the first axis (NMS, top-k with ties)."""
+    indices_of: TensorName | None = None
+    """The values are indices of this input or other output: what stands there is compared, as any of equal values may
+    be named (``topk``, ``sort``, ``argmax``)."""
+    axis: Annotated[Listed[Axis], Once, Field(min_length=1, max_length=8)] = [-1]
+    """With ``indices_of``: the axis that is indexed; several, side by side, where indices count as if these were
+    flattened (max pooling)."""
     vacuous: str | None = None
     """Why zeros, shuffled rows or another draw's values would be right too for this output."""
+
+    @model_validator(mode="after")
+    def _indexes(self) -> Output:
+        if self.indices_of is None and "axis" in self.model_fields_set:
+            raise ValueError("axis says along which axis indices count; indices_of says of what")
+        return self
 
 
 def _spell_out_output(value: object) -> object:

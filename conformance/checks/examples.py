@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from conformance.case.must_hold import Fails, When
 from conformance.checks.draws import Draws
 from conformance.checks.explain import CaseExplainer
+from conformance.checks.remedy import Remedies
 from conformance.checks.verify import Verifier, WrongTogether
-from conformance.compare.tolerance import Comparison
+from conformance.compare.tolerance import Comparison, Worst, failed, own_error, subjects
 from conformance.draw.draw import Draw, about
 from conformance.errors import Stopped, Unavailable
 from conformance.plan.cell import Cell
@@ -48,11 +50,16 @@ class Examples:
         together prove nothing."""
         first = self._draws.first()
         outputs = self._verify.check_deterministic(first)
+        weak: tuple[Example, Comparison] | None = None
+        sizes = _BySize()
         for example, comparison in tried(self._record, self._undeclared(), self._verify, self._explain):
+            sizes.see(example.draw, comparison)
             plain = example.draw.regime == "plain"
             self._specials_shown |= comparison.verdict != "nothing" and example.draw.regime != "signed zero"
-            if comparison.verdict == "ill-conditioned" and plain and self._conditioned:
-                raise self._ill_conditioned(comparison, example.draw)
+            if comparison.verdict == "ill-conditioned" and plain and self._conditioned and weak is None:
+                weak = example, comparison
+        if weak is not None:  # after all others, of which one may be wrong beyond that
+            raise self._ill_conditioned(*weak, sizes)
         self._verify.check_deterministic(first, outputs)
         self._judge()
         # Last, since some of these may end the process, which then has proved all the rest.
@@ -92,18 +99,33 @@ class Examples:
                     break
         return example, stop
 
-    def _ill_conditioned(self, comparison: Comparison, draw: Draw) -> Stopped:
+    def _ill_conditioned(self, example: Example, comparison: Comparison, sizes: _BySize) -> Stopped:
         """The failure of an ill-conditioned draw of values that the case declares; where the suite chose the values,
-        an ill-conditioned draw is only counted."""
-        worst = comparison.worst
+        an ill-conditioned draw is only counted.
+
+        Where another runtime agrees with PyTorch by the ordinary tolerance, it is open whether this one is wrong:
+        float64 says no more than that rounding could explain it.
+        """
+        worst, draw = comparison.worst, example.draw
         assert worst is not None
         self._record.worst, self._record.draw = worst_dict(worst, draw), draw.as_dict()
+        called = subjects(worst.output + 1, self._record.outputs)[worst.output]
         text = (
-            f"output {worst.output}: on the values that the case declares, PyTorch's float32 is further from "
-            f"float64 than this comparison can tell ({worst.ratio:.2g} times what is allowed)"
+            f"{called}: on the values that the case declares, PyTorch's float32 is so far from float64 that nothing "
+            f"can be said of a runtime"
         )
-        stop = Stopped("compare", "IllConditioned", text, "case")
-        stop.fields = {"hints": ["conditioning"]}
+        stop = WrongAnswer(failed("IllConditioned", text, worst))
+        opinion = self._explainer.witnessed(stop, example)
+        apart = any(witness.answer == "agrees" for witness in opinion.witnesses)
+        opinion.fault, opinion.conclusion = (None, "apart") if apart else ("case", None)
+        opinion.onto(stop)
+        slack = worst.error / worst.ratio if 0 < worst.ratio < math.inf else 0.0
+        with contextlib.suppress(Stopped):  # advice is no further failure
+            stop.fields["remedy"] = Remedies(self._verify, list(self._draws)).tolerance(slack, worst.output)
+        stop.fields |= {
+            "conditioning": {**_in_float64(example, worst), "sizes": sizes.told()},
+            "hints": [] if stop.fields.get("remedy") else ["conditioning"],
+        }
         return stop
 
     # ---- draws that are declared to fail -----------------------------------------------------------------
@@ -151,6 +173,8 @@ class Examples:
             weak = f"{record.ill_conditioned} ill-conditioned, {record.nothing} mostly NaN"
             stop = Stopped("compare", "NothingVerified", f"no example verified anything: {weak}", "case")
             stop.fields = self._why_nothing()
+            with contextlib.suppress(Stopped):  # advice is no further failure
+                stop.fields["remedy"] = Remedies(self._verify, list(self._draws)).of_nothing()
             raise stop
         try:
             self._verify.conclude()
@@ -159,12 +183,24 @@ class Examples:
         assert self._verify.vacuity is not None
         excused = {index for index, output in enumerate(self._verify.outputs()) if output.vacuous}
         if says.vacuous is None:
-            check_not_vacuous(record, self._verify.vacuity, excused, ["vacuous"])
+            try:
+                check_not_vacuous(record, self._verify.vacuity, excused, ["vacuous"])
+            except Stopped as stop:
+                self._advise(stop, self._verify.vacuity.findings().keys() - excused)
+                raise
         record.draw = draw
 
     def _asked_for_specials(self) -> bool:
         """Whether the case itself says something of specials, or declares how they fail."""
         return "specials" in self._cell.case.says.model_fields_set or bool(self._apart)
+
+    def _advise(self, stop: Stopped, vacuous: Collection[int]) -> None:
+        """Adds to the failure of a vacuous output what it is like, and what to try first."""
+        told = stop.fields["vacuous"]
+        with contextlib.suppress(Stopped):  # advice is no further failure
+            remedies = Remedies(self._verify, list(self._draws))
+            told["fact"] = remedies.fact(told["output"])
+            stop.fields |= {"remedy": remedies.of_vacuous(told["output"], vacuous), "hints": []}
 
     def _why_nothing(self) -> dict[str, Any]:
         """The fields that say why no example verified anything."""
@@ -174,6 +210,42 @@ class Examples:
         if missing:
             return {"witnesses": [Witness(FLOAT64, "abstains", reason=missing).as_dict()]}
         return {"hints": ["rounding"]}
+
+
+class _BySize:
+    """How the examples of each size came out."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, dict[str, Any]] = {}
+
+    def see(self, draw: Draw, comparison: Comparison) -> None:
+        told = self._told.setdefault(
+            str(draw.dims), {"dims": dict(draw.dims), "verified": 0, "ill_conditioned": 0, "worst": 0.0}
+        )
+        if comparison.verdict == "verified":
+            told["verified"] += 1
+            told["worst"] = max(told["worst"], comparison.worst.ratio if comparison.worst else 0.0)
+        told["ill_conditioned"] += comparison.verdict == "ill-conditioned"
+
+    def told(self) -> list[dict[str, Any]]:
+        """By size: how many examples were verified and how many were not, and the largest error of those that were,
+        over what is allowed."""
+        return list(self._told.values())[:SIZES]
+
+
+SIZES = 16
+"""Of how many sizes it is told how their examples came out."""
+
+
+def _in_float64(example: Example, worst: Worst) -> dict[str, Any]:
+    """What float64 gives for the element, and how far PyTorch's float32 is off in its output at most."""
+    if example.exact is None or worst.output >= len(example.exact):
+        return {}
+    wanted, exact = example.wanted[worst.output], example.exact[worst.output]
+    if wanted.shape != exact.shape:
+        return {}
+    own = own_error(wanted, exact) if wanted.dtype.kind == "f" else None
+    return {"float64": exact[worst.index].item(), "own": own}
 
 
 def _ratio(stop: Stopped) -> float:

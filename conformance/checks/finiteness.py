@@ -10,10 +10,10 @@ from conformance.arrays import Array, Inputs
 from conformance.checks.draws import Draws
 from conformance.checks.explain import CaseExplainer
 from conformance.checks.models import CellRun
-from conformance.checks.verify import Verifier, check_outputs
+from conformance.checks.verify import Verifier
 from conformance.checks.witnesses import whom_to_ask
 from conformance.compare.judges import Right
-from conformance.compare.tolerance import Comparison, failed, odd_shape, worst_at
+from conformance.compare.tolerance import Comparison, Subject, failed, odd_shape, subjects, worst_at
 from conformance.draw.draw import about
 from conformance.errors import Stopped
 from conformance.export.store import Stored
@@ -36,15 +36,18 @@ class FinitenessVerifier(Verifier):
         return self.reference(inputs), None
 
     def compare(self, got: list[Array], right: Right) -> Comparison:
-        check_outputs(self.cell.case, right.wanted)
-        for output, (array, wanted) in enumerate(zip(got, right.wanted, strict=True)):
+        self.judge_of(right.wanted)  # which Stopped ends, where the case declares other outputs
+        called = subjects(len(right.wanted), [output.name for output in self.outputs()])
+        if len(got) != len(called):
+            return failed("WrongCount", f"{len(got)} outputs instead of {len(called)}")
+        for output, array, wanted in zip(called, got, right.wanted, strict=True):
             failure = odd_shape(output, array, wanted) or _lost(output, array, wanted)
             if failure is not None:
                 return failure
         return Comparison("verified")
 
 
-def _lost(output: int, got: Array, wanted: Array) -> Comparison | None:
+def _lost(output: Subject, got: Array, wanted: Array) -> Comparison | None:
     """The failure where values are NaN or infinite and PyTorch's are not; None where there are none."""
     if wanted.dtype.kind != "f":
         return None
@@ -53,8 +56,8 @@ def _lost(output: int, got: Array, wanted: Array) -> Comparison | None:
         return None
     first = tuple(int(i) for i in np.argwhere(odd)[0])
     name = "WrongNaN" if np.isnan(got[first]) else "WrongInf"
-    text = f"output {output}: {int(odd.sum())} of {got.size} values are NaN or infinite where PyTorch's are not"
-    return failed(name, text, worst_at(output, first, got, wanted, np.inf, np.inf))
+    text = f"{output}: {int(odd.sum())} of {got.size} values are NaN or infinite where PyTorch's are not"
+    return failed(name, text, worst_at(output.number, first, got, wanted, np.inf, np.inf))
 
 
 def check_finite(run: CellRun, session: Session, draws: Draws, stored: Stored, converted: Stored) -> None:

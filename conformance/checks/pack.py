@@ -19,6 +19,7 @@ from conformance.checks.engine import trial_of
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier
+from conformance.compare.tolerance import subjects
 from conformance.draw.draw import Draw, about
 from conformance.errors import Stopped, Unavailable, display_path
 from conformance.export.store import Stored
@@ -60,9 +61,8 @@ def _pack(run: CellRun, folder: Path, most: int) -> Entry:
         vacuous = verify.vacuity.findings().keys() - {*entry.excused}
         if vacuous:
             shutil.rmtree(folder / entry.name, ignore_errors=True)
-            text = (
-                f"output {min(vacuous)}: wrong outputs would pass all {len(entry.sets)} examples; pack more of them"
-            )
+            output = subjects(len(verify.vacuity), run.record.outputs)[min(vacuous)]
+            text = f"{output}: wrong outputs would pass all {len(entry.sets)} examples; pack more of them"
             raise Stopped("compare", "Vacuous", text, "case")
         return entry
 
@@ -94,7 +94,7 @@ def _seen(verify: Verifier, example: Example) -> Example:
     of vacuity."""
     verify.judge_of(example.wanted)
     assert verify.vacuity is not None
-    verify.vacuity.see(example.wanted)
+    verify.vacuity.see(example.wanted, example.inputs)
     return example
 
 

@@ -14,7 +14,9 @@ from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.case.must_hold import Output, OutputTolerance
 from conformance.case.python import describe
+from conformance.compare.indices import Indices
 from conformance.compare.judges import Judge, Right, Tolerances, defaults_for
+from conformance.compare.reading import Reading
 from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
@@ -149,26 +151,32 @@ class Verifier(Comparer):
         """The cell's judge, made of the first outputs of PyTorch, as it depends on their number and dtypes."""
         if self.judge is None:
             check_outputs(self.cell.case, self.reference.layout or [1] * len(wanted))
-            rows = [entry.rows == "in any order" for entry in self.outputs()] or [False] * len(wanted)
-            self.judge = self.make_judge(wanted, tuple(rows))
+            outputs = self.outputs()
+            rows = [entry.rows == "in any order" for entry in outputs] or [False] * len(wanted)
+            self.judge = self.make_judge(wanted, tuple(rows), reading_of(self.cell.case, outputs))
             self.vacuity = self.judge.vacuity()
         return self.judge
 
-    def make_judge(self, wanted: Sequence[Array], any_order: tuple[bool, ...]) -> Judge:
-        """A judge with the default tolerances by dtype, but for those that the case declares."""
+    def make_judge(self, wanted: Sequence[Array], any_order: tuple[bool, ...], reading: Reading) -> Judge:
+        """A judge with the default tolerances by dtype, but for those that the case declares. Indices have the
+        tolerance of what they index."""
+        inputs = self.cell.case.says.inputs
 
-        def tolerance(output: int, array: Array) -> Tolerance | None:
-            default = DEFAULTS.get(str(array.dtype))
+        def tolerance(output: int) -> Tolerance | None:
+            known = reading.indices_of(output)
+            about = known.of if known is not None and isinstance(known.of, int) else output
+            named = inputs[known.of].type.dtype if known is not None and isinstance(known.of, str) else None
+            default = DEFAULTS.get(named or str(wanted[about].dtype))
             if default is None:
                 return None
-            own = self.declared(output)
+            own = self.declared(about)
             return Tolerance(
                 rtol=default.rtol if own.rtol is None else own.rtol,
                 atol=default.atol if own.atol is None else own.atol,
                 absolute=own.atol is not None,
             )
 
-        return Tolerances(tuple(tolerance(output, array) for output, array in enumerate(wanted)), any_order)
+        return Tolerances(tuple(tolerance(output) for output in range(len(wanted))), any_order, reading)
 
     def declared(self, output: int) -> OutputTolerance:
         """What the case declares for an output at this cell's precision."""
@@ -200,6 +208,19 @@ class Verifier(Comparer):
                 )
                 raise Stopped("declare", "NotDeterministic", text, "case")
             return before
+
+
+def reading_of(case: Case, outputs: Sequence[Output]) -> Reading:
+    """How a case says that its outputs are read; there is one of ``outputs`` for each tensor."""
+    names = [output.name for output in outputs]
+
+    def indices(output: Output) -> Indices | None:
+        if output.indices_of is None:
+            return None
+        name = output.indices_of
+        return Indices(name if name in case.says.inputs else names.index(name), tuple(output.axis))
+
+    return Reading(tuple(names), tuple(map(indices, outputs)))
 
 
 def check_outputs(case: Case, layout: Sequence[int]) -> None:

@@ -20,7 +20,8 @@ from conformance.case.words import base_of
 from conformance.checks.verify import NUDGES, Stages, Verifier, WrongTogether
 from conformance.compare.judges import NoiseLimits, Right
 from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, decibels, power
-from conformance.compare.tolerance import Comparison, Worst, failed, odd_shape, worst_at
+from conformance.compare.reading import Read, Reading
+from conformance.compare.tolerance import Comparison, Subject, Worst, failed, odd_shape, worst_at
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
 from conformance.export.reference import Reference
@@ -34,10 +35,10 @@ from conformance.verdict.loop import WrongAnswer, worst_dict
 class _NoiseLimited(Verifier):
     """A verifier whose outputs are judged by their noise."""
 
-    def make_judge(self, wanted: Sequence[Array], any_order: tuple[bool, ...]) -> NoiseLimits:
-        return NoiseLimits(tuple(self._noise_limit(output) for output in range(len(wanted))), any_order)
+    def make_judge(self, wanted: Sequence[Array], any_order: tuple[bool, ...], reading: Reading) -> NoiseLimits:
+        return NoiseLimits(tuple(self._noise_limit(output) for output in range(len(wanted))), any_order, reading)
 
-    def noise_limits(self, wanted: list[Array]) -> NoiseLimits:
+    def noise_limits(self, wanted: Sequence[Array]) -> NoiseLimits:
         """The cell's judge, which for a converted model holds a limit of noise for each output."""
         judge = self.judge_of(wanted)
         assert isinstance(judge, NoiseLimits)
@@ -130,6 +131,8 @@ class FidelityVerifier(_NoiseLimited):
         self._noise: list[Noise] = []
         self._worst: list[tuple[float, Worst, Draw]] = []
         self._draws: list[Draw] = []
+        self._called: list[Subject] = []
+        """What sentences call the outputs."""
 
     def answers(self, inputs: Inputs) -> Answers:
         self.reference.restore()
@@ -138,31 +141,32 @@ class FidelityVerifier(_NoiseLimited):
     def judged(self, example: Example, got: list[Array]) -> Comparison:
         comparison = self.compare(got, example.right())
         if comparison.verdict == "verified":
-            in_order = self.noise_limits(example.wanted).in_order(got, example.wanted)
-            self._measure(example.draw, in_order, example.wanted)
+            read = self.noise_limits(example.wanted).read(got, example.right())
+            assert isinstance(read, Read)
+            self._measure(example.draw, read)
         return comparison
 
     def compare(self, got: list[Array], right: Right) -> Comparison:
-        wanted = right.wanted
-        self.judge_of(wanted)
-        if len(got) != len(wanted):
-            return failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
-        for output, (array, exact) in enumerate(zip(got, wanted, strict=True)):
-            failure = odd_shape(output, array, exact) or _not_finite(output, array, exact)
+        read = self.noise_limits(right.wanted).read(got, right)
+        if isinstance(read, Comparison):
+            return read
+        for called, array, exact in zip(read.called, read.got, read.wanted, strict=True):
+            failure = odd_shape(called, array, exact) or _not_finite(called, array, exact)
             if failure is not None:
-                return failure
+                return read.told(failure)
         return Comparison("verified")
 
-    def _measure(self, draw: Draw, got: list[Array], wanted: list[Array]) -> None:
+    def _measure(self, draw: Draw, read: Read) -> None:
         """Adds the noise of one draw's outputs to that of all draws."""
         self._draws.append(draw)
-        for output, (array, right) in enumerate(zip(got, wanted, strict=True)):
+        self._called = read.called
+        for output, (array, right) in enumerate(zip(read.got, read.wanted, strict=True)):
             if output == len(self._noise):
-                self._noise.append(Noise(self.noise_limits(wanted).limits[output]))
+                self._noise.append(Noise(self.noise_limits(read.wanted).limits[output]))
                 self._worst.append((-1.0, Worst(output, (), None, None, 0.0, 0.0), draw))
             noise = self._noise[output].see(array, right)
             if noise > self._worst[output][0] and right.size:
-                self._worst[output] = (noise, _furthest(output, array, right), draw)
+                self._worst[output] = (noise, read.worst(_furthest(output, array, right)), draw)
 
     def alone(self, example: Example) -> Comparison:
         kept = self._noise, self._worst, self._draws
@@ -172,7 +176,7 @@ class FidelityVerifier(_NoiseLimited):
             for output, noise in enumerate(self._noise):
                 # the noise of other values than the declared ones is measured nowhere
                 if example.draw.regime == "plain" and not noise.within():
-                    raise WrongAnswer(failed("LowFidelity", f"output {output}: {noise.text()}"))
+                    raise WrongAnswer(failed("LowFidelity", f"{self._called[output]}: {noise.text()}"))
             return comparison
         finally:
             self._noise, self._worst, self._draws = kept
@@ -188,7 +192,7 @@ class FidelityVerifier(_NoiseLimited):
         self._record.fidelity = _told(output, noise)
         for output in worst_first:  # the reason is about the output that the record is about
             if not self._noise[output].within():
-                text = f"output {output}: {self._noise[output].text()}"
+                text = f"{self._called[output]}: {self._noise[output].text()}"
                 raise WrongTogether(text, self._worst[output][2])
         for output in worst_first:
             index = self._noise[output].drowned()
@@ -200,7 +204,7 @@ class FidelityVerifier(_NoiseLimited):
         noise, draw = self._noise[output], self._draws[index]
         sizes = ", ".join(f"{name}={size}" for name, size in draw.dims.items())
         text = (
-            f"output {output}: SQNR {decibels(*noise.each[index]):.1f} dB at {sizes or 'one of the draws'}, "
+            f"{self._called[output]}: SQNR {decibels(*noise.each[index]):.1f} dB at {sizes or 'one of the draws'}, "
             f"which is more noise than signal; all draws together have {noise.sqnr:.1f} dB"
         )
         worst = dataclasses.replace(self._worst[output][1], ratio=noise.ratio())
@@ -225,7 +229,7 @@ def mean(session: Session, inputs: Inputs) -> list[Array]:
         raise Stopped("run", type(error).__name__, text, "precision") from error
 
 
-def _not_finite(output: int, got: Array, wanted: Array) -> Comparison | None:
+def _not_finite(called: Subject, got: Array, wanted: Array) -> Comparison | None:
     """The failure where values are NaN or infinite on one side only, or not the same infinity: they do not fit the
     precision."""
     if wanted.dtype.kind != "f":
@@ -238,8 +242,8 @@ def _not_finite(output: int, got: Array, wanted: Array) -> Comparison | None:
     name = "WrongNaN" if np.isnan(got[first]) or np.isnan(wanted[first]) else "WrongInf"
     lost = np.isfinite(wanted[odd]).all()
     where = "where PyTorch's are not" if lost else "on one side only, or not the same infinity"
-    text = f"output {output}: {int(odd.sum())} of {got.size} values are NaN or infinite {where}"
-    return failed(name, text, worst_at(output, first, got, wanted, np.inf, np.inf))
+    text = f"{called}: {int(odd.sum())} of {got.size} values are NaN or infinite {where}"
+    return failed(name, text, worst_at(called.number, first, got, wanted, np.inf, np.inf))
 
 
 def _furthest(output: int, got: Array, wanted: Array) -> Worst:

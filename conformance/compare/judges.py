@@ -11,6 +11,7 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs
 from conformance.compare.noise import NoiseLimit, compare_outputs
+from conformance.compare.reading import PLAIN, Read, Reading
 from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, compare, matched_rows
 from conformance.compare.vacuity import Vacuity
 
@@ -35,6 +36,11 @@ class Right:
 class Judge(Protocol):
     """Decides on all outputs of one draw."""
 
+    @property
+    def reading(self) -> Reading:
+        """How the outputs are read before they are compared."""
+        ...
+
     def compare(self, got: Sequence[Array], right: Right) -> Comparison: ...
 
     def vacuity(self) -> Vacuity:
@@ -47,54 +53,67 @@ class Judge(Protocol):
 @dataclass(frozen=True)
 class Tolerances:
     """``wanted`` is PyTorch's in float32, ``exact`` in float64 or None, ``conditioning`` how far rounding moves each
-    output. One entry for each output; a tolerance of None is exact."""
+    output. One entry for each output; a tolerance of None is exact. That of an output of indices is for the values
+    that stand at them."""
 
     tolerances: tuple[Tolerance | None, ...]
     any_order: tuple[bool, ...]
+    reading: Reading = PLAIN
 
     def compare(self, got: Sequence[Array], right: Right) -> Comparison:
-        return compare(
-            got, right.wanted, right.exact, self.tolerances, self.any_order, right.conditioning, right.special
-        )
+        read = self.reading.read(got, right.wanted, right.exact, right.inputs, self.any_order, right.conditioning)
+        if isinstance(read, Comparison):
+            return read
+        comparison = compare(
+            read.got, read.wanted, read.exact, self.tolerances, read.any_order, read.conditioning, read.called,
+            right.special,
+        )  # fmt: skip
+        return read.told(comparison)
 
     def vacuity(self) -> Vacuity:
-        return Vacuity(self.tolerances)
+        return Vacuity(self.tolerances, self.reading)
 
     def as_dict(self) -> dict[str, Any]:
         tolerances = [tolerance and dataclasses.asdict(tolerance) for tolerance in self.tolerances]
-        return {"kind": "tolerance", "tolerances": tolerances, "any_order": list(self.any_order)}
+        return {
+            "kind": "tolerance", "tolerances": tolerances, "any_order": list(self.any_order), **self.reading.as_dict()
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class NoiseLimits:
     """``wanted`` is what the converted graph means, ``exact`` PyTorch's in float32, ``conditioning`` the noise that
-    other roundings of the inputs make. One limit for each output."""
+    other roundings of the inputs make. One limit for each output; that of an output of indices is for the values that
+    stand at them."""
 
     limits: tuple[NoiseLimit, ...]
     any_order: tuple[bool, ...]
+    reading: Reading = PLAIN
 
     def compare(self, got: Sequence[Array], right: Right) -> Comparison:
-        wanted = right.wanted
-        exact = wanted if right.exact is None else right.exact
-        return compare_outputs(
-            self.in_order(got, wanted), wanted, self.in_order(exact, wanted), self.limits, right.conditioning
-        )
+        read = self.read(got, right)
+        if isinstance(read, Comparison):
+            return read
+        exact = read.wanted if read.exact is None else read.exact
+        return read.told(compare_outputs(read.got, read.wanted, exact, self.limits, read.conditioning, read.called))
 
-    def in_order(self, got: Sequence[Array], wanted: Sequence[Array]) -> list[Array]:
-        """The outputs, with rows that may come in any order in that of ``wanted``."""
-        return [
-            matched_rows(output, wanted[index])
-            if index < len(wanted) and self.any_order[index] and output.shape == wanted[index].shape and output.ndim
-            else output
-            for index, output in enumerate(got)
-        ]
+    def read(self, got: Sequence[Array], right: Right) -> Read | Comparison:
+        """What is compared, with rows that may come in any order in that of what is right."""
+        read = self.reading.read(got, right.wanted, right.exact, right.inputs, self.any_order, right.conditioning)
+        if isinstance(read, Comparison):
+            return read
+        for arrays in (read.got, read.exact or []):
+            for output, (array, wanted) in enumerate(zip(arrays, read.wanted, strict=False)):
+                if read.any_order[output] and array.shape == wanted.shape and array.ndim:
+                    arrays[output] = matched_rows(array, wanted)
+        return read
 
     def vacuity(self) -> Vacuity:
-        return Vacuity(self.limits)
+        return Vacuity(self.limits, self.reading)
 
     def as_dict(self) -> dict[str, Any]:
         limits = [dataclasses.asdict(limit) for limit in self.limits]
-        return {"kind": "budget", "budgets": limits, "any_order": list(self.any_order)}
+        return {"kind": "budget", "budgets": limits, "any_order": list(self.any_order), **self.reading.as_dict()}
 
 
 def defaults_for(outputs: Sequence[Array]) -> Tolerances:
@@ -104,8 +123,8 @@ def defaults_for(outputs: Sequence[Array]) -> Tolerances:
 
 def judge_from(values: Mapping[str, Any]) -> Judge:
     """The inverse of ``as_dict``; raises KeyError or TypeError where the values are not of a judge."""
-    any_order = tuple(map(bool, values["any_order"]))
+    any_order, reading = tuple(map(bool, values["any_order"])), Reading.from_dict(values)
     if values["kind"] == "budget":
-        return NoiseLimits(tuple(NoiseLimit(**limit) for limit in values["budgets"]), any_order)
+        return NoiseLimits(tuple(NoiseLimit(**limit) for limit in values["budgets"]), any_order, reading)
     tolerances = (given if given is None else Tolerance(**given) for given in values["tolerances"])
-    return Tolerances(tuple(tolerances), any_order)
+    return Tolerances(tuple(tolerances), any_order, reading)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from conformance.arrays import Array
-from conformance.compare.tolerance import Comparison, failed, odd_shape, summary, worst_at
+from conformance.compare.tolerance import Comparison, Subject, failed, odd_shape, subjects, summary, worst_at
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,10 @@ class Noise:
                 f"cosine {self.cosine:.5f} and magnitude off by {self.magnitude:.2%}, allowed are "
                 f"{self.limit.cosine:g} and {self.limit.magnitude:.2%}"
             )
-        return f"SQNR {self.sqnr:.1f} dB, at least {self.limit.sqnr:g} dB is due"
+        return f"SQNR {self.sqnr:.1f} dB{self._together()}, at least {self.limit.sqnr:g} dB is due"
+
+    def _together(self) -> str:
+        return f" over all {self.draws} examples" if self.draws > 1 else ""
 
 
 def compare_outputs(
@@ -193,18 +196,21 @@ def compare_outputs(
     exact: Sequence[Array],
     limits: Sequence[NoiseLimit],
     moved: Sequence[float] | None = None,
+    called: Sequence[Subject] | None = None,
 ) -> Comparison:
     """Compares a runtime's outputs with those that the converted graph means, for one draw.
 
     ``exact`` are PyTorch's, in float32. ``moved`` says, for each output, what noise (mean square) other roundings of
-    the inputs make in what is meant. See ``OWN`` for how far a runtime may be off.
+    the inputs make in what is meant. See ``OWN`` for how far a runtime may be off. ``called`` is what texts call the
+    outputs; None numbers them.
     """
+    called = subjects(len(meant), ()) if called is None else called
     if len(got) != len(meant):
         return failed("WrongCount", f"{len(got)} outputs instead of {len(meant)}")
     verdicts = []
     for output, (given, right, true) in enumerate(zip(got, meant, exact, strict=True)):
-        verdict = odd_shape(output, given, right) or _compare_output(
-            output, given, right, true, limits[output], moved[output] if moved else 0.0
+        verdict = odd_shape(called[output], given, right) or _compare_output(
+            called[output], given, right, true, limits[output], moved[output] if moved else 0.0
         )
         if verdict.verdict == "failed":
             return verdict
@@ -213,7 +219,7 @@ def compare_outputs(
 
 
 def _compare_output(
-    output: int, got: Array, meant: Array, exact: Array, noise_limit: NoiseLimit, moved: float
+    output: Subject, got: Array, meant: Array, exact: Array, noise_limit: NoiseLimit, moved: float
 ) -> Comparison:
     same_shape = exact.shape == meant.shape
     if not meant.size:
@@ -227,9 +233,9 @@ def _compare_output(
     odd |= ~beyond & ~np.isfinite(meant) & ~((got == meant) | (np.isnan(got) & np.isnan(meant)))
     if odd.any():
         first = tuple(int(i) for i in np.argwhere(odd)[0])
-        text = f"output {output}: {int(odd.sum())} of {got.size} values are NaN or infinite on one side only"
+        text = f"{output}: {int(odd.sum())} of {got.size} values are NaN or infinite on one side only"
         name = "WrongNaN" if np.isnan(got[first]) or np.isnan(meant[first]) else "WrongInf"
-        return failed(name, text, worst_at(output, first, got, meant, math.inf, math.inf))
+        return failed(name, text, worst_at(output.number, first, got, meant, math.inf, math.inf))
     finite = np.isfinite(meant)
     if not finite.any() or finite.mean() < 0.5:
         return Comparison("nothing")
@@ -246,22 +252,20 @@ def _compare_output(
     index = np.unravel_index(int(peaks.argmax()), peaks.shape)
     noise = power(error)
     together = math.sqrt(noise / allowed) if allowed > 0 else (0.0 if noise == 0 else math.inf)
-    worst = worst_at(output, index, got, meant, float(error[index]), max(float(peaks[index]), together))
+    worst = worst_at(output.number, index, got, meant, float(error[index]), max(float(peaks[index]), together))
     if worst.ratio <= 1:
         drowned = own > due and decibels(signal, own) < FLOOR
         return Comparison("ill-conditioned" if drowned else "verified", worst)
     text = (
-        f"output {output}: SQNR {decibels(signal, noise):.1f} dB against the converted graph's own semantics, "
+        f"{output}: SQNR {decibels(signal, noise):.1f} dB against the converted graph's own semantics, "
         f"at least {decibels(signal, allowed):.1f} dB is due"
     )
     if together <= 1:
-        text = (
-            f"output {output}: {int((peaks > 1).sum())} of {got.size} values are off by more than rounding explains"
-        )
+        text = f"{output}: {int((peaks > 1).sum())} of {got.size} values are off by more than rounding explains"
     return failed("WrongValue", text, worst)
 
 
-def _compare_counted(output: int, got: Array, meant: Array, exact: Array | None) -> Comparison:
+def _compare_counted(output: Subject, got: Array, meant: Array, exact: Array | None) -> Comparison:
     """Integers and bools may differ in as many places as the conversion changed, or one in a hundred."""
     wrong = got != meant
     if not wrong.any():
@@ -272,5 +276,5 @@ def _compare_counted(output: int, got: Array, meant: Array, exact: Array | None)
         return Comparison("verified")
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
     error = abs(float(got[first]) - float(meant[first]))
-    text = f"output {output}: {share:.1%} of the values differ from the converted graph's own semantics"
-    return failed("WrongValue", text, worst_at(output, first, got, meant, error, share / due))
+    text = f"{output}: {share:.1%} of the values differ from the converted graph's own semantics"
+    return failed("WrongValue", text, worst_at(output.number, first, got, meant, error, share / due))

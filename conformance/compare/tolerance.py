@@ -66,6 +66,25 @@ Verdict = Literal["verified", "ill-conditioned", "nothing", "failed"]
 
 
 @dataclass(frozen=True)
+class Subject:
+    """An output as sentences call it: by the name that the case gives it, or else by its number."""
+
+    number: int
+    name: str | None = None
+    looked_up_in: str | None = None
+    """What its indices were looked up in, where the sentence is about what stands there."""
+
+    def __str__(self) -> str:
+        place = "" if self.looked_up_in is None else f", looked up in {self.looked_up_in}"
+        return f"output {self.number if self.name is None else self.name}{place}"
+
+
+def subjects(count: int, names: Sequence[str]) -> list[Subject]:
+    """The first ``count`` outputs; those beyond ``names`` have none."""
+    return [Subject(number, names[number] if number < len(names) else None) for number in range(count)]
+
+
+@dataclass(frozen=True)
 class Worst:
     """The element of an output that is furthest off, relative to what is allowed there."""
 
@@ -78,6 +97,9 @@ class Worst:
     rounding: float | None = None
     """The error relative to what another order of the same sums can make of this output (``by_rounding``): up to 1 it
     is no more than rounding. None where the comparison was not element by element."""
+    looked_up: dict[str, Any] | None = None
+    """Of an output of indices, which ``got`` and ``wanted`` are then: what stands at them, under the same keys, and
+    ``in``, what they index. ``error`` and ``ratio`` are about these."""
 
 
 @dataclass(frozen=True)
@@ -101,15 +123,18 @@ def compare(
     tolerances: Sequence[Tolerance | None],
     any_order: Sequence[bool],
     conditioning: Sequence[float] | None = None,
+    called: Sequence[Subject] | None = None,
     special: Callable[[], float] = lambda: 0.0,
 ) -> Comparison:
     """Compares all outputs of one draw.
 
     ``oracle`` holds the same outputs computed in float64, or None where the module has no float64 form.
     ``conditioning`` says, for each output, how far rounding alone can move the exact outputs.
-    ``tolerances`` and ``any_order`` have one entry for each wanted output; a tolerance of None is exact.
-    ``special`` gives the share of NaN and infinities in the inputs; an output with no more of them shows something.
+    ``tolerances`` and ``any_order`` have one entry for each wanted output; a tolerance of None is exact. ``called``
+    is what texts call the outputs; None numbers them. ``special`` gives the share of NaN and infinities in the
+    inputs; an output with no more of them shows something.
     """
+    called = subjects(len(wanted), ()) if called is None else called
     if len(got) != len(wanted):
         return failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
     verdicts: list[Comparison] = []
@@ -121,7 +146,7 @@ def compare(
                 exact = exact if exact is None or exact.shape != right.shape else matched_rows(exact, right)
         with np.errstate(all="ignore"):  # NaN and infinities are compared on purpose
             verdict = _compare_output(
-                output,
+                called[output],
                 given,
                 right,
                 exact,
@@ -149,17 +174,17 @@ def failed(error: str, text: str, worst: Worst | None = None) -> Comparison:
     return Comparison("failed", worst, error, text)
 
 
-def odd_shape(output: int, got: Array, wanted: Array) -> Comparison | None:
+def odd_shape(output: Subject, got: Array, wanted: Array) -> Comparison | None:
     """Another dtype or shape than is wanted, which are exact."""
     if got.dtype != wanted.dtype:
-        return failed("WrongDtype", f"output {output} is {got.dtype} instead of {wanted.dtype}")
+        return failed("WrongDtype", f"{output} is {got.dtype} instead of {wanted.dtype}")
     if got.shape != wanted.shape:
-        return failed("WrongShape", f"output {output} has shape {got.shape} instead of {wanted.shape}")
+        return failed("WrongShape", f"{output} has shape {got.shape} instead of {wanted.shape}")
     return None
 
 
 def _compare_output(
-    output: int,
+    output: Subject,
     got: Array,
     wanted: Array,
     oracle: Array | None,
@@ -195,7 +220,7 @@ def _compare_output(
     if ratio > 1 and oracle is not None:
         slack = SLACK * max(own_error(wanted, oracle), moved)
     rounding = by_rounding(float(error[index]), right, wanted, oracle)
-    worst = worst_at(output, index, got, wanted, float(error[index]), ratio, rounding)
+    worst = worst_at(output.number, index, got, wanted, float(error[index]), ratio, rounding)
     if ratio <= 1:
         return Comparison("verified", worst)
     over = error > np.maximum(limit, slack)
@@ -205,9 +230,9 @@ def _compare_output(
     if slack:  # the worst element is judged by what is allowed there in the end
         ratios = np.where(over, error / np.maximum(limit, slack), 0.0)
         index = np.unravel_index(int(ratios.argmax()), ratios.shape)
-        worst = worst_at(output, index, got, wanted, float(error[index]), float(ratios[index]))
+        worst = worst_at(output.number, index, got, wanted, float(error[index]), float(ratios[index]))
     count = int(over.sum())
-    text = f"output {output}: {count} of {wanted.size} values differ by more than allowed"
+    text = f"{output}: {count} of {wanted.size} values differ by more than allowed"
     return failed("WrongValue", text, worst)
 
 
@@ -246,7 +271,7 @@ def own_error(wanted: Array, oracle: Array) -> float:
     return float(distance.max(initial=0.0, where=np.isfinite(distance)))
 
 
-def _compare_nonfinite(output: int, got: Array, wanted: Array, oracle: Array | None) -> Comparison | None:
+def _compare_nonfinite(output: Subject, got: Array, wanted: Array, oracle: Array | None) -> Comparison | None:
     """NaN must meet NaN and an infinity the same infinity; None where that holds."""
     same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
     odd = ~same & ~(np.isfinite(got) & np.isfinite(wanted))
@@ -259,23 +284,24 @@ def _compare_nonfinite(output: int, got: Array, wanted: Array, oracle: Array | N
         if own.any() and (own == odd).all():
             # Eager float32 over- or underflows on the way where float64 does not: its own limit.
             first = tuple(int(i) for i in np.argwhere(odd)[0])
-            return Comparison("ill-conditioned", worst_at(output, first, got, wanted, np.inf, np.inf))
+            return Comparison("ill-conditioned", worst_at(output.number, first, got, wanted, np.inf, np.inf))
     first = tuple(int(i) for i in np.argwhere(odd)[0])
     name = "WrongNaN" if np.isnan(got[first]) or np.isnan(wanted[first]) else "WrongInf"
-    text = f"output {output}: {int(odd.sum())} of {wanted.size} values are NaN or infinite on one side only"
-    return failed(name, text, worst_at(output, first, got, wanted, np.inf, np.inf))
+    text = f"{output}: {int(odd.sum())} of {wanted.size} values are NaN or infinite on one side only"
+    return failed(name, text, worst_at(output.number, first, got, wanted, np.inf, np.inf))
 
 
-def _compare_exactly(output: int, got: Array, wanted: Array, oracle: Array | None) -> Comparison:
+def _compare_exactly(output: Subject, got: Array, wanted: Array, oracle: Array | None) -> Comparison:
     wrong = got != wanted
     if not wrong.any():
         return Comparison("verified")
     if oracle is not None and oracle.shape == wanted.shape and bool((oracle != wanted)[wrong].all()):
-        return Comparison("ill-conditioned")  # float32 itself decides differently from float64 there
+        first = tuple(int(i) for i in np.argwhere(wrong)[0])  # float32 itself decides differently from float64 there
+        return Comparison("ill-conditioned", worst_at(output.number, first, got, wanted, np.inf, np.inf))
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
     error = abs(float(got[first]) - float(wanted[first]))
-    text = f"output {output}: {int(wrong.sum())} of {wanted.size} values differ ({wanted.dtype} is exact)"
-    return failed("WrongValue", text, worst_at(output, first, got, wanted, error, np.inf))
+    text = f"{output}: {int(wrong.sum())} of {wanted.size} values differ ({wanted.dtype} is exact)"
+    return failed("WrongValue", text, worst_at(output.number, first, got, wanted, error, np.inf))
 
 
 def worst_at(
@@ -287,12 +313,18 @@ def worst_at(
 
 
 def matched_rows(rows: Array, wanted: Array) -> Array:
-    """``rows`` in the order of the rows of ``wanted`` that they are nearest to, each used once.
+    """``rows`` in the order of the rows of ``wanted`` that they are nearest to, each used once."""
+    matched: Array = rows[row_order(rows, wanted)]
+    return matched
+
+
+def row_order(rows: Array, wanted: Array) -> list[int]:
+    """For each row of ``wanted`` the number of the row of ``rows`` that it is nearest to, each used once.
 
     Sorting would not do: two rows whose first values tie up to rounding sort differently on the two sides.
     """
     free = np.ones(len(rows), dtype=bool)
-    order = []
+    order: list[int] = []
     flat = rows.reshape(len(rows), -1).astype(np.float64)
     for right in wanted.reshape(len(wanted), -1).astype(np.float64):
         distance = np.where((flat == right) | (np.isnan(flat) & np.isnan(right)), 0.0, np.abs(flat - right))
@@ -301,5 +333,4 @@ def matched_rows(rows: Array, wanted: Array) -> Array:
         nearest = int(furthest.argmin())
         order.append(nearest if free[nearest] else int(free.argmax()))
         free[order[-1]] = False
-    matched: Array = rows[order]
-    return matched
+    return order

@@ -2,7 +2,8 @@
 
 Four wrong outputs are tried against the reference of every draw: zeros, the mean everywhere, the rows of the batch
 in another order, and the outputs of another draw of the same shape. A comparison that refuses each of them at least
-once in a cell has been shown able to fail; an output for which one of them always passes is vacuous.
+once in a cell has been shown able to fail; an output for which one of them always passes is vacuous. Wrong indices
+are looked up as those of a runtime are.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.arrays import Array, Inputs
+from conformance.compare.reading import PLAIN, Reading
+from conformance.compare.tolerance import Comparison
 
 ZEROS, MEAN, SHUFFLED, ANOTHER = "zeros", "the mean everywhere", "shuffled rows", "the outputs of another draw"
 
@@ -26,25 +29,40 @@ class Limit(Protocol):
 class Vacuity:
     """Collects, over all draws of a cell, which wrong outputs were refused."""
 
-    def __init__(self, limits: Sequence[Limit | None]) -> None:
+    def __init__(self, limits: Sequence[Limit | None], reading: Reading = PLAIN) -> None:
         """One limit for each output; None is exact."""
-        self._limits = limits
+        self._limits, self._reading = limits, reading
         # A wrong output is possible until it has been refused; shuffling and the mean may never be applicable.
         self._possible: list[set[str]] = [{ZEROS, ANOTHER} for _ in limits]
         self._refused: list[set[str]] = [set() for _ in limits]
         self._before: list[Array] | None = None
 
-    def see(self, wanted: Sequence[Array]) -> None:
-        """Tries the wrong outputs that have not been refused yet against one draw's reference."""
+    def __len__(self) -> int:
+        """The number of outputs."""
+        return len(self._limits)
+
+    def see(self, wanted: Sequence[Array], inputs: Inputs | None = None) -> None:
+        """Tries the wrong outputs that have not been refused yet against one draw's reference; ``inputs`` are what
+        indices may be looked up in."""
         for output, right in enumerate(wanted):
             possible, refused = self._possible[output], self._refused[output]
-            if right.dtype.kind == "f" and right.ndim and len(right) > 1:
+            known = self._reading.indices_of(output)
+            if (right.dtype.kind == "f" or known is not None) and right.ndim and len(right) > 1:
                 possible.add(SHUFFLED)
             if _varies(right):
                 possible.add(MEAN)
             for wrong in possible - refused:
                 candidate = self._wrong(wrong, output, right)
-                if candidate is not None and self._refuses(candidate, right, self._limits[output]):
+                if candidate is None:
+                    continue
+                compared = candidate, right
+                if known is not None:
+                    looked_up = self._looked_up(candidate, output, wanted, inputs or {})
+                    if looked_up is None:  # they are no indices
+                        refused.add(wrong)
+                        continue
+                    compared = looked_up
+                if self._refuses(*compared, self._limits[output]):
                     refused.add(wrong)
         self._before = list(wanted)
 
@@ -56,6 +74,14 @@ class Vacuity:
         if kind == SHUFFLED:
             return np.roll(right, 1, axis=0) if right.ndim and len(right) > 1 else None
         return None if self._before is None else self._before[output]
+
+    def _looked_up(
+        self, candidate: Array, output: int, wanted: Sequence[Array], inputs: Inputs
+    ) -> tuple[Array, Array] | None:
+        """What stands at wrong indices and at the right ones; None where the wrong ones are refused as they are."""
+        got = [candidate if number == output else right for number, right in enumerate(wanted)]
+        read = self._reading.read(got, wanted, None, inputs, [False] * len(got))
+        return None if isinstance(read, Comparison) else (read.got[output], read.wanted[output])
 
     @staticmethod
     def _refuses(wrong: Array, right: Array, limit: Limit | None) -> bool:

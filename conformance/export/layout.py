@@ -55,7 +55,11 @@ def of_tensors(declared: Sequence[Output], layout: Sequence[int]) -> list[Output
     """What is declared for each tensor: what is said of a sequence is said of all its tensors."""
     if len(declared) != len(layout) or len(declared) == sum(layout) == len(layout):
         return list(declared)
-    return [output for output, count in zip(declared, layout, strict=True) for _ in range(count)]
+    return [
+        output if count == 1 else output.model_copy(update={"name": f"{output.name}.{index}"})
+        for output, count in zip(declared, layout, strict=True)
+        for index in range(count)
+    ]
 
 
 def tensors_in(layout: Sequence[int]) -> str:

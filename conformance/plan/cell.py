@@ -45,4 +45,5 @@ class Cell:
         return Record(
             id=self.id, case=self.case.name, exporter=self.exporter, opset=self.opset, runtime=self.runtime,
             precision=self.precision, check=self.check, source=source,
+            outputs=[output.name for output in self.case.says.outputs],
         )  # fmt: skip

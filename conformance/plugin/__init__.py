@@ -112,8 +112,7 @@ def run(request: pytest.FixtureRequest) -> Any:
         if record["status"] == "xfailed":
             pytest.xfail(one_line(record["reason"]))
         if record["status"] != "passed":
-            first = running.first_of_its_kind(record)
-            pytest.fail(text.repetition(record, first) if first else text.failure(record), pytrace=False)
+            pytest.fail(text.failure(record), pytrace=False)
 
     return run_cell
 

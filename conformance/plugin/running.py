@@ -30,7 +30,6 @@ class Running:
         self._fingerprints: Fingerprints | None = None
         self._earlier = options.earlier()
         self._absences: dict[str | None, str | None] = {}
-        self._failed: dict[tuple[object, ...], str] = {}
         self.following: Cell | None = None
         """The cell after the current one."""
 
@@ -64,14 +63,6 @@ class Running:
         record = runner.broken(cell, error, reason, raised)
         record.command = self._command(cell)
         return record.as_dict()
-
-    def first_of_its_kind(self, record: dict[str, Any]) -> str | None:
-        """The id of an earlier cell that failed in the same way, before there was a model to run."""
-        if record["stage"] not in ("declare", "export", "check") or record["status"] != "failed":
-            return None
-        kind = (record["case"], record["exporter"], record["opset"], record["stage"], record["reason"])
-        first = self._failed.setdefault(kind, record["id"])
-        return None if first == record["id"] else first
 
     def close(self) -> None:
         if self._worker is not None:

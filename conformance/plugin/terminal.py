@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from conformance.plugin.telling import Telling
 from conformance.records.clean import literal
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Terminal:
     """Hooks of the process where the terminal is."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self._session, self._telling = session, Telling()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         broken = session.testsfailed and not session.config.option.continue_on_collection_errors
@@ -36,7 +37,10 @@ class Terminal:
         if any(map(_CELL.search, ids)):
             self._session.begin()
 
+    @pytest.hookimpl(tryfirst=True)  # before others show or write the text of the report
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        from conformance.records import text
+
         record = getattr(report, "conformance", None)
         error = None
         if record is not None and not _is_of(report, record["id"]):
@@ -51,6 +55,9 @@ class Terminal:
             record = None if cell is None else self._session.running.broken(cell, error, reason)
         if record is not None:
             self._session.writing.add(record)
+            first = self._telling.first(record) if report.failed else None
+            if first is not None and report.when == "call":
+                report.longrepr = text.repetition(record, first)
             _hand_to_benchmark(self._session.options.config, report.nodeid, record)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

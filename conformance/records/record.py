@@ -84,6 +84,9 @@ class Record:
     inputs: dict[str, str] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
+    conditioning: dict[str, Any] | None = None
+    vacuous: dict[str, Any] | None = None
+    remedy: dict[str, Any] | None = None
     output: list[str] = field(default_factory=list)
     traceback: list[str] = field(default_factory=list)
     no_bundle: str | None = None
@@ -93,6 +96,7 @@ class Record:
     dropped_draws: int = 0
     worst: dict[str, Any] | None = None
     draw: dict[str, Any] | None = None
+    outputs: list[str] = field(default_factory=list)
     histogram: dict[str, list[int]] | None = None
     signal: str | None = None
     graph: dict[str, Any] | None = None

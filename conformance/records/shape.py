@@ -211,7 +211,9 @@ FIELDS: dict[str, Check] = {
          "bundle", "fingerprint"),
         TEXT_OR_NULL,
     ),
-    **dict.fromkeys(("own_code", "findings", "hints", "output", "traceback", "details", "bundle_libraries"), _TEXTS),
+    **dict.fromkeys(
+        ("own_code", "outputs", "findings", "hints", "output", "traceback", "details", "bundle_libraries"), _TEXTS
+    ),
     **dict.fromkeys(("examples", "ill_conditioned", "nothing", "dropped_draws"), integer),
     **dict.fromkeys(("arithmetic", "conversion", "engine"), or_null(form())),
     "source": form(file=TEXT_OR_NULL, line=_COUNTS),
@@ -225,7 +227,8 @@ FIELDS: dict[str, Check] = {
     )),
     "inputs": map_of(TEXT),
     "worst": or_null(form(
-        ("ratio",), ratio=measure, index=or_null(list_of(scalar)), rounding=_MEASURE, dims=or_null(form()),
+        ("ratio",), ratio=measure, looked_up=or_null(form(("in", "got", "wanted"), got=scalar, wanted=scalar)),
+         index=or_null(list_of(scalar)), rounding=_MEASURE, dims=or_null(form()),
         **dict.fromkeys(("output", "got", "wanted", "error"), scalar),
     )),
     "draw": or_null(form(("dims", "regime", "seed"), dims=map_of(scalar), regime=TEXT, seed=scalar, index=scalar)),
@@ -241,6 +244,19 @@ FIELDS: dict[str, Check] = {
     "after": or_null(form(
         ("cells", "cases", "others", "changed", "alone"), cells=integer, cases=_TEXTS, others=integer,
         changed=map_of(_TEXTS), alone=TEXT, **dict.fromkeys(("stage", "error"), TEXT_OR_NULL),
+    )),
+    "conditioning": or_null(form(
+        ("sizes",), float64=or_null(scalar), own=_MEASURE,
+        sizes=list_of(form(
+            ("dims", "verified", "ill_conditioned"), dims=form(), worst=_MEASURE,
+            **dict.fromkeys(("verified", "ill_conditioned"), integer),
+        )),
+    )),
+    "vacuous": or_null(form(
+        ("output", "passes"), output=integer, passes=_TEXTS, fact=or_null(form(("name",), name=TEXT, value=scalar)),
+    )),
+    "remedy": or_null(form(
+        ("kind",), kind=TEXT, parameters=or_null(_TEXTS), **dict.fromkeys(("yaml", "python", "file"), TEXT_OR_NULL),
     )),
     "fidelity": or_null(form(sqnr=_MEASURE, changed=or_null(number))),
     "loss": or_null(map_of(scalar)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from conformance.records.clean import block, command_line
+from conformance.records.clean import block, command_line, one_line
 from conformance.records.record import FLOAT64
 from conformance.runtimes import registry
 
@@ -34,8 +34,12 @@ def failure(record: Mapping[str, Any]) -> str:
 
 
 def repetition(record: Mapping[str, Any], first: str) -> str:
-    """In place of ``failure`` where a cell stopped as the cell ``first`` did before its own work began."""
-    return _shown([f"{record['reason']}", f"stage {record['stage']}, as in {first}", *_place(record)])
+    """In place of ``failure``, on one line, where a cell stopped as ``first`` did, before its own work began."""
+    return one_line(f"{record['error']} at stage {record['stage']}, as in {first}: {record['reason']}", _REPEATED)
+
+
+_REPEATED = 240
+"""Characters of a failure that was told in full before."""
 
 
 def _shown(lines: Sequence[str]) -> str:
@@ -71,15 +75,45 @@ def _what(record: Mapping[str, Any]) -> list[str]:
     if record["status"] == "xpassed":
         return [f"unexpectedly passed: {record['reason']}"]
     worst = record["worst"]
-    if record["stage"] != "compare" or worst is None or record["error"] not in ("WrongValue", "WrongNaN", "WrongInf"):
+    if record["stage"] != "compare" or worst is None or record["error"] not in _OF_ELEMENTS:
         return [head]
+    return [head, _element(record, worst)]
+
+
+_OF_ELEMENTS = ("IllConditioned", "WrongIndex", "WrongValue", "WrongNaN", "WrongInf")
+"""The errors that are about one element, the worst."""
+
+
+def _element(record: Mapping[str, Any], worst: Mapping[str, Any]) -> str:
+    """The worst element: what a runtime has there, and what is right."""
     index = ", ".join(map(str, worst["index"]))
+    place = f"{output_named(record, worst['output'])}[{index}]"
     ratio = worst["ratio"] if isinstance(worst["ratio"], str) else f"{worst['ratio']:.3g}"
-    return [
-        head,
-        f"output {worst['output']}[{index}]: got {_number(worst['got'])}, wanted {_number(worst['wanted'])} "
-        f"({ratio} times what is allowed)",
-    ]
+    values = worst.get("looked_up")
+    if values is not None:
+        there = f"where {values['in']} has {_number(values['got'])}"
+        wanted = f"where it has {_number(values['wanted'])}"
+        return (
+            f"{place}: got index {worst['got']}, {there}; wanted index {worst['wanted']}, {wanted} "
+            f"({ratio} times what is allowed)"
+        )
+    if record["error"] == "WrongIndex":
+        return f"{place}: got index {worst['got']}, wanted index {worst['wanted']}"
+    if record["error"] == "IllConditioned":
+        exact = (record.get("conditioning") or {}).get("float64")
+        also = "" if exact is None else f"; PyTorch in float64 has {_number(exact)}"
+        return f"{place}: got {_number(worst['got'])}, PyTorch in float32 has {_number(worst['wanted'])}{also}"
+    return f"{place}: got {_number(worst['got'])}, wanted {_number(worst['wanted'])} ({ratio} times what is allowed)"
+
+
+def output_named(record: Mapping[str, Any], number: Any) -> str:
+    """What sentences call an output of a record: by the name that its case gives it, or else by its number."""
+    names: Sequence[str] = record.get("outputs") or ()
+    return f"output {names[number] if isinstance(number, int) and 0 <= number < len(names) else number}"
+
+
+_SHOWN_BEST = "the example that shows it best"
+"""What a failure of all examples together is told of."""
 
 
 def _example(record: Mapping[str, Any]) -> list[str]:
@@ -88,6 +122,8 @@ def _example(record: Mapping[str, Any]) -> list[str]:
         return []
     dims = ", ".join(f"{name}={size}" for name, size in draw["dims"].items()) or "fixed shapes"
     which = "example that was running" if record["signal"] else "smallest example"
+    if record["error"] == "LowFidelity" and record.get("fidelity"):
+        which = _SHOWN_BEST
     flags = f", masks {draw['flags']}" if draw.get("flags") else ""
     return [f"{which}: {dims}; {draw['regime']} values{flags}, seed {draw['seed']}"]
 
@@ -112,6 +148,7 @@ def details(record: Mapping[str, Any]) -> list[str]:
         *_expected(record),
         *_neighbours(record),
         *_stopped(record),
+        *_conditioned(record),
         *_beyond(record),
         *_asked(record),
         *_to_look_at(record),
@@ -213,8 +250,46 @@ def _stopped(record: Mapping[str, Any]) -> Iterator[str]:
         nodes = (record.get("graph") or {}).get("nodes") or {}
         yield f"the graph has {', '.join(f'{count} {name}' for name, count in nodes.items()) or 'no nodes'}"
     yield from record.get("output") or ()
+    yield from _remedy(record)
     yield from (_HINTS.get(hint, hint) for hint in record.get("hints") or ())
     yield from record.get("traceback") or ()
+
+
+_FACTS = {
+    "empty": "it has no values",
+    "constant": "it is {value} in every example",
+    "independent": "it is the same in all examples of a shape, whatever the inputs",
+    "equal rows": "its rows are all equal in every example",
+    "close": "its values lie closer together than is allowed",
+}
+_REMEDIES = {
+    "draws": "try more draws of values, with which each of these is refused",
+    "values": "try these values, with which {good}",
+    "weights": "these parameters are all zero: {parameters}; try random ones, with which each of these is refused",
+    "tolerance": "try the default tolerance, with which each of these is refused",
+    "tolerance to declare": "if that is what the module is like, declare how far float32 is off",
+    "specials": "where NaN and infinities spread to all outputs, leave them out",
+    "excuse": "neither more draws nor other values or weights show more; if that is right, say so",
+}
+"""What to try first, by the kind of a remedy; the text to paste follows."""
+
+
+def _remedy(record: Mapping[str, Any]) -> Iterator[str]:
+    """What an output that proves nothing is like, and what to try first."""
+    fact = (record.get("vacuous") or {}).get("fact")
+    if fact and fact["name"] in _FACTS:
+        yield _FACTS[fact["name"]].replace("{value}", _number(fact.get("value")))
+    remedy = record.get("remedy")
+    if not remedy:
+        return
+    good = "each of these is refused" if record.get("vacuous") else "PyTorch's float32 is finite and close to float64"
+    words = _REMEDIES.get(remedy["kind"], remedy["kind"]).replace("{good}", good)
+    yield words.replace("{parameters}", ", ".join(remedy.get("parameters") or ())) + ":"
+    if remedy.get("yaml"):
+        yield f"  {remedy['yaml']}"
+    if remedy.get("python"):
+        yield f"  in {remedy.get('file')}:"
+        yield from (f"    {line}" for line in remedy["python"].splitlines() if line)
 
 
 def _beyond(record: Mapping[str, Any]) -> Iterator[str]:
@@ -250,6 +325,7 @@ def _node(entry: Mapping[str, Any]) -> str:
 _CONCLUSIONS = {
     "optimizer": "so the model is right, and {runtime}'s graph optimizer breaks it",
     "strictness": "so it is open whether the runtime is too strict, or the evaluator not strict enough",
+    "apart": "so {runtime} alone is off, and it is open whether rounding explains that or {runtime} is wrong",
     "open": "so it is open whether the model or the runtime is wrong",
     "nobody": "nobody else could be asked, so it is open whether the model or the runtime is wrong",
 }
@@ -264,12 +340,13 @@ _STAGES_OF_LOSS = {
 def _asked(record: Mapping[str, Any]) -> Iterator[str]:
     """The witnesses' answers, what follows from them, and where accuracy is lost."""
     witnesses = record.get("witnesses") or []
-    yield from (_answer(witness) for witness in witnesses if not witness.get("config"))
+    weak = record.get("error") == "IllConditioned"
+    yield from (_answer(witness, weak=weak) for witness in witnesses if not witness.get("config"))
     conclusion = record.get("conclusion")
     if conclusion is not None:
         known = _CONCLUSIONS.get(conclusion)  # another version's is no template
         yield str(conclusion) if known is None else known.format(runtime=record.get("runtime"))
-    yield from _loss(record.get("loss") or {})
+    yield from _loss(record.get("loss") or {}, _SHOWN_BEST if record.get("fidelity") else None)
     for witness in witnesses:
         if witness.get("config"):
             yield _with_options(witness)
@@ -277,7 +354,8 @@ def _asked(record: Mapping[str, Any]) -> Iterator[str]:
                 yield from _advice(record.get("cause") or {})
 
 
-def _answer(witness: Mapping[str, Any]) -> str:
+def _answer(witness: Mapping[str, Any], *, weak: bool = False) -> str:
+    """``weak``: of an example of which float64 excuses an error."""
     answer, reason = witness["answer"], witness.get("reason")
     if witness["runtime"] == FLOAT64:
         if answer == "agrees":
@@ -288,8 +366,8 @@ def _answer(witness: Mapping[str, Any]) -> str:
     if witness.get("model") == "exported":
         return "the exported fp32 model stops there too"
     said = {
-        "agrees": "agrees with PyTorch",
-        "wrong": "is wrong too",
+        "agrees": "agrees with PyTorch by the ordinary tolerance" if weak else "agrees with PyTorch",
+        "wrong": "is off by more than the ordinary tolerance too" if weak else "is wrong too",
         "runs": "runs it, but its outputs are wrong",
         "stops": f"stops with {witness.get('error')}",
         "abstains": f"no opinion, {reason}",
@@ -302,6 +380,32 @@ def _title(runtime: str) -> str:
         return registry.named(runtime).title
     except KeyError:  # the runtime of a record that another version wrote
         return runtime
+
+
+def _conditioned(record: Mapping[str, Any]) -> Iterator[str]:
+    """How far float32 is off, and at which sizes the examples agree all the same."""
+    told = record.get("conditioning")
+    if not told:
+        return
+    if told.get("own") is not None:
+        yield f"PyTorch in float32 is off by up to {_number(told['own'])} from float64 in this output"
+    sizes = told["sizes"]
+    if not any(size["verified"] for size in sizes):
+        total = sum(size["ill_conditioned"] for size in sizes)
+        yield f"at none of {len(sizes)} sizes does any of {total} examples agree by the ordinary tolerance"
+        return
+    for size in sizes[:_SIZES]:
+        dims = ", ".join(f"{name}={value}" for name, value in size["dims"].items()) or "its fixed shapes"
+        count, of = size["verified"], size["verified"] + size["ill_conditioned"]
+        worst = size.get("worst")
+        closest = f", with an error of {worst:.2g} of what is allowed at most" if count and worst else ""
+        yield f"at {dims}: {count} of {of} examples agree{closest}"
+    if len(sizes) > _SIZES:
+        yield f"and at {len(sizes) - _SIZES} more sizes"
+
+
+_SIZES = 8
+"""At how many sizes it is said how the examples came out."""
 
 
 def _with_options(witness: Mapping[str, Any]) -> str:
@@ -334,9 +438,10 @@ def _advice(cause: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _loss(loss: Mapping[str, float | str]) -> Iterator[str]:
+def _loss(loss: Mapping[str, float | str], one: str | None) -> Iterator[str]:
+    """``one`` is what to call the example that the numbers are of, where other numbers are of all of them."""
     if loss:
-        yield "loss by stage, as SQNR (higher is better):"
+        yield "loss by stage, as SQNR (higher is better)" + (f", in {one}:" if one else ":")
     for stage, value in loss.items():
         yield f"  {stage:<10} {_sqnr(value):>9}   {_STAGES_OF_LOSS.get(stage, '')}"
 

@@ -77,10 +77,12 @@ function commandSection(row) {
 function worstSection(row) {
   const worst = at("worst", row), draw = at("draw", row);
   const exact = (value) => (value === null || value === undefined ? null : String(value));
+  const names = at("outputs", row), there = worst && worst.looked_up;
   return section("Worst example",
     worst ? facts([
-      ["output", exact(worst.output)], ["index", Array.isArray(worst.index) ? `[${worst.index.join(", ")}]` : exact(worst.index)],
-      ["got", exact(worst.got)], ["wanted", exact(worst.wanted)], ["error", worst.error === undefined ? null : exact(worst.error)],
+      ["output", exact(Array.isArray(names) && names[worst.output] ? names[worst.output] : worst.output)], ["index", Array.isArray(worst.index) ? `[${worst.index.join(", ")}]` : exact(worst.index)],
+      ["got", exact(worst.got)], ["wanted", exact(worst.wanted)],
+      ["at these indices", there ? `${exact(there.got)} and ${exact(there.wanted)} of ${there.in}` : null], ["error", worst.error === undefined ? null : exact(worst.error)],
       ["error / allowed", ratioText(ratioOf(row)) || exact(worst.ratio)], ["dims", worst.dims ? dimsText(worst.dims) : null],
     ]) : null,
     draw ? facts([["drawn with", dimsText(draw.dims)], ["values", exact(draw.regime)], ["seed", exact(draw.seed)], ["draw", exact(draw.index)]]) : null);

@@ -21,12 +21,12 @@ WORDS = {
 }  # fmt: skip
 
 _REQUIRED = ("id", "case", "exporter", "opset", "check", "status")
-_LISTS = ("details", "bundle_libraries")
+_LISTS = ("details", "bundle_libraries", "outputs")
 _DICTS = ("source", "seconds")
 _COUNTS = ("examples", "ill_conditioned", "nothing", "dropped_draws")
 _OPTIONAL = (
     "runtime", "stage", "error", "reason", "worst", "draw", "signal", "graph", "arithmetic", "fault", "cause",
-    "declared_for", "fidelity",
+    "declared_for", "fidelity", "vacuous", "remedy", "conditioning",
     "conversion", "loss", "engine", "latency", "histogram", "command", "bundle", "fingerprint",
 )  # fmt: skip
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from conformance.arrays import Array
 from conformance.compare.judges import Right
-from conformance.compare.tolerance import Comparison, Worst
+from conformance.compare.tolerance import Comparison, Worst, subjects
 from conformance.compare.vacuity import Vacuity
 from conformance.errors import Stopped
-from conformance.records.record import Record
+from conformance.records.record import FLOAT64, Record
 from conformance.runtimes import Session
 from conformance.verdict.blame import Opinion, shown
-from conformance.verdict.example import Draw, Example
+from conformance.verdict.example import Draw, Example, given
 
 Ask = Callable[[Stopped, Example], Opinion]
 """Finds out who is at fault for a failing example."""
@@ -68,7 +68,7 @@ class Comparer(ABC):
         after_run = time.perf_counter()
         comparison = self.judged(example, got)
         if self.vacuity is not None and comparison.verdict in ("verified", "ill-conditioned"):
-            self.vacuity.see(wanted)
+            self.vacuity.see(wanted, example.inputs)
         self.add_seconds("run", after_run - start)
         self.add_seconds("compare", time.perf_counter() - after_run)
         if comparison.verdict == "failed":
@@ -139,6 +139,13 @@ class Explainer:
         """The example to show for a failure, with its own failure."""
         return example, stop
 
+    def witnessed(self, stop: Stopped, example: Example) -> Opinion:
+        """The other runtimes' answers to an example, held to the ordinary tolerance: float64 excuses nothing."""
+        plain = given(example.draw, example.inputs, example.wanted, None, None, ())
+        opinion = self._ask(stop, plain)
+        opinion.witnesses = [witness for witness in opinion.witnesses if witness.runtime != FLOAT64]
+        return opinion
+
     def failure(self, example: Example) -> Stopped | None:
         """How the example fails; None where it does not."""
         try:
@@ -190,9 +197,10 @@ def counted(histogram: dict[str, list[int]] | None, ratio: float) -> dict[str, l
 
 def check_not_vacuous(record: Record, vacuity: Vacuity, excused: Collection[int], hints: Sequence[str] = ()) -> None:
     """Stopped where wrong outputs would have passed all examples; outputs in ``excused`` may be so."""
+    called = subjects(len(vacuity), record.outputs)
     for output, wrong in vacuity.findings().items():
         if output not in excused:
             passes = f"{' and '.join(wrong)} would have passed every one of {record.examples} examples"
-            stop = Stopped("compare", "Vacuous", f"output {output}: {passes}", "case")
-            stop.fields = {"hints": list(hints)}
+            stop = Stopped("compare", "Vacuous", f"{called[output]}: {passes}", "case")
+            stop.fields = {"hints": list(hints), "vacuous": {"output": output, "passes": wrong}}
             raise stop

@@ -1,0 +1,159 @@
+"""What is compared in place of an output's own values, and what sentences call the outputs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from conformance.arrays import Array
+from conformance.compare.indices import Indices, Unreadable
+from conformance.compare.tolerance import Comparison, Subject, Worst, failed, odd_shape, row_order, subjects
+from conformance.errors import Stopped
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the outputs of a cell are read before they are compared."""
+
+    names: tuple[str, ...] = ()
+    """The outputs' names; empty where the case gives none."""
+    indices: tuple[Indices | None, ...] = ()
+    """For each output what it holds indices of; empty where no output does."""
+
+    def subjects(self, count: int) -> list[Subject]:
+        """What sentences call the outputs."""
+        return subjects(count, self.names)
+
+    def indices_of(self, output: int) -> Indices | None:
+        return self.indices[output] if output < len(self.indices) else None
+
+    def as_dict(self) -> dict[str, Any]:
+        indices = [known and known.as_dict() for known in self.indices]
+        told = {"names": list(self.names), "indices": indices if any(indices) else []}
+        return {key: value for key, value in told.items() if value}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Reading:
+        """The inverse of ``as_dict``; bundles of earlier versions have none of its keys."""
+        indices = (known and Indices(known["of"], tuple(known["axis"])) for known in values.get("indices", ()))
+        return cls(tuple(values.get("names", ())), tuple(indices))
+
+    def source_of(self, known: Indices) -> str:
+        """What sentences call that which is indexed."""
+        return known.of if isinstance(known.of, str) else str(self.subjects(known.of + 1)[known.of])
+
+    def read(
+        self,
+        got: Sequence[Array],
+        wanted: Sequence[Array],
+        exact: Sequence[Array] | None,
+        inputs: Mapping[str, Array],
+        any_order: Sequence[bool],
+        conditioning: Sequence[float] | None = None,
+    ) -> Read | Comparison:
+        """What is to be compared; the failure where indices cannot be looked up.
+
+        Indices are looked up in the arrays beside them: a runtime's in its own outputs, PyTorch's in PyTorch's. The
+        values of ``exact`` are those at PyTorch's indices too: indices of its own may be others, and would excuse
+        whatever a runtime has there. Raises Stopped at ``declare`` where those that are right are no indices.
+        """
+        if len(got) != len(wanted):
+            return failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
+        read = Read(
+            [*got], [*wanted], None if exact is None else [*exact], [*any_order],
+            None if conditioning is None else [*conditioning], self.subjects(len(wanted)), {},
+        )  # fmt: skip
+        for output in range(len(wanted)):
+            known = self.indices_of(output)
+            if known is not None:
+                failure = self._look_up(known, read, output, got, wanted, exact, inputs)
+                if failure is not None:
+                    return failure
+        return read
+
+    def _look_up(
+        self,
+        known: Indices,
+        read: Read,
+        output: int,
+        got: Sequence[Array],
+        wanted: Sequence[Array],
+        exact: Sequence[Array] | None,
+        inputs: Mapping[str, Array],
+    ) -> Comparison | None:
+        """Puts what stands at the indices of ``output`` in their place."""
+        source = self.checked(known, output, wanted, inputs)
+        called = read.called[output]
+        own, right = got[output], wanted[output]
+        failure = odd_shape(called, own, right)
+        if failure is None and isinstance(known.of, int):
+            failure = odd_shape(read.called[known.of], got[known.of], source)
+        name = self.source_of(known)
+        failure = failure or known.wrong(called, own, right, source, name)
+        if failure is not None:
+            return failure
+        values, right_values = known.values_at(own, known.source(got, inputs)), known.values_at(right, source)
+        if read.any_order[output] and right.ndim:
+            order = row_order(values, right_values)
+            own, values = own[order], values[order]
+            read.any_order[output] = False
+        read.got[output], read.wanted[output] = values, right_values
+        if read.exact is not None and exact is not None:
+            true = known.source(exact, inputs)
+            same = isinstance(known.of, int) and true.shape == source.shape
+            read.exact[output] = known.values_at(right, true) if same else right_values.astype(np.float64)
+        if read.conditioning is not None and isinstance(known.of, int):
+            read.conditioning[output] = read.conditioning[known.of]
+        read.called[output] = dataclasses.replace(called, looked_up_in=name)
+        read.indices[output] = (name, own, right)
+        return None
+
+    def checked(self, known: Indices, output: int, wanted: Sequence[Array], inputs: Mapping[str, Array]) -> Array:
+        """What the right indices of ``output`` are looked up in; Stopped where they are no indices of that."""
+        try:
+            source = known.source(wanted, inputs)
+            known.check(wanted[output], source)
+        except Unreadable as error:
+            called = self.subjects(len(wanted))[output]
+            text = f"{called} does not hold indices of {self.source_of(known)}: {error}"
+            raise Stopped("declare", "BadIndices", text, "case") from None
+        return source
+
+
+PLAIN = Reading()
+"""Outputs without names, compared as they are."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """What is compared for one draw: the arrays, with what stands at indices in place of these."""
+
+    got: list[Array]
+    wanted: list[Array]
+    exact: list[Array] | None
+    any_order: list[bool]
+    conditioning: list[float] | None
+    called: list[Subject]
+    indices: dict[int, tuple[str, Array, Array]]
+    """For outputs of indices: what sentences call that which is indexed, the indices of a runtime and those that are
+    right."""
+
+    def told(self, comparison: Comparison) -> Comparison:
+        """The comparison with the indices beside what stands at them."""
+        worst = comparison.worst
+        return comparison if worst is None else dataclasses.replace(comparison, worst=self.worst(worst))
+
+    def worst(self, worst: Worst) -> Worst:
+        """The worst element, with the indices there where it was looked up."""
+        known = self.indices.get(worst.output)
+        if known is None:
+            return worst
+        name, got, wanted = known
+        values = {"in": name, "got": worst.got, "wanted": worst.wanted}
+        return dataclasses.replace(
+            worst, got=got[worst.index].item(), wanted=wanted[worst.index].item(), looked_up=values
+        )

@@ -1,0 +1,211 @@
+"""What to try first where a cell proves nothing: what the text proposes is pasted into the case, which passes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ruamel.yaml import YAML
+
+from conformance.case.file import load
+from conformance.plan.catalogue import plan
+from conformance.records import text
+from conformance.runtimes import onnxruntime
+from tests.support import PASSED, altered, verdict, write_case
+
+ZERO_BY_INIT = """
+import torch
+
+class Residual(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.branch = torch.nn.Linear(3, 3)
+        torch.nn.init.zeros_(self.branch.weight)
+        torch.nn.init.zeros_(self.branch.bias)
+
+    def forward(self, x):
+        return self.branch(torch.relu(x))
+
+class Gate(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.zeros(3))
+
+    def forward(self, x):
+        return x + 1, x * self.scale
+"""
+X = 'inputs: {x: "float32[batch, 3]"}\ndims: {batch: 1..8}'
+
+
+FIXED = 'inputs: {x: {type: "float32[4, 3]"}'
+
+
+def says(values):
+    return f'inputs: {{x: {{type: "float32[batch, 3]", values: {values}}}}}\ndims: {{batch: 1..8}}'
+
+
+VACUOUS = {
+    "saturated": (f'forward: "torch.clamp(x, 0, 1)"\n{says("{uniform: {low: 5, high: 9}}")}', "values"),
+    "never negative": (f'forward: "torch.relu(-x)"\n{says("{uniform: {low: 0.5, high: 2}}")}', "values"),
+    "a mask that is all true": (
+        f'forward: "x < 40"\n{FIXED[:-1]}, values: {{uniform: {{low: -9, high: 9}}}}}}}}', "values",
+    ),
+    "one index": (
+        'forward: "torch.arange(9.0).reshape(3, 3)[i]"\n'
+        'inputs: {i: {type: "int64[batch]", values: {integers: {low: 1, high: 1}}}}\ndims: {batch: 2..8}', "values",
+    ),
+    "one draw": ('forward: x + 1\ninputs: {x: "float32[3]"}\nexamples: {values: 1, shapes: 0}', "draws"),
+    "a tolerance above the values": (
+        f'forward: torch.tanh(x)\n{X}\ntolerance: {{fp32: {{atol: 5, because: "of a reason"}}}}', "tolerance",
+    ),
+    "zero by init": (f"module: beside.Residual\n{X}", "weights"),
+    "zero by init, beside a sound output": (f"module: beside.Gate\n{X}", "weights"),
+    "constant": (f"forward: torch.ones_like(x)\n{X}", "excuse"),
+    "one class": (f'forward: "torch.argmax(x[:, :1], 1)"\n{X}', "excuse"),
+    "the size of a fixed dim": (f'forward: "(x * 2, torch.tensor(x.shape[1:]))"\n{X}', "excuse"),
+    "a table of positions": (f'forward: "(x * 2, torch.arange(x.shape[1]) + 0.5)"\n{X}', "excuse"),
+    "equal rows": (f'forward: "x.mean(0, keepdim=True).expand_as(x).clone()"\n{X}', "excuse"),
+    "two outputs that are all true": (
+        f'forward: "(x * 2, x == x, x < 1e30)"\n{FIXED}}}\noutputs: [y, same, {{name: small, rows: in any order}}]',
+        "excuse",
+    ),
+}  # fmt: skip
+
+
+def cell_of(bench, file):
+    (case,) = load(file)
+    return next(cell for cell in plan(case) if (cell.check, cell.runtime) == ("accuracy", "onnxruntime"))
+
+
+def pasted(file: Path, record) -> Path:
+    """The case with what its failure proposes, as somebody would paste it: text that stands in the failure."""
+    told, remedy = text.failure(record.as_dict()), record.remedy
+    edited = file.parent / "edited"
+    edited.mkdir()
+    case = YAML(typ="safe").load(file.read_text())["planted"]
+    if remedy.get("yaml"):
+        assert f"    {remedy['yaml']}\n" in told
+        case |= YAML(typ="safe").load(remedy["yaml"])
+    python = file.parent / "beside.py"
+    if python.exists():
+        (edited / "beside.py").write_text(python.read_text() + "\n" + (remedy.get("python") or ""))
+    with (edited / "planted.yaml").open("w") as stream:
+        YAML(typ="safe").dump({"planted": case}, stream)
+    return edited / "planted.yaml"
+
+
+@pytest.mark.parametrize("name", VACUOUS)
+def test_the_edit_that_is_proposed_for_a_vacuous_output_helps(bench, tmp_path, name):
+    body, kind = VACUOUS[name]
+    file = write_case(tmp_path, f"{body}\nexport: {{torchscript: [17]}}\nspecials: false", ZERO_BY_INIT)
+    given = {} if kind == "draws" else {"examples": 6}
+    record = bench.run_cell(cell_of(bench, file), **given)
+    assert verdict(record) == ("failed", "compare", "Vacuous", "case")
+    assert re.fullmatch(r"output \w+: .* would have passed every one of \d+ examples?", record.reason)
+    assert record.remedy["kind"] == kind
+    assert verdict(bench.run_cell(cell_of(bench, pasted(file, record)), **given)) == PASSED
+
+
+@pytest.mark.parametrize(
+    ("forward", "fact"),
+    [
+        ("x * 0", "it is 0 in every example"),
+        ("torch.arange(3) + 0 * x.sum()", "it is the same in all examples of a shape, whatever the inputs"),
+        ("x.mean(0, keepdim=True).expand_as(x).clone()", "its rows are all equal in every example"),
+        ("x[:0]", "it has no values"),
+        ("1e3 + x.clamp(-1e-3, 1e-3)", "its values lie closer together than is allowed"),
+    ],
+)
+def test_what_a_vacuous_output_is_like_is_said(bench, forward, fact):
+    record = bench.run(f'forward: "{forward}"\n{X}\nspecials: false')
+    assert record.error == "Vacuous"
+    assert f"  {fact}" in text.failure(record.as_dict()).split("\n")
+
+
+DECLARED = "{uniform: {low: 0.5, high: 0.9}}"
+LOSSY = '"(x + 4096.0) - 4096.0"'
+FIRST = "\ndef first(g, x, *rest):\n    return g.op('Identity', x)\n"
+EXACT = 'export: {torchscript: {opsets: [17], symbolics: {"aten::add": beside.first, "aten::sub": beside.first}}}'
+NOTHING = {
+    "negative logarithms": (f'forward: "torch.log(x)"\n{says("{uniform: {low: -9, high: -1}}")}', "values"),
+    "digits cancel": (f"forward: {LOSSY}\n{says(DECLARED)}\n{EXACT}", "tolerance to declare"),
+    "all digits cancel": (f"forward: {LOSSY}\n{says('{uniform: {low: 0.0001, high: 0.0002}}')}\n{EXACT}", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_the_edit_that_is_proposed_where_nothing_was_verified_helps(bench, tmp_path, name):
+    body, kind = NOTHING[name]
+    body = body if "export:" in body else f"{body}\nexport: {{torchscript: [17]}}"
+    file = write_case(tmp_path, f"{body}\nspecials: false", ZERO_BY_INIT + FIRST)
+    record = bench.run_cell(cell_of(bench, file), examples=6)
+    assert record.error in ("NothingVerified", "IllConditioned")
+    if kind is None:
+        assert record.remedy is None
+        return
+    assert record.remedy["kind"] == kind
+    assert verdict(bench.run_cell(cell_of(bench, pasted(file, record)), examples=6)) == PASSED
+
+
+def test_specials_that_prove_nothing_are_left_out(bench):
+    body = f"forward: \"x * float('nan')\"\n{X}"
+    record = bench.run(body, check="specials")
+    assert record.error == "NothingVerified"
+    assert "    specials: false\n" in text.failure(record.as_dict())
+
+
+# ---- ill-conditioned values that the case declares ---------------------------------------------------------
+
+
+def test_what_is_ill_conditioned_shows_all_sides_and_a_tolerance(bench, tmp_path):
+    body, _ = NOTHING["digits cancel"]
+    record = bench.run(body, ZERO_BY_INIT + FIRST)
+    assert verdict(record) == ("failed", "compare", "IllConditioned", "case")
+    told = text.failure(record.as_dict())
+    assert re.search(
+        r"output 0\[\d, \d\]: got 0\.\d+, PyTorch in float32 has 0\.\d+; PyTorch in float64 has 0\.\d+", told
+    )
+    assert record.conditioning["float64"] == pytest.approx(record.worst["got"], abs=1e-7)
+    assert "the ONNX specification's evaluator: is off by more than the ordinary tolerance too" in told
+    assert re.search(r"at none of \d+ sizes does any of \d+ examples agree", told)
+
+
+def runtime_off(monkeypatch, by):
+    sound = onnxruntime.open_optimized
+
+    def alter(inputs, outputs):
+        return [array + np.float32(by(len(inputs["x"]))) for array in outputs]
+
+    monkeypatch.setattr(onnxruntime, "open_optimized", altered(sound, alter))
+
+
+def test_a_runtime_that_alone_is_off_is_not_the_cases_fault(bench, monkeypatch):
+    """Within what float64 excuses, at some sizes; the other runtimes agree with PyTorch."""
+    body = f"forward: {LOSSY}\n{says(DECLARED)}"
+    assert verdict(bench.run(body)) == PASSED
+    runtime_off(monkeypatch, lambda rows: 2e-4 if rows > 3 else 0)
+    record = bench.run(body)
+    assert verdict(record) == ("failed", "compare", "IllConditioned", None)
+    assert record.conclusion == "apart"
+    for size in record.conditioning["sizes"]:
+        assert bool(size["ill_conditioned"]) == (size["dims"]["batch"] > 3)
+        assert bool(size["verified"]) == (size["dims"]["batch"] <= 3)
+    told = text.failure(record.as_dict())
+    assert "so onnxruntime alone is off" in told
+    assert re.search(r"at batch=1: (\d+) of \1 examples agree", told)
+
+
+def test_what_is_wrong_beyond_rounding_goes_before_what_is_ill_conditioned(bench, monkeypatch):
+    runtime_off(monkeypatch, lambda rows: 2e-4 if rows < 8 else 0.1)
+    record = bench.run(f"forward: {LOSSY}\n{says(DECLARED)}")
+    assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
+
+
+def test_integers_on_which_float32_decides_otherwise_are_the_cases_fault(bench):
+    body = f'forward: "torch.floor(((x + 4096.0) - 4096.0) * 100000).to(torch.int64)"\n{says(DECLARED)}\n{EXACT}'
+    record = bench.run(body, ZERO_BY_INIT + FIRST)
+    assert verdict(record) == ("failed", "compare", "IllConditioned", "case")
+    assert record.remedy is None
+    assert "declare values that are better conditioned" in text.failure(record.as_dict())

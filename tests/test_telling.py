@@ -1,0 +1,88 @@
+"""A cause is told once in a run's output; the other cells say on one line as in which cell."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.plugin.telling import Telling
+from conformance.records import text
+from tests.report.support import record
+from tests.support import run_suite, write_case
+
+BODY = """
+forward: torch.asinh(x)
+inputs: {x: "float32[batch, 3]"}
+dims: {batch: 1..4}
+export: {torchscript: [16, 17]}
+runtimes: [onnx-reference, onnxruntime]
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2")])
+def test_an_export_that_fails_is_told_in_full_once(tmp_path, options):
+    write_case(tmp_path, BODY)
+    outcome = run_suite(tmp_path / "run", "--cases", tmp_path, *options, "--store", tmp_path / "store")
+    failed = [one for one in outcome.records.values() if one["status"] == "failed"]
+    assert len(failed) >= 8  # export, accuracy and specials of two opsets
+    assert {(one["stage"], one["error"]) for one in failed} == {("export", "UnsupportedOperatorError")}
+    failures = outcome.text.split("= FAILURES =")[1].split("short test summary")[0]
+    assert failures.count("stage export; at fault") == 1
+    assert failures.count("reproduce: ") == 1
+    repeated = [line for line in failures.splitlines() if " at stage export, as in " in line]
+    assert len(repeated) == len(failed) - 1
+    (first,) = {line.split(", as in ")[1].split(": ")[0] for line in repeated}
+    assert first in outcome.records
+    assert outcome.code == 1
+
+
+def stopped(case="case", **values):
+    given = {"status": "failed", "stage": "export", "error": "RuntimeError", "reason": "no such operator"}
+    return record(case, **{**given, **values})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "alike"),
+    [
+        ({}, {"runtime": "onnx-reference"}, True),
+        ({}, {"opset": 17}, True),
+        ({"reason": "not in opset 20"}, {"reason": "not in opset 17", "opset": 17}, True),
+        ({"reason": "<object at 0x7f01> of /tmp/a/b"}, {"reason": "<object at 0x7f02> of /tmp/c", "opset": 17}, True),
+        ({}, {"opset": 17, "reason": "no such operator: asinh"}, False),
+        ({}, {"opset": 17, "error": "ValueError"}, False),
+        ({}, {"exporter": "torchscript"}, False),
+        ({}, {"case": "other"}, False),
+        ({"stage": "declare"}, {"stage": "declare", "exporter": "torchscript"}, True),
+        ({"stage": "convert"}, {"stage": "convert", "check": "fidelity"}, True),
+        ({"stage": "convert"}, {"stage": "convert", "precision": "fp16"}, False),
+        ({"stage": "load"}, {"stage": "load", "opset": 17}, True),
+        ({"stage": "load"}, {"stage": "load", "runtime": "onnx-reference"}, False),
+        ({"stage": "compare"}, {"stage": "compare", "opset": 17}, False),
+        ({"stage": "run"}, {"stage": "run", "opset": 17}, False),
+    ],
+)  # fmt: skip
+def test_cells_share_a_cause_where_stage_error_and_reason_are_alike(first, second, alike):
+    telling = Telling()
+    one, other = stopped(**first), stopped(**second)
+    assert telling.first(one) is None
+    assert telling.first(other) == (one["id"] if alike else None)
+
+
+def test_a_repetition_is_one_line():
+    long = stopped(reason="first line\nsecond line\n" + "x" * 1000)
+    told = text.repetition(long, "export[case-dynamo-op20]")
+    assert told.startswith("RuntimeError at stage export, as in export[case-dynamo-op20]: first line second line x")
+    assert "\n" not in told
+    assert len(told) == 240
+
+
+def test_numbers_of_all_examples_and_of_one_are_told_apart():
+    low = stopped(
+        stage="compare", error="LowFidelity",
+        reason="output 0: SQNR 19.1 dB over all 48 examples, at least 20 dB is due",
+        fidelity={"output": 0, "sqnr": 19.1}, loss={"export": 139.0, "conversion": 10.7},
+        draw={"dims": {"batch": 3}, "regime": "plain", "seed": 5, "index": 2},
+    )  # fmt: skip
+    lines = text.failure(low).split("\n")
+    assert lines[0].endswith("SQNR 19.1 dB over all 48 examples, at least 20 dB is due")
+    assert lines[1] == "the example that shows it best: batch=3; plain values, seed 5"
+    assert "  loss by stage, as SQNR (higher is better), in the example that shows it best:" in lines
