@@ -263,6 +263,7 @@ def _answer(witness: Mapping[str, Any]) -> str:
         "runs": "runs it, but its outputs are wrong",
         "stops": f"stops with {witness.get('error')}",
         "abstains": f"no opinion, {reason}",
+        "lost": f"no answer, it ended with {witness.get('error')}",
     }
     return f"{_title(witness['runtime'])}: {said.get(answer, answer)}"
 
@@ -284,6 +285,7 @@ def _with_options(witness: Mapping[str, Any]) -> str:
         "wrong": "is wrong too",
         "same": "the same outputs, so its 8-bit sums did not saturate",
         "stops": f"stops with {witness.get('error')}",
+        "lost": f"no answer, it ended with {witness.get('error')}",
     }
     options = ", ".join(f"{key}={value}" for key, value in config.items())
     return f"ONNX Runtime with {options}: {said.get(answer, answer)}"

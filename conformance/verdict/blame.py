@@ -15,9 +15,10 @@ from typing import Any
 
 from conformance.arrays import Array
 from conformance.compare.tolerance import Comparison
-from conformance.errors import Stopped, Unavailable
+from conformance.errors import Stopped
 from conformance.records.record import FLOAT64, Witness
-from conformance.runtimes import Session, opener, registry
+from conformance.runtimes import Session, registry
+from conformance.verdict.asking import ask
 from conformance.verdict.example import Example, given
 
 
@@ -84,14 +85,14 @@ def collect(suspect: Suspect, example: Example, stop: Stopped) -> Iterator[Witne
 
 def _ask(runtime: str, suspect: Suspect, example: Example, stop: Stopped) -> Witness:
     """The answer of another runtime that runs the suspect's model on the failing example."""
-    try:
-        with opener(runtime, config=suspect.config)(suspect.model, suspect.libraries) as session:
-            got = session.run(example.inputs)
-    except (Unavailable, ImportError) as reason:
-        return Witness(runtime, "abstains", reason=str(reason))
-    except Exception as error:
-        return Witness(runtime, "stops", type(error).__name__)
-    got = _where_it_failed(stop, got, example.wanted)
+    if registry.named(runtime).values_only and stop.error == "WrongDtype":
+        return Witness(runtime, "abstains", reason="its dtypes are its own")
+    asked = ask(runtime, suspect.model, suspect.libraries, example.inputs, suspect.config)
+    if asked.outputs is None:
+        return asked.witness(runtime)
+    got = _where_it_failed(stop, asked.outputs, example.wanted)
+    if registry.named(runtime).values_only:
+        got = _in_dtypes_of(example.wanted, got)
     if suspect.judged(example, got).verdict != "failed":
         return Witness(runtime, "agrees")
     # Where the suspect stopped, the question is whether others can run the model, whatever values come out.
@@ -104,6 +105,12 @@ def decide(witnesses: Sequence[Witness], suspect: str, stage: str, own_code: boo
     ``suspect`` is the runtime that failed at ``stage``; ``own_code`` is whether the export used code of the case's
     own.
     """
+    # That one whose word counts for values alone runs a model does not show that others have to.
+    witnesses = [
+        witness
+        for witness in witnesses
+        if stage == "compare" or witness.runtime == FLOAT64 or not registry.named(witness.runtime).values_only
+    ]
     agreeing = [witness.runtime for witness in witnesses if witness.answer == "agrees"]
     if FLOAT64 in agreeing:
         return "reference", None
@@ -112,6 +119,10 @@ def decide(witnesses: Sequence[Witness], suspect: str, stage: str, own_code: boo
     damning = ("wrong",) if stage == "compare" else ("stops",)
     against = [witness.runtime for witness in witnesses if witness.answer in damning]
     if agreeing:
+        if all(registry.named(runtime).values_only for runtime in agreeing) and not {*map(_kernels, against)} <= {
+            _kernels(suspect)
+        }:
+            return None, "open"
         if stage == "run" and "onnxruntime-unoptimized" in against:
             return None, "strictness"
         only_the_optimizer = _kernels(agreeing[0]) == suspect
@@ -135,6 +146,16 @@ def _where_it_failed(stop: Stopped, got: list[Array], wanted: list[Array]) -> li
     if worst is None or len(got) != len(wanted):
         return got
     return [array if output == worst.output else wanted[output] for output, array in enumerate(got)]
+
+
+def _in_dtypes_of(wanted: list[Array], got: list[Array]) -> list[Array]:
+    """``got`` in the dtypes that are wanted, where they are numbers of the same kind."""
+    if len(got) != len(wanted):
+        return got
+    return [
+        array.astype(right.dtype) if array.dtype.kind == right.dtype.kind or right.dtype.kind in "iu" else array
+        for array, right in zip(got, wanted, strict=True)
+    ]
 
 
 def _agrees_with_float64(suspect: Suspect, example: Example, exact: list[Array]) -> bool:
