@@ -317,3 +317,45 @@ def test_cells_that_name_openvino_are_skipped_with_the_reason_or_fail_where_it_i
     assert "openvino is not installed" in record["reason"]
     if not required:
         assert "NOT RUN: openvino, 1 cells skipped: openvino is not installed" in done.text
+
+
+# ---- what a witness is allowed -------------------------------------------------------------------------------------
+
+OFFSET = """
+def draw(dims, rng):
+    return {"x": (4096 + rng.integers(-8, 8, (dims["batch"], 8)) / 8).astype("float32")}
+"""
+CENTRED = """
+forward: x - x.mean(-1, keepdim=True)
+inputs: {x: "float32[batch, 8]"}
+dims: {batch: 1..4}
+draw: beside.draw
+specials: false
+"""
+
+
+def by(error: float) -> Alter:
+    return lambda inputs, outputs: [array + np.float32(error) for array in outputs]
+
+
+@pytest.mark.parametrize("error, fault", [(3e-4, "runtime"), (0.5, "exporter")])
+def test_a_witness_is_allowed_what_the_conditioning_of_the_inputs_allows_the_suspect(
+    bench, break_opener, error, fault
+):
+    """PyTorch's float32 is exact on these values, so that only the conditioning excuses the rounding of 4096."""
+    for name in ("open_optimized", "open_unoptimized"):
+        break_opener(onnxruntime, name, by(0.5))
+    break_opener(onnxreference, "open_model", by(error))
+    break_opener(openvino, "open_model", by(0.5))
+    record = bench.run(CENTRED, OFFSET)
+    assert verdict(record) == ("failed", "compare", "WrongValue", fault)
+
+
+def test_on_these_values_the_error_of_the_witness_is_more_than_is_allowed_without_the_conditioning(
+    bench, break_opener, monkeypatch
+):
+    from conformance.checks.verify import Verifier
+
+    monkeypatch.setattr(Verifier, "_conditioning", lambda self, inputs, exact: [0.0] * len(exact))
+    break_opener(onnxruntime, "open_optimized", by(3e-4))
+    assert bench.run(CENTRED, OFFSET).error == "WrongValue"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import gc
 import os
 import pickle
@@ -62,6 +63,7 @@ def ask(question: Callable[[], _T], seconds: float) -> _T:
 def _answer(question: Callable[[], Any], reading: int, writing: int) -> None:
     """What the child does; it never returns."""
     try:
+        faulthandler.disable()
         gc.freeze()  # the end of an object from before may wait for threads that are not here
         os.setsid()
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
