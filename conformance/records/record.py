@@ -81,6 +81,7 @@ class Record:
     declared: list[dict[str, Any]] = field(default_factory=list)
     witnesses: list[dict[str, Any]] = field(default_factory=list)
     conclusion: str | None = None
+    parts_at: dict[str, Any] | None = None
     own_code: list[str] = field(default_factory=list)
     inputs: dict[str, str] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)

@@ -221,6 +221,12 @@ _CONCLUSIONS = {
     "optimizer": "so the model is right, and {runtime}'s graph optimizer breaks it",
     "strictness": "so it is open whether the runtime is too strict, or the evaluator not strict enough",
     "open": "so it is open whether the model or the runtime is wrong",
+    "rules": "so the model is wrong, whatever a runtime makes of it",
+    "invalid": "so the model is no valid ONNX at these sizes",
+    "unsupported": "ONNX's checker and inference of shapes accept the model, so it is {runtime} that lacks it",
+    "kernel": "with the other value there the outputs are PyTorch's, so it is {runtime}'s kernel that is wrong",
+    "kernels": "with the other value there the outputs are wrong too, so the model is wrong",
+    "nodes": "node by node, others compute what {runtime} computes, so the model is wrong",
     "nobody": "nobody else could be asked, so it is open whether the model or the runtime is wrong",
 }
 _STAGES_OF_LOSS = {
@@ -235,6 +241,8 @@ def _asked(record: Mapping[str, Any]) -> Iterator[str]:
     """The witnesses' answers, what follows from them, and where accuracy is lost."""
     witnesses = record.get("witnesses") or []
     yield from (_answer(witness) for witness in witnesses if not witness.get("config"))
+    if record.get("parts_at"):
+        yield _node(record["parts_at"])
     conclusion = record.get("conclusion")
     if conclusion is not None:
         known = _CONCLUSIONS.get(conclusion)  # another version's is no template
@@ -245,6 +253,21 @@ def _asked(record: Mapping[str, Any]) -> Iterator[str]:
             yield _with_options(witness)
             if witness["answer"] == "agrees":
                 yield from _advice(record.get("cause") or {})
+
+
+def _node(place: Mapping[str, Any]) -> str:
+    """The node that the conclusion is about."""
+    if place["how"] == "invalid":
+        return f"ONNX's checker or inference of shapes refuses the model: {place.get('why')}"
+    line = f" ({place['line']})" if place.get("line") else ""
+    name = f"{place['operator']} {place.get('node') or ''}".rstrip() + line
+    said = {
+        "parts": f"{_title(str(place.get('by')))} computes something else of the same inputs",
+        "open": "nobody else computes it",
+        "breaks": f"its inputs break the operator's rules: {place.get('why')}",
+        "stops": f"the first node that cannot be run: {place.get('why')}",
+    }
+    return f"at the node {name}: {said.get(place['how'], place['how'])}"
 
 
 def _answer(witness: Mapping[str, Any]) -> str:

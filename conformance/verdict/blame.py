@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from conformance.arrays import Array
 from conformance.compare.tolerance import Comparison
 from conformance.errors import Stopped
@@ -20,6 +22,11 @@ from conformance.records.record import FLOAT64, Witness
 from conformance.runtimes import Session, registry
 from conformance.verdict.asking import ask
 from conformance.verdict.example import Example, given
+from conformance.verdict.walk import decided, walk
+from conformance.worker import aside
+
+WALK_SECONDS = 60.0
+"""How long the nodes of a model may be looked at one by one."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,8 @@ class Opinion:
     """What the witnesses' answers leave open, or say of the fault; a name that ``records.text`` has the words for."""
     loss: Mapping[str, float | str] | None = None
     cause: Mapping[str, Any] | None = None
+    parts_at: Mapping[str, str] | None = None
+    """The node that the conclusion is about, as ``walk.Place``."""
 
     def onto(self, stop: Stopped) -> None:
         """Writes the opinion into the fields of a failure."""
@@ -57,6 +66,7 @@ class Opinion:
         stop.fields |= {
             "witnesses": [witness.as_dict() for witness in self.witnesses],
             "conclusion": self.conclusion,
+            "parts_at": self.parts_at,
             "loss": self.loss,
             "cause": self.cause,
         }
@@ -66,7 +76,43 @@ def find(suspect: Suspect, example: Example, stop: Stopped) -> Opinion:
     """Runs a failing example of an exported model elsewhere, and decides who is at fault."""
     witnesses = list(collect(suspect, example, stop))
     fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, suspect.own_code)
-    return Opinion(fault, witnesses, conclusion)
+    opinion = Opinion(fault, witnesses, conclusion)
+    _look_at_nodes(opinion, suspect, example, stop)
+    return opinion
+
+
+def _look_at_nodes(opinion: Opinion, suspect: Suspect, example: Example, stop: Stopped) -> None:
+    """Adds to an opinion what the nodes show one by one, where ONNX Runtime fails without its optimizer too.
+
+    What the whole model showed is taken back only where it was open, or guessed for want of other witnesses."""
+    answers = {witness.runtime: witness.answer for witness in opinion.witnesses}
+    damning = "wrong" if stop.stage == "compare" else "stops"
+    if suspect.runtime != "onnxruntime" or answers.get("onnxruntime-unoptimized") != damning:
+        return
+    if stop.error in ("WrongCount", "WrongDtype"):
+        return
+    try:
+        walked = aside.ask(lambda: walk(suspect.model, suspect.libraries, example.inputs), WALK_SECONDS)
+    except Exception:  # this only explains a failure, and must not be another
+        return
+
+    def fails(outputs: list[Array]) -> bool:
+        arrays = _where_it_failed(stop, [np.asarray(output) for output in outputs], example.wanted)
+        return suspect.judged(example, arrays).verdict == "failed"
+
+    shown = decided(walked, fails, stop.stage)
+    if shown is None:
+        return
+    fault, conclusion, place = shown
+    opinion.parts_at = place.as_dict() if place is not None else None
+    agreed = any(
+        witness.answer == "agrees" and not registry.named(witness.runtime).values_only
+        for witness in opinion.witnesses
+    )
+    if conclusion in ("rules", "invalid") or (fault is not None and not agreed):
+        opinion.fault, opinion.conclusion = fault, conclusion
+    elif opinion.fault is None:
+        opinion.conclusion = conclusion
 
 
 def collect(suspect: Suspect, example: Example, stop: Stopped) -> Iterator[Witness]:
