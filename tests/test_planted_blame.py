@@ -21,7 +21,7 @@ from conformance.plan.cell import Cell
 from conformance.precision import convert
 from conformance.records import matrix
 from conformance.records.record import Record
-from conformance.runtimes import onnxreference, onnxruntime
+from conformance.runtimes import onnxreference, onnxruntime, openvino
 from conformance.verdict.loss import by_stage, greatest
 from conformance.worker.warm import prepare_process
 from tests.support import PASSED, Alter, Bench, altered, details, say, verdict, with_symbolic
@@ -83,7 +83,8 @@ def test_runtimes_that_are_wrong_in_another_output_are_no_witnesses_against_the_
 def test_runtimes_that_are_wrong_in_the_same_output_are(bench, break_opener):
     for module, name in ((onnxruntime, "open_optimized"), (onnxruntime, "open_unoptimized")):
         break_opener(module, name, wrong_in(0))
-    break_opener(onnxreference, "open_model", wrong_in(0))
+    for module in (onnxreference, openvino):
+        break_opener(module, "open_model", wrong_in(0))
     assert verdict(bench.run(TWO)) == ("failed", "compare", "WrongValue", "exporter")
 
 

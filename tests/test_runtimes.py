@@ -159,4 +159,4 @@ def test_what_is_made_from_the_table_knows_it(tree):
         assert "toykit" in command(tree, "-m", "conformance", *arguments).stdout
     (tree / "wrong.yaml").write_text(CASES.replace("[onnxruntime, toykit]", "toykti"), encoding="utf-8")
     told = command(tree, "-m", "conformance", "align", "sound", "--cases", "wrong.yaml")
-    assert "'onnx-reference', 'onnxruntime', 'tensorrt' or 'toykit'" in told.stderr
+    assert "'onnx-reference', 'onnxruntime', 'openvino', 'tensorrt' or 'toykit'" in told.stderr

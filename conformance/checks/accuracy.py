@@ -89,9 +89,11 @@ def _uninvited(run: CellRun, stop: Stopped) -> bool:
 def _note_arithmetic(run: CellRun, session: Session, model: Stored) -> None:
     """Notes in the record which provider runs the model, and in which arithmetic."""
     cell = run.cell
+    assert cell.runtime is not None
     run.record.arithmetic = dict(session.arithmetic)
-    if cell.converted and cell.runtime == "onnxruntime":
+    if cell.converted and not registry.named(cell.runtime).builds:
         run.record.arithmetic["storage"] = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
+    if cell.converted and cell.runtime == "onnxruntime":
         # a model that does not run fails later, at its first example
         with contextlib.suppress(Stopped), run.stages("run", "runtime"):
             run.record.arithmetic |= kernels(model.file, run.libraries(), run.prepared.inputs(), run.config())

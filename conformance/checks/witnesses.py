@@ -9,8 +9,8 @@ from conformance.checks.verify import Verifier
 from conformance.errors import Stopped
 from conformance.export.store import Stored
 from conformance.records.record import Witness
-from conformance.runtimes import opener
 from conformance.verdict import blame, loss, saturation
+from conformance.verdict.asking import ask
 from conformance.verdict.blame import Opinion, Suspect
 from conformance.verdict.example import Example
 from conformance.verdict.loop import Ask
@@ -56,12 +56,8 @@ def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Store
 def _ask_exported(stored: Stored, libraries: Sequence[str], example: Example) -> Witness | None:
     """That the exported model, before any conversion, cannot be run on the example either; None where it can."""
     runtime = "onnxruntime-unoptimized"
-    try:
-        with opener(runtime)(stored.file, libraries) as session:
-            session.run(example.inputs)
-    except Exception as error:
-        return Witness(runtime, "stops", type(error).__name__, model="exported")
-    return None
+    asked = ask(runtime, stored.file, libraries, example.inputs)
+    return Witness(runtime, "stops", asked.error, model="exported") if asked.answer == "stops" else None
 
 
 def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, example: Example) -> Opinion:

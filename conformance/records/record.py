@@ -28,10 +28,11 @@ def cell_id(check: str, label: str) -> str:
     return f"{check}[{label}]"
 
 
-Answer = Literal["agrees", "wrong", "runs", "same", "stops", "abstains"]
+Answer = Literal["agrees", "wrong", "runs", "same", "stops", "abstains", "lost"]
 """What a witness says of a failing example. ``agrees``, ``wrong``: it computes what PyTorch computes, or not.
 ``runs``: it runs what another runtime stops at, though its values are wrong. ``same``: its outputs are bit for bit
-those that failed. ``stops``: it cannot run the model. ``abstains``: it cannot be asked."""
+those that failed. ``stops``: it cannot run the model. ``abstains``: it cannot be asked.
+``lost``: it crashed or hung, as ``error`` says."""
 
 FLOAT64 = "pytorch-float64"
 """The witness that tells PyTorch's own rounding: the module in float64."""
@@ -80,6 +81,7 @@ class Record:
     declared: list[dict[str, Any]] = field(default_factory=list)
     witnesses: list[dict[str, Any]] = field(default_factory=list)
     conclusion: str | None = None
+    parts_at: dict[str, Any] | None = None
     own_code: list[str] = field(default_factory=list)
     inputs: dict[str, str] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)

@@ -225,6 +225,10 @@ FIELDS: dict[str, Check] = {
         ("runtime", "answer"), runtime=TEXT, answer=TEXT, config=or_null(map_of(TEXT)),
         **dict.fromkeys(("error", "reason", "model"), TEXT_OR_NULL),
     )),
+    "parts_at": or_null(form(
+        ("operator", "how"), **dict.fromkeys(("operator", "how"), TEXT),
+        **dict.fromkeys(("node", "line", "by", "why"), TEXT_OR_NULL),
+    )),
     "inputs": map_of(TEXT),
     "worst": or_null(form(
         ("ratio",), ratio=measure, looked_up=or_null(form(("in", "got", "wanted"), got=scalar, wanted=scalar)),

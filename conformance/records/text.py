@@ -327,6 +327,12 @@ _CONCLUSIONS = {
     "strictness": "so it is open whether the runtime is too strict, or the evaluator not strict enough",
     "apart": "so {runtime} alone is off, and it is open whether rounding explains that or {runtime} is wrong",
     "open": "so it is open whether the model or the runtime is wrong",
+    "rules": "so the model is wrong, whatever a runtime makes of it",
+    "invalid": "so the model is no valid ONNX at these sizes",
+    "unsupported": "ONNX's checker and inference of shapes accept the model, so it is {runtime} that lacks it",
+    "kernel": "with the other value there the outputs are PyTorch's, so it is {runtime}'s kernel that is wrong",
+    "kernels": "with the other value there the outputs are wrong too, so the model is wrong",
+    "nodes": "node by node, others compute what {runtime} computes, so the model is wrong",
     "nobody": "nobody else could be asked, so it is open whether the model or the runtime is wrong",
 }
 _STAGES_OF_LOSS = {
@@ -342,6 +348,8 @@ def _asked(record: Mapping[str, Any]) -> Iterator[str]:
     witnesses = record.get("witnesses") or []
     weak = record.get("error") == "IllConditioned"
     yield from (_answer(witness, weak=weak) for witness in witnesses if not witness.get("config"))
+    if record.get("parts_at"):
+        yield _parting(record["parts_at"])
     conclusion = record.get("conclusion")
     if conclusion is not None:
         known = _CONCLUSIONS.get(conclusion)  # another version's is no template
@@ -352,6 +360,21 @@ def _asked(record: Mapping[str, Any]) -> Iterator[str]:
             yield _with_options(witness)
             if witness["answer"] == "agrees":
                 yield from _advice(record.get("cause") or {})
+
+
+def _parting(place: Mapping[str, Any]) -> str:
+    """The node that the conclusion is about."""
+    if place["how"] == "invalid":
+        return f"ONNX's checker or inference of shapes refuses the model: {place.get('why')}"
+    line = f" ({place['line']})" if place.get("line") else ""
+    name = f"{place['operator']} {place.get('node') or ''}".rstrip() + line
+    said = {
+        "parts": f"{_title(str(place.get('by')))} computes something else of the same inputs",
+        "open": "nobody else computes it",
+        "breaks": f"its inputs break the operator's rules: {place.get('why')}",
+        "stops": f"the first node that cannot be run: {place.get('why')}",
+    }
+    return f"at the node {name}: {said.get(place['how'], place['how'])}"
 
 
 def _answer(witness: Mapping[str, Any], *, weak: bool = False) -> str:
@@ -371,6 +394,7 @@ def _answer(witness: Mapping[str, Any], *, weak: bool = False) -> str:
         "runs": "runs it, but its outputs are wrong",
         "stops": f"stops with {witness.get('error')}",
         "abstains": f"no opinion, {reason}",
+        "lost": f"no answer, it ended with {witness.get('error')}",
     }
     return f"{_title(witness['runtime'])}: {said.get(answer, answer)}"
 
@@ -418,6 +442,7 @@ def _with_options(witness: Mapping[str, Any]) -> str:
         "wrong": "is wrong too",
         "same": "the same outputs, so its 8-bit sums did not saturate",
         "stops": f"stops with {witness.get('error')}",
+        "lost": f"no answer, it ended with {witness.get('error')}",
     }
     options = ", ".join(f"{key}={value}" for key, value in config.items())
     return f"ONNX Runtime with {options}: {said.get(answer, answer)}"

@@ -11,6 +11,7 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.errors import Unavailable
+from conformance.runtimes.evaluator_rules import doubts
 from conformance.runtimes.sequences import tensors
 
 
@@ -23,14 +24,16 @@ class ReferenceSession:
     }
 
     def __init__(self, model: Path, libraries: Sequence[str]) -> None:
+        import onnx
         from onnx.reference import ReferenceEvaluator
 
         if libraries:
             raise Unavailable("onnx-reference cannot load custom-operator libraries")
-        self._evaluator = ReferenceEvaluator(str(model))
-        misread = _misread_operators(self._evaluator)
-        if misread:
-            raise Unavailable(f"ONNX's evaluator knows only a later version of {', '.join(misread)}")
+        loaded = onnx.load(model)
+        lacking = doubts(loaded)
+        if lacking:
+            raise Unavailable(f"ONNX's evaluator has no say on {', '.join(lacking)}")
+        self._evaluator = ReferenceEvaluator(loaded)
         self._inputs = list(self._evaluator.input_names)
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
@@ -42,25 +45,3 @@ class ReferenceSession:
 @contextlib.contextmanager
 def open_model(model: Path, libraries: Sequence[str]) -> Iterator[ReferenceSession]:
     yield ReferenceSession(model, libraries)
-
-
-def _misread_operators(evaluator: Any) -> list[str]:
-    """Operators of a model that the evaluator computes by the rules of a later opset.
-
-    It has implementations for some earlier versions (``Clip_6``), but not where only the default of an attribute has
-    changed, as with Softmax at opset 13: on a model with such an operator its results mean nothing.
-    """
-    from onnx import defs
-
-    opset = evaluator.opsets.get("", 0)
-
-    def changed(name: str) -> bool:
-        try:
-            old, new = defs.get_schema(name, opset).attributes, defs.get_schema(name).attributes
-        except defs.SchemaError:
-            return False
-        return any(key not in new or was.default_value != new[key].default_value for key, was in old.items())
-
-    # Implementations are classes named after their operator, with the version where there are several.
-    names = {type(node).__name__ for node in evaluator.rt_nodes_}
-    return sorted(name for name in names if changed(name))

@@ -32,6 +32,12 @@ class RuntimeEntry:
     """The runtime that it is a form of, without its optimizer but with its kernels; empty for kernels of its own."""
     second_opinion: bool = False
     """Whether it is run where another runtime fails, to tell whether the model itself is right."""
+    values_only: bool = False
+    """Whether its second opinion counts for values alone: that it runs a model does not show the model to be valid,
+    that it refuses one says nothing, and its dtypes are its own."""
+    no_witness: str = ""
+    """``module:function`` that gets the path of a model and the arrays of an example, and says in a few words why
+    what this runtime computes there shows nothing, or None; empty where that is never so."""
     in_cases: bool = True
     """Whether cases and options may name it; if not, it is only asked about failures of others."""
     converted: bool = True
@@ -90,6 +96,17 @@ RUNTIMES = (
         packages=("onnxruntime",),
     ),
     RuntimeEntry(
+        name="openvino",
+        title="OpenVINO",
+        opens="conformance.runtimes.openvino:open_model",
+        short="ov",
+        second_opinion=True,
+        values_only=True,
+        no_witness="conformance.runtimes.openvino:no_witness",
+        absent="conformance.runtimes.openvino:absence",
+        packages=("openvino",),
+    ),
+    RuntimeEntry(
         name="tensorrt",
         title="TensorRT",
         opens="conformance.runtimes.tensorrt:open_model",
@@ -117,8 +134,13 @@ def named(name: str) -> RuntimeEntry:
 
 
 def second_opinions(name: str) -> list[RuntimeEntry]:
-    """The runtimes to ask about a model that the runtime of that name fails on, in this order."""
-    return [runtime for runtime in RUNTIMES if runtime.second_opinion and runtime.name != name]
+    """The runtimes to ask about a model that the runtime of that name fails on, in this order: those that this host
+    has."""
+    return [
+        runtime
+        for runtime in RUNTIMES
+        if runtime.second_opinion and runtime.name != name and absence(runtime.name) is None
+    ]
 
 
 def absence(name: str | None) -> str | None:

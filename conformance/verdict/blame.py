@@ -13,12 +13,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from conformance.arrays import Array
 from conformance.compare.tolerance import Comparison
-from conformance.errors import Stopped, Unavailable
+from conformance.errors import Stopped
 from conformance.records.record import FLOAT64, Witness
-from conformance.runtimes import Session, opener, registry
+from conformance.runtimes import Session, registry
+from conformance.verdict.asking import ask
 from conformance.verdict.example import Example, given
+from conformance.verdict.walk import decided, walk
+from conformance.worker import aside
+
+WALK_SECONDS = 60.0
+"""How long the nodes of a model may be looked at one by one."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,8 @@ class Opinion:
     """What the witnesses' answers leave open, or say of the fault; a name that ``records.text`` has the words for."""
     loss: Mapping[str, float | str] | None = None
     cause: Mapping[str, Any] | None = None
+    parts_at: Mapping[str, str] | None = None
+    """The node that the conclusion is about, as ``walk.Place``."""
 
     def onto(self, stop: Stopped) -> None:
         """Writes the opinion into the fields of a failure."""
@@ -56,6 +66,7 @@ class Opinion:
         stop.fields |= {
             "witnesses": [witness.as_dict() for witness in self.witnesses],
             "conclusion": self.conclusion,
+            "parts_at": self.parts_at,
             "loss": self.loss,
             "cause": self.cause,
         }
@@ -65,7 +76,43 @@ def find(suspect: Suspect, example: Example, stop: Stopped) -> Opinion:
     """Runs a failing example of an exported model elsewhere, and decides who is at fault."""
     witnesses = list(collect(suspect, example, stop))
     fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, suspect.own_code)
-    return Opinion(fault, witnesses, conclusion)
+    opinion = Opinion(fault, witnesses, conclusion)
+    _look_at_nodes(opinion, suspect, example, stop)
+    return opinion
+
+
+def _look_at_nodes(opinion: Opinion, suspect: Suspect, example: Example, stop: Stopped) -> None:
+    """Adds to an opinion what the nodes show one by one, where ONNX Runtime fails without its optimizer too.
+
+    What the whole model showed is taken back only where it was open, or guessed for want of other witnesses."""
+    answers = {witness.runtime: witness.answer for witness in opinion.witnesses}
+    damning = "wrong" if stop.stage == "compare" else "stops"
+    if suspect.runtime != "onnxruntime" or answers.get("onnxruntime-unoptimized") != damning:
+        return
+    if stop.error in ("WrongCount", "WrongDtype"):
+        return
+    try:
+        walked = aside.ask(lambda: walk(suspect.model, suspect.libraries, example.inputs), WALK_SECONDS)
+    except Exception:  # this only explains a failure, and must not be another
+        return
+
+    def fails(outputs: list[Array]) -> bool:
+        arrays = _where_it_failed(stop, [np.asarray(output) for output in outputs], example.wanted)
+        return suspect.judged(example, arrays).verdict == "failed"
+
+    shown = decided(walked, fails, stop.stage)
+    if shown is None:
+        return
+    fault, conclusion, place = shown
+    opinion.parts_at = place.as_dict() if place is not None else None
+    agreed = any(
+        witness.answer == "agrees" and not registry.named(witness.runtime).values_only
+        for witness in opinion.witnesses
+    )
+    if conclusion in ("rules", "invalid") or (fault is not None and not agreed):
+        opinion.fault, opinion.conclusion = fault, conclusion
+    elif opinion.fault is None:
+        opinion.conclusion = conclusion
 
 
 def collect(suspect: Suspect, example: Example, stop: Stopped) -> Iterator[Witness]:
@@ -84,14 +131,14 @@ def collect(suspect: Suspect, example: Example, stop: Stopped) -> Iterator[Witne
 
 def _ask(runtime: str, suspect: Suspect, example: Example, stop: Stopped) -> Witness:
     """The answer of another runtime that runs the suspect's model on the failing example."""
-    try:
-        with opener(runtime, config=suspect.config)(suspect.model, suspect.libraries) as session:
-            got = session.run(example.inputs)
-    except (Unavailable, ImportError) as reason:
-        return Witness(runtime, "abstains", reason=str(reason))
-    except Exception as error:
-        return Witness(runtime, "stops", type(error).__name__)
-    got = _where_it_failed(stop, got, example.wanted)
+    if registry.named(runtime).values_only and stop.error == "WrongDtype":
+        return Witness(runtime, "abstains", reason="its dtypes are its own")
+    asked = ask(runtime, suspect.model, suspect.libraries, example.inputs, suspect.config)
+    if asked.outputs is None:
+        return asked.witness(runtime)
+    got = _where_it_failed(stop, asked.outputs, example.wanted)
+    if registry.named(runtime).values_only:
+        got = _in_dtypes_of(example.wanted, got)
     if suspect.judged(example, got).verdict != "failed":
         return Witness(runtime, "agrees")
     # Where the suspect stopped, the question is whether others can run the model, whatever values come out.
@@ -104,6 +151,12 @@ def decide(witnesses: Sequence[Witness], suspect: str, stage: str, own_code: boo
     ``suspect`` is the runtime that failed at ``stage``; ``own_code`` is whether the export used code of the case's
     own.
     """
+    # That one whose word counts for values alone runs a model does not show that others have to.
+    witnesses = [
+        witness
+        for witness in witnesses
+        if stage == "compare" or witness.runtime == FLOAT64 or not registry.named(witness.runtime).values_only
+    ]
     agreeing = [witness.runtime for witness in witnesses if witness.answer == "agrees"]
     if FLOAT64 in agreeing:
         return "reference", None
@@ -112,6 +165,10 @@ def decide(witnesses: Sequence[Witness], suspect: str, stage: str, own_code: boo
     damning = ("wrong",) if stage == "compare" else ("stops",)
     against = [witness.runtime for witness in witnesses if witness.answer in damning]
     if agreeing:
+        if all(registry.named(runtime).values_only for runtime in agreeing) and not {*map(_kernels, against)} <= {
+            _kernels(suspect)
+        }:
+            return None, "open"
         if stage == "run" and "onnxruntime-unoptimized" in against:
             return None, "strictness"
         only_the_optimizer = _kernels(agreeing[0]) == suspect
@@ -135,6 +192,16 @@ def _where_it_failed(stop: Stopped, got: list[Array], wanted: list[Array]) -> li
     if worst is None or len(got) != len(wanted):
         return got
     return [array if output == worst.output else wanted[output] for output, array in enumerate(got)]
+
+
+def _in_dtypes_of(wanted: list[Array], got: list[Array]) -> list[Array]:
+    """``got`` in the dtypes that are wanted, where they are numbers of the same kind."""
+    if len(got) != len(wanted):
+        return got
+    return [
+        array.astype(right.dtype) if array.dtype.kind == right.dtype.kind or right.dtype.kind in "iu" else array
+        for array, right in zip(got, wanted, strict=True)
+    ]
 
 
 def _agrees_with_float64(suspect: Suspect, example: Example, exact: list[Array]) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs
 from conformance.compare.noise import decibels
-from conformance.runtimes import opener
+from conformance.verdict.asking import ask
 
 LITERAL = "onnxruntime-literal"
 """The runtime that computes what a model means: node by node, without an optimizer."""
@@ -39,12 +39,11 @@ def by_stage(
     def run(stage: str, name: str, model: Path, before: Sequence[Array] | None) -> list[Array] | None:
         if before is None:
             return None
-        try:
-            with opener(name, config=config)(model, libraries) as session:
-                got = session.run(inputs)
-        except Exception as error:  # this only explains a failure, and must not be another
-            loss[stage] = type(error).__name__
+        asked = ask(name, model, libraries, inputs, config)
+        if asked.outputs is None:
+            loss[stage] = asked.error or "Unavailable"
             return None
+        got = asked.outputs
         compared = slice(None) if output is None else slice(output, output + 1)
         loss[stage] = sqnr(got[compared], before[compared])
         return got

@@ -17,7 +17,7 @@ import numpy as np
 from conformance.arrays import Array
 from conformance.records.processor import is_of_kind
 from conformance.records.record import Answer, Witness
-from conformance.runtimes import opener
+from conformance.verdict import asking
 from conformance.verdict.blame import Opinion
 from conformance.verdict.example import Example
 from conformance.verdict.loop import Comparer
@@ -62,14 +62,12 @@ def ask(
 
     if not all(map(knows, SWITCH)):
         return witness("abstains")
-    try:
-        with opener("onnxruntime", config={**config, **SWITCH})(model, libraries) as session:
-            outputs = session.run(inputs)
-    except Exception as error:  # this only explains a failure, and must not be another
-        return witness("stops", type(error).__name__)
-    if got is not None and _same(outputs, got):
+    asked = asking.ask("onnxruntime", model, libraries, inputs, {**config, **SWITCH})
+    if asked.outputs is None:
+        return witness(asked.answer, asked.error)
+    if got is not None and _same(asked.outputs, got):
         return witness("same")
-    return witness("agrees" if agrees(outputs) else "wrong")
+    return witness("agrees" if agrees(asked.outputs) else "wrong")
 
 
 def ask_about(

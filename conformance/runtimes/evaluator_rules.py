@@ -1,0 +1,235 @@
+"""Which nodes of a model ONNX's evaluator computes by the rules of the model's opset, and on which it has no say.
+
+The evaluator has a class for each operator, and for some operators one for each version that it knows. Where it has
+none for the version in force at an opset it takes another version's, and says nothing. ``evaluator_table`` holds
+every version of every operator against ONNX Runtime; ``JUDGED`` says of those that part who is right, and where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from conformance.runtimes.evaluator_table import ROWS
+
+if TYPE_CHECKING:
+    from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+
+
+RANDOM = "random"
+"""Why operators that draw random numbers cannot be asked about."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """Nodes of an operator: those for which all that is said holds."""
+
+    attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """The values of an attribute; of one that is not there, its default."""
+    given: tuple[int, ...] = ()
+    """Inputs, by place, that the node has."""
+    used: tuple[int, ...] = ()
+    """Outputs, by place, that the node has."""
+
+    def holds(self, node: NodeProto, opset: int) -> bool:
+        from onnx import defs, helper
+
+        def value(name: str) -> Any:
+            for attribute in node.attribute:
+                if attribute.name == name:
+                    return _plain(helper.get_attribute_value(attribute))
+            default = defs.get_schema(node.op_type, opset).attributes[name].default_value
+            return _plain(helper.get_attribute_value(default)) if default.type else None
+
+        return (
+            all(len(node.input) > place and node.input[place] for place in self.given)
+            and all(len(node.output) > place and node.output[place] for place in self.used)
+            and all(value(name) in values for name, values in self.attributes.items())
+        )
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Where the evaluator and ONNX Runtime part on an operator, who is right, and for which nodes it matters."""
+
+    why: str
+    doubtful: tuple[Where, ...] = (Where(),)
+    """The nodes on which the evaluator has no say; none where it is ONNX Runtime that is wrong."""
+    until: int = 10_000
+    """The last version of the operator that this is about."""
+
+
+_NONE: tuple[Where, ...] = ()
+_CROPPED = Where({"coordinate_transformation_mode": (b"tf_crop_and_resize",)})
+_CORNERS = Where({"coordinate_transformation_mode": (b"align_corners",)}, given=(2,))
+_FLOAT8 = Where({"to": (17, 18, 19, 20, 24)})
+_LOGARITHM = "it takes the logarithm of a softmax, which may be zero"
+_RANGE = "the models that part break its rules: targets out of range"
+
+JUDGED: dict[str, tuple[Judgement, ...]] = {
+    "Attention": (Judgement("it gives other scores as fourth output", (Where(used=(3,)),)),),
+    "AveragePool": (Judgement("the model that parts has no window that fits", _NONE),),
+    "BatchNormalization": (Judgement("it normalises by the batch, as in training", until=9),),
+    "Cast": (Judgement("it rounds to float8 in another way", (_FLOAT8,)),),
+    "Dropout": (
+        Judgement("its mask has numbers", (Where(used=(1,)),), until=10),
+        Judgement("random in training", (Where(given=(2,)),)),
+    ),
+    "Hardmax": (Judgement("it knows only the rules of opset 13", until=11),),
+    "If": (Judgement("they part in how an empty optional is given back, which no output of a case is", _NONE),),
+    "LogSoftmax": (
+        Judgement("it knows only the rules of opset 13", until=11),
+        Judgement(_LOGARITHM),
+    ),
+    "MaxPool": (Judgement("it counts indices in another way", (Where(used=(1,)),)),),
+    "MaxUnpool": (Judgement("it places values in another way", (Where(given=(2,)),)),),
+    "NegativeLogLikelihoodLoss": (Judgement(_RANGE, _NONE),),
+    "Resize": (
+        Judgement("it knows only the rules of opset 13", until=11),
+        Judgement("they read the rules of tf_crop_and_resize and of align_corners with scales in two ways",
+                  (_CROPPED, _CORNERS)),
+    ),
+    "RoiAlign": (Judgement("it moves coordinates by half a pixel, as from opset 16 on", until=10),),
+    "Scan": (Judgement("it knows only the rules of opset 9", until=8),),
+    "Softmax": (Judgement("it knows only the rules of opset 13", until=11),),
+    "SoftmaxCrossEntropyLoss": (Judgement(_LOGARITHM),),
+    "Unsqueeze": (Judgement("it stops at axes that are not in order", _NONE),),
+    "Upsample": (Judgement("it knows only the rules of opset 9", until=7),),
+}  # fmt: skip
+"""By operator, in the order of versions: the first that is about a version counts."""
+
+_SMALL = "it loses small values to cancellation"
+_WRONG_BEFORE_1_23 = {
+    "Attention": "it gives other values than ONNX Runtime",
+    "Celu": _SMALL,
+    "Elu": _SMALL,
+    "LpNormalization": "it gives other values than ONNX Runtime",
+    "Mish": "it loses small values to rounding",
+    "QLinearMatMul": "it gives other values than ONNX Runtime",
+    "RNN": "it gives other values than ONNX Runtime",
+    "Selu": _SMALL,
+    "Softplus": "it overflows",
+}
+"""What ONNX 1.20 computes otherwise than ONNX Runtime, by the same models and by values from 1e-37 to 1e37, and 1.23
+does not."""
+
+
+def doubts(model: ModelProto) -> list[str]:
+    """What the evaluator has no say on in a model, in its subgraphs and functions too: the operator with its version
+    and why, each once."""
+    own = {(function.domain, function.name) for function in model.functions}
+    graphs: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
+    found: dict[str, None] = {}
+    for graph in graphs:
+        imports = model.opset_import if graph is model.graph else graph.opset_import
+        opset = next((entry.version for entry in imports if entry.domain in ("", "ai.onnx")), 0)
+        for node in nodes_of(graph):
+            if node.domain in ("", "ai.onnx") and (node.domain, node.op_type) not in own:
+                why = doubt(node, opset)
+                if why is not None:
+                    found[why] = None
+    return list(found)
+
+
+def nodes_of(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
+    """The nodes of a graph and of all graphs in its attributes."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                yield from nodes_of(inner)
+
+
+def doubt(node: NodeProto, opset: int) -> str | None:
+    """Why the evaluator has no say on a node of ONNX's own domain; None where it computes it by the rules of the
+    opset, and for an operator that the opset does not have, which is no question of versions."""
+    version = _version(node.op_type, opset)
+    if version is None:
+        return None
+    name = f"{node.op_type} of opset {version}"
+    used = uses(node.op_type, opset)
+    if used == "nothing":
+        return f"{name} (it has no implementation)"
+    if _installed() < (1, 23) and node.op_type in _WRONG_BEFORE_1_23:
+        return f"{name} ({_WRONG_BEFORE_1_23[node.op_type]})"
+    row = ROWS.get((node.op_type, version))
+    if row is None or row[0] != used or row[1] == "unasked":
+        if row is not None and row[2] == RANDOM:
+            return f"{name} (it is random)"
+        return None if _is_own(used, node.op_type, version) else f"{name} (it has the rules of another version)"
+    judgement = judgement_of(node.op_type, version)
+    if judgement is not None:
+        return f"{name} ({judgement.why})" if any(where.holds(node, opset) for where in judgement.doubtful) else None
+    return f"{name} (it gives other values than ONNX Runtime)" if row[1] == "differs" else None
+
+
+def judgement_of(operator: str, version: int) -> Judgement | None:
+    """The judgement about a version of an operator; None where there is none."""
+    return next((entry for entry in JUDGED.get(operator, ()) if version <= entry.until), None)
+
+
+@cache
+def _version(operator: str, opset: int) -> int | None:
+    """The version of an operator in force at an opset; None where it has none."""
+    from onnx import defs
+
+    try:
+        return int(defs.get_schema(operator, opset).since_version)
+    except defs.SchemaError:
+        return None
+
+
+def _is_own(used: str, operator: str, version: int) -> bool:
+    """Whether what the evaluator uses says that it is for this version: by its name, by being made of the version's
+    own schema, or for want of another one by the version being the newest."""
+    from onnx import defs
+
+    if used == "function":
+        return True
+    named_version = used.rpartition("_")[2]
+    if used != operator and named_version.isdigit():
+        return int(named_version) == version
+    return int(defs.get_schema(operator).since_version) == version
+
+
+@cache
+def _installed() -> tuple[int, ...]:
+    import onnx
+
+    return tuple(int(part) for part in onnx.__version__.split(".")[:3] if part.isdigit())
+
+
+def _plain(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
+
+
+def versions_of() -> dict[str, list[Any]]:
+    """The schemas of each operator of ONNX's own domain, from the oldest version on."""
+    from onnx import defs
+
+    schemas: dict[str, list[Any]] = {}
+    for schema in defs.get_all_schemas_with_history():
+        if not schema.domain:
+            schemas.setdefault(schema.name, []).append(schema)
+    return {name: sorted(schemas[name], key=lambda schema: schema.since_version) for name in sorted(schemas)}
+
+
+@cache
+def uses(operator: str, opset: int) -> str:
+    """The name of the class that the evaluator takes for an operator at an opset; ``function`` where it evaluates the
+    body that the schema gives, ``nothing`` where it has neither."""
+    from onnx import defs
+    from onnx.reference import ReferenceEvaluator
+    from onnx.reference.ops._op_list import load_op
+
+    try:
+        implementation = load_op("", operator, opset, evaluator_cls=ReferenceEvaluator)
+    except Exception:
+        try:
+            schema: Any = defs.get_schema(operator, opset)
+        except defs.SchemaError:
+            return "nothing"
+        return "function" if schema.has_context_dependent_function else "nothing"
+    return str(implementation.__name__) if isinstance(implementation, type) else "function"

@@ -1,0 +1,157 @@
+"""OpenVINO on the CPU: kernels of its own, in floating point and, for models with Q/DQ, in 8 bits."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from conformance.arrays import Array
+from conformance.errors import Unavailable
+from conformance.runtimes.evaluator_rules import nodes_of
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+DEVICE = "CPU"
+SETTINGS = {
+    "INFERENCE_PRECISION_HINT": "f32",  # else processors with bf16 or fp16 units compute in these
+    "EXECUTION_MODE_HINT": "ACCURACY",
+    "INFERENCE_NUM_THREADS": 1,
+    "NUM_STREAMS": 1,
+}
+"""One thread, and no arithmetic that is narrower than the model says."""
+
+_NAMES = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "u8": "uint8"}
+_MOVES = {
+    "Broadcast", "Concatenation", "Const", "Convert", "Gather", "Input", "Output", "Pad", "Reorder", "Reshape",
+    "ShapeOf", "Split", "StridedSlice", "Subgraph", "Tile", "Transpose", "FakeQuantize",
+}  # fmt: skip
+"""Layers that move or convert values, or are several layers."""
+
+
+class OpenVinoSession:
+    def __init__(self, model: Path, libraries: Sequence[str]) -> None:
+        if libraries:
+            raise Unavailable("OpenVINO cannot load ONNX Runtime's custom-operator libraries")
+        self._model = _imported().Core().compile_model(str(model), DEVICE, SETTINGS)
+        self._names = [[*port.get_names()] for port in self._model.inputs]
+        self.arithmetic: Mapping[str, Any] = {
+            "provider": f"OpenVINO {DEVICE}", "optimizer": True, "storage": "float32", **_kernels(self._model),
+        }  # fmt: skip
+
+    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
+        feed = {
+            place: np.ascontiguousarray(inputs[name])
+            for place, names in enumerate(self._names)
+            for name in names
+            if name in inputs
+        }
+        results = self._model(feed, share_inputs=False, share_outputs=False)
+        return [np.array(results[place]) for place in range(len(self._model.outputs))]
+
+
+@contextlib.contextmanager
+def open_model(model: Path, libraries: Sequence[str]) -> Iterator[OpenVinoSession]:
+    yield OpenVinoSession(model, libraries)
+
+
+def absence() -> str | None:
+    missing = importlib.util.find_spec("openvino") is None
+    return "openvino is not installed (pip install onnx-export-conformance[openvino])" if missing else None
+
+
+def _imported() -> Any:
+    """The module ``openvino``, without its telemetry, which would send from a thread and a process that outlive the
+    cell."""
+    telemetry = "openvino_telemetry"
+    loaded = sys.modules.get(telemetry)
+    sys.modules[telemetry] = None  # type: ignore[assignment]
+    try:
+        return importlib.import_module("openvino")
+    finally:
+        del sys.modules[telemetry]
+        if loaded is not None:
+            sys.modules[telemetry] = loaded
+
+
+def _kernels(model: Any) -> dict[str, Any]:
+    """What really computes a compiled model: ``arithmetic`` names the dtypes of the kernels that compute rather than
+    move values, ``kernels`` counts kernels by layer and dtype."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for layer in model.get_runtime_model().get_ops():
+        facts = layer.get_rt_info()
+        kind, dtype = (str(facts[name].astype(str)) for name in ("layerType", "runtimePrecision"))
+        if kind not in ("Const", "Input", "Output"):
+            counts[kind, _NAMES.get(dtype, dtype)] += 1
+    computing = {dtype for kind, dtype in counts if kind not in _MOVES} or {"float32"}
+    return {
+        "arithmetic": ", ".join(sorted(computing)),
+        "kernels": {f"{kind} {dtype}": count for (kind, dtype), count in sorted(counts.items())},
+    }
+
+
+def no_witness(model: Path, inputs: Mapping[str, Array]) -> str | None:
+    """Why what OpenVINO computes of a model says nothing about it; None where it does.
+
+    Its CPU kernels compute float64 in float32 and int64 in int32, and let a division of integers by zero pass.
+    """
+    import onnx
+
+    loaded = onnx.shape_inference.infer_shapes(onnx.load(model))
+    if _has_doubles(loaded):
+        return "it computes float64 in float32"
+    limits = np.iinfo(np.int32)
+    integers = [array for array in inputs.values() if array.dtype.kind in "iu" and array.size]
+    if any(array.max() > limits.max or array.min() < limits.min for array in integers):
+        return "it computes int64 in int32"
+    return "it lets integers be divided by zero" if _may_divide_by_zero(loaded) else None
+
+
+def _has_doubles(model: ModelProto) -> bool:
+    from onnx import TensorProto
+
+    values = (*model.graph.input, *model.graph.output, *model.graph.value_info)
+    return (
+        any(value.type.tensor_type.elem_type == TensorProto.DOUBLE for value in values)
+        or any(constant.data_type == TensorProto.DOUBLE for constant in model.graph.initializer)
+        or any(
+            attribute.t.data_type == TensorProto.DOUBLE or (attribute.name, attribute.i) == ("to", TensorProto.DOUBLE)
+            for graph in (model.graph, *model.functions)
+            for node in nodes_of(graph)
+            for attribute in node.attribute
+        )
+    )
+
+
+def _may_divide_by_zero(model: ModelProto) -> bool:
+    """Whether the model has a division of integers, or its remainder, by anything but constants other than zero."""
+    from onnx import TensorProto, numpy_helper
+
+    nodes = [node for graph in (model.graph, *model.functions) for node in nodes_of(graph)]
+    constants = {constant.name: constant for constant in model.graph.initializer}
+    constants |= {
+        node.output[0]: attribute.t
+        for node in nodes
+        if node.op_type == "Constant"
+        for attribute in node.attribute
+        if attribute.name == "value"
+    }
+    values = (*model.graph.input, *model.graph.output, *model.graph.value_info)
+    types = {value.name: value.type.tensor_type.elem_type for value in values}
+    types |= {name: constant.data_type for name, constant in constants.items()}
+    floats = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
+    for node in nodes:
+        if node.op_type not in ("Div", "Mod") or any(types.get(name) in floats for name in node.input):
+            continue
+        by = constants.get(node.input[1])
+        if by is None or not np.all(numpy_helper.to_array(by)):
+            return True
+    return False

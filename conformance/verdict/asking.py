@@ -1,0 +1,66 @@
+"""Asking another runtime about an example, in a process of its own: where it crashes or hangs, its answer is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.arrays import Array
+from conformance.errors import Unavailable
+from conformance.records.record import Answer, Witness
+from conformance.runtimes import opener, registry
+from conformance.worker import aside
+
+SECONDS = 40.0
+"""How long a runtime may take for one answer; a cell has 300 by default."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The outputs of a runtime, or why there are none."""
+
+    outputs: list[Array] | None = None
+    answer: Answer = "runs"
+    """``stops``, ``abstains`` or ``lost`` where there are no outputs."""
+    error: str | None = None
+    reason: str | None = None
+
+    def witness(self, runtime: str) -> Witness:
+        """The witness that it is where there are no outputs."""
+        return Witness(runtime, self.answer, self.error, self.reason)
+
+
+def ask(
+    runtime: str,
+    model: Path,
+    libraries: Sequence[str],
+    inputs: Mapping[str, Array],
+    config: Mapping[str, str] | None = None,
+) -> Asked:
+    """What a runtime computes of a model, whatever that does to the process that computes it."""
+
+    def question() -> Asked:
+        why_not = registry.named(runtime).no_witness
+        reason = registry.function(why_not)(model, inputs) if why_not else None
+        if reason is not None:
+            return Asked(None, "abstains", reason=reason)
+        try:
+            with opener(runtime, config=config)(model, libraries) as session:
+                return Asked(session.run(inputs))
+        except (Unavailable, ImportError) as reason:
+            return Asked(None, "abstains", reason=str(reason))
+        except Exception as error:
+            return Asked(None, "stops", type(error).__name__)
+
+    return answered(question)
+
+
+def answered(question: Callable[[], Asked]) -> Asked:
+    """The answer to a question that is asked in a process of its own."""
+    try:
+        return aside.ask(question, SECONDS)
+    except aside.Lost as how:
+        return Asked(None, "lost", str(how))
+    except Exception as error:  # in what asks, which must not be another failure of the cell
+        return Asked(None, "lost", type(error).__name__)

@@ -1,0 +1,313 @@
+"""A failing example node by node: ONNX Runtime's kernel of each node against what others compute of the same inputs.
+
+The first node at which they part says where to look. Whether it is the cause is tried: where the outputs are
+PyTorch's as soon as such nodes have the others' values, the kernel is wrong, and else the model. A node that nobody
+else can compute stays open, and with it the question only where it matters.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from conformance.arrays import Array
+from conformance.runtimes import opener, registry
+from conformance.verdict.nodes import Nodes, line_of, moved, operator_of
+from conformance.verdict.rules import broken
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+FIRST = "onnxruntime-unoptimized"
+"""Whose kernels are looked at."""
+_ROUNDING = 16
+"""Units in the last place of a value, and multiples of what the rounding of a node's inputs makes of it, within which
+two kernels give the same."""
+_LENIENT = 1e-4
+"""The same for a runtime that orders and fuses what it computes, relative to the largest value."""
+_NOT_IMPLEMENTED = re.compile(r"not[ _](yet[ _])?(implemented|supported)|could not find an implementation", re.I)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node at which something is to be said."""
+
+    node: str
+    operator: str
+    line: str | None
+    how: str
+    """``parts``: another computes other values; ``open``: nobody else computes it; ``breaks``: its inputs break the
+    rules of its operator; ``stops``: ONNX Runtime stops there; ``invalid``: no node, but the model as a whole is
+    refused by ONNX's own checks."""
+    by: str | None = None
+    """The runtime that computes other values."""
+    why: str | None = None
+    """The rule, or the error."""
+
+    def as_dict(self) -> dict[str, str]:
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@dataclass
+class Walked:
+    """What a walk through the nodes of a model found."""
+
+    first: list[Any] | None = None
+    """The model's outputs by ONNX Runtime's kernels; None where it stops."""
+    second: list[Any] | None = None
+    """The outputs with the values of others at each node that they compute; None where no node parts."""
+    parted: list[Place] = field(default_factory=list)
+    misled: bool = False
+    """Whether a node parts in a shape, a dtype or integers, so that what a later node gets may not be the model's."""
+    open: list[Place] = field(default_factory=list)
+    ended: Place | None = None
+    unsupported: bool = False
+    """Whether ONNX Runtime stops for want of a kernel."""
+    refused: str | None = None
+    """What ONNX's checker and inference of shapes refuse the model for at the sizes of the example."""
+
+
+def walk(model: Path, libraries: Sequence[str], inputs: Mapping[str, Array]) -> Walked:
+    """Walks once with ONNX Runtime's values, and again with those of others where they part."""
+    import onnx
+
+    walked = Walked()
+    loaded = onnx.load(model)
+    walked.refused = refusal(loaded, inputs)
+    nodes = Nodes(loaded)
+    with tempfile.TemporaryDirectory() as folder:
+        kernels = _Kernels(nodes, libraries, Path(folder))
+        walked.first = _chain(nodes, inputs, lambda node, values: _compared(kernels, walked, node, values))
+        if walked.parted and walked.first is not None:
+            walked.second = _chain(nodes, inputs, kernels.by_others)
+    return walked
+
+
+def refusal(model: Any, inputs: Mapping[str, Array]) -> str | None:
+    """What the checker or the strict inference of shapes refuse a model for with inputs of these shapes."""
+    import onnx
+
+    concrete = onnx.ModelProto.FromString(model.SerializeToString())
+    for value in concrete.graph.input:
+        array = inputs.get(value.name)
+        if array is not None and value.type.HasField("tensor_type"):
+            shape = value.type.tensor_type.shape
+            shape.Clear()
+            for size in array.shape:
+                shape.dim.add().dim_value = size
+    for value in (*concrete.graph.output, *concrete.graph.value_info):  # what the exporter calls by name has a size
+        for dim in value.type.tensor_type.shape.dim:
+            dim.ClearField("dim_param")
+    try:
+        onnx.checker.check_model(concrete)
+        onnx.shape_inference.infer_shapes(concrete, check_type=True, strict_mode=True, data_prop=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        return str(error).strip().splitlines()[0]
+    except Exception:
+        return None
+    return None
+
+
+_Compute = Callable[["NodeProto", Mapping[str, Any]], "list[Any] | None"]
+
+
+def _chain(nodes: Nodes, inputs: Mapping[str, Array], compute: _Compute) -> list[Any] | None:
+    """The outputs of the model by ``compute``, which gives those of each node, or None to end there."""
+    values = nodes.start(inputs)
+    for node in nodes:
+        outputs = compute(node, values)
+        if outputs is None:
+            return None
+        values.update(zip([name for name in node.output if name], outputs, strict=False))
+    return [values[name] for name in nodes.outputs]
+
+
+def _compared(kernels: _Kernels, walked: Walked, node: NodeProto, values: Mapping[str, Any]) -> list[Any] | None:
+    """ONNX Runtime's outputs of a node; what they are next to those of others is noted."""
+    rule = kernels.broken(node, values)
+    if rule is not None and not walked.misled:
+        walked.ended = _place(node, "breaks", why=rule)
+        return None
+    try:
+        got = kernels.run(FIRST, node, values)
+    except Exception as error:
+        walked.ended = _place(node, "stops", why=type(error).__name__)
+        walked.unsupported = bool(_NOT_IMPLEMENTED.search(f"{type(error).__name__} {error}")) or (
+            type(error).__name__ == "NotImplemented"
+        )
+        refused = kernels.refused(node, values)
+        if refused is not None and not walked.misled:
+            walked.ended = _place(node, "breaks", why=refused)
+        return None
+    for runtime in kernels.others:
+        right = kernels.maybe(runtime, node, values)
+        if right is not None:
+            if not kernels.alike(runtime, node, values, got, right):
+                walked.parted.append(_place(node, "parts", by=runtime))
+                walked.misled |= any(map(_misleads, got, right))
+            return got
+    walked.open.append(_place(node, "open"))
+    return got
+
+
+def _place(node: NodeProto, how: str, **more: str) -> Place:
+    return Place(node.name, operator_of(node), line_of(node), how, **more)
+
+
+class _Kernels:
+    """What several runtimes compute of single nodes."""
+
+    def __init__(self, nodes: Nodes, libraries: Sequence[str], folder: Path) -> None:
+        self._nodes, self._libraries, self._file = nodes, libraries, folder / "node.onnx"
+        self.others = [
+            runtime.name
+            for runtime in registry.second_opinions("onnxruntime")
+            if runtime.computes_with != registry.named(FIRST).computes_with
+        ]
+
+    def run(self, runtime: str, node: NodeProto, values: Mapping[str, Any]) -> list[Any]:
+        """The node's outputs by a runtime; raises what that raises, and Exception where it is no witness."""
+        import onnx
+
+        onnx.save(self._nodes.alone(node, values), self._file)
+        feed = {name: values[name] for name in self._nodes.needs(node)}
+        why_not = registry.named(runtime).no_witness
+        if why_not and registry.function(why_not)(self._file, feed) is not None:
+            raise LookupError("no witness here")
+        own = node.domain in ("", "ai.onnx")
+        with opener(runtime)(self._file, () if own and runtime != FIRST else self._libraries) as session:
+            outputs: list[Any] = session.run(feed)
+        return [output if isinstance(output, list) else np.asarray(output) for output in outputs]
+
+    def maybe(self, runtime: str, node: NodeProto, values: Mapping[str, Any]) -> list[Any] | None:
+        try:
+            return self.run(runtime, node, values)
+        except Exception:
+            return None
+
+    def by_others(self, node: NodeProto, values: Mapping[str, Any]) -> list[Any] | None:
+        """The outputs of a node by the first of the others that computes it, or by ONNX Runtime."""
+        first = self.maybe(FIRST, node, values)
+        for runtime in self.others:
+            outputs = self.maybe(runtime, node, values)
+            if outputs is not None and first is not None and registry.named(runtime).values_only:
+                outputs = [array.astype(like.dtype) for array, like in zip(outputs, first, strict=False)]
+            if outputs is not None:
+                return outputs
+        return first
+
+    def alike(
+        self, runtime: str, node: NodeProto, values: Mapping[str, Any], got: list[Any], right: list[Any]
+    ) -> bool:
+        """Whether two runtimes give the same of a node, but for rounding, and for what the rounding of its inputs
+        makes of that."""
+        if len(got) != len(right):
+            return False
+        if registry.named(runtime).values_only:
+            return all(map(_roughly, got, right))
+        rough = [np.zeros(np.shape(array)) for array in right]
+        if all(map(_same, got, right, rough)):
+            return True
+        rng = np.random.default_rng(0)
+        names = self._nodes.needs(node)
+        for _ in range(2):
+            shifted = dict(zip(names, moved([values[name] for name in names], rng), strict=True))
+            again = self.maybe(runtime, node, {**values, **shifted})
+            if again is None or any(np.shape(a) != np.shape(b) for a, b in zip(again, right, strict=False)):
+                break
+            with np.errstate(all="ignore"):
+                rough = [np.fmax(far, _distance(a, b)) for far, a, b in zip(rough, again, right, strict=True)]
+        return all(map(_same, got, right, rough))
+
+    def broken(self, node: NodeProto, values: Mapping[str, Any]) -> str | None:
+        from onnx import helper
+
+        if node.domain not in ("", "ai.onnx"):
+            return None
+        attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        return broken(node.op_type, attributes, [values.get(name) if name else None for name in node.input])
+
+    def refused(self, node: NodeProto, values: Mapping[str, Any]) -> str | None:
+        """What the inference of shapes refuses the node for, with all integers known."""
+        import onnx
+
+        try:
+            alone = self._nodes.alone(node, values, constant=True)
+        except Exception:
+            return None
+        try:
+            onnx.shape_inference.infer_shapes(alone, check_type=True, strict_mode=True, data_prop=True)
+        except onnx.shape_inference.InferenceError as error:
+            return str(error).strip().splitlines()[-1]
+        except Exception:
+            return None
+        return None
+
+
+def _distance(left: Any, right: Any) -> Array:
+    left, right = np.asarray(left), np.asarray(right)
+    if right.dtype.kind != "f":
+        return np.zeros(right.shape)
+    far = np.abs(left.astype(np.float64) - right.astype(np.float64))
+    return np.where(np.isfinite(far), far, 0.0)
+
+
+def _same(got: Any, right: Any, rough: Array) -> bool:
+    if not isinstance(got, np.ndarray) or not isinstance(right, np.ndarray):
+        return str(got) == str(right)
+    if got.dtype != right.dtype or got.shape != right.shape:
+        return False
+    if right.dtype.kind != "f":
+        return bool((got == right).all())
+    with np.errstate(all="ignore"):
+        left, wanted = got.astype(np.float64), right.astype(np.float64)
+        limit = _ROUNDING * (np.finfo(right.dtype).eps * np.abs(wanted) + np.finfo(right.dtype).tiny + rough)
+        equal = (left == wanted) | (np.isnan(left) & np.isnan(wanted)) | (np.abs(left - wanted) <= limit)
+    return bool(equal.all())
+
+
+def _misleads(got: Any, right: Any) -> bool:
+    if not isinstance(got, np.ndarray) or not isinstance(right, np.ndarray):
+        return True
+    return got.shape != right.shape or (got.dtype.kind != "f" and bool((got != right).any()))
+
+
+def _roughly(got: Any, right: Any) -> bool:
+    if not isinstance(got, np.ndarray) or got.shape != np.shape(right):
+        return False
+    with np.errstate(all="ignore"):
+        left, wanted = got.astype(np.float64), np.asarray(right).astype(np.float64)
+        finite = np.isfinite(wanted)
+        largest = np.abs(wanted[finite]).max(initial=0.0)
+        near = np.abs(left - wanted) <= _LENIENT * largest
+        return bool((near | (left == wanted) | (np.isnan(left) & np.isnan(wanted))).all())
+
+
+def decided(
+    walked: Walked, fails: Callable[[list[Any]], bool], stage: str
+) -> tuple[str | None, str | None, Place | None] | None:
+    """Who is at fault by a walk, the name of the conclusion, and the node that it is about; None where the walk shows
+    nothing. ``fails`` is whether outputs of the model are wrong."""
+    ended = walked.ended
+    if ended is not None and ended.how == "breaks":
+        return "exporter", "rules", ended
+    if stage != "compare":
+        if walked.refused is not None:
+            return "exporter", "invalid", Place("", "", None, "invalid", why=walked.refused)
+        return ("runtime", "unsupported", ended) if ended is not None and walked.unsupported else None
+    if walked.first is None or not fails(walked.first):
+        return None
+    if walked.parted and walked.second is not None:
+        at = walked.parted[0]
+        if not fails(walked.second):
+            return "runtime", "kernel", at
+        return (None, "open", at) if walked.open else ("exporter", "kernels", at)
+    if walked.open:
+        return None, "open", walked.open[0]
+    return "exporter", "nodes", None
