@@ -390,6 +390,7 @@ def _answer(witness: Mapping[str, Any], *, weak: bool = False) -> str:
         return "the exported fp32 model stops there too"
     said = {
         "agrees": "agrees with PyTorch by the ordinary tolerance" if weak else "agrees with PyTorch",
+        "nearer": "is off too, but far nearer to PyTorch",
         "wrong": "is off by more than the ordinary tolerance too" if weak else "is wrong too",
         "runs": "runs it, but its outputs are wrong",
         "stops": f"stops with {witness.get('error')}",

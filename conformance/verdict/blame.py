@@ -106,7 +106,7 @@ def _look_at_nodes(opinion: Opinion, suspect: Suspect, example: Example, stop: S
     fault, conclusion, place = shown
     opinion.parts_at = place.as_dict() if place is not None else None
     agreed = any(
-        witness.answer == "agrees" and not registry.named(witness.runtime).values_only
+        witness.answer in ("agrees", "nearer") and not registry.named(witness.runtime).values_only
         for witness in opinion.witnesses
     )
     if conclusion in ("rules", "invalid") or (fault is not None and not agreed):
@@ -141,6 +141,8 @@ def _ask(runtime: str, suspect: Suspect, example: Example, stop: Stopped) -> Wit
         got = _in_dtypes_of(example.wanted, got)
     if suspect.judged(example, got).verdict != "failed":
         return Witness(runtime, "agrees")
+    if stop.error == "WrongValue" and _nearer(suspect, example, stop, got):
+        return Witness(runtime, "nearer")
     # Where the suspect stopped, the question is whether others can run the model, whatever values come out.
     return Witness(runtime, "wrong" if stop.stage == "compare" else "runs")
 
@@ -157,7 +159,7 @@ def decide(witnesses: Sequence[Witness], suspect: str, stage: str, own_code: boo
         for witness in witnesses
         if stage == "compare" or witness.runtime == FLOAT64 or not registry.named(witness.runtime).values_only
     ]
-    agreeing = [witness.runtime for witness in witnesses if witness.answer == "agrees"]
+    agreeing = [witness.runtime for witness in witnesses if witness.answer in ("agrees", "nearer")]
     if FLOAT64 in agreeing:
         return "reference", None
     # Where the suspect stopped, witnesses that stop too speak against the model; where its values are wrong, a
@@ -192,6 +194,29 @@ def _where_it_failed(stop: Stopped, got: list[Array], wanted: list[Array]) -> li
     if worst is None or len(got) != len(wanted):
         return got
     return [array if output == worst.output else wanted[output] for output, array in enumerate(got)]
+
+
+NEARER = 10.0
+"""How many times nearer to PyTorch a witness has to be than the suspect, to be no witness of the same wrong model."""
+
+
+def _nearer(suspect: Suspect, example: Example, stop: Stopped, got: list[Array]) -> bool:
+    """Whether a witness that is off itself is far nearer to PyTorch than the suspect, at the output that failed.
+
+    Of a wrong model both compute the same wrong values. A witness that adds up 4,096 numbers one by one is off for
+    another reason than a runtime that rounds each of them to 10 bits.
+    """
+    worst = getattr(stop, "worst", None)
+    if worst is None or suspect.session is None:
+        return False
+    try:
+        own = suspect.session.run(example.inputs)[worst.output].astype(np.float64)
+        right, other = example.wanted[worst.output].astype(np.float64), got[worst.output].astype(np.float64)
+    except Exception:  # this only explains a failure, and must not be another
+        return False
+    if not own.shape == right.shape == other.shape or not np.isfinite([own, right, other]).all():
+        return False
+    return bool(np.abs(own - right).max(initial=0.0) > NEARER * np.abs(other - right).max(initial=0.0))
 
 
 def _in_dtypes_of(wanted: list[Array], got: list[Array]) -> list[Array]:
