@@ -80,7 +80,8 @@ function worstSection(row) {
   const names = at("outputs", row), there = worst && worst.looked_up;
   return section("Worst example",
     worst ? facts([
-      ["output", exact(Array.isArray(names) && names[worst.output] ? names[worst.output] : worst.output)], ["index", Array.isArray(worst.index) ? `[${worst.index.join(", ")}]` : exact(worst.index)],
+      ["output", exact(Array.isArray(names) ? lookup(names, worst.output, worst.output) : worst.output)],
+      ["index", Array.isArray(worst.index) ? `[${worst.index.join(", ")}]` : exact(worst.index)],
       ["got", exact(worst.got)], ["wanted", exact(worst.wanted)],
       ["at these indices", there ? `${exact(there.got)} and ${exact(there.wanted)} of ${there.in}` : null], ["error", worst.error === undefined ? null : exact(worst.error)],
       ["error / allowed", ratioText(ratioOf(row)) || exact(worst.ratio)], ["dims", worst.dims ? dimsText(worst.dims) : null],
