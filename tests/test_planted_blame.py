@@ -361,7 +361,7 @@ def test_an_output_that_numpy_cannot_hold_is_named(bench, check, forward, told):
 def test_outputs_that_are_too_few_are_the_cases_mistake_in_every_cell(bench, check, exporter):
     opset = {"torchscript": 17, "dynamo": 20}[exporter]
     record = bench.run(say(TWO, "outputs: [a]", f"export: {{{exporter}: [{opset}]}}"), check=check)
-    told = "outputs declares 1 names, forward returns 2 tensors"
+    told = "outputs declares 1 name, forward returns 2 tensors"
     assert_one_line_about_the_case(record, "WrongOutputs", told)
 
 

@@ -83,6 +83,7 @@ class Record:
     own_code: list[str] = field(default_factory=list)
     inputs: dict[str, str] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
+    warnings: list[dict[str, Any]] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
     output: list[str] = field(default_factory=list)
     traceback: list[str] = field(default_factory=list)

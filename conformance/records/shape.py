@@ -223,6 +223,7 @@ FIELDS: dict[str, Check] = {
         ("runtime", "answer"), runtime=TEXT, answer=TEXT, config=or_null(map_of(TEXT)),
         **dict.fromkeys(("error", "reason", "model"), TEXT_OR_NULL),
     )),
+    "warnings": list_of(form(("name",), name=TEXT, agree=_TEXTS, **dict.fromkeys(("error", "text"), TEXT_OR_NULL))),
     "inputs": map_of(TEXT),
     "worst": or_null(form(
         ("ratio",), ratio=measure, index=or_null(list_of(scalar)), rounding=_MEASURE, dims=or_null(form()),

@@ -37,8 +37,8 @@ Run = tuple[str, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 FIELDS = (
     "id", "case", "exporter", "opset", "runtime", "precision", "check", "source", "status", "stage", "error",
     "reason", "fault", "details", "observed", "declared", "declared_for", "witnesses", "conclusion", "cause",
-    "own_code", "inputs", "findings", "hints", "output", "traceback", "no_bundle", "examples", "ill_conditioned",
-    "nothing", "dropped_draws", "worst", "draw", "signal", "graph",
+    "own_code", "inputs", "findings", "warnings", "hints", "output", "traceback", "no_bundle", "examples",
+    "ill_conditioned", "nothing", "dropped_draws", "worst", "draw", "signal", "graph",
     "arithmetic", "fidelity", "conversion", "loss", "engine", "latency", "histogram", "seconds", "command", "bundle",
     "bundle_libraries", "replay", "changed", "after", "reused", "words",
 )  # fmt: skip
