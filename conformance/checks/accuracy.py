@@ -14,7 +14,7 @@ from conformance.checks.explain import CaseExplainer
 from conformance.checks.models import CellRun
 from conformance.checks.pack import leave
 from conformance.checks.verify import Verifier
-from conformance.checks.verify_converted import RuntimeVerifier
+from conformance.checks.verify_converted import RuntimeVerifier, rounding_otherwise
 from conformance.checks.witnesses import may_saturate, whom_to_ask
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped, Unavailable
@@ -44,7 +44,10 @@ def check_accuracy(run: CellRun) -> None:
             with run.stages("load", "precision"):
                 meaning = stack.enter_context(opener(LITERAL)(model.file, run.libraries()))
         session, stopped = _load(run, draws, model, stack)
-        verify = Verifier(*parts, session) if converted is None else RuntimeVerifier(*parts, session, meaning)
+        verify = Verifier(*parts, session)
+        if converted is not None:
+            otherwise = rounding_otherwise(run, converted, stack)
+            verify = RuntimeVerifier(*parts, session, meaning, otherwise)
         ask = whom_to_ask(run, verify, stored, converted)
         explainer = CaseExplainer(run.settings, run.record, verify, dims, ask)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from conformance.case.export import TorchScript
+from conformance.checks.doubt import check_doubted
 from conformance.checks.models import CellRun
 from conformance.errors import Stopped
 from conformance.export import graph
@@ -30,6 +31,7 @@ def check_export(run: CellRun) -> None:
             stop = Stopped("check", findings[0].error, findings[0].text, findings[0].fault)
             stop.fields = {"findings": [finding.text for finding in findings]}
             raise stop
+        check_doubted(run, stored)
         _check_second_trace(run, stored)
     run.record.examples = 1
 

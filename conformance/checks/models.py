@@ -234,6 +234,9 @@ class CellRun:
         if facts.invalid:
             error, text = facts.invalid
             raise Stopped("check", error, f"onnx.checker refuses the model: {text}", "exporter")
+        if facts.doubted:
+            error, text = facts.doubted
+            self.record.warnings = [{"name": "shape inference", "error": error, "text": text}]
 
 
 def replaced_function(names: Iterable[str]) -> Stopped | None:

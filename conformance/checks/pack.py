@@ -18,7 +18,7 @@ from conformance.checks.draws import Draws
 from conformance.checks.engine import trial_of
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
-from conformance.checks.verify_converted import RuntimeVerifier
+from conformance.checks.verify_converted import RuntimeVerifier, rounding_otherwise
 from conformance.compare.tolerance import subjects
 from conformance.draw.draw import Draw, about
 from conformance.errors import Stopped, Unavailable, display_path
@@ -73,7 +73,8 @@ def _verifier(run: CellRun, stored: Stored, converted: Stored | None, stack: con
         return Verifier(*parts)
     with run.stages("load", "precision"):
         meaning = stack.enter_context(opener(LITERAL)(converted.file, run.libraries()))
-    return RuntimeVerifier(*parts, meaning=meaning)
+    otherwise = rounding_otherwise(run, converted, stack)
+    return RuntimeVerifier(*parts, meaning=meaning, otherwise=otherwise)
 
 
 def _undeclared(cell: Cell, draws: Draws) -> Iterator[Draw]:

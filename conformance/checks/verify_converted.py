@@ -7,8 +7,10 @@ float32 between DequantizeLinear and QuantizeLinear, an fp16 model in float32 wi
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import numpy as np
 from conformance.arrays import Array, Inputs
 from conformance.case.python import describe
 from conformance.case.words import base_of
+from conformance.checks.models import CellRun
 from conformance.checks.verify import NUDGES, Stages, Verifier, WrongTogether
 from conformance.compare.judges import NoiseLimits, Right
 from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, decibels, power
@@ -25,9 +28,11 @@ from conformance.compare.tolerance import Comparison, Subject, Worst, failed, od
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
 from conformance.export.reference import Reference
+from conformance.export.store import Stored
 from conformance.plan.cell import Cell
 from conformance.records.record import Record
 from conformance.runtimes import Session
+from conformance.runtimes.otherwise import PHASE, open_otherwise
 from conformance.verdict.example import Answers, Example
 from conformance.verdict.loop import WrongAnswer, worst_dict
 
@@ -64,10 +69,13 @@ class RuntimeVerifier(_NoiseLimited):
         names: Sequence[str],
         session: Session | None = None,
         meaning: Session | None = None,
+        otherwise: Callable[[], Session] | None = None,
     ) -> None:
-        """``meaning`` computes what the graph means; without it no example can be made."""
+        """``meaning`` computes what the graph means; without it no example can be made. ``otherwise`` opens what
+        computes the same with other roundings (``runtimes.otherwise``), where there is such a form."""
         super().__init__(cell, record, stages, reference, maker, names, session)
         self._meaning = meaning
+        self._open_otherwise = otherwise
 
     def answers(self, inputs: Inputs) -> Answers:
         """What the converted graph means, and PyTorch's outputs in float32."""
@@ -86,8 +94,16 @@ class RuntimeVerifier(_NoiseLimited):
         assert self._meaning is not None
         return mean(self._meaning, inputs)
 
+    @cached_property
+    def _otherwise(self) -> Session | None:
+        """What computes the graph with other roundings; None where there is no such form, or it does not load."""
+        with contextlib.suppress(Exception):
+            return self._open_otherwise() if self._open_otherwise is not None else None
+        return None
+
     def _moved(self, inputs: Inputs, wanted: list[Array]) -> list[float]:
-        """How much noise each output has when every float input moves by half a step of the precision.
+        """How much noise each output has when every float input moves by half a step of the precision, and in fp16
+        what each node computes too.
 
         Between layers that round, a runtime may round a value up where the graph's meaning rounds it down. Where much
         depends on that, as in a softmax of large scores, the meaning comes close to PyTorch only by luck.
@@ -95,18 +111,23 @@ class RuntimeVerifier(_NoiseLimited):
         rng = np.random.default_rng(0)
         step = NOISE_LIMITS[base_of(self.cell.precision)].epsilon / 2
         moved = [0.0] * len(wanted)
-        for _ in range(NUDGES):
+        for nudge in range(NUDGES):
             nudged = {
                 name: np.asarray(array * (1 + step * rng.choice([-1.0, 1.0], size=array.shape)), dtype=array.dtype)
                 if array.dtype.kind == "f"
                 else array
                 for name, array in inputs.items()
             }
-            for output, (after, right) in enumerate(zip(self._mean(nudged), wanted, strict=True)):
+            for output, (after, right) in enumerate(zip(self._rounded_otherwise(nudged, nudge), wanted, strict=True)):
                 if after.shape == right.shape and right.dtype.kind == "f":
                     error = after.astype(np.float64) - right
                     moved[output] = max(moved[output], power(np.where(np.isfinite(error), error, 0.0)))
         return moved
+
+    def _rounded_otherwise(self, inputs: Inputs, nudge: int) -> list[Array]:
+        if self._otherwise is None:
+            return self._mean(inputs)
+        return mean(self._otherwise, {**inputs, PHASE: np.asarray(1.0 + nudge, dtype=np.float32)})
 
 
 class FidelityVerifier(_NoiseLimited):
@@ -211,6 +232,14 @@ class FidelityVerifier(_NoiseLimited):
         self._record.worst, self._record.draw = worst_dict(worst, draw), draw.as_dict()
         self._record.fidelity = _told(output, noise)
         return WrongTogether(text, draw)
+
+
+def rounding_otherwise(run: CellRun, converted: Stored, stack: contextlib.ExitStack) -> Callable[[], Session] | None:
+    """Opens the converted model with other roundings, to be closed with ``stack``; None for int8, whose values are
+    rounded to scales."""
+    if base_of(run.cell.precision) != "fp16":
+        return None
+    return lambda: stack.enter_context(open_otherwise(converted.file, run.libraries()))
 
 
 def _told(output: int, noise: Noise) -> dict[str, Any]:

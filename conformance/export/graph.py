@@ -39,7 +39,10 @@ class Facts:
     sequences: list[str] = field(default_factory=list)
     """The outputs that are sequences of tensors."""
     invalid: list[str] | None = None
-    """[error, text] of onnx.checker or shape inference; None for a model that both accept."""
+    """[error, text] of onnx.checker or type inference; None for a model that both accept."""
+    doubted: list[str] | None = None
+    """[error, text] where nothing refuses the model but that shape inference infers another size than it declares.
+    Inference has the size of some outputs wrong (``ceil_mode``), so that it is for runtimes to say."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -51,6 +54,7 @@ def read(model: ModelProto, data: bytes) -> Facts:
     from onnx import helper
 
     domains = {imported.domain or "ai.onnx": imported.version for imported in model.opset_import}
+    invalid, doubted = _validate(model)
     parameters = {initializer.name for initializer in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in parameters]
     values = [*inputs, *model.graph.output]
@@ -70,19 +74,41 @@ def read(model: ModelProto, data: bytes) -> Facts:
         sha=hashlib.sha256(data).hexdigest()[:16],
         structure=structure(model),
         sequences=[value.name for value in model.graph.output if value.type.WhichOneof("value") == "sequence_type"],
-        invalid=_validate(model),
+        invalid=invalid,
+        doubted=doubted,
     )
 
 
-def _validate(model: ModelProto) -> list[str] | None:
+def _validate(model: ModelProto) -> tuple[list[str] | None, list[str] | None]:
+    """What refuses the model, as [error, text]: the checker or type inference; or shape inference alone."""
     import onnx
 
     try:
         onnx.checker.check_model(model, full_check=True)
     except Exception as error:  # ValidationError, InferenceError and what their C++ lets through
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        return [type(error).__name__, lines[0] if lines else "no text"]
-    return None
+        told = [type(error).__name__, lines[0] if lines else "no text"]
+        sizes_differ = all(any(words in line for words in _SIZES_DIFFER) for line in lines)
+        return (None, told) if lines and sizes_differ and _passes_the_checker(model) else (told, None)
+    return None, None
+
+
+_SIZES_DIFFER = (
+    "Inferred shape and existing shape differ in dimension",
+    "Both inferred and declared dimension have values but they differ",
+)
+"""What shape inference says (onnx/defs/shape_inference.h) where it infers another size than the model declares, and
+not that an operator cannot be given such types or shapes."""
+
+
+def _passes_the_checker(model: ModelProto) -> bool:
+    import onnx
+
+    try:
+        onnx.checker.check_model(model)
+    except Exception:
+        return False
+    return True
 
 
 def _operators(graph: GraphProto) -> Iterator[str]:

@@ -184,8 +184,9 @@ def findings(told: Mapping[str, Any], exported: Facts, converted: Facts) -> Stop
         overflow = stop("Overflow", f"{where}: {_few(told['overflow'])}")
         overflow.fields = {"hints": ["exclude"]}
         return overflow
-    if converted.invalid:
-        error, text = converted.invalid
+    refused = converted.invalid or (None if exported.doubted else converted.doubted)
+    if refused:
+        error, text = refused
         return stop(error, f"onnx.checker refuses the converted model: {text}")
     for what in ("inputs", "outputs"):
         before, after = list(getattr(exported, what)), list(getattr(converted, what))

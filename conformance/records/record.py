@@ -86,6 +86,7 @@ class Record:
     own_code: list[str] = field(default_factory=list)
     inputs: dict[str, str] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
+    warnings: list[dict[str, Any]] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
     conditioning: dict[str, Any] | None = None
     vacuous: dict[str, Any] | None = None

@@ -229,6 +229,7 @@ FIELDS: dict[str, Check] = {
         ("operator", "how"), **dict.fromkeys(("operator", "how"), TEXT),
         **dict.fromkeys(("node", "line", "by", "why"), TEXT_OR_NULL),
     )),
+    "warnings": list_of(form(("name",), name=TEXT, agree=_TEXTS, **dict.fromkeys(("error", "text"), TEXT_OR_NULL))),
     "inputs": map_of(TEXT),
     "worst": or_null(form(
         ("ratio",), ratio=measure, looked_up=or_null(form(("in", "got", "wanted"), got=scalar, wanted=scalar)),

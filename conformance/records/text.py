@@ -145,6 +145,7 @@ def details(record: Mapping[str, Any]) -> list[str]:
         return list(record["details"])
     return [
         *_dropped(record),
+        *_warned(record),
         *_expected(record),
         *_neighbours(record),
         *_stopped(record),
@@ -168,6 +169,19 @@ def _dropped(record: Mapping[str, Any]) -> Iterator[str]:
     if count:
         draws = "1 kept failing draw" if count == 1 else f"{count} kept failing draws"
         yield f"{draws} could not be read and {'was' if count == 1 else 'were'} dropped"
+
+
+def _warned(record: Mapping[str, Any]) -> Iterator[str]:
+    """What somebody says against the model without being right, or without deciding on this cell."""
+    for warning in record.get("warnings") or ():
+        if warning["name"] != "shape inference":  # of another version
+            yield f"warning: {warning.get('text')}"
+            continue
+        yield f"warning: only ONNX's shape inference refuses the model: {warning.get('text')}"
+        agree = warning.get("agree") or []
+        if agree:
+            titles = " and ".join(map(_title, agree))
+            yield f"  {titles} {'give' if len(agree) > 1 else 'gives'} PyTorch's shapes and values with it"
 
 
 def declaration(place: str, stage: str, error: str | None) -> str:
