@@ -14,6 +14,7 @@ from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.case.must_hold import Output, OutputTolerance
 from conformance.case.python import describe
+from conformance.compare.detections import Detections
 from conformance.compare.indices import Indices
 from conformance.compare.judges import Judge, Right, Tolerances, defaults_for
 from conformance.compare.reading import Reading
@@ -143,7 +144,9 @@ class Verifier(Comparer):
         """The cell's judge, made of the first outputs of PyTorch, as it depends on their number and dtypes."""
         if self.judge is None:
             check_outputs(self.cell.case, wanted)
-            rows = [entry.rows == "in any order" for entry in self.cell.case.says.outputs] or [False] * len(wanted)
+            rows = [entry.rows.match == "in any order" for entry in self.cell.case.says.outputs] or [False] * len(
+                wanted
+            )
             self.judge = self.make_judge(wanted, tuple(rows), reading_of(self.cell.case))
             self.vacuity = self.judge.vacuity()
         return self.judge
@@ -208,7 +211,12 @@ def reading_of(case: Case) -> Reading:
         name = output.indices_of
         return Indices(name if name in says.inputs else names.index(name), tuple(output.axis))
 
-    return Reading(tuple(names), tuple(map(indices, says.outputs)))
+    detections = (
+        Detections(number, tuple(map(names.index, output.rows.with_)), output.rows.at_least)
+        for number, output in enumerate(says.outputs)
+        if output.rows.match == "iou"
+    )
+    return Reading(tuple(names), tuple(map(indices, says.outputs)), tuple(detections))
 
 
 def check_outputs(case: Case, wanted: Sequence[Array]) -> None:

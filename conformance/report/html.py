@@ -38,7 +38,7 @@ FIELDS = (
     "id", "case", "exporter", "opset", "runtime", "precision", "check", "source", "status", "stage", "error",
     "reason", "fault", "details", "observed", "declared", "declared_for", "witnesses", "conclusion", "cause",
     "own_code", "inputs", "findings", "hints", "vacuous", "remedy", "conditioning", "output", "traceback",
-    "no_bundle", "examples", "ill_conditioned", "nothing", "dropped_draws", "outputs", "worst", "draw",
+    "no_bundle", "examples", "ill_conditioned", "nothing", "dropped_draws", "outputs", "rows", "worst", "draw",
     "signal", "graph", "arithmetic", "fidelity", "conversion", "loss", "engine", "latency", "histogram",
     "seconds", "command", "bundle", "bundle_libraries", "replay", "changed", "after", "reused", "words",
 )  # fmt: skip
