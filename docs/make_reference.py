@@ -48,6 +48,7 @@ ORDER = (
     (inputs.Between, "uniform, integers"),
     (inputs.Normal, "normal"),
     (holds.Output, "outputs"),
+    (holds.Rows, "outputs: rows"),
     (export.Export, "export"),
     (export.TorchScript, "export: torchscript"),
     (export.Dynamo, "export: dynamo"),

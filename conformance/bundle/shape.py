@@ -214,8 +214,25 @@ def _axes(value: Any, where: str) -> None:
         raise _wrong(where, value, "a list of axes")
 
 
-_READING = {"names": _list(_text), "indices": _list(_or_none(_object({"of": _indexed, "axis": _axes})))}
+_BOXES = _object({"boxes": _integer(0, 2**31 - 1), "with": _list(_integer(0, 2**31 - 1)), "at_least": _finite})
+_READING = {
+    "names": _list(_text), "indices": _list(_or_none(_object({"of": _indexed, "axis": _axes}))),
+    "detections": _list(_BOXES),
+}  # fmt: skip
 """How outputs are read; bundles of earlier versions say nothing of it."""
+
+
+def _check_boxes(value: Any, outputs: int, where: str) -> None:
+    """Each output stands in one set of rows at most, and holds no indices."""
+    indices = value.get("indices", ())
+    seen = {number for number, known in enumerate(indices) if known is not None}
+    for place, known in enumerate(value.get("detections", ())):
+        for number in (known["boxes"], *known["with"]):
+            if number >= outputs or number in seen:
+                raise UserError(f"{where}.detections[{place}] names {number}, which is no output that is left")
+            seen.add(number)
+        if not 0.5 <= known["at_least"] <= 1:
+            raise _wrong(f"{where}.detections[{place}].at_least", known["at_least"], "a share from 0.5 to 1")
 
 
 def _is_beyond(known: Any, outputs: int) -> bool:
@@ -228,12 +245,13 @@ def _judge(value: Any, where: str) -> None:
     _object({"kind": _text, field: limits, "any_order": _list(_flag)}, _READING)(value, where)
     if len(value[field]) != len(value["any_order"]):
         raise UserError(f"{where}: {field} and any_order are of unequal length")
-    for name in _READING:  # one for each output, or none at all
+    for name in ("names", "indices"):  # one for each output, or none at all
         if len(value.get(name, ())) not in (0, len(value[field])):
             raise UserError(f"{where}: {field} and {name} are of unequal length")
     for number, known in enumerate(value.get("indices", ())):
         if (known is not None and known["of"] == number) or _is_beyond(known, len(value[field])):
             raise UserError(f"{where}.indices[{number}].of is {known['of']}, which is no other output")
+    _check_boxes(value, len(value[field]), where)
 
 
 _OPTIONS = _object(

@@ -34,7 +34,7 @@ from conformance.case.fields import (
     Word,
 )
 from conformance.case.inputs import Examples, InputOrType
-from conformance.case.must_hold import Fails, Graphs, OutputOrName, PrecisionTolerance
+from conformance.case.must_hold import Fails, Graphs, Output, OutputOrName, PrecisionTolerance
 from conformance.case.precision import INT8_OPSET, PrecisionSettings
 from conformance.case.words import Exporter, Runtime, base_of
 from conformance.errors import did_you_mean, shown
@@ -168,6 +168,7 @@ class Declaration(Says):
     def _output_inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """What outputs of indices say that cannot be: what they index, and along which axis."""
         by_name = {output.name: output for output in self.outputs}
+        yield from self._row_inconsistencies(by_name)
         for index, output in enumerate(self.outputs):
             where, name = ("outputs", index, "indices_of"), output.indices_of
             if name is None:
@@ -190,6 +191,27 @@ class Declaration(Says):
             elif name not in by_name:
                 known = {*self.inputs, *by_name} - {output.name}
                 yield where, f"there is no input or output {shown(name)}{did_you_mean(name, known)}"
+
+    def _row_inconsistencies(self, by_name: Mapping[str, Output]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """What outputs of boxes say of the outputs beside them that cannot be."""
+        boxes_of: dict[str, str] = {}
+        for index, output in enumerate(self.outputs):
+            where = ("outputs", index, "rows")
+            if output.rows.match != "iou":
+                continue
+            for name in (output.name, *output.rows.with_):
+                if name not in by_name:
+                    yield (
+                        where,
+                        f"there is no output {shown(name)}{did_you_mean(name, by_name.keys() - {output.name})}",
+                    )
+                elif name in boxes_of:
+                    yield where, f"{shown(name)} has rows of {shown(boxes_of[name])} already"
+                elif by_name[name].indices_of is not None:
+                    yield where, f"{shown(name)} holds indices, which are looked up and not matched"
+                elif name != output.name and by_name[name].rows.match != "in order":
+                    yield where, f"{shown(name)} says itself how its rows are matched"
+                boxes_of.setdefault(name, output.name)
 
     def _precision_inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         for precision, tolerance in self.tolerance.items():

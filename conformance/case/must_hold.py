@@ -107,13 +107,41 @@ class Graph(Says):
     """The dims of a graph input or output: a size, ``symbolic``, or null where anything will do."""
 
 
+class Rows(Says):
+    """How the rows along the first axis of an output are compared."""
+
+    match: Literal["in order", "in any order", "iou"]
+    """``iou``: rows of boxes (x1, y1, x2, y2), as detectors give them, matched where they overlap by 0.9."""
+    with_: Listed[TensorName] = Field([], alias="with", max_length=64)
+    """Of boxes: the outputs that have a row for each of them, such as scores and labels."""
+    at_least: float = Field(0.9, ge=0.5, le=1)
+    """Of boxes: the share of rows that has to have a match, of the side that has more rows. What has a match is
+    compared with its tolerance."""
+
+    @model_validator(mode="after")
+    def _of_boxes(self) -> Rows:
+        if self.match != "iou" and self.model_fields_set - {"match"}:
+            raise ValueError("with and at_least are about rows of boxes: match: iou")
+        return self
+
+
+def _spell_out_rows(value: object) -> object:
+    return {"match": value} if isinstance(value, str) else value
+
+
+_InOrder = Literal["in order", "in any order"]
+
+
 class Output(Says):
     """One output of the module; its name may stand alone."""
 
     name: TensorName
     """The output's name in the graph."""
-    rows: Literal["in order", "in any order"] = "in order"
-    """``in any order``: compare as a set of rows along the first axis (NMS, top-k with ties)."""
+    rows: Annotated[Rows, BeforeValidator(_spell_out_rows, json_schema_input_type=Rows | _InOrder)] = Rows(
+        match="in order"
+    )
+    """``in order``, which goes without saying; ``in any order``: compare as a set of rows along the first axis (NMS,
+    top-k with ties); rows of boxes: ``{match: iou, with: [scores, labels], at_least: 0.9}``."""
     indices_of: TensorName | None = None
     """The values are indices of this input or other output: what stands there is compared, as any of equal values may
     be named (``topk``, ``sort``, ``argmax``)."""

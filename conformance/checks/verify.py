@@ -14,6 +14,7 @@ from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.case.must_hold import Output, OutputTolerance
 from conformance.case.python import describe
+from conformance.compare.detections import Detections
 from conformance.compare.indices import Indices
 from conformance.compare.judges import Judge, Right, Tolerances, defaults_for
 from conformance.compare.reading import Reading
@@ -152,7 +153,7 @@ class Verifier(Comparer):
         if self.judge is None:
             check_outputs(self.cell.case, self.reference.layout or [1] * len(wanted))
             outputs = self.outputs()
-            rows = [entry.rows == "in any order" for entry in outputs] or [False] * len(wanted)
+            rows = [entry.rows.match == "in any order" for entry in outputs] or [False] * len(wanted)
             self.judge = self.make_judge(wanted, tuple(rows), reading_of(self.cell.case, outputs))
             self.vacuity = self.judge.vacuity()
         return self.judge
@@ -220,7 +221,12 @@ def reading_of(case: Case, outputs: Sequence[Output]) -> Reading:
         name = output.indices_of
         return Indices(name if name in case.says.inputs else names.index(name), tuple(output.axis))
 
-    return Reading(tuple(names), tuple(map(indices, outputs)))
+    detections = (
+        Detections(number, tuple(map(names.index, output.rows.with_)), output.rows.at_least)
+        for number, output in enumerate(outputs)
+        if output.rows.match == "iou"
+    )
+    return Reading(tuple(names), tuple(map(indices, outputs)), tuple(detections))
 
 
 def check_outputs(case: Case, layout: Sequence[int]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from conformance.arrays import Array
+from conformance.compare.detections import Detections
 from conformance.compare.indices import Indices, Unreadable
 from conformance.compare.tolerance import Comparison, Subject, Worst, failed, odd_shape, row_order, subjects
 from conformance.errors import Stopped
@@ -23,6 +24,8 @@ class Reading:
     """The outputs' names; empty where the case gives none."""
     indices: tuple[Indices | None, ...] = ()
     """For each output what it holds indices of; empty where no output does."""
+    detections: tuple[Detections, ...] = ()
+    """Outputs whose rows are matched as boxes."""
 
     def subjects(self, count: int) -> list[Subject]:
         """What sentences call the outputs."""
@@ -31,16 +34,31 @@ class Reading:
     def indices_of(self, output: int) -> Indices | None:
         return self.indices[output] if output < len(self.indices) else None
 
+    def is_read(self, output: int) -> bool:
+        """Whether something else than the output's own values is compared."""
+        return self.indices_of(output) is not None or self.detections_of(output) is not None
+
+    def detections_of(self, output: int) -> Detections | None:
+        """The rows of boxes that an output is part of."""
+        return next((known for known in self.detections if output in known.outputs), None)
+
     def as_dict(self) -> dict[str, Any]:
         indices = [known and known.as_dict() for known in self.indices]
-        told = {"names": list(self.names), "indices": indices if any(indices) else []}
+        told = {
+            "names": list(self.names), "indices": indices if any(indices) else [],
+            "detections": [known.as_dict() for known in self.detections],
+        }  # fmt: skip
         return {key: value for key, value in told.items() if value}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Reading:
         """The inverse of ``as_dict``; bundles of earlier versions have none of its keys."""
         indices = (known and Indices(known["of"], tuple(known["axis"])) for known in values.get("indices", ()))
-        return cls(tuple(values.get("names", ())), tuple(indices))
+        detections = (
+            Detections(known["boxes"], tuple(known["with"]), known["at_least"])
+            for known in values.get("detections", ())
+        )
+        return cls(tuple(values.get("names", ())), tuple(indices), tuple(detections))
 
     def source_of(self, known: Indices) -> str:
         """What sentences call that which is indexed."""
@@ -65,7 +83,7 @@ class Reading:
             return failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
         read = Read(
             [*got], [*wanted], None if exact is None else [*exact], [*any_order],
-            None if conditioning is None else [*conditioning], self.subjects(len(wanted)), {},
+            None if conditioning is None else [*conditioning], self.subjects(len(wanted)), {}, {}, {},
         )  # fmt: skip
         for output in range(len(wanted)):
             known = self.indices_of(output)
@@ -73,7 +91,50 @@ class Reading:
                 failure = self._look_up(known, read, output, got, wanted, exact, inputs)
                 if failure is not None:
                     return failure
+        for detections in self.detections:
+            failure = self._match(detections, read)
+            if failure is not None:
+                return failure
         return read
+
+    def _match(self, known: Detections, read: Read) -> Comparison | None:
+        """Leaves of the outputs the rows that match, in the order of those that are right.
+
+        Float64 has its own order too; a row that it lacks excuses nothing. Nor does conditioning, which is measured
+        element by element, as if rows kept their places.
+        """
+        if max(known.outputs) >= len(read.wanted):
+            raise Stopped("declare", "BadRows", f"there is no output {max(known.outputs)}", "case")
+        unfit = known.unfit(read.wanted, read.called)
+        if unfit is not None:
+            raise Stopped("declare", "BadRows", unfit, "case")
+        failure = known.odd(read.got, read.wanted, read.called)
+        if failure is not None:
+            return failure
+        rows, goals = known.pairs(read.got, read.wanted)
+        count, due = len(read.got[known.boxes]), len(read.wanted[known.boxes])
+        failure = known.too_few(len(rows), count, due, read.called[known.boxes])
+        if failure is not None:
+            return failure
+        if read.exact is not None:
+            fits = (
+                all(read.exact[output].shape[1:] == read.wanted[output].shape[1:] for output in known.outputs)
+                and known.unfit(read.exact, read.called) is None
+            )
+            true_rows, true_goals = known.pairs(read.exact, read.wanted) if fits else ([], [])
+            for output in known.outputs:
+                exact = read.wanted[output].astype(read.exact[output].dtype)
+                exact[true_goals] = read.exact[output][true_rows]
+                read.exact[output] = exact[goals]
+        for output in known.outputs:
+            read.got[output], read.wanted[output] = read.got[output][rows], read.wanted[output][goals]
+            read.any_order[output] = False
+            read.together[output] = known.outputs
+            if read.conditioning is not None:
+                read.conditioning[output] = 0.0
+        read.rows["matched"] = read.rows.get("matched", 0) + len(rows)
+        read.rows["unmatched"] = read.rows.get("unmatched", 0) + max(count, due) - len(rows)
+        return None
 
     def _look_up(
         self,
@@ -142,13 +203,20 @@ class Read:
     """For outputs of indices: what sentences call that which is indexed, the indices of a runtime and those that are
     right."""
 
+    together: dict[int, tuple[int, ...]]
+    """For rows of boxes: the outputs that have to be of one side, since their rows belong together."""
+    rows: dict[str, int]
+    """How many rows of boxes were ``matched`` and ``unmatched``; empty where no rows were."""
+
     def told(self, comparison: Comparison) -> Comparison:
-        """The comparison with the indices beside what stands at them."""
-        worst = comparison.worst
-        return comparison if worst is None else dataclasses.replace(comparison, worst=self.worst(worst))
+        """The comparison with the indices beside what stands at them, and how many rows were matched."""
+        worst = None if comparison.worst is None else self.worst(comparison.worst)
+        return dataclasses.replace(comparison, worst=worst, rows=self.rows or None)
 
     def worst(self, worst: Worst) -> Worst:
         """The worst element, with the indices there where it was looked up."""
+        if worst.output in self.together:
+            return dataclasses.replace(worst, together=self.together[worst.output])
         known = self.indices.get(worst.output)
         if known is None:
             return worst

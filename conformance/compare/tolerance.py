@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -100,6 +100,8 @@ class Worst:
     looked_up: dict[str, Any] | None = None
     """Of an output of indices, which ``got`` and ``wanted`` are then: what stands at them, under the same keys, and
     ``in``, what they index. ``error`` and ``ratio`` are about these."""
+    together: tuple[int, ...] = ()
+    """The outputs whose rows belong to those of this one."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,8 @@ class Comparison:
     worst: Worst | None = None
     error: str | None = None
     text: str | None = None
+    rows: Mapping[str, int] | None = None
+    """How many rows of boxes were ``matched`` and ``unmatched``."""
 
 
 def compare(

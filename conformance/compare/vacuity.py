@@ -46,9 +46,10 @@ class Vacuity:
         indices may be looked up in."""
         for output, right in enumerate(wanted):
             possible, refused = self._possible[output], self._refused[output]
-            known = self._reading.indices_of(output)
-            if (right.dtype.kind == "f" or known is not None) and right.ndim and len(right) > 1:
-                possible.add(SHUFFLED)
+            boxes = self._reading.detections_of(output)
+            ordered = right.dtype.kind == "f" or self._reading.indices_of(output) is not None
+            if ordered and right.ndim and len(right) > 1 and (boxes is None or output != boxes.boxes):
+                possible.add(SHUFFLED)  # of boxes the order is open
             if _varies(right):
                 possible.add(MEAN)
             for wrong in possible - refused:
@@ -56,9 +57,9 @@ class Vacuity:
                 if candidate is None:
                     continue
                 compared = candidate, right
-                if known is not None:
-                    looked_up = self._looked_up(candidate, output, wanted, inputs or {})
-                    if looked_up is None:  # they are no indices
+                if self._reading.is_read(output):
+                    looked_up = self._looked_up(candidate, wrong, output, wanted, inputs or {})
+                    if looked_up is None:
                         refused.add(wrong)
                         continue
                     compared = looked_up
@@ -76,10 +77,15 @@ class Vacuity:
         return None if self._before is None else self._before[output]
 
     def _looked_up(
-        self, candidate: Array, output: int, wanted: Sequence[Array], inputs: Inputs
+        self, candidate: Array, kind: str, output: int, wanted: Sequence[Array], inputs: Inputs
     ) -> tuple[Array, Array] | None:
-        """What stands at wrong indices and at the right ones; None where the wrong ones are refused as they are."""
+        """What is compared of a wrong output and of the right one; None where the wrong one is refused before that,
+        as indices that are none. The outputs of another draw that have rows in common come together."""
         got = [candidate if number == output else right for number, right in enumerate(wanted)]
+        boxes = self._reading.detections_of(output)
+        if kind == ANOTHER and boxes is not None and self._before is not None:
+            for number in boxes.outputs:
+                got[number] = self._before[number]
         read = self._reading.read(got, wanted, None, inputs, [False] * len(got))
         return None if isinstance(read, Comparison) else (read.got[output], read.wanted[output])
 

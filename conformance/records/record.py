@@ -100,6 +100,7 @@ class Record:
     dropped_draws: int = 0
     worst: dict[str, Any] | None = None
     draw: dict[str, Any] | None = None
+    rows: dict[str, int] | None = None
     outputs: list[str] = field(default_factory=list)
     histogram: dict[str, list[int]] | None = None
     signal: str | None = None

@@ -250,6 +250,7 @@ FIELDS: dict[str, Check] = {
         ("cells", "cases", "others", "changed", "alone"), cells=integer, cases=_TEXTS, others=integer,
         changed=map_of(_TEXTS), alone=TEXT, **dict.fromkeys(("stage", "error"), TEXT_OR_NULL),
     )),
+    "rows": or_null(map_of(integer)),
     "conditioning": or_null(form(
         ("sizes",), float64=or_null(scalar), own=_MEASURE,
         sizes=list_of(form(

@@ -149,6 +149,7 @@ def details(record: Mapping[str, Any]) -> list[str]:
         *_expected(record),
         *_neighbours(record),
         *_stopped(record),
+        *_unmatched(record),
         *_conditioned(record),
         *_beyond(record),
         *_asked(record),
@@ -419,6 +420,13 @@ def _title(runtime: str) -> str:
         return registry.named(runtime).title
     except KeyError:  # the runtime of a record that another version wrote
         return runtime
+
+
+def _unmatched(record: Mapping[str, Any]) -> Iterator[str]:
+    rows = record.get("rows") or {}
+    if rows.get("unmatched"):
+        total = rows["unmatched"] + rows.get("matched", 0)
+        yield f"in the examples that were right, {rows['unmatched']} of {total} rows of boxes had no match"
 
 
 def _conditioned(record: Mapping[str, Any]) -> Iterator[str]:

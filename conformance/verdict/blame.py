@@ -193,7 +193,8 @@ def _where_it_failed(stop: Stopped, got: list[Array], wanted: list[Array]) -> li
     worst = getattr(stop, "worst", None)
     if worst is None or len(got) != len(wanted):
         return got
-    return [array if output == worst.output else wanted[output] for output, array in enumerate(got)]
+    failing = {worst.output, *worst.together}
+    return [array if output in failing else wanted[output] for output, array in enumerate(got)]
 
 
 NEARER = 10.0

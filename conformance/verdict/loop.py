@@ -170,6 +170,8 @@ def count(record: Record, draw: Draw, comparison: Comparison) -> None:
     record.examples += comparison.verdict == "verified"
     record.ill_conditioned += comparison.verdict == "ill-conditioned"
     record.nothing += comparison.verdict == "nothing"
+    for name, rows in (comparison.rows or {}).items():
+        record.rows = {**(record.rows or {}), name: (record.rows or {}).get(name, 0) + rows}
     worst = comparison.worst
     if comparison.verdict != "verified" or worst is None:
         return
@@ -180,7 +182,9 @@ def count(record: Record, draw: Draw, comparison: Comparison) -> None:
 
 def worst_dict(worst: Worst, draw: Draw) -> dict[str, Any]:
     """The worst element as it goes into a record."""
-    return {**dataclasses.asdict(worst), "index": list(worst.index), "dims": dict(draw.dims)}
+    told = dataclasses.asdict(worst)
+    del told["together"]
+    return {**told, "index": list(worst.index), "dims": dict(draw.dims)}
 
 
 EDGES = list(range(-6, 4))
