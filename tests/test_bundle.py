@@ -192,7 +192,8 @@ def test_a_runtime_that_is_wrong_is_found_and_blamed(tmp_path):
     assert (record["status"], record["stage"], record["error"]) == ("failed", "compare", "WrongValue")
     assert any("is wrong too" in line for line in text.details(record))
     assert record["draw"]["dims"]
-    assert [witness["answer"] for witness in record["witnesses"]] == ["wrong", "wrong"]
+    answers = {witness["runtime"]: witness["answer"] for witness in record["witnesses"]}
+    assert {*answers} >= {"onnxruntime-unoptimized", "onnx-reference"} and {*answers.values()} == {"wrong"}
     assert record["worst"]["ratio"] > 100
     half = records["accuracy[planted-torchscript-op17-onnxruntime-fp16]"]
     assert (half["status"], half["fault"]) == ("failed", "runtime")

@@ -200,6 +200,25 @@ def test_openvino_runs_the_cells_that_name_it(bench, precision):
 
 
 @with_openvino
+def test_openvino_takes_scalars_transposed_arrays_booleans_and_empty_ones(tmp_path):
+    graph = helper.make_graph(
+        [helper.make_node("Where", ["c", "x", "w"], ["y"]), helper.make_node("Not", ["c"], ["n"])], "planted",
+        [helper.make_tensor_value_info("c", 9, ["a", 1]), helper.make_tensor_value_info("x", 1, ["a", "b"]),
+         helper.make_tensor_value_info("w", 1, [])],
+        [helper.make_tensor_value_info("y", 1, ["a", "b"]), helper.make_tensor_value_info("n", 9, ["a", 1])],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "model.onnx")
+    with openvino.open_model(tmp_path / "model.onnx", ()) as session:
+        for rows in (2, 3, 0):
+            x = np.arange(4 * rows, dtype=np.float32).reshape(4, rows).T
+            c = np.arange(rows).reshape(rows, 1) % 2 == 0
+            y, n = session.run({"x": x, "w": np.array(7, np.float32), "c": c})
+            assert np.array_equal(y, np.where(c, x, np.float32(7))) and np.array_equal(n, ~c)
+            assert (y.dtype, n.dtype) == (np.float32, np.bool_)
+
+
+@with_openvino
 def test_a_wrong_answer_of_openvino_is_its_own_fault(bench, break_opener):
     break_opener(openvino, "open_model", off)
     record = bench.run(say(BODY, "runtimes: [openvino]"), runtime="openvino")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 
+_NEWEST = 10_000
 RANDOM = "random"
 """Why operators that draw random numbers cannot be asked about."""
 
@@ -57,8 +58,13 @@ class Judgement:
     why: str
     doubtful: tuple[Where, ...] = (Where(),)
     """The nodes on which the evaluator has no say; none where it is ONNX Runtime that is wrong."""
-    until: int = 10_000
+    until: int = _NEWEST
     """The last version of the operator that this is about."""
+
+    @property
+    def misread(self) -> bool:
+        """Whether it is about versions whose rules the evaluator does not have."""
+        return self.until < _NEWEST
 
 
 _NONE: tuple[Where, ...] = ()
@@ -116,21 +122,35 @@ _WRONG_BEFORE_1_23 = {
 does not."""
 
 
-def doubts(model: ModelProto) -> list[str]:
-    """What the evaluator has no say on in a model, in its subgraphs and functions too: the operator with its version
-    and why, each once."""
+@dataclass(frozen=True)
+class Doubt:
+    """Why the evaluator has no say on a node."""
+
+    operator: str
+    version: int
+    why: str
+    misread: bool
+    """Whether it computes by other rules than the model's, so that its results mean nothing; else it can be run, but
+    that it gives other values than another runtime shows nothing."""
+
+    def __str__(self) -> str:
+        return f"{self.operator} of opset {self.version} ({self.why})"
+
+
+def doubts(model: ModelProto) -> list[Doubt]:
+    """What the evaluator has no say on in a model, in its subgraphs and functions too, each once."""
     own = {(function.domain, function.name) for function in model.functions}
     graphs: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
-    found: dict[str, None] = {}
+    told: dict[Doubt, None] = {}
     for graph in graphs:
         imports = model.opset_import if graph is model.graph else graph.opset_import
         opset = next((entry.version for entry in imports if entry.domain in ("", "ai.onnx")), 0)
         for node in nodes_of(graph):
             if node.domain in ("", "ai.onnx") and (node.domain, node.op_type) not in own:
-                why = doubt(node, opset)
-                if why is not None:
-                    found[why] = None
-    return list(found)
+                found = doubt(node, opset)
+                if found is not None:
+                    told[found] = None
+    return list(told)
 
 
 def nodes_of(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
@@ -142,27 +162,32 @@ def nodes_of(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
                 yield from nodes_of(inner)
 
 
-def doubt(node: NodeProto, opset: int) -> str | None:
+def doubt(node: NodeProto, opset: int) -> Doubt | None:
     """Why the evaluator has no say on a node of ONNX's own domain; None where it computes it by the rules of the
     opset, and for an operator that the opset does not have, which is no question of versions."""
     version = _version(node.op_type, opset)
     if version is None:
         return None
-    name = f"{node.op_type} of opset {version}"
-    used = uses(node.op_type, opset)
+
+    def told(why: str, *, misread: bool) -> Doubt:
+        return Doubt(node.op_type, version, why, misread)
+
+    used, row = uses(node.op_type, opset), ROWS.get((node.op_type, version))
     if used == "nothing":
-        return f"{name} (it has no implementation)"
+        return told("it has no implementation", misread=True)
     if _installed() < (1, 23) and node.op_type in _WRONG_BEFORE_1_23:
-        return f"{name} ({_WRONG_BEFORE_1_23[node.op_type]})"
-    row = ROWS.get((node.op_type, version))
-    if row is None or row[0] != used or row[1] == "unasked":
-        if row is not None and row[2] == RANDOM:
-            return f"{name} (it is random)"
-        return None if _is_own(used, node.op_type, version) else f"{name} (it has the rules of another version)"
+        return told(_WRONG_BEFORE_1_23[node.op_type], misread=False)
+    if row is not None and row[2] == RANDOM:
+        return told("it is random", misread=False)
     judgement = judgement_of(node.op_type, version)
-    if judgement is not None:
-        return f"{name} ({judgement.why})" if any(where.holds(node, opset) for where in judgement.doubtful) else None
-    return f"{name} (it gives other values than ONNX Runtime)" if row[1] == "differs" else None
+    if judgement is not None and any(where.holds(node, opset) for where in judgement.doubtful):
+        return told(judgement.why, misread=judgement.misread)
+    if row is None or row[0] != used or row[1] == "unasked":
+        own = _is_own(used, node.op_type, version)
+        return None if own else told("it has the rules of another version", misread=True)
+    if row[1] == "differs" and judgement is None:
+        return told("it gives other values than ONNX Runtime", misread=True)
+    return None
 
 
 def judgement_of(operator: str, version: int) -> Judgement | None:

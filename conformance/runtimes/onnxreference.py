@@ -30,9 +30,9 @@ class ReferenceSession:
         if libraries:
             raise Unavailable("onnx-reference cannot load custom-operator libraries")
         loaded = onnx.load(model)
-        lacking = doubts(loaded)
-        if lacking:
-            raise Unavailable(f"ONNX's evaluator has no say on {', '.join(lacking)}")
+        misread = [str(doubt) for doubt in doubts(loaded) if doubt.misread]
+        if misread:
+            raise Unavailable(f"ONNX's evaluator has no say on {', '.join(misread)}")
         self._evaluator = ReferenceEvaluator(loaded)
         self._inputs = list(self._evaluator.input_names)
 
@@ -45,3 +45,11 @@ class ReferenceSession:
 @contextlib.contextmanager
 def open_model(model: Path, libraries: Sequence[str]) -> Iterator[ReferenceSession]:
     yield ReferenceSession(model, libraries)
+
+
+def no_witness(model: Path, inputs: Mapping[str, Array]) -> str | None:
+    """Why what the evaluator computes of a model says nothing about it; None where it does."""
+    import onnx
+
+    told = doubts(onnx.load(model, load_external_data=False))
+    return f"it has no say on {', '.join(map(str, told))}" if told else None

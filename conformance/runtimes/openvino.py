@@ -49,7 +49,7 @@ class OpenVinoSession:
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         feed = {
-            place: np.ascontiguousarray(inputs[name])
+            place: np.asarray(inputs[name], order="C")  # which leaves a scalar a scalar
             for place, names in enumerate(self._names)
             for name in names
             if name in inputs

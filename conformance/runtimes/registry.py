@@ -84,6 +84,7 @@ RUNTIMES = (
         opens="conformance.runtimes.onnxreference:open_model",
         short="ref",
         second_opinion=True,
+        no_witness="conformance.runtimes.onnxreference:no_witness",
         converted=False,  # it computes fp16 in NumPy, slowly and by other roundings
         packages=("onnx",),
     ),
