@@ -16,6 +16,7 @@ from onnx import helper, numpy_helper
 
 from conformance.runtimes import onnxruntime, openvino
 from conformance.verdict import blame
+from conformance.verdict import walk as walking
 from conformance.verdict.nodes import Nodes, line_of
 from conformance.verdict.rules import RULES, broken
 from conformance.verdict.walk import decided, walk
@@ -313,3 +314,20 @@ def test_the_rounding_of_a_nodes_inputs_is_no_parting(tmp_path):
     x = {"x": (np.linspace(-1, 1, 1200) * 1e3).astype(np.float32).reshape(30, 40)}
     nodes = [helper.make_node("ReduceSum", ["x"], ["t"], keepdims=0), helper.make_node("Exp", ["t"], ["y"])]
     assert walk(saved(tmp_path, nodes, x, {}), (), x).parted == []
+
+
+@pytest.mark.parametrize("factor, parts", [(1.0, False), (1.0 + 2**-10, True)])
+def test_another_order_of_the_same_sums_is_no_parting_and_narrow_arithmetic_is(tmp_path, factor, parts):
+    """``factor`` is by how much the other side's sums are off, as by products that were cut to 10 bits."""
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((64, 64, 3, 3)).astype(np.float32)
+    x = {"x": rng.standard_normal((1, 64, 12, 12)).astype(np.float32)}
+    file = saved(tmp_path, [helper.make_node("Conv", ["x", "w"], ["y"])], x, {"w": weight})
+    nodes = Nodes(onnx.load(file))
+    (node,), values = nodes, nodes.start(x)
+    kernels = walking._Kernels(nodes, (), tmp_path)
+    got = kernels.run("onnxruntime-unoptimized", node, values)
+    right = kernels.run("onnx-reference", node, values)
+    assert not np.array_equal(got[0], right[0])
+    got = [array * np.float32(factor) for array in got]
+    assert kernels.alike("onnx-reference", node, values, got, right) is not parts
