@@ -69,7 +69,7 @@ class Units:
         import torch
 
         _, exponent = torch.frexp(value)
-        return torch.ldexp(value.new_ones(()), (exponent - self._bits).clamp_(min=self._smallest))
+        return torch.ldexp(torch.ones_like(value), (exponent - self._bits).clamp_(min=self._smallest))
 
     def _signs(self, value: Any) -> Any:
         import torch
