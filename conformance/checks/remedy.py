@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import itertools
 import json
-import re
 import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
@@ -15,10 +14,8 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
-from conformance.case.dims import Expression
-from conformance.case.fields import Says
-from conformance.case.inputs import Input, Values
 from conformance.case.must_hold import PrecisionTolerance
+from conformance.checks.edits import flow, plain, saying, values_of, widened, with_values
 from conformance.checks.verify import Verifier
 from conformance.compare.judges import Judge
 from conformance.compare.tolerance import ROUNDING, SLACK, own_error
@@ -105,7 +102,7 @@ class Remedies:
         if self._case.says.examples.values >= values:
             return
         more = [dataclasses.replace(draw, seed=draw.seed + k) for draw in self._draws for k in range(values)]
-        examples = _plain(self._case.says.examples) | {"values": values}
+        examples = plain(self._case.says.examples) | {"values": values}
         remedy = {"kind": "draws", "yaml": f"examples: {flow(examples)}"}
         yield remedy, self._answers(self._case, more[:DRAWS]), judge
 
@@ -115,7 +112,7 @@ class Remedies:
         names = [name for name in says.tolerance if says.tolerance[name] is says.tolerance_for(precision)]
         if not names or not self._draws:
             return
-        without = _saying(self._case, tolerance={**says.tolerance, names[0]: PrecisionTolerance()})
+        without = saying(self._case, tolerance={**says.tolerance, names[0]: PrecisionTolerance()})
         verify = copy.copy(self._verify)
         verify.cell, verify.judge = dataclasses.replace(verify.cell, case=without), None
         first = next(self._answers(self._case, self._draws[:1]), None)
@@ -153,19 +150,19 @@ class Remedies:
 
     def _other_values(self, judge: Judge) -> Attempts:
         for case in self._with_other_values():
-            yield _values(case), self._answers(case, self._draws), judge
+            yield values_of(case), self._answers(case, self._draws), judge
 
     def _with_other_values(self) -> Iterator[Case]:
         """The case with other values in all of its float inputs, and in integer inputs that hold but one number."""
         inputs = self._case.says.inputs
         for values in _FLOATS:
-            changed = {name: _with_values(declared, values) for name, declared in inputs.items()}
+            changed = {name: with_values(declared, values) for name, declared in inputs.items()}
             if changed != inputs:
-                yield _saying(self._case, inputs=changed)
+                yield saying(self._case, inputs=changed)
         for width in (1, 9):
-            changed = {name: _widened(declared, width) for name, declared in inputs.items()}
+            changed = {name: widened(declared, width) for name, declared in inputs.items()}
             if changed != inputs:
-                yield _saying(self._case, inputs=changed)
+                yield saying(self._case, inputs=changed)
 
     def fact(self, output: int) -> dict[str, Any]:
         """What is the same in all values of an output: ``name`` and, of a constant, ``value``."""
@@ -188,7 +185,7 @@ class Remedies:
     def _excuse(self, vacuous: Collection[int]) -> Remedy:
         """``vacuous:`` with what is known of each of these outputs."""
         whys = {output: _WHY[(fact := self.fact(output))["name"]].format(**fact) for output in sorted(vacuous)}
-        declared = list(map(_plain, self._case.says.outputs))
+        declared = list(map(plain, self._case.says.outputs))
         assert self._verify.vacuity is not None
         count = len(self._verify.vacuity)
         if count == 1 and not declared:
@@ -210,7 +207,7 @@ class Remedies:
             if time.monotonic() > self._deadline:
                 break
             if self._sound(case):
-                return _values(case)
+                return values_of(case)
         return self.tolerance()
 
     def _sound(self, case: Case) -> bool:
@@ -299,68 +296,3 @@ def _rounded_up(value: float) -> float:
     """To two digits, and not below."""
     unit = 10.0 ** (np.floor(np.log10(value)) - 1)
     return float(f"{np.ceil(value / unit) * unit:.2g}")
-
-
-# ---- edits as YAML -------------------------------------------------------------------------------------------
-
-
-def _saying(case: Case, **changes: Any) -> Case:
-    return dataclasses.replace(case, says=case.says.model_copy(update=changes))
-
-
-def _with_values(declared: Input, values: dict[str, Any] | None) -> Input:
-    """The input with other values; as it is where it holds no floats, or a function makes them."""
-    if not declared.type.is_float or (declared.values is not None and declared.values.python):
-        return declared
-    return declared.model_copy(update={"values": None if values is None else Values.model_validate(values)})
-
-
-def _widened(declared: Input, width: int) -> Input:
-    """An integer input that holds but one number, with ``width`` more."""
-    between = None if declared.values is None else declared.values.integers
-    low, high = (None, None) if between is None else between.constants
-    if low is None or low != high:
-        return declared
-    values = {"integers": {"low": int(low), "high": int(low) + width}}
-    return declared.model_copy(update={"values": Values.model_validate(values)})
-
-
-def _values(case: Case) -> Remedy:
-    inputs: dict[str, Any] = {}
-    for name, declared in case.says.inputs.items():
-        shape = ", ".join(map(str, declared.type.shape))
-        said: dict[str, Any] = {"type": f"{declared.type.dtype}[{shape}]"}
-        if declared.values is not None:
-            said["values"] = _plain(declared.values)
-        if declared.as_ is not None:
-            said["as"] = declared.as_
-        inputs[name] = said["type"] if len(said) == 1 else said
-    return {"kind": "values", "yaml": f"inputs: {flow(inputs)}"}
-
-
-def _plain(value: Any) -> Any:
-    """A part of a case as its file says it."""
-    if isinstance(value, Says):
-        names = type(value).model_fields
-        return {
-            names[name].alias or name: _plain(getattr(value, name))
-            for name in names
-            if name in value.model_fields_set
-        }
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, Expression):
-        return str(value) if value.constant is None else value.constant
-    return value
-
-
-def flow(value: Any) -> str:
-    """A value as YAML on one line."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{flow(key)}: {flow(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(flow, value)) + "]"
-    if isinstance(value, str):
-        plain = re.fullmatch(r"[A-Za-z_][\w.]*", value) and value not in ("true", "false", "null", "yes", "no")
-        return value if plain else json.dumps(value)
-    return f"{value:g}" if isinstance(value, float) else json.dumps(value)
