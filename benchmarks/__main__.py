@@ -1,6 +1,6 @@
 """Measures everything and writes ``docs/benchmarks.md``; with a group or ``--quick`` it prints and writes nothing.
 
-The group ``mutants`` writes ``docs/mutants.md``, the group ``endurance`` ``docs/evidence/endurance.md``.
+The group ``mutants`` writes ``docs/mutants.md``, ``endurance`` and ``culprits`` pages in ``docs/evidence``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import dynamo, endurance, examples, fuzz, gating, isolation, latency, mutants, precision, whole_run
+from benchmarks import (
+    culprits,
+    dynamo,
+    endurance,
+    examples,
+    fuzz,
+    gating,
+    isolation,
+    latency,
+    mutants,
+    precision,
+    whole_run,
+)
 from benchmarks.common import HEAD, Row, table
 from conformance.records.environment import environment
 
@@ -23,10 +35,11 @@ GROUPS = {
     "mutants": mutants,
     "fuzz": fuzz,
     "endurance": endurance,
+    "culprits": culprits,
 }
-APART = {"latency", "mutants", "endurance"}
-"""Take a quarter of an hour each, and have pages of their own: ``docs/evidence/latency.md``, ``docs/mutants.md`` and
-``docs/evidence/endurance.md``."""
+APART = {"latency", "mutants", "endurance", "culprits"}
+"""Take a quarter of an hour each, and have pages of their own: ``docs/evidence/latency.md``, ``docs/mutants.md``,
+``docs/evidence/endurance.md`` and ``docs/evidence/culprits.md``."""
 
 TEXT = """# Benchmarks
 
@@ -51,6 +64,8 @@ How often a budget of time is decided wrongly stands in [evidence](evidence/late
 `python -m benchmarks latency`.
 How many planted defects are found, by the suite and by other tools, stands in [mutants](mutants.md), made by
 `python -m benchmarks mutants`.
+How often the culprit of a planted defect is named stands in [culprits](evidence/culprits.md), made by
+`python -m benchmarks culprits`.
 What a long run among hostile cells loses stands in [endurance](evidence/endurance.md), made by
 `python -m benchmarks endurance`.
 
@@ -77,6 +92,8 @@ def main() -> None:
         mutants.write(mutants.study(options.quick), _where())
     if not options.quick and options.group == ["endurance"]:
         endurance.write(rows, _where())
+    if not options.quick and "culprits" in options.group:
+        culprits.write(culprits.study(options.quick), _where())
 
 
 def _where() -> str:
