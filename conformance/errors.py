@@ -87,6 +87,22 @@ def trouble_of_host(error: BaseException) -> str | None:
     return None
 
 
+_NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "std::bad_alloc")
+"""What the allocators of torch, of the operating system and of C++ say."""
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether the exception came of an allocation that the host, or the limit of a cell, does not allow."""
+    known: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in known:
+        known.add(id(cause))
+        if isinstance(cause, MemoryError) or any(said in str(cause).lower() for said in _NO_MEMORY):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
 class Unavailable(Exception):
     """Something that this host lacks (a package, a compiler, a GPU): the cell is skipped, with this text."""
 

@@ -208,7 +208,7 @@ class _Replay:
             comparer = _Recorded(self._judge, session, self)
             explain = Explainer(record, comparer, lambda stop, example: self._opinion(stop, example, comparer))
             if stopped is not None:
-                raise explain.blamed(next(self._examples()), stopped) from stopped
+                raise explain.blamed(next(self._examples()), stopped)
             assert session is not None and comparer.vacuity is not None
             record.arithmetic = dict(session.arithmetic)
             for _ in tried(record, self._undeclared(), comparer, explain):

@@ -52,7 +52,7 @@ def check_accuracy(run: CellRun) -> None:
         explainer = CaseExplainer(run.settings, run.record, verify, dims, ask)
         try:
             if stopped is not None:
-                raise explainer.blamed(verify.example(draws.first(), prepared.inputs()), stopped) from stopped
+                raise explainer.blamed(verify.example(draws.first(), prepared.inputs()), stopped)
             assert session is not None
             _note_arithmetic(run, session, model)
             Examples(cell, run.settings, run.record, draws, verify, explainer).run()

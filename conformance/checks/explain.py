@@ -36,14 +36,8 @@ class CaseExplainer(Explainer):
     def blamed(self, example: Example, stop: Stopped) -> Stopped:
         super().blamed(example, stop)
         if stop.fault == "exporter":
-            stop.fields["own_code"] = self._own_code()
+            stop.fields["own_code"] = self._verify.cell.own_code
         return stop
-
-    def _own_code(self) -> list[str]:
-        """The case's own symbolics and functions that the export used: ``symbolics.asinh for aten::asinh``."""
-        cell = self._verify.cell
-        used = cell.case.says.export.exporters[cell.exporter].own_code()
-        return [function if name == function else f"{function} for {name}" for name, function in used.items()]
 
     def is_declared(self, stop: Stopped) -> bool:
         """Whether the case says that the whole cell fails like this."""

@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from conformance.arrays import Inputs
+from conformance.arrays import Array, Inputs
 from conformance.case.dims import Dims
 from conformance.case.python import Folder, check_needs
 from conformance.case.words import base_of
 from conformance.checks.prepared import prepare
 from conformance.checks.stages import Stages
-from conformance.checks.verify import check_outputs
+from conformance.checks.verify import check_again, check_outputs
 from conformance.draw.shapes import boundary_sizes
 from conformance.errors import Stopped, Unavailable, UserError, display_path
 from conformance.export import graph
@@ -104,7 +104,7 @@ class CellRun:
                 raise self.prepared.failed[name]
             with self.stages("declare", "case"):
                 # what PyTorch cannot run, or what returns something else, is not the exporter's fault
-                wanted = self.reference(self.prepared.inputs())
+                wanted = [array.copy() for array in self.reference(self.prepared.inputs())]
                 check_outputs(cell.case, self.reference.layout or [])
                 if len(wanted) > 1 or self.reference.layout != [1]:
                     self.reference(self.prepared.inputs(odd=True))  # how many there are must not depend on sizes
@@ -118,6 +118,9 @@ class CellRun:
                 if replaced is not None:
                     raise replaced
             except Stopped as stop:
+                if stop.fault == "exporter":
+                    self._check_repeats(wanted)
+                    stop.fields["own_code"] = cell.own_code
                 self.prepared.failed[name] = stop
                 raise
             with self.stages("check", "exporter"):
@@ -131,6 +134,13 @@ class CellRun:
         with self.stages("check", "exporter"):
             self._check_valid(stored)
         return stored
+
+    def _check_repeats(self, before: list[Array]) -> None:
+        """Stopped where PyTorch itself gives other outputs than before the export that failed: what it computes by
+        chance has no right export. Nothing is shown where the export has changed the module."""
+        if self.reference.fingerprint() == self.reference.weights:
+            with self.stages("declare", "case"):
+                check_again(self.reference, self.prepared.inputs(), before)
 
     def converted(self, stored: Stored, *, refuse: bool = True, precision: str | None = None) -> Stored:
         """The exported model in the cell's precision, or in another one, from the store or new.
@@ -233,7 +243,9 @@ class CellRun:
             raise Stopped("check", "WrongOpset", text, "exporter")
         if facts.invalid:
             error, text = facts.invalid
-            raise Stopped("check", error, f"onnx.checker refuses the model: {text}", "exporter")
+            stop = Stopped("check", error, f"onnx.checker refuses the model: {text}", "exporter")
+            stop.fields["own_code"] = self.cell.own_code
+            raise stop
         if facts.doubted:
             error, text = facts.doubted
             self.record.warnings = [{"name": "shape inference", "error": error, "text": text}]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +18,15 @@ from conformance.compare.detections import Detections
 from conformance.compare.indices import Indices
 from conformance.compare.judges import Judge, Right, Tolerances, defaults_for
 from conformance.compare.reading import Reading
-from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance
+from conformance.compare.tolerance import (
+    DEFAULTS,
+    Comparison,
+    Tolerance,
+    failed,
+    own_error,
+    subjects,
+    worst_at,
+)
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
 from conformance.export.layout import fits, names_of_tensor, of_tensors, tensors_in
@@ -32,6 +40,17 @@ from conformance.verdict.loop import Comparer
 
 NUDGES = 4
 """How many other roundings are tried, to see how far rounding alone can move the outputs."""
+
+
+WRONG = 1e-4
+"""How far PyTorch's float32 has to be from float64, relative to the output's largest value, to be taken for wrong
+rather than rough."""
+
+COARSER = -4
+"""Roundings by 2 ** 4 units, for the jumps that they cause: what an operator does inside is rougher than one unit."""
+
+BEYOND = 32.0
+"""How many times further from float64 than roundings go."""
 
 
 class Stages(Protocol):
@@ -116,10 +135,59 @@ class Verifier(Comparer):
     def compare(self, got: list[Array], right: Right) -> Comparison:
         return self.judge_of(right.wanted).compare(got, right)
 
+    def judged(self, example: Example, got: list[Array]) -> Comparison:
+        comparison = super().judged(example, got)
+        if comparison.verdict == "ill-conditioned" and not self.cell.converted:
+            return self._held_against_float64(example, got) or comparison
+        return comparison
+
+    def _held_against_float64(self, example: Example, got: list[Array]) -> Comparison | None:
+        """The failure where a runtime gives PyTorch's float64 outputs and PyTorch's float32 is off by more than any
+        rounding of it: then float32 is wrong, and not the example ill-conditioned."""
+        exact, wanted = example.exact, example.wanted
+        if exact is None or len(exact) != len(wanted):
+            return None
+        rounded = [true.astype(right.dtype) for true, right in zip(exact, wanted, strict=True)]
+        if self.compare(got, Right(rounded, inputs=example.inputs)).verdict != "verified":
+            return None
+        outputs = [
+            output for output, (right, true) in enumerate(zip(wanted, exact, strict=True))
+            if right.dtype.kind == "f" and own_error(right, true) > WRONG * _largest(true)
+        ]  # fmt: skip
+        if not outputs:
+            return None
+        reach = self._reach(example.inputs, exact)
+        for output in outputs:
+            if own_error(wanted[output], exact[output]) > BEYOND * reach[output]:
+                return self._wrong_itself(output, wanted[output], rounded[output])
+        return None
+
+    def _wrong_itself(self, output: int, wanted: Array, right: Array) -> Comparison:
+        off = np.nan_to_num(np.abs(wanted.astype(np.float64) - right), nan=0.0, posinf=0.0)
+        index = np.unravel_index(int(off.argmax()), off.shape)
+        called = subjects(output + 1, [entry.name for entry in self.outputs()])[output]
+        text = f"{called}: the runtime gives what PyTorch gives in float64, which no rounding explains to be another"
+        return failed("WrongValue", text, worst_at(output, index, right, wanted, float(off[index]), np.inf))
+
     def conditioning(self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None) -> list[float] | None:
         """How far each output moves with rounding, for ``Right``; None where the module has no float64 form, which
         this is measured with."""
         return None if exact is None else self._conditioning(inputs, exact)
+
+    def _reach(self, inputs: Inputs, exact: list[Array]) -> list[float]:
+        """How far each exact output goes with rounding, jumps included.
+
+        A jump counts where results on the way to it are rounded, by a few units. The inputs themselves are exact, so
+        that another result for one that lies at a tie is no rounding.
+        """
+        reach = self._conditioning(inputs, exact)
+        bits = bits_of([str(array.dtype) for array in inputs.values()])
+        for seed in range(2 * NUDGES if bits is not None else 0):
+            far = self.reference.oracle(inputs, Rounding(bits or 0, seed, COARSER))
+            for output, (right, at_far) in enumerate(zip(exact, far or [], strict=False)):
+                if right.shape == at_far.shape and right.dtype.kind == "f":
+                    reach[output] = max(reach[output], own_error(at_far, right))
+        return reach
 
     def _conditioning(self, inputs: Inputs, exact: list[Array]) -> list[float]:
         """How far each exact output moves when every float input, weight, constant and result of an operator moves by
@@ -130,10 +198,22 @@ class Verifier(Comparer):
         divided by almost nothing. An output that jumps, as a rounding at a tie does, moves as far for a step a
         thousand times smaller; that is no question of precision and excuses nothing.
         """
+        moved = [0.0] * len(exact)
+        for outputs in self._roundings(inputs, exact, NUDGES):
+            for output, (right, at_far, at_near) in enumerate(outputs):
+                if right.shape == at_far.shape == at_near.shape and right.dtype.kind == "f":
+                    step, small_step = np.abs(at_far - right), np.abs(at_near - right)
+                    smooth = np.where(small_step <= step / 16, step, 0.0)
+                    moved[output] = max(moved[output], float(smooth.max(initial=0.0, where=np.isfinite(smooth))))
+        return moved
+
+    def _roundings(
+        self, inputs: Inputs, exact: list[Array], count: int
+    ) -> Iterator[list[tuple[Array, Array, Array]]]:
+        """The exact outputs, each with what another rounding makes of it, and the same a thousand times finer."""
         rng = np.random.default_rng(0)
         bits = bits_of([str(array.dtype) for array in inputs.values()])
-        moved = [0.0] * len(exact)
-        for nudge in range(NUDGES):
+        for nudge in range(count):
             signs = {name: rng.choice([-1.0, 1.0], size=array.shape) for name, array in inputs.items()}
             far, near = (
                 self.reference.oracle(
@@ -141,12 +221,7 @@ class Verifier(Comparer):
                 )
                 for finer in (0, 10)
             )
-            for output, (right, at_far, at_near) in enumerate(zip(exact, far or [], near or [], strict=False)):
-                if right.shape == at_far.shape == at_near.shape and right.dtype.kind == "f":
-                    step, small_step = np.abs(at_far - right), np.abs(at_near - right)
-                    smooth = np.where(small_step <= step / 16, step, 0.0)
-                    moved[output] = max(moved[output], float(smooth.max(initial=0.0, where=np.isfinite(smooth))))
-        return moved
+            yield list(zip(exact, far or [], near or [], strict=False))
 
     def judge_of(self, wanted: Sequence[Array]) -> Judge:
         """The cell's judge, made of the first outputs of PyTorch, as it depends on their number and dtypes."""
@@ -199,15 +274,7 @@ class Verifier(Comparer):
             if before is None:
                 self.reference.restore()
                 before = [array.copy() for array in self.reference(inputs)]
-            self.reference.restore()
-            now = self.reference(inputs)
-            comparison = defaults_for(before).compare(now, Right(before))
-            if comparison.verdict == "failed":
-                text = (
-                    "PyTorch gives different outputs for the same input: the module is random, keeps state "
-                    f"between calls, or reads something that changes ({comparison.text})"
-                )
-                raise Stopped("declare", "NotDeterministic", text, "case")
+            check_again(self.reference, inputs, before)
             return before
 
 
@@ -229,6 +296,18 @@ def reading_of(case: Case, outputs: Sequence[Output]) -> Reading:
     return Reading(tuple(names), tuple(map(indices, outputs)), tuple(detections))
 
 
+def check_again(reference: Reference, inputs: Inputs, before: Sequence[Array]) -> None:
+    """Stopped at ``declare`` where PyTorch's outputs are not those of an earlier call with the same inputs."""
+    reference.restore()
+    comparison = defaults_for(before).compare(reference(inputs), Right(before))
+    if comparison.verdict == "failed":
+        text = (
+            "PyTorch gives different outputs for the same input: the module is random, keeps state "
+            f"between calls, or reads something that changes ({comparison.text})"
+        )
+        raise Stopped("declare", "NotDeterministic", text, "case")
+
+
 def check_outputs(case: Case, layout: Sequence[int]) -> None:
     """Stopped at ``declare`` where forward returns more or fewer outputs than the case names."""
     declared = case.says.outputs
@@ -236,6 +315,10 @@ def check_outputs(case: Case, layout: Sequence[int]) -> None:
         names = "1 name" if len(declared) == 1 else f"{len(declared)} names"
         text = f"outputs declares {names}, forward returns {tensors_in(layout)}"
         raise Stopped("declare", "WrongOutputs", text, "case")
+
+
+def _largest(array: Array) -> float:
+    return float(np.abs(array).max(initial=0.0, where=np.isfinite(array)))
 
 
 def _nudged(inputs: Inputs, signs: Inputs, units: float) -> Inputs:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from conformance.case.words import base_of
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.errors import Stopped
 from conformance.export.store import Stored
 from conformance.records.record import Witness
+from conformance.runtimes import registry
 from conformance.verdict import blame, loss, saturation
-from conformance.verdict.asking import ask
+from conformance.verdict.asking import Asked, ask
 from conformance.verdict.blame import Opinion, Suspect
 from conformance.verdict.example import Example
 from conformance.verdict.loop import Ask
@@ -36,6 +39,8 @@ def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Store
                 witness = _ask_exported(stored, libraries, example)
                 if witness is not None:
                     opinion = Opinion("exporter", [witness])
+            elif stop.stage == "compare" and run.cell.runtime == "onnxruntime":
+                _ask_without_optimizer(opinion, verify, converted.file, libraries, example)
         if stop.stage == "compare":
             file = converted.file if converted is not None else None
             output = (run.record.fidelity or {}).get("output")
@@ -45,12 +50,51 @@ def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Store
             )  # fmt: skip
             if run.cell.check == "fidelity" and loss.greatest(opinion.loss) == "export":
                 opinion.fault = "exporter"
+            elif run.cell.check == "fidelity" and base_of(run.cell.precision) == "int8" and file is not None:
+                _ask_what_is_meant(opinion, verify, file, libraries, example, output or 0)
             if may_saturate(run):
                 model = (converted or stored).file
                 saturation.ask_about(opinion, example, verify, model, libraries, run.config())
         return opinion
 
     return find
+
+
+def _ask_without_optimizer(
+    opinion: Opinion, verify: Verifier, model: Path, libraries: Sequence[str], example: Example
+) -> None:
+    """Names the optimizer, where ONNX Runtime gives without it what the converted model means."""
+    runtime = "onnxruntime-unoptimized"
+    asked = ask(runtime, model, libraries, example.inputs)
+    if asked.outputs is None:
+        return
+    agrees = verify.judged(example, asked.outputs).verdict != "failed"
+    opinion.witnesses.append(Witness(runtime, "agrees" if agrees else "wrong"))
+    if agrees:
+        opinion.conclusion = "optimizer"
+
+
+MEANT = 10.0
+"""Decibels by which another runtime has to be closer to PyTorch than ONNX Runtime, to show that ONNX Runtime does not
+compute what a converted model means."""
+
+
+def _ask_what_is_meant(
+    opinion: Opinion, verify: Verifier, model: Path, libraries: Sequence[str], example: Example, output: int
+) -> None:
+    """Whether the conversion costs so much, or ONNX Runtime's kernels, by which its cost is measured, are wrong."""
+    if verify.session is None:
+        return
+    wanted = verify.of_pytorch(example)[output : output + 1]
+    by_kernels = loss.sqnr(verify.session.run(example.inputs)[output : output + 1], wanted)
+    for runtime in registry.second_opinions("onnxruntime"):
+        asked = ask(runtime.name, model, libraries, example.inputs) if not runtime.kernels else Asked()
+        if asked.outputs is not None:
+            nearer = loss.sqnr(asked.outputs[output : output + 1], wanted) > by_kernels + MEANT
+            opinion.witnesses.append(Witness(runtime.name, "nearer" if nearer else "wrong"))
+            if nearer:
+                opinion.fault, opinion.conclusion = "runtime", "meaning"
+            return
 
 
 def _ask_exported(stored: Stored, libraries: Sequence[str], example: Example) -> Witness | None:

@@ -36,6 +36,12 @@ class Cell:
         return self.precision != "fp32"
 
     @property
+    def own_code(self) -> list[str]:
+        """The case's own symbolics and functions that its export uses: ``symbolics.asinh for aten::asinh``."""
+        used = self.case.says.export.exporters[self.exporter].own_code()
+        return [function if name == function else f"{function} for {name}" for name, function in used.items()]
+
+    @property
     def id(self) -> str:
         return cell_id(self.check, self.label)
 

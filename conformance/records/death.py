@@ -12,6 +12,8 @@ _FAULTS = {
     "declare": "case", "export": "exporter", "check": "exporter", "convert": "precision", "load": "runtime",
     "run": "runtime",
 }  # fmt: skip
+_SENT = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT")
+"""Signals that come from elsewhere: from a supervisor, or from the kernel for want of memory."""
 _FRAME = ("File ", "Fatal ", "Current ", "Thread ", "Extension ", "Process ")
 """How the lines begin that ``faulthandler`` and multiprocessing write of a process that ends."""
 
@@ -23,7 +25,9 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
     record.signal, record.draw = death.how, death.last.get("draw")
     record.examples = int(death.last.get("examples", 0))
     text = f"the process ended at stage {stage}: {death.how}"
-    record.stop(Stopped(stage, death.error, text, _FAULTS.get(stage, "harness")))
+    # Who sent a signal that no process sends itself by mistake is not known.
+    fault = None if death.error in _SENT else _FAULTS.get(stage, "harness")
+    record.stop(Stopped(stage, death.error, text, fault))
     lines = [line.strip() for line in death.output.splitlines() if line.strip()]
     stack = [line for line in lines if line.startswith("File ")]
     own = [] if case is None else [line for line in stack if str(case.resolve()) in line]

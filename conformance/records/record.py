@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from conformance.errors import Stopped, trouble_of_host
+from conformance.errors import Stopped, lacks_memory, trouble_of_host
 
 Status = Literal["passed", "failed", "xfailed", "xpassed", "skipped"]
 
@@ -133,6 +133,8 @@ class Record:
         if trouble is not None:
             self.error, self.reason, self.fault = "CannotWrite", f"{trouble}: {stop.reason}", "harness"
             return
+        if lacks_memory(stop):  # who took the rest of it is not known
+            self.error, self.fault = "OutOfMemory", None
         for name, value in stop.fields.items():
             setattr(self, name, value)
 

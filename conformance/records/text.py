@@ -347,6 +347,7 @@ _CONCLUSIONS = {
     "unsupported": "ONNX's checker and inference of shapes accept the model, so it is {runtime} that lacks it",
     "kernel": "with the other value there the outputs are PyTorch's, so it is {runtime}'s kernel that is wrong",
     "kernels": "with the other value there the outputs are wrong too, so the model is wrong",
+    "meaning": "so it is ONNX Runtime's kernels that are wrong: they do not compute what the converted model means",
     "nodes": "node by node, others compute what {runtime} computes, so the model is wrong",
     "nobody": "nobody else could be asked, so it is open whether the model or the runtime is wrong",
 }

@@ -113,6 +113,8 @@ def _look_at_nodes(opinion: Opinion, suspect: Suspect, example: Example, stop: S
         opinion.fault, opinion.conclusion = fault, conclusion
     elif opinion.fault is None:
         opinion.conclusion = conclusion
+        if fault == "runtime":  # which those that agree with PyTorch say too
+            opinion.fault = fault
 
 
 def collect(suspect: Suspect, example: Example, stop: Stopped) -> Iterator[Witness]:
