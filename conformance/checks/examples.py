@@ -118,6 +118,8 @@ class Examples:
         opinion = self._explainer.witnessed(stop, example)
         apart = any(witness.answer == "agrees" for witness in opinion.witnesses)
         opinion.fault, opinion.conclusion = (None, "apart") if apart else ("case", None)
+        if isinstance(worst.wanted, int):  # which of equal values an index names, PyTorch itself leaves open
+            opinion.fault = None
         opinion.onto(stop)
         slack = worst.error / worst.ratio if 0 < worst.ratio < math.inf else 0.0
         with contextlib.suppress(Stopped):  # advice is no further failure

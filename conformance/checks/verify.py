@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -152,22 +153,26 @@ class Verifier(Comparer):
             return None
         outputs = [
             output for output, (right, true) in enumerate(zip(wanted, exact, strict=True))
-            if right.dtype.kind == "f" and own_error(right, true) > WRONG * _largest(true)
+            if right.dtype.kind == "f" and (own_error(right, true) > WRONG * _largest(true) or _beyond(right, true))
         ]  # fmt: skip
         if not outputs:
             return None
         reach = self._reach(example.inputs, exact)
         for output in outputs:
-            if own_error(wanted[output], exact[output]) > BEYOND * reach[output]:
+            right, true = wanted[output], exact[output]
+            if _beyond(right, true) and math.isfinite(reach[output]):
+                return self._wrong_itself(output, right, rounded[output])
+            if own_error(right, true) > BEYOND * reach[output]:
                 return self._wrong_itself(output, wanted[output], rounded[output])
         return None
 
     def _wrong_itself(self, output: int, wanted: Array, right: Array) -> Comparison:
-        off = np.nan_to_num(np.abs(wanted.astype(np.float64) - right), nan=0.0, posinf=0.0)
+        off = np.abs(wanted.astype(np.float64) - right)
+        off = np.where(np.isfinite(right), np.nan_to_num(off, nan=np.inf, posinf=np.inf), 0.0)
         index = np.unravel_index(int(off.argmax()), off.shape)
         called = subjects(output + 1, [entry.name for entry in self.outputs()])[output]
         text = f"{called}: the runtime gives what PyTorch gives in float64, which no rounding explains to be another"
-        return failed("WrongValue", text, worst_at(output, index, right, wanted, float(off[index]), np.inf))
+        return failed("WrongReference", text, worst_at(output, index, right, wanted, float(off[index]), np.inf))
 
     def conditioning(self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None) -> list[float] | None:
         """How far each output moves with rounding, for ``Right``; None where the module has no float64 form, which
@@ -175,7 +180,7 @@ class Verifier(Comparer):
         return None if exact is None else self._conditioning(inputs, exact)
 
     def _reach(self, inputs: Inputs, exact: list[Array]) -> list[float]:
-        """How far each exact output goes with rounding, jumps included.
+        """How far each exact output goes with rounding, jumps included; infinite where it leaves the numbers.
 
         A jump counts where results on the way to it are rounded, by a few units. The inputs themselves are exact, so
         that another result for one that lies at a tie is no rounding.
@@ -187,6 +192,8 @@ class Verifier(Comparer):
             for output, (right, at_far) in enumerate(zip(exact, far or [], strict=False)):
                 if right.shape == at_far.shape and right.dtype.kind == "f":
                     reach[output] = max(reach[output], own_error(at_far, right))
+                    if _beyond(at_far, right):
+                        reach[output] = math.inf
         return reach
 
     def _conditioning(self, inputs: Inputs, exact: list[Array]) -> list[float]:
@@ -315,6 +322,11 @@ def check_outputs(case: Case, layout: Sequence[int]) -> None:
         names = "1 name" if len(declared) == 1 else f"{len(declared)} names"
         text = f"outputs declares {names}, forward returns {tensors_in(layout)}"
         raise Stopped("declare", "WrongOutputs", text, "case")
+
+
+def _beyond(got: Array, right: Array) -> bool:
+    """Whether something is NaN or infinite that has a value."""
+    return bool((np.isfinite(right) & ~np.isfinite(got)).any())
 
 
 def _largest(array: Array) -> float:

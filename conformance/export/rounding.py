@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+LARGEST = {11: 65504.0, 24: float(np.finfo(np.float32).max)}
+"""The largest number of a format, by its bits."""
 SMALLEST = {11: -24, 24: -149}
 """The exponent of the smallest number of a format, by its bits (the significand's, with the one that is implied)."""
 
@@ -48,15 +50,22 @@ class Units:
         self._rng = np.random.default_rng(rounding.seed)
         self._bits = rounding.bits + rounding.finer
         self._smallest = SMALLEST[rounding.bits] - rounding.finer
+        self._largest = LARGEST[rounding.bits]
 
     def rounded(self, value: Any) -> Any:
-        """The values as multiples of the unit in their last place, off by one. Those that need no rounding stay, as
-        they are exact in every computation, or were rounded when they were made and have only been moved since."""
+        """The values as multiples of the unit in their last place, off by one, and infinite beyond the format.
+
+        Those that need no rounding stay, as they are exact in every computation, or were rounded when they were made
+        and have only been moved since.
+        """
         import torch
 
         unit, signs = self._unit(value), self._signs(value)
         nearest = torch.round(value / unit) * unit
-        return torch.where(torch.isfinite(value) & (nearest != value), nearest + signs * unit, value)
+        rounded = torch.where(torch.isfinite(value) & (nearest != value), nearest + signs * unit, value)
+        return torch.where(
+            rounded.abs() > self._largest, torch.copysign(rounded.new_tensor(math.inf), rounded), rounded
+        )
 
     def nudged(self, value: Any) -> Any:
         """Weights, which are multiples of their unit, off by one. Whole numbers, such as positions, stay."""

@@ -80,7 +80,7 @@ def _what(record: Mapping[str, Any]) -> list[str]:
     return [head, _element(record, worst)]
 
 
-_OF_ELEMENTS = ("IllConditioned", "WrongIndex", "WrongValue", "WrongNaN", "WrongInf")
+_OF_ELEMENTS = ("IllConditioned", "WrongIndex", "WrongReference", "WrongValue", "WrongNaN", "WrongInf")
 """The errors that are about one element, the worst."""
 
 

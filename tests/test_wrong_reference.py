@@ -1,0 +1,39 @@
+"""PyTorch's own float32: called wrong where no rounding explains it, and ill-conditioned where rounding does."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.culprits.run import part
+from tests.support import Bench, say
+
+VECTOR = "inputs: {x: 'float32[batch, 16]'}\ndims: {batch: 1..4}"
+
+
+@pytest.mark.parametrize(
+    "name", ["a sine that loses its digits", "a sigmoid that overflows", "a softmax with a sum in half precision"]
+)
+def test_a_wrong_float32_kernel_of_pytorch_is_named(name: str) -> None:
+    (outcome,) = part(0, 1, 1, name)
+    assert (outcome.verdict, outcome.record["fault"]) == ("right", "reference")
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "torch.floor(x / 0.1)",
+        "torch.round(x * 10) / 10",
+        "torch.fmod(x, 0.1)",
+        "F.layer_norm(x, (16,))",
+        "torch.var(x, 1)",
+        "(x * x).sum(1) - x.sum(1) ** 2 / 16",
+        "x.exp() / (1 + x.exp())",
+        "torch.cumsum(x, 1)",
+        "torch.sin(x)",
+    ],
+)
+def test_rounding_and_overflow_are_no_wrong_reference(bench: Bench, forward: str) -> None:
+    """On every regime: jumps at ties, cancellation of offsets, exponentials beyond float32."""
+    record = bench.run(say(f"forward: {forward}", VECTOR))
+    assert record.fault != "reference"
+    assert record.error != "WrongReference"
