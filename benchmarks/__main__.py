@@ -1,6 +1,7 @@
 """Measures everything and writes ``docs/benchmarks.md``; with a group or ``--quick`` it prints and writes nothing.
 
-The group ``mutants`` writes ``docs/mutants.md``, the group ``endurance`` ``docs/evidence/endurance.md``.
+The group ``mutants`` writes ``docs/mutants.md``, the group ``endurance`` ``docs/evidence/endurance.md``, the group
+``accusations`` ``docs/evidence/accusations.md``.
 """
 
 from __future__ import annotations
@@ -8,7 +9,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import dynamo, endurance, examples, fuzz, gating, isolation, latency, mutants, precision, whole_run
+from benchmarks import (
+    accusations,
+    dynamo,
+    endurance,
+    examples,
+    fuzz,
+    gating,
+    isolation,
+    latency,
+    mutants,
+    precision,
+    whole_run,
+)  # fmt: skip
 from benchmarks.common import HEAD, Row, table
 from conformance.records.environment import environment
 
@@ -23,10 +36,11 @@ GROUPS = {
     "mutants": mutants,
     "fuzz": fuzz,
     "endurance": endurance,
+    "accusations": accusations,
 }
-APART = {"latency", "mutants", "endurance"}
-"""Take a quarter of an hour each, and have pages of their own: ``docs/evidence/latency.md``, ``docs/mutants.md`` and
-``docs/evidence/endurance.md``."""
+APART = {"latency", "mutants", "endurance", "accusations"}
+"""Take a quarter of an hour and more, and have pages of their own: ``docs/evidence/latency.md``, ``docs/mutants.md``,
+``docs/evidence/endurance.md`` and ``docs/evidence/accusations.md``."""
 
 TEXT = """# Benchmarks
 
@@ -53,6 +67,8 @@ How many planted defects are found, by the suite and by other tools, stands in [
 `python -m benchmarks mutants`.
 What a long run among hostile cells loses stands in [endurance](evidence/endurance.md), made by
 `python -m benchmarks endurance`.
+Whether the suite accuses modules that are sound stands in [false accusations](evidence/accusations.md), made by
+`python -m benchmarks accusations`.
 
 What each side does is said at the functions in `benchmarks/`. Some comparisons do not exist: Polygraphy does not
 export, and `torch.onnx.testing.assert_onnx_program` takes models of the dynamo exporter only.
@@ -77,6 +93,8 @@ def main() -> None:
         mutants.write(mutants.study(options.quick), _where())
     if not options.quick and options.group == ["endurance"]:
         endurance.write(rows, _where())
+    if not options.quick and "accusations" in options.group:
+        accusations.write(_where())
 
 
 def _where() -> str:
