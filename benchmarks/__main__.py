@@ -21,7 +21,7 @@ from benchmarks import (
     mutants,
     precision,
     whole_run,
-)  # fmt: skip
+)
 from benchmarks.common import HEAD, Row, table
 from conformance.records.environment import environment
 

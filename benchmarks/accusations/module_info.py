@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.accusations.samples import Named, Sample
 
-EACH = 4
+EACH = 3
 """Distinct samples of a class, drawn evenly from all that it has: LinearCrossEntropyLoss has 881, most have 3."""
 
 SIGNS, SHARES = "{choice: [-1, 1]}", "{uniform: {low: 0, high: 1}}"

@@ -10,6 +10,7 @@ import argparse
 import dataclasses
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -192,7 +193,12 @@ def study(
     parts = [part] if part is not None else [(k + 1, processes) for k in range(processes)]
     command = [sys.executable, "-c", "from benchmarks.accusations import run; run.main()"]
     command += [str(folder), str(results), str(seeds)]
-    running = [subprocess.Popen([*command, f"{k}", f"{n}"], cwd=ROOT, stdout=sys.stderr) for k, n in parts]
+    # modules of this package are loaded by name, wherever a worker is
+    searched = os.pathsep.join([f"{ROOT}", *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": searched}
+    running = [
+        subprocess.Popen([*command, f"{k}", f"{n}"], cwd=ROOT, env=environment, stdout=sys.stderr) for k, n in parts
+    ]
     codes = [one.wait() for one in running]
     if any(codes):
         raise RuntimeError(f"a process of the benchmark ended with {max(codes, key=abs)}; what it did is kept")
