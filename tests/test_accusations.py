@@ -31,7 +31,7 @@ def red(module: str = "ReLU_0", **differs: Any) -> Red:
 
 
 def entry(*modules: str, verdict: Any = "real", **differs: Any) -> Entry:
-    said = {"error": "WrongValue", "fault": "runtime", "shown": "NumPy says so"}
+    said = {"errors": ("WrongValue",), "fault": "runtime", "shown": "NumPy says so"}
     return Entry(modules or ("ReLU_0",), verdict=verdict, **{**said, **differs})
 
 
@@ -89,6 +89,7 @@ def test_another_error_or_another_blame_is_another_red(differs: dict[str, Any]) 
     said = {"exporter": "dynamo", "runtime": "onnxruntime", "check": "accuracy", "reason": "output 0"}
     exact = entry(**said)
     assert not judge([red(reason="output 0: 3 of 4")], [exact], whole=True).of("not looked at")
+    assert not judge([red()], [entry(errors=("WrongInf", "WrongValue"))], whole=True).of("not looked at")
     other = red(**{"reason": "output 0: 3 of 4", **differs})
     assert judge([other], [exact], whole=True).of("not looked at") == [other]
 
@@ -104,8 +105,8 @@ def test_what_no_longer_occurs_is_told_of_a_whole_run() -> None:
 def test_page_shows_every_red_with_its_verdict() -> None:
     page = text_of(seen(red(), red("GELU_1"), red("ELU_2")), [entry(), entry("ELU_*", verdict="false")], "here")
     assert re.search(r"^\| dynamo \| 400 \| 2,000 \| 16,000 \| 3 \| 1 \| 1 \| 1 \|$", page, re.MULTILINE)
-    assert "| `ReLU_0` | everywhere | WrongValue | runtime | 1 | real | NumPy says so |" in page
-    assert "| `ELU_*` | everywhere | WrongValue | runtime | 1 | false | NumPy says so |" in page
+    assert "| `ReLU_0` | WrongValue | runtime | 1 | real | NumPy says so |" in page
+    assert "| `ELU_*` | WrongValue | runtime | 1 | false | NumPy says so |" in page
     assert "- `GELU_1`, dynamo, onnxruntime, accuracy: WrongValue, blames the runtime, in 1 seeds." in page
 
 
@@ -166,6 +167,6 @@ def test_a_planted_false_accusation_is_counted(bench: Bench, monkeypatch: pytest
     assert all(one.seeds == [1, 2] for one in outcome.reds), "what is red in the same way twice is left out"
     study = Study([outcome], {}, 3, 1.0, whole=False)
     assert met(study)["unknown"].met is False
-    known = [entry("planted", error=f"{one.error}", fault=one.fault, verdict="false") for one in outcome.reds]
+    known = [entry("planted", errors=(f"{one.error}",), fault=one.fault, verdict="false") for one in outcome.reds]
     rows = met(study, *known)
     assert (rows["unknown"].met, rows["false"].met) == (True, False)

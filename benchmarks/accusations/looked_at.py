@@ -23,7 +23,7 @@ class Entry:
 
     modules: tuple[str, ...]
     """Names of modules, with ``*`` for many."""
-    error: str
+    errors: tuple[str, ...]
     fault: str | None
     """Who is blamed; None where the record leaves it open."""
     verdict: Verdict
@@ -40,7 +40,8 @@ class Entry:
     def about(self, red: Red) -> bool:
         narrow = ((self.exporter, red.exporter), (self.runtime, red.runtime), (self.check, red.check))
         return (
-            (self.error, self.fault) == (red.error, red.fault)
+            red.error in self.errors
+            and self.fault == red.fault
             and all(wanted in (None, value) for wanted, value in narrow)
             and (self.reason is None or self.reason in f"{red.reason}")
             and any(fnmatch.fnmatchcase(red.module, name) for name in self.modules)
@@ -60,9 +61,13 @@ def _entry(said: dict[str, Any], number: int) -> Entry:
         raise ValueError(f"entry {number}: missing {sorted(missing)}, unknown {sorted(unknown)}")
     if said["verdict"] not in VERDICTS or not said["modules"] or not f"{said['shown']}".strip():
         raise ValueError(f"entry {number}: verdict is {' or '.join(VERDICTS)}, and shown says what was seen")
-    modules = said["modules"]
-    names = (modules,) if isinstance(modules, str) else tuple(modules)
-    return Entry(**{**said, "modules": names, "shown": " ".join(said["shown"].split())})
+    modules, errors, shown = _listed(said["modules"]), _listed(said["error"]), " ".join(said["shown"].split())
+    narrowing = {name: said[name] for name in _NARROWING & said.keys()}
+    return Entry(modules, errors, said["fault"], said["verdict"], shown, **narrowing)
+
+
+def _listed(value: str | list[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 @dataclass

@@ -32,6 +32,9 @@ VALUES = {
 }
 """What floats have to be for a loss to mean anything, by class and place."""
 
+SPECIALS: dict[str, tuple[int, ...]] = {"BCELoss": (), "GaussianNLLLoss": (0, 1)}
+"""The inputs that NaN may be put into, where PyTorch checks the others and raises."""
+
 
 def _values(module: torch.nn.Module, tensors: list[torch.Tensor]) -> dict[int, str]:
     name = type(module).__name__
@@ -75,6 +78,7 @@ def _sample(cls: type[torch.nn.Module], given: Any) -> Sample | None:
     about = f"{cls.__name__}({', '.join(said)})"[:200]
     sample = Sample(about, module, given.forward_input.args, given.forward_input.kwargs)
     sample.values = _values(module, sample.tensors())
+    sample.specials = SPECIALS.get(cls.__name__)
     return sample
 
 

@@ -88,8 +88,8 @@ red: {skipped}. {ill:,} draws were ill-conditioned, and count neither way.
 
 ## What was looked at
 
-| modules | where | error | blamed | reds | verdict | shown |
-|---|---|---|---|---|---|---|
+| modules | red | blamed | reds | verdict | shown |
+|---|---|---|---|---|---|
 {looked_at}
 
 ## Not looked at
@@ -122,7 +122,7 @@ def text_of(seen: Study, entries: Sequence[Entry], where: str) -> str:
         skipped=_counted(skipped), ill=sum(one.ill_conditioned for one in seen.outcomes),
         looked_at="\n".join(_known(entry, judged) for entry in entries),
         unknown="\n".join(f"- {_red(red)}" for red in judged.of("not looked at")) or "None.",
-        gone="\n".join(f"- {_place(entry)} {entry.error}: {_code(gone)}" for entry, gone in judged.stale) or "None.",
+        gone="\n".join(f"- {_kind(entry)}: {_code(gone)}" for entry, gone in judged.stale) or "None.",
         where=where,
     )  # fmt: skip
 
@@ -141,14 +141,15 @@ def _known(entry: Entry, judged: Judged) -> str:
     count = sum(known is entry for _, known in judged.reds)
     blamed = entry.fault or "nobody, left open"
     return (
-        f"| {_code(entry.modules)} | {_place(entry)} | {entry.error} | {blamed} | {count} | {entry.verdict} "
-        f"| {_clean(entry.shown)} |"
+        f"| {_code(entry.modules)} | {_kind(entry)} | {blamed} | {count} | {entry.verdict} | {_clean(entry.shown)} |"
     )
 
 
-def _place(entry: Entry) -> str:
+def _kind(entry: Entry) -> str:
+    """Where it is, if anything narrows that down, and with which errors."""
     said = [entry.exporter, entry.runtime, entry.check]
-    return ", ".join(one for one in said if one) or "everywhere"
+    place = ", ".join(one for one in said if one)
+    return f"{f'{place}: ' if place else ''}{' or '.join(entry.errors)}"
 
 
 def _red(red: Red) -> str:

@@ -85,7 +85,7 @@ def case_of(sample: Sample) -> dict[str, Any]:
         case["with"] = {"parameters": ", ".join(parameters), "call": call}
     case["examples"] = {"shapes": 0, "values": len(REGIMES), "boundary": sample.shapes}
     if sample.specials is not None:
-        case["specials"] = [parameters[place] for place in sample.specials]
+        case["specials"] = [parameters[place] for place in sample.specials] or False
     if batch:
         case["dims"] = {"batch": f"{BATCH[0]}..{BATCH[-1]}"}
     return case

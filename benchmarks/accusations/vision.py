@@ -23,7 +23,9 @@ NETWORKS: dict[str, tuple[int, ...]] = {
 
 
 def _vit() -> nn.Module:
-    return torchvision.models.VisionTransformer(32, 8, 2, 4, 32, 64, num_classes=10)
+    module = torchvision.models.VisionTransformer(32, 8, 2, 4, 32, 64, num_classes=10)
+    nn.init.normal_(module.heads[-1].weight)  # it begins with zeros, whose outputs are zeros
+    return module
 
 
 def _swin() -> nn.Module:
