@@ -114,8 +114,8 @@ def samples() -> Iterator[Named]:
 def _operator(about: str) -> Sample:
     module, shapes, values = OPERATORS[about]
     given = [torch.rand(shape) if place in values else torch.randn(shape) for place, shape in enumerate(shapes)]
-    # torchvision's kernel reads wherever an offset says, and NaN is no place: the process ends
-    specials = [0] if about.startswith("DeformConv2d") else None
+    # NaN is no place: torchvision's kernel of DeformConv2d reads where an offset says, and the process ends
+    specials = [0] if values else None
     return Sample(f"torchvision.ops.{about}", module(), given, values=values, specials=specials)
 
 
