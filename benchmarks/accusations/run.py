@@ -145,16 +145,22 @@ def run_part(folder: Path, results: Path, part: tuple[int, int], seeds: int) -> 
     mine = cases[part[0] - 1 :: part[1]]
     left = [case for case in mine if not (results / f"{case.name}.json").is_file()]
     done = len(mine) - len(left)
-    for start in range(0, len(left), TOGETHER):
-        with tempfile.TemporaryDirectory() as name, hasty_worker() as worker:
-            store = Path(name) / "models"  # beside which bundles of what fails are left
-            outcomes = run_cases(left[start : start + TOGETHER], range(1, seeds + 1), worker, store)
-        for outcome in outcomes:
-            done += 1
-            print(_line(outcome, f"{part[0]}/{part[1]}", f"{done} of {len(mine)}"), file=sys.stderr, flush=True)
-            unfinished = results / f"{outcome.name}.{part[0]}"
-            unfinished.write_text(json.dumps(outcome.as_dict()), encoding="utf-8")
-            unfinished.replace(results / f"{outcome.name}.json")
+    with hasty_worker() as worker:
+        for start in range(0, len(left), TOGETHER):
+            with tempfile.TemporaryDirectory() as name:
+                store = Path(name) / "models"  # beside which bundles of what fails are left
+                outcomes = run_cases(left[start : start + TOGETHER], range(1, seeds + 1), worker, store)
+            for outcome in outcomes:
+                done += 1
+                print(_line(outcome, f"{part[0]}/{part[1]}", f"{done} of {len(mine)}"), file=sys.stderr, flush=True)
+                _write(results / f"{outcome.name}.json", outcome)
+
+
+def _write(file: Path, outcome: Outcome) -> None:
+    """In one step, so that a run which is stopped leaves no half of an outcome."""
+    unfinished = file.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(outcome.as_dict()), encoding="utf-8")
+    unfinished.replace(file)
 
 
 def _line(outcome: Outcome, part: str, place: str) -> str:
