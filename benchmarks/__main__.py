@@ -1,6 +1,7 @@
 """Measures everything and writes ``docs/benchmarks.md``; with a group or ``--quick`` it prints and writes nothing.
 
-The group ``mutants`` writes ``docs/mutants.md``, ``endurance`` and ``culprits`` pages in ``docs/evidence``.
+The group ``mutants`` writes ``docs/mutants.md``; ``endurance``, ``culprits`` and ``accusations`` write pages in
+``docs/evidence``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks import (
+    accusations,
     culprits,
     dynamo,
     endurance,
@@ -36,10 +38,11 @@ GROUPS = {
     "fuzz": fuzz,
     "endurance": endurance,
     "culprits": culprits,
+    "accusations": accusations,
 }
-APART = {"latency", "mutants", "endurance", "culprits"}
-"""Take a quarter of an hour each, and have pages of their own: ``docs/evidence/latency.md``, ``docs/mutants.md``,
-``docs/evidence/endurance.md`` and ``docs/evidence/culprits.md``."""
+APART = {"latency", "mutants", "endurance", "culprits", "accusations"}
+"""Take a quarter of an hour and more, and have pages of their own: ``docs/mutants.md``, and the others in
+``docs/evidence``."""
 
 TEXT = """# Benchmarks
 
@@ -68,6 +71,8 @@ How often the culprit of a planted defect is named stands in [culprits](evidence
 `python -m benchmarks culprits`.
 What a long run among hostile cells loses stands in [endurance](evidence/endurance.md), made by
 `python -m benchmarks endurance`.
+Whether the suite accuses modules that are sound stands in [false accusations](evidence/accusations.md), made by
+`python -m benchmarks accusations`.
 
 What each side does is said at the functions in `benchmarks/`. Some comparisons do not exist: Polygraphy does not
 export, and `torch.onnx.testing.assert_onnx_program` takes models of the dynamo exporter only.
@@ -94,6 +99,8 @@ def main() -> None:
         endurance.write(rows, _where())
     if not options.quick and "culprits" in options.group:
         culprits.write(culprits.study(options.quick), _where())
+    if not options.quick and "accusations" in options.group:
+        accusations.write(_where())
 
 
 def _where() -> str:

@@ -1,0 +1,172 @@
+"""What is printed, and ``docs/evidence/accusations.md``."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from benchmarks.accusations import looked_at
+from benchmarks.accusations.looked_at import Entry, Judged, judge, verdict_of
+from benchmarks.accusations.run import REPEATED, ROOT, SEEDS, Red, Study, study
+from benchmarks.common import Row, table
+from conformance.case.words import REGIMES, SPECIALS
+
+PAGE = ROOT / "docs" / "evidence" / "accusations.md"
+LEAST = 400
+"""Modules that a whole run has to have."""
+EXPORTERS = ("torchscript", "dynamo")
+QUICK = 15
+"""Every so-many-th module, of which two seeds are run."""
+
+
+@functools.cache
+def _studied(quick: bool) -> Study:
+    return study(seeds=2, every=QUICK) if quick else study(seeds=SEEDS)
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    return rows_of(_studied(quick), looked_at.read())
+
+
+def rows_of(seen: Study, entries: Sequence[Entry]) -> Iterator[Row]:
+    """The rows of a run; only a whole one has to have so many modules, and shows which entries are out of date."""
+    judged = judge(seen.reds, entries, whole=seen.whole)
+    count, cells = len(seen.outcomes), sum(sum(one.cells.values()) for one in seen.outcomes)
+    examples = sum(sum(one.examples.values()) for one in seen.outcomes)
+    yield Row(
+        "sound modules", f"{count:,}, {cells:,} cells, {examples:,} examples verified", f"{seen.seeds} seeds",
+        target=f"at least {LEAST}" if seen.whole else "", met=count >= LEAST if seen.whole else None,
+    )  # fmt: skip
+    yield Row(
+        "modules with a red", f"{len({red.module for red in seen.reds})}",
+        f"{len(judged.reds)} reds, {len(judged.of('real'))} of them real",
+    )  # fmt: skip
+    accused = judged.of("false")
+    yield Row("false accusations", str(len(accused)), _names(accused), target="0", met=not accused)
+    unknown = judged.of("not looked at")
+    yield Row("reds that nobody has looked at", str(len(unknown)), _names(unknown), target="0", met=not unknown)
+    yield Row(
+        "what was looked at and is gone", str(len(judged.stale)),
+        ", ".join(name for _, gone in judged.stale[:3] for name in gone), target="0" if seen.whole else "",
+        met=not judged.stale if seen.whole else None,
+    )  # fmt: skip
+
+
+def _names(reds: Sequence[Red]) -> str:
+    names = [f"{red.module} {red.error}" for red in reds[:3]]
+    return ", ".join([*names, *(["..."] if len(reds) > len(names) else [])])
+
+
+TEXT = """# False accusations
+
+Made by `tox run -e dev -- python -m benchmarks accusations`, which takes most of an hour. Modules that are sound,
+with the arguments that people and PyTorch's own tests give them, are written as cases and run as any other case is.
+The question is whether the suite calls anything wrong that is right, or blames one who did nothing.
+
+{rows}
+
+{modules} modules: torch.nn's with their usual arguments, at most three distinct samples of each class of ModuleInfo
+(`torch.testing._internal.common_modules`, evaluation mode, float32), torchvision's operators, and torchvision's
+networks at small sizes with random weights. {unfit} samples are no case: {why_unfit}. A first dim is variable, from 1
+to 4, where PyTorch takes all of these sizes and every output follows, or all are
+scalars; losses get the values that they
+are made for, integers the range of the sample, all other inputs no declared values, so that every regime runs.
+
+Each is exported by both exporters (TorchScript at opset 17, dynamo at 20) and runs in ONNX Runtime and in ONNX's
+evaluator: the checks `export`, `accuracy` and `specials`. Each of {seeds} seeds draws all {regimes} regimes anew at
+up to three shapes (networks: one), and each of the {specials} kinds of special values twice. A cell that is red in
+the same way in {repeated} seeds is not run in the others, nor is anything of a model that the exporter does not make.
+
+| exporter | modules | cells | examples verified | reds | real | false | not looked at |
+|---|---|---|---|---|---|---|---|
+{exporters}
+
+A red is a module, an exporter, a runtime, a check, an error and who is blamed. **Real**: what the record says is so,
+which somebody has shown without the suite. **False**: it is not so, or another one is to blame. What is skipped is no
+red: {skipped}. {ill:,} draws were ill-conditioned, and count neither way.
+
+## What was looked at
+
+| modules | red | blamed | reds | verdict | shown |
+|---|---|---|---|---|---|
+{looked_at}
+
+## Not looked at
+
+{unknown}
+
+## Gone
+
+{gone}
+
+{where}
+"""
+
+
+def write(where: str) -> None:
+    """Writes the page of the whole run; ``where`` says on what host and with which versions."""
+    PAGE.write_text(text_of(_studied(False), looked_at.read(), where), encoding="utf-8")
+
+
+def text_of(seen: Study, entries: Sequence[Entry], where: str) -> str:
+    judged = judge(seen.reds, entries, whole=seen.whole)
+    skipped = Counter[str]()
+    for outcome in seen.outcomes:
+        skipped.update({_clean(reason): count for reason, count in outcome.skipped.items()})
+    unfit = Counter(_clean(reason) for reason in seen.unfit.values())
+    return TEXT.format(
+        rows=table(rows_of(seen, entries)), modules=f"{len(seen.outcomes):,}", unfit=len(seen.unfit),
+        why_unfit=_counted(unfit), seeds=seen.seeds, regimes=len(REGIMES), specials=len(SPECIALS),
+        repeated=REPEATED, exporters="\n".join(_exporter(seen, judged, name) for name in EXPORTERS),
+        skipped=_counted(skipped), ill=sum(one.ill_conditioned for one in seen.outcomes),
+        looked_at="\n".join(_known(entry, judged) for entry in entries),
+        unknown="\n".join(f"- {_red(red)}" for red in judged.of("not looked at")) or "None.",
+        gone="\n".join(f"- {_kind(entry)}: {_code(gone)}" for entry, gone in judged.stale) or "None.",
+        where=where,
+    )  # fmt: skip
+
+
+def _exporter(seen: Study, judged: Judged, exporter: str) -> str:
+    mine = [(red, entry) for red, entry in judged.reds if red.exporter == exporter]
+    verdicts = Counter(verdict_of(entry) for _, entry in mine)
+    cells = sum(one.cells.get(exporter, 0) for one in seen.outcomes)
+    examples = sum(one.examples.get(exporter, 0) for one in seen.outcomes)
+    modules = sum(exporter in one.cells for one in seen.outcomes)
+    numbers = (modules, cells, examples, len(mine), verdicts["real"], verdicts["false"], verdicts["not looked at"])
+    return f"| {exporter} | {' | '.join(f'{number:,}' for number in numbers)} |"
+
+
+def _known(entry: Entry, judged: Judged) -> str:
+    count = sum(known is entry for _, known in judged.reds)
+    blamed = entry.fault or "nobody, left open"
+    return (
+        f"| {_code(entry.modules)} | {_kind(entry)} | {blamed} | {count} | {entry.verdict} | {_clean(entry.shown)} |"
+    )
+
+
+def _kind(entry: Entry) -> str:
+    """Where it is, if anything narrows that down, and with which errors."""
+    said = [entry.exporter, entry.runtime, entry.check]
+    place = ", ".join(one for one in said if one)
+    return f"{f'{place}: ' if place else ''}{' or '.join(entry.errors)}"
+
+
+def _red(red: Red) -> str:
+    where = ", ".join(one for one in (red.exporter, red.runtime, red.check) if one)
+    blamed = f"blames the {red.fault}" if red.fault else "blames nobody"
+    return f"`{red.module}`, {where}: {red.error}, {blamed}, in {len(red.seeds)} seeds. {_clean(red.reason or '')}"
+
+
+def _code(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _counted(counts: Counter[str]) -> str:
+    return "; ".join(f"{count} ({reason})" for reason, count in counts.most_common()) or "nothing"
+
+
+def _clean(text: str) -> str:
+    """In one line of a table, and not at length."""
+    line = " ".join(text.split()).replace("|", "\\|")
+    return line if len(line) <= 400 else f"{line[:400]} ..."
