@@ -125,3 +125,16 @@ def test_files_are_found_below_folders_once_and_in_order(tmp_path):
     assert [file.name for file in found] == ["one.yaml", "three.yml", "two.yaml"]
     with pytest.raises(FileNotFoundError, match="there is no such"):
         case_files([tmp_path / "nowhere"])
+
+
+def test_a_key_with_a_line_break_in_it_is_named_on_one_line(tmp_path):
+    text = """
+    planted:
+      about: a test
+      forward: x + 1
+      inputs: {x: "float32[2]"}
+      dims: {"1\\n..8": 1..4}
+    """
+    (problem,) = problems_of(tmp_path, text)
+    assert "\n" not in problem.message
+    assert "'1 ..8' is not a name" in problem.message

@@ -34,9 +34,10 @@ class Document:
     places: dict[Place, tuple[int, int]] = field(default_factory=dict)
 
     def problem(self, place: Place, message: str) -> Problem:
-        """A problem at ``place``, or at the nearest thing around it that stands in the file."""
+        """A problem at ``place``, or at the nearest thing around it that stands in the file. Its message is one line,
+        also where it names a key that has a line break in it."""
         stands = self.standing(place)
-        return Problem(self.file, *(self.places[stands] if stands else (1, 1)), message)
+        return Problem(self.file, *(self.places[stands] if stands else (1, 1)), " ".join(message.splitlines()))
 
     def standing(self, place: Place) -> Place:
         """The longest part of ``place`` that stands in the file.
