@@ -43,7 +43,11 @@ second:
     x: {type: "float32[3, batch]", values: {normal: {mean: 0.5, std: 2.0}}}
     y: {type: "float32[batch]", values: {python: modules.values}}
   draw: modules.draw
-  outputs: [one, {name: two, rows: in any order, vacuous: "it is zero"}]
+  outputs:
+    - one
+    - {name: two, rows: in any order, vacuous: "it is zero"}
+    - {name: three, indices_of: one, axis: -1}
+    - {name: boxes, rows: {match: iou, with: [one], at_least: 0.8}}
   dims: {batch: 0..8}
   export: {torchscript: [17]}
   specials: [x]

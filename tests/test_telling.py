@@ -70,7 +70,9 @@ def test_cells_share_a_cause_where_stage_error_and_reason_are_alike(first, secon
 def test_a_repetition_is_one_line():
     long = stopped(reason="first line\nsecond line\n" + "x" * 1000)
     told = text.repetition(long, "export[case-dynamo-op20]")
-    assert told.startswith("RuntimeError at stage export, as in export[case-dynamo-op20]: first line second line x")
+    assert told.startswith(
+        "cases/case.yaml:7: RuntimeError at stage export, as in export[case-dynamo-op20]: first line second line x"
+    )
     assert "\n" not in told
     assert len(told) == 240
 

@@ -16,10 +16,10 @@ from conformance.draw.draw import Draw
 from conformance.errors import Stopped
 from conformance.export.graph import Facts
 from conformance.export.store import Stored
-from conformance.runtimes import opener
+from conformance.runtimes import opener, registry
 from conformance.verdict.example import Example
 
-ASKED = ("onnxruntime", "onnx-reference")
+ASKED = tuple(runtime.name for runtime in registry.RUNTIMES if runtime.in_cases and not runtime.absent)
 """The runtimes that are asked, each with kernels of its own."""
 
 

@@ -35,7 +35,9 @@ def failure(record: Mapping[str, Any]) -> str:
 
 def repetition(record: Mapping[str, Any], first: str) -> str:
     """In place of ``failure``, on one line, where a cell stopped as ``first`` did, before its own work began."""
-    return one_line(f"{record['error']} at stage {record['stage']}, as in {first}: {record['reason']}", _REPEATED)
+    place = f"{record['source']['file']}:{record['source']['line']}"
+    said = f"{place}: {record['error']} at stage {record['stage']}, as in {first}: {record['reason']}"
+    return one_line(said, _REPEATED)
 
 
 _REPEATED = 240

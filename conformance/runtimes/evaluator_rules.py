@@ -137,6 +137,20 @@ class Doubt:
         return f"{self.operator} of opset {self.version} ({self.why})"
 
 
+def open_clip(model: ModelProto, inputs: Mapping[str, Any]) -> str | None:
+    """Why others than ONNX Runtime show nothing where a Clip lacks a limit and meets infinities: ONNX says that the
+    limit is then the largest number of the dtype, and they leave the infinity as it is."""
+    import numpy as np
+
+    finite = all(np.isfinite(array).all() for array in inputs.values() if array.dtype.kind == "f")
+    lacks = any(
+        node.op_type == "Clip" and sum(map(bool, node.input)) < 3 and not node.attribute
+        for graph in (model.graph, *model.functions)
+        for node in graph.node
+    )
+    return "it takes a limit that Clip lacks for infinite" if lacks and not finite else None
+
+
 def doubts(model: ModelProto) -> list[Doubt]:
     """What the evaluator has no say on in a model, in its subgraphs and functions too, each once."""
     own = {(function.domain, function.name) for function in model.functions}

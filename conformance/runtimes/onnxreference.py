@@ -11,7 +11,7 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.errors import Unavailable
-from conformance.runtimes.evaluator_rules import doubts
+from conformance.runtimes.evaluator_rules import doubts, open_clip
 from conformance.runtimes.sequences import tensors
 
 
@@ -51,5 +51,8 @@ def no_witness(model: Path, inputs: Mapping[str, Array]) -> str | None:
     """Why what the evaluator computes of a model says nothing about it; None where it does."""
     import onnx
 
-    told = doubts(onnx.load(model, load_external_data=False))
-    return f"it has no say on {', '.join(map(str, told))}" if told else None
+    loaded = onnx.load(model, load_external_data=False)
+    told = doubts(loaded)
+    if told:
+        return f"it has no say on {', '.join(map(str, told))}"
+    return open_clip(loaded, inputs)

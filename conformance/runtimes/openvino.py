@@ -15,7 +15,7 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.errors import Unavailable
-from conformance.runtimes.evaluator_rules import nodes_of
+from conformance.runtimes.evaluator_rules import doubts, nodes_of, open_clip
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -112,7 +112,16 @@ def no_witness(model: Path, inputs: Mapping[str, Array]) -> str | None:
     integers = [array for array in inputs.values() if array.dtype.kind in "iu" and array.size]
     if any(array.max() > limits.max or array.min() < limits.min for array in integers):
         return "it computes int64 in int32"
-    return "it lets integers be divided by zero" if _may_divide_by_zero(loaded) else None
+    if _may_divide_by_zero(loaded):
+        return "it lets integers be divided by zero"
+    old = [doubt.operator for doubt in doubts(loaded) if doubt.operator in _FLATTENING and doubt.misread]
+    if old:
+        return f"it computes {', '.join(old)} by the rules of opset 13"
+    return open_clip(loaded, inputs)
+
+
+_FLATTENING = ("Hardmax", "LogSoftmax", "Softmax")
+"""Operators that take all axes from one on together below opset 13, and that axis alone from then on."""
 
 
 def _has_doubles(model: ModelProto) -> bool:
