@@ -83,6 +83,9 @@ JUDGED: dict[str, tuple[Judgement, ...]] = {
         Judgement("its mask has numbers", (Where(used=(1,)),), until=10),
         Judgement("random in training", (Where(given=(2,)),)),
     ),
+    "GridSample": (
+        Judgement("it knows only the modes of opset 20", (Where({"mode": (b"bilinear", b"bicubic")}),), until=16),
+    ),
     "Hardmax": (Judgement("it knows only the rules of opset 13", until=11),),
     "If": (Judgement("they part in how an empty optional is given back, which no output of a case is", _NONE),),
     "LogSoftmax": (
