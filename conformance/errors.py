@@ -6,7 +6,7 @@ import difflib
 import errno
 import os
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,17 +73,23 @@ _OF_THE_HOST = {
 }  # fmt: skip
 
 
-def trouble_of_host(error: BaseException) -> str | None:
-    """What the host's disk lacks, where the exception came of that, by way of whatever others; None where not."""
+def causes(error: BaseException, *, hidden: bool = True) -> Iterator[BaseException]:
+    """The exception, what it came of, and so on; ``hidden`` with what ``raise ... from None`` hides."""
     known: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in known:
         known.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or (cause.__context__ if hidden or not cause.__suppress_context__ else None)
+
+
+def trouble_of_host(error: BaseException) -> str | None:
+    """What the host's disk lacks, where the exception came of that, by way of whatever others; None where not."""
+    for cause in causes(error):
         if isinstance(cause, OSError) and cause.errno in _OF_THE_HOST:
             return _OF_THE_HOST[cause.errno]
         if isinstance(cause, FileNotFoundError) and "No usable temporary directory" in str(cause):
             return "the host has no folder for temporary files that can be written"
-        cause = cause.__cause__ or cause.__context__
     return None
 
 
@@ -93,14 +99,10 @@ _NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "std::bad_alloc
 
 def lacks_memory(error: BaseException) -> bool:
     """Whether the exception came of an allocation that the host, or the limit of a cell, does not allow."""
-    known: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in known:
-        known.add(id(cause))
-        if isinstance(cause, MemoryError) or any(said in str(cause).lower() for said in _NO_MEMORY):
-            return True
-        cause = cause.__cause__ or cause.__context__
-    return False
+    return any(
+        isinstance(cause, MemoryError) or any(said in str(cause).lower() for said in _NO_MEMORY)
+        for cause in causes(error)
+    )
 
 
 class Unavailable(Exception):

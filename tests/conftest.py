@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
-from tests.support import Bench
+from tests.support import Alter, Bench, altered
 
 # How long an example takes to draw or to run says something about the host, and nothing about what is tested.
 # The rest is as in the current profile, which is Hypothesis's own one for CI where it runs there.
@@ -47,3 +49,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def bench(tmp_path: Path, store: Path) -> Bench:
     return Bench(tmp_path, store)
+
+
+@pytest.fixture
+def break_opener(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str, Alter], None]:
+    """``break_opener(module, "open_model", alter)``: what ``alter`` makes of a runtime's outputs."""
+
+    def break_(module: Any, name: str, alter: Alter) -> None:
+        monkeypatch.setattr(module, name, altered(getattr(module, name), alter))
+
+    return break_

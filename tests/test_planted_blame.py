@@ -24,7 +24,7 @@ from conformance.records.record import Record
 from conformance.runtimes import onnxreference, onnxruntime, openvino
 from conformance.verdict.loss import by_stage, greatest
 from conformance.worker.warm import prepare_process
-from tests.support import PASSED, Alter, Bench, altered, details, say, verdict, with_symbolic
+from tests.support import PASSED, Alter, Bench, details, say, verdict, with_symbolic
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -37,16 +37,6 @@ def _one_thread() -> None:
 def bench(tmp_path: Path) -> Bench:
     """With a store of its own: a planted model has the key of the sound one."""
     return Bench(tmp_path, tmp_path / "store")
-
-
-@pytest.fixture
-def break_opener(monkeypatch):
-    """``break_opener(module, "open_model", alter)``: what ``alter`` makes of a runtime's outputs."""
-
-    def break_(module: Any, name: str, alter: Alter) -> None:
-        monkeypatch.setattr(module, name, altered(getattr(module, name), alter))
-
-    return break_
 
 
 def wrong_in(output: int) -> Alter:

@@ -22,7 +22,7 @@ from conformance.verdict.blame import decide
 from conformance.worker import aside
 from conformance.worker.isolation import Worker
 from conformance.worker.progress import Progress
-from tests.support import PASSED, Alter, Bench, altered, details, run_suite, say, verdict, write_case
+from tests.support import PASSED, Alter, Bench, details, run_suite, say, verdict, write_case
 
 BODY = 'forward: torch.sin(x)\ninputs: {x: "float32[batch, 3]"}\ndims: {batch: 1..4}'
 UNOPTIMIZED, REFERENCE, OPENVINO = "onnxruntime-unoptimized", "onnx-reference", "openvino"
@@ -33,14 +33,6 @@ with_openvino = pytest.mark.skipif(not HAS_OPENVINO, reason="openvino is not ins
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path, tmp_path / "store")
-
-
-@pytest.fixture
-def break_opener(monkeypatch):
-    def break_(module: Any, name: str, alter: Alter) -> None:
-        monkeypatch.setattr(module, name, altered(getattr(module, name), alter))
-
-    return break_
 
 
 def off(inputs, outputs):

@@ -18,7 +18,7 @@ from conformance.case.must_hold import PrecisionTolerance
 from conformance.checks.edits import flow, plain, saying, values_of, widened, with_values
 from conformance.checks.verify import Verifier
 from conformance.compare.judges import Judge
-from conformance.compare.tolerance import ROUNDING, SLACK, own_error
+from conformance.compare.tolerance import ROUNDING, SLACK, largest_of, own_error
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
 
@@ -288,8 +288,7 @@ def _mostly_finite(array: Array) -> bool:
 def _well_conditioned(wanted: Array, exact: Array) -> bool:
     if wanted.dtype.kind != "f" or wanted.shape != exact.shape:
         return wanted.shape == exact.shape
-    largest = float(np.abs(wanted).max(initial=0.0, where=np.isfinite(wanted)))
-    return own_error(wanted, exact) <= ROUNDING * largest
+    return own_error(wanted, exact) <= ROUNDING * largest_of(wanted)
 
 
 def _rounded_up(value: float) -> float:

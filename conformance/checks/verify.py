@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -15,19 +14,12 @@ from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.case.must_hold import Output, OutputTolerance
 from conformance.case.python import describe
+from conformance.checks.wrong_reference import held_against_float64
 from conformance.compare.detections import Detections
 from conformance.compare.indices import Indices
 from conformance.compare.judges import Judge, Right, Tolerances, defaults_for
 from conformance.compare.reading import Reading
-from conformance.compare.tolerance import (
-    DEFAULTS,
-    Comparison,
-    Tolerance,
-    failed,
-    own_error,
-    subjects,
-    worst_at,
-)
+from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
 from conformance.export.layout import fits, names_of_tensor, of_tensors, tensors_in
@@ -41,17 +33,6 @@ from conformance.verdict.loop import Comparer
 
 NUDGES = 4
 """How many other roundings are tried, to see how far rounding alone can move the outputs."""
-
-
-WRONG = 1e-4
-"""How far PyTorch's float32 has to be from float64, relative to the output's largest value, to be taken for wrong
-rather than rough."""
-
-COARSER = -4
-"""Roundings by 2 ** 4 units, for the jumps that they cause: what an operator does inside is rougher than one unit."""
-
-BEYOND = 32.0
-"""How many times further from float64 than roundings go."""
 
 
 class Stages(Protocol):
@@ -139,62 +120,13 @@ class Verifier(Comparer):
     def judged(self, example: Example, got: list[Array]) -> Comparison:
         comparison = super().judged(example, got)
         if comparison.verdict == "ill-conditioned" and not self.cell.converted:
-            return self._held_against_float64(example, got) or comparison
+            return held_against_float64(self, example, got) or comparison
         return comparison
-
-    def _held_against_float64(self, example: Example, got: list[Array]) -> Comparison | None:
-        """The failure where a runtime gives PyTorch's float64 outputs and PyTorch's float32 is off by more than any
-        rounding of it: then float32 is wrong, and not the example ill-conditioned."""
-        exact, wanted = example.exact, example.wanted
-        if exact is None or len(exact) != len(wanted):
-            return None
-        rounded = [true.astype(right.dtype) for true, right in zip(exact, wanted, strict=True)]
-        if self.compare(got, Right(rounded, inputs=example.inputs)).verdict != "verified":
-            return None
-        outputs = [
-            output for output, (right, true) in enumerate(zip(wanted, exact, strict=True))
-            if right.dtype.kind == "f" and (own_error(right, true) > WRONG * _largest(true) or _beyond(right, true))
-        ]  # fmt: skip
-        if not outputs:
-            return None
-        reach = self._reach(example.inputs, exact)
-        for output in outputs:
-            right, true = wanted[output], exact[output]
-            if _beyond(right, true) and math.isfinite(reach[output]):
-                return self._wrong_itself(output, right, rounded[output])
-            if own_error(right, true) > BEYOND * reach[output]:
-                return self._wrong_itself(output, wanted[output], rounded[output])
-        return None
-
-    def _wrong_itself(self, output: int, wanted: Array, right: Array) -> Comparison:
-        off = np.abs(wanted.astype(np.float64) - right)
-        off = np.where(np.isfinite(right), np.nan_to_num(off, nan=np.inf, posinf=np.inf), 0.0)
-        index = np.unravel_index(int(off.argmax()), off.shape)
-        called = subjects(output + 1, [entry.name for entry in self.outputs()])[output]
-        text = f"{called}: the runtime gives what PyTorch gives in float64, which no rounding explains to be another"
-        return failed("WrongReference", text, worst_at(output, index, right, wanted, float(off[index]), np.inf))
 
     def conditioning(self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None) -> list[float] | None:
         """How far each output moves with rounding, for ``Right``; None where the module has no float64 form, which
         this is measured with."""
         return None if exact is None else self._conditioning(inputs, exact)
-
-    def _reach(self, inputs: Inputs, exact: list[Array]) -> list[float]:
-        """How far each exact output goes with rounding, jumps included; infinite where it leaves the numbers.
-
-        A jump counts where results on the way to it are rounded, by a few units. The inputs themselves are exact, so
-        that another result for one that lies at a tie is no rounding.
-        """
-        reach = self._conditioning(inputs, exact)
-        bits = bits_of([str(array.dtype) for array in inputs.values()])
-        for seed in range(2 * NUDGES if bits is not None else 0):
-            far = self.reference.oracle(inputs, Rounding(bits or 0, seed, COARSER))
-            for output, (right, at_far) in enumerate(zip(exact, far or [], strict=False)):
-                if right.shape == at_far.shape and right.dtype.kind == "f":
-                    reach[output] = max(reach[output], own_error(at_far, right))
-                    if _beyond(at_far, right):
-                        reach[output] = math.inf
-        return reach
 
     def _conditioning(self, inputs: Inputs, exact: list[Array]) -> list[float]:
         """How far each exact output moves when every float input, weight, constant and result of an operator moves by
@@ -205,22 +137,10 @@ class Verifier(Comparer):
         divided by almost nothing. An output that jumps, as a rounding at a tie does, moves as far for a step a
         thousand times smaller; that is no question of precision and excuses nothing.
         """
-        moved = [0.0] * len(exact)
-        for outputs in self._roundings(inputs, exact, NUDGES):
-            for output, (right, at_far, at_near) in enumerate(outputs):
-                if right.shape == at_far.shape == at_near.shape and right.dtype.kind == "f":
-                    step, small_step = np.abs(at_far - right), np.abs(at_near - right)
-                    smooth = np.where(small_step <= step / 16, step, 0.0)
-                    moved[output] = max(moved[output], float(smooth.max(initial=0.0, where=np.isfinite(smooth))))
-        return moved
-
-    def _roundings(
-        self, inputs: Inputs, exact: list[Array], count: int
-    ) -> Iterator[list[tuple[Array, Array, Array]]]:
-        """The exact outputs, each with what another rounding makes of it, and the same a thousand times finer."""
         rng = np.random.default_rng(0)
         bits = bits_of([str(array.dtype) for array in inputs.values()])
-        for nudge in range(count):
+        moved = [0.0] * len(exact)
+        for nudge in range(NUDGES):
             signs = {name: rng.choice([-1.0, 1.0], size=array.shape) for name, array in inputs.items()}
             far, near = (
                 self.reference.oracle(
@@ -228,7 +148,12 @@ class Verifier(Comparer):
                 )
                 for finer in (0, 10)
             )
-            yield list(zip(exact, far or [], near or [], strict=False))
+            for output, (right, at_far, at_near) in enumerate(zip(exact, far or [], near or [], strict=False)):
+                if right.shape == at_far.shape == at_near.shape and right.dtype.kind == "f":
+                    step, small_step = np.abs(at_far - right), np.abs(at_near - right)
+                    smooth = np.where(small_step <= step / 16, step, 0.0)
+                    moved[output] = max(moved[output], float(smooth.max(initial=0.0, where=np.isfinite(smooth))))
+        return moved
 
     def judge_of(self, wanted: Sequence[Array]) -> Judge:
         """The cell's judge, made of the first outputs of PyTorch, as it depends on their number and dtypes."""
@@ -322,15 +247,6 @@ def check_outputs(case: Case, layout: Sequence[int]) -> None:
         names = "1 name" if len(declared) == 1 else f"{len(declared)} names"
         text = f"outputs declares {names}, forward returns {tensors_in(layout)}"
         raise Stopped("declare", "WrongOutputs", text, "case")
-
-
-def _beyond(got: Array, right: Array) -> bool:
-    """Whether something is NaN or infinite that has a value."""
-    return bool((np.isfinite(right) & ~np.isfinite(got)).any())
-
-
-def _largest(array: Array) -> float:
-    return float(np.abs(array).max(initial=0.0, where=np.isfinite(array)))
 
 
 def _nudged(inputs: Inputs, signs: Inputs, units: float) -> Inputs:

@@ -13,7 +13,7 @@ from conformance.export.store import Stored
 from conformance.records.record import Witness
 from conformance.runtimes import registry
 from conformance.verdict import blame, loss, saturation
-from conformance.verdict.asking import Asked, ask
+from conformance.verdict.asking import ask
 from conformance.verdict.blame import Opinion, Suspect
 from conformance.verdict.example import Example
 from conformance.verdict.loop import Ask
@@ -88,13 +88,16 @@ def _ask_what_is_meant(
     wanted = verify.of_pytorch(example)[output : output + 1]
     by_kernels = loss.sqnr(verify.session.run(example.inputs)[output : output + 1], wanted)
     for runtime in registry.second_opinions("onnxruntime"):
-        asked = ask(runtime.name, model, libraries, example.inputs) if not runtime.kernels else Asked()
-        if asked.outputs is not None:
-            nearer = loss.sqnr(asked.outputs[output : output + 1], wanted) > by_kernels + MEANT
-            opinion.witnesses.append(Witness(runtime.name, "nearer" if nearer else "wrong"))
-            if nearer:
-                opinion.fault, opinion.conclusion = "runtime", "meaning"
-            return
+        if runtime.computes_with == "onnxruntime":
+            continue
+        asked = ask(runtime.name, model, libraries, example.inputs)
+        if asked.outputs is None:
+            continue
+        nearer = loss.sqnr(asked.outputs[output : output + 1], wanted) > by_kernels + MEANT
+        opinion.witnesses.append(Witness(runtime.name, "nearer" if nearer else "wrong"))
+        if nearer:
+            opinion.fault, opinion.conclusion = "runtime", "meaning"
+        return
 
 
 def _ask_exported(stored: Stored, libraries: Sequence[str], example: Example) -> Witness | None:

@@ -267,6 +267,11 @@ def by_rounding(error: float, finite: Array, wanted: Array, oracle: Array | None
     return error / explained if explained else (math.inf if error else 0.0)
 
 
+def largest_of(array: Array) -> float:
+    """The size of the largest finite value."""
+    return float(np.abs(array).max(initial=0.0, where=np.isfinite(array)))
+
+
 def own_error(wanted: Array, oracle: Array) -> float:
     """The largest distance of eager float32 from float64, where both are finite."""
     if wanted.shape != oracle.shape:

@@ -8,6 +8,7 @@ from typing import Any
 
 from conformance.case.declaration import Case
 from conformance.case.dims import TensorType
+from conformance.errors import causes
 from conformance.export.reference import Reference
 
 
@@ -52,10 +53,7 @@ def refusal_of_structure(error: BaseException) -> str | None:
     what Python raises of looking into a structure that is another. Arguments that the signature does not take raise
     TypeError in ``inspect``, which is about the module.
     """
-    seen: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
+    for cause in causes(error, hidden=False):
         frames = traceback.extract_tb(cause.__traceback__)
         within = bool(frames) and Path(frames[-1].filename).as_posix().endswith("torch/export/dynamic_shapes.py")
         # torch.onnx asks it for other shapes after any UserError, and what it raises then is about its own text
@@ -63,7 +61,6 @@ def refusal_of_structure(error: BaseException) -> str | None:
             kind = getattr(getattr(cause, "error_type", None), "name", None)
             if kind == "INVALID_INPUT" or isinstance(cause, _STRUCTURAL):
                 return _first_line(cause)
-        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return None
 
 

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.records.details import declaration
 from conformance.records.processor import is_of_kind
 from conformance.records.record import Record
-from conformance.records.text import declaration
 
 MARGIN = 2.0
 """A declared wrong value has to be off by this many times what is allowed; a smaller error may pass tomorrow."""

@@ -1,9 +1,9 @@
 """Who is at fault: the same model and input in other runtimes, and what their answers say together.
 
-ONNX Runtime with its optimizer off and the ONNX specification's own evaluator compute the model as the
-exporter gave it. If either agrees with PyTorch, the model is right and the runtime is wrong; if both differ
-from PyTorch, the model is wrong. Where PyTorch in float64 agrees with the runtime against PyTorch in float32,
-it is PyTorch's float32 that is wrong.
+ONNX Runtime with its optimizer off, the ONNX specification's own evaluator and OpenVINO compute the model as the
+exporter gave it. If one agrees with PyTorch, the model is right and the runtime is wrong; if all differ from
+PyTorch, the model is wrong. What they leave open, the nodes of the model decide one by one (``verdict.walk``). Where
+PyTorch in float64 agrees with the runtime against PyTorch in float32, it is PyTorch's float32 that is wrong.
 """
 
 from __future__ import annotations

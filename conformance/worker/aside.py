@@ -7,7 +7,6 @@ so a question must not need one that runs here already; one that waits for it is
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import gc
 import os
@@ -20,8 +19,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from conformance.worker.children import signalled_with_parent
+
 _T = TypeVar("_T")
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _HEAD = struct.Struct("!Q")
 
 
@@ -66,7 +66,7 @@ def _answer(question: Callable[[], Any], reading: int, writing: int) -> None:
         faulthandler.disable()
         gc.freeze()  # the end of an object from before may wait for threads that are not here
         os.setsid()
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        signalled_with_parent(signal.SIGKILL)
         os.close(reading)
         nowhere = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):

@@ -1,0 +1,95 @@
+"""Whether PyTorch's own float32 is wrong, where it is far from float64 and a runtime is not.
+
+That float32 is far from float64 is mostly a matter of the values, and such an example is ill-conditioned: nothing can
+be told of a runtime. But a runtime that gives float64's values, where no rounding of float32 goes as far as PyTorch's
+float32 is off, shows that PyTorch's kernel is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from conformance.arrays import Array, Inputs
+from conformance.compare.judges import Right
+from conformance.compare.tolerance import Comparison, Worst, failed, largest_of, own_error, subjects, worst_at
+from conformance.export.rounding import Rounding, bits_of
+from conformance.verdict.example import Example
+
+if TYPE_CHECKING:
+    from conformance.checks.verify import Verifier
+
+WRONG = 1e-4
+"""How far float32 has to be from float64, relative to the output's largest value, to be taken for wrong rather than
+rough."""
+
+BEYOND = 32.0
+"""How many times further from float64 than roundings go."""
+
+COARSER = -4
+"""Roundings by 2 ** 4 units, for the jumps that they cause: what an operator does inside is rougher than one unit."""
+
+ROUNDINGS = 8
+"""How many of these are tried."""
+
+
+def held_against_float64(verify: Verifier, example: Example, got: list[Array]) -> Comparison | None:
+    """The failure WrongReference of an ill-conditioned example, or None.
+
+    ``got`` are a runtime's outputs, which have to be float64's by the ordinary tolerance.
+    """
+    exact, wanted = example.exact, example.wanted
+    if exact is None or len(exact) != len(wanted):
+        return None
+    rounded = [true.astype(right.dtype) for true, right in zip(exact, wanted, strict=True)]
+    if verify.compare(got, Right(rounded, inputs=example.inputs)).verdict != "verified":
+        return None
+    far = [output for output, (right, true) in enumerate(zip(wanted, exact, strict=True)) if _is_far(right, true)]
+    reach = _reach(verify, example.inputs, exact) if far else []
+    for output in far:
+        if _off(wanted[output], exact[output]) > BEYOND * reach[output]:
+            called = subjects(output + 1, [entry.name for entry in verify.outputs()])[output]
+            text = (
+                f"{called}: the runtime gives what PyTorch gives in float64, and PyTorch in float32 is off by more "
+                f"than rounding explains"
+            )
+            return failed("WrongReference", text, _worst(output, wanted[output], rounded[output]))
+    return None
+
+
+def _is_far(right: Array, true: Array) -> bool:
+    return right.dtype.kind == "f" and _off(right, true) > WRONG * largest_of(true)
+
+
+def _off(got: Array, true: Array) -> float:
+    """The largest distance from float64; infinite where something is NaN or infinite that has a value. Another shape
+    is no distance."""
+    if got.shape != true.shape:
+        return 0.0
+    return math.inf if (np.isfinite(true) & ~np.isfinite(got)).any() else own_error(got, true)
+
+
+def _reach(verify: Verifier, inputs: Inputs, exact: list[Array]) -> list[float]:
+    """How far each exact output goes with rounding, jumps included; infinite where it leaves the numbers of float32.
+
+    A jump counts where results on the way to it are rounded, by a few units. The inputs themselves are exact, so that
+    another result for one that lies at a tie is no rounding.
+    """
+    reach = verify.conditioning(inputs, [], exact) or [0.0] * len(exact)
+    bits = bits_of([str(array.dtype) for array in inputs.values()])
+    for seed in range(ROUNDINGS if bits is not None else 0):
+        far = verify.reference.oracle(inputs, Rounding(bits or 0, seed, COARSER))
+        for output, (true, at_far) in enumerate(zip(exact, far or [], strict=False)):
+            if true.dtype.kind == "f":
+                reach[output] = max(reach[output], _off(at_far, true))
+    return reach
+
+
+def _worst(output: int, wanted: Array, right: Array) -> Worst:
+    """The element at which float32 is furthest off."""
+    off = np.abs(wanted.astype(np.float64) - right)
+    off = np.where(np.isfinite(right), np.nan_to_num(off, nan=np.inf, posinf=np.inf), 0.0)
+    index = np.unravel_index(int(off.argmax()), off.shape)
+    return worst_at(output, index, right, wanted, float(off[index]), np.inf)

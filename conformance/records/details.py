@@ -1,0 +1,258 @@
+"""The lines that explain a record: what was declared of the cell, what else is known of where it stopped, what to do.
+
+Lines hold what cases, models and exceptions say; whoever shows them makes them harmless (``records.clean``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from conformance.records.testimony import asked, title
+
+
+def details(record: Mapping[str, Any]) -> list[str]:
+    """What explains the status of a record, line by line; ``record`` is ``Record.as_dict()``.
+
+    Records of earlier versions hold the lines themselves. A missing field, as in such a record or in a row of a
+    report, counts as empty.
+    """
+    if record.get("details"):
+        return list(record["details"])
+    return [
+        *_dropped(record),
+        *_warned(record),
+        *_expected(record),
+        *_neighbours(record),
+        *_stopped(record),
+        *_unmatched(record),
+        *_conditioned(record),
+        *_beyond(record),
+        *asked(record),
+        *_to_look_at(record),
+        *_changed(record),
+    ]
+
+
+def dropped_draws(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Which cells of a run had kept failing draws that could not be read."""
+    for record in records:
+        for line in _dropped(record):
+            yield f"{record['id']}: {line}"
+
+
+def _dropped(record: Mapping[str, Any]) -> Iterator[str]:
+    count = record.get("dropped_draws")
+    if count:
+        draws = "1 kept failing draw" if count == 1 else f"{count} kept failing draws"
+        yield f"{draws} could not be read and {'was' if count == 1 else 'were'} dropped"
+
+
+def _warned(record: Mapping[str, Any]) -> Iterator[str]:
+    """What somebody says against the model without being right, or without deciding on this cell."""
+    for warning in record.get("warnings") or ():
+        if warning["name"] != "shape inference":  # of another version
+            yield f"warning: {warning.get('text')}"
+            continue
+        yield f"warning: only ONNX's shape inference refuses the model: {warning.get('text')}"
+        agree = warning.get("agree") or []
+        if agree:
+            titles = " and ".join(map(title, agree))
+            yield f"  {titles} {'give' if len(agree) > 1 else 'gives'} PyTorch's shapes and values with it"
+
+
+def declaration(place: str, stage: str, error: str | None) -> str:
+    """A declared failure of a whole cell, at its file and line."""
+    return f"{place} declares that it fails at stage {stage}" + (f" with {error}" if error else "")
+
+
+def _expected(record: Mapping[str, Any]) -> Iterator[str]:
+    """What was declared of the cell, and whether it happened."""
+    if record.get("observed") is not None:
+        yield f"found: {record['observed']}"
+    otherwise = _declared(record, "otherwise")
+    if otherwise:
+        said = [declaration(entry["place"], entry["stage"], entry["error"]) for entry in otherwise]
+        yield f"declared otherwise: {' and '.join(said)}"
+    for entry in _declared(record, "confirmed"):
+        yield f"fails as declared at {entry['at']}: {entry['because']}"
+    for entry in _declared(record, "not run"):
+        yield f"declared to fail, and not run: {entry['dims']}"
+    if record.get("no_bundle") is not None:
+        yield f"no bundle could be left: {record['no_bundle']}"
+
+
+def _declared(record: Mapping[str, Any], outcome: str) -> list[Mapping[str, Any]]:
+    return [entry for entry in record.get("declared") or () if entry["outcome"] == outcome]
+
+
+def _neighbours(record: Mapping[str, Any]) -> Iterator[str]:
+    """What ran before a cell that fails only after others."""
+    after = record.get("after")
+    if not after:
+        return
+    did = {"passed": "passes", "xfailed": "fails as declared", "skipped": "is skipped"}
+    yield f"alone, in a fresh process, it {did.get(after['alone'], after['alone'])}"
+    cases = ", ".join(after["cases"]) + (f" and {after['others']} more cases" if after["others"] else "")
+    cells = "1 cell" if after["cells"] == 1 else f"{after['cells']} cells"
+    yield f"in this process it ran after {cells} of: {cases}"
+    for case, names in after["changed"].items():
+        yield f"of these, {case} changed {', '.join(names)}"
+    if not after["changed"]:
+        yield "nothing that is watched had been changed, so it may also fail at times by itself"
+
+
+_OUTCOMES = {
+    "put back": "put back",
+    "kept": "kept for the cells of this case, which share their process with no other case",
+    "left": "not to be put back, so that no cell ran after it",
+}
+
+
+def _changed(record: Mapping[str, Any]) -> Iterator[str]:
+    """What the case's Python changed in the process that it ran in."""
+    for change in record.get("changed") or ():
+        when = "while it was loaded" if change["when"] == "loading" else "while it ran"
+        values = f" from {change['before']} to {change['after']}" if change["before"] or change["after"] else ""
+        said = {
+            "setting": f"changed {change['what']}{values}",
+            "function": f"replaced {change['what']}",
+            "leftover": f"left {change['what']} behind ({change['after']})",
+        }.get(change["kind"], change["what"])
+        yield f"{when} the case {said}: {_OUTCOMES.get(change['outcome'], change['outcome'])}"
+
+
+_HINTS = {
+    "conditioning": "declare values that are better conditioned, or a tolerance and because",
+    "exclude": "keep these nodes in fp32 with exclude:, or say why this case has no fp16 with left_out:",
+    "report": "this is a mistake in the harness; please report it with these lines:",
+    "rounding": "PyTorch's own float32 is too far from float64 to compare with; declare values or a tolerance",
+    "slow": "too slow? say examples: or smaller dims, or leave the runtime out with runtimes:",
+    "specials": "where NaN and infinities spread to all outputs, say specials: false",
+    "vacuous": "give the case inputs or weights that show in this output, or say vacuous: and why",
+}
+
+
+def _stopped(record: Mapping[str, Any]) -> Iterator[str]:
+    """What else is known of the stage at which the cell stopped, and what to do about it."""
+    findings = record.get("findings") or []
+    yield from (f"also: {finding}" for finding in findings[1:])
+    if findings:
+        nodes = (record.get("graph") or {}).get("nodes") or {}
+        yield f"the graph has {', '.join(f'{count} {name}' for name, count in nodes.items()) or 'no nodes'}"
+    yield from record.get("output") or ()
+    yield from _remedy(record)
+    yield from (_HINTS.get(hint, hint) for hint in record.get("hints") or ())
+    yield from record.get("traceback") or ()
+
+
+_FACTS = {
+    "empty": "it has no values",
+    "constant": "it is {value} in every example",
+    "independent": "it is the same in all examples of a shape, whatever the inputs",
+    "equal rows": "its rows are all equal in every example",
+    "close": "its values lie closer together than is allowed",
+}
+_REMEDIES = {
+    "draws": "try more draws of values, with which each of these is refused",
+    "values": "try these values, with which {good}",
+    "weights": "these parameters are all zero: {parameters}; try random ones, with which each of these is refused",
+    "tolerance": "try the default tolerance, with which each of these is refused",
+    "tolerance to declare": "if that is what the module is like, declare how far float32 is off",
+    "specials": "where NaN and infinities spread to all outputs, leave them out",
+    "excuse": "neither more draws nor other values or weights show more; if that is right, say so",
+}
+"""What to try first, by the kind of a remedy; the text to paste follows."""
+
+
+def _remedy(record: Mapping[str, Any]) -> Iterator[str]:
+    """What an output that proves nothing is like, and what to try first."""
+    fact = (record.get("vacuous") or {}).get("fact")
+    if fact and fact["name"] in _FACTS:
+        yield _FACTS[fact["name"]].replace("{value}", number(fact.get("value")))
+    remedy = record.get("remedy")
+    if not remedy:
+        return
+    good = "each of these is refused" if record.get("vacuous") else "PyTorch's float32 is finite and close to float64"
+    words = _REMEDIES.get(remedy["kind"], remedy["kind"]).replace("{good}", good)
+    yield words.replace("{parameters}", ", ".join(remedy.get("parameters") or ())) + ":"
+    if remedy.get("yaml"):
+        yield f"  {remedy['yaml']}"
+    if remedy.get("python"):
+        yield f"  in {remedy.get('file')}:"
+        yield from (f"    {line}" for line in remedy["python"].splitlines() if line)
+
+
+def _beyond(record: Mapping[str, Any]) -> Iterator[str]:
+    """Where a converted model leaves the range of its format; the last entry of a failure is its own."""
+    entries = record.get("beyond") or []
+    own = entries[-1:] if record.get("error") in ("WrongNaN", "WrongInf") else []
+    for entry in entries[: len(entries) - len(own)]:
+        first = f", first at {_node(entry)}" if entry.get("node") else ""
+        yield (
+            f"{entry['regime']} values, which the case does not declare, do not fit: NaN or infinite where PyTorch's "
+            f"are not{first}"
+        )
+    for entry in own:
+        if entry.get("node"):
+            of = " and ".join(number(value) for value in entry.get("of") or ())
+            yield (
+                f"{_node(entry)} is the first to give {entry['gives']}{f' of {of}' if of else ''}, "
+                "where the exported model has a number"
+            )
+        vanished = entry.get("vanished")
+        if vanished:
+            what = f"the constant {vanished['constant']}" if vanished.get("constant") else _node(vanished)
+            yield f"before it {what} became 0, which was up to {number(vanished['was'])}"
+        yield from ((record.get("conversion") or {}).get("underflow") or ())[:5]
+
+
+def _node(entry: Mapping[str, Any]) -> str:
+    return f"{entry.get('operator')} {entry.get('node')}"
+
+
+def _unmatched(record: Mapping[str, Any]) -> Iterator[str]:
+    rows = record.get("rows") or {}
+    if rows.get("unmatched"):
+        total = rows["unmatched"] + rows.get("matched", 0)
+        yield f"in the examples that were right, {rows['unmatched']} of {total} rows of boxes had no match"
+
+
+def _conditioned(record: Mapping[str, Any]) -> Iterator[str]:
+    """How far float32 is off, and at which sizes the examples agree all the same."""
+    told = record.get("conditioning")
+    if not told:
+        return
+    if told.get("own") is not None:
+        yield f"PyTorch in float32 is off by up to {number(told['own'])} from float64 in this output"
+    sizes = told["sizes"]
+    if not any(size["verified"] for size in sizes):
+        total = sum(size["ill_conditioned"] for size in sizes)
+        yield f"at none of {len(sizes)} sizes does any of {total} examples agree by the ordinary tolerance"
+        return
+    for size in sizes[:_SIZES]:
+        dims = ", ".join(f"{name}={value}" for name, value in size["dims"].items()) or "its fixed shapes"
+        count, of = size["verified"], size["verified"] + size["ill_conditioned"]
+        worst = size.get("worst")
+        closest = f", with an error of {worst:.2g} of what is allowed at most" if count and worst else ""
+        yield f"at {dims}: {count} of {of} examples agree{closest}"
+    if len(sizes) > _SIZES:
+        yield f"and at {len(sizes) - _SIZES} more sizes"
+
+
+_SIZES = 8
+"""At how many sizes it is said how the examples came out."""
+
+
+def _to_look_at(record: Mapping[str, Any]) -> Iterator[str]:
+    own: Sequence[str] = record.get("own_code") or ()
+    if own:
+        yield f"the export used the case's own {', '.join(own)}: look there first"
+    yield from (f"{name} = {value}" for name, value in (record.get("inputs") or {}).items())
+    for entry in _declared(record, "another"):
+        yield f"line {entry['line']} declares another failure there: stage {entry['stage']}, {entry['error']}"
+
+
+def number(value: Any) -> str:
+    """A number as it is shown, with the digits that tell float32 values apart."""
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,144 @@
+"""Who was asked about a failure, in words: the answers, what follows from them, and where accuracy is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from conformance.records.record import FLOAT64
+from conformance.runtimes import registry
+
+SHOWN_BEST = "the example that shows it best"
+"""What to call the example that a failure of all examples together is told of."""
+
+_CONCLUSIONS = {
+    "optimizer": "so the model is right, and {runtime}'s graph optimizer breaks it",
+    "strictness": "so it is open whether the runtime is too strict, or the evaluator not strict enough",
+    "apart": "so {runtime} alone is off, and it is open whether rounding explains that or {runtime} is wrong",
+    "open": "so it is open whether the model or the runtime is wrong",
+    "rules": "so the model is wrong, whatever a runtime makes of it",
+    "invalid": "so the model is no valid ONNX at these sizes",
+    "unsupported": "ONNX's checker and inference of shapes accept the model, so it is {runtime} that lacks it",
+    "kernel": "with the other value there the outputs are PyTorch's, so it is {runtime}'s kernel that is wrong",
+    "kernels": "with the other value there the outputs are wrong too, so the model is wrong",
+    "meaning": "so it is ONNX Runtime's kernels that are wrong: they do not compute what the converted model means",
+    "nodes": "node by node, others compute what {runtime} computes, so the model is wrong",
+    "nobody": "nobody else could be asked, so it is open whether the model or the runtime is wrong",
+}
+_STAGES_OF_LOSS = {
+    "export": "the exported fp32 model against PyTorch",
+    "conversion": "the converted model against the exported one",
+    "optimizer": "ONNX Runtime's optimizer on, against off",
+    "runtime": "the runtime against the model's own semantics",
+}
+
+
+def asked(record: Mapping[str, Any]) -> Iterator[str]:
+    """The witnesses' answers, what follows from them, and where accuracy is lost."""
+    witnesses = record.get("witnesses") or []
+    weak = record.get("error") == "IllConditioned"
+    yield from (_answer(witness, weak=weak) for witness in witnesses if not witness.get("config"))
+    if record.get("parts_at"):
+        yield _parting(record["parts_at"])
+    conclusion = record.get("conclusion")
+    if conclusion is not None:
+        known = _CONCLUSIONS.get(conclusion)  # another version's is no template
+        yield str(conclusion) if known is None else known.format(runtime=record.get("runtime"))
+    yield from _loss(record.get("loss") or {}, SHOWN_BEST if record.get("fidelity") else None)
+    for witness in witnesses:
+        if witness.get("config"):
+            yield _with_options(witness)
+            if witness["answer"] == "agrees":
+                yield from _advice(record.get("cause") or {})
+
+
+def _parting(place: Mapping[str, Any]) -> str:
+    """The node that the conclusion is about."""
+    if place["how"] == "invalid":
+        return f"ONNX's checker or inference of shapes refuses the model: {place.get('why')}"
+    line = f" ({place['line']})" if place.get("line") else ""
+    name = f"{place['operator']} {place.get('node') or ''}".rstrip() + line
+    said = {
+        "parts": f"{title(str(place.get('by')))} computes something else of the same inputs",
+        "open": "nobody else computes it",
+        "breaks": f"its inputs break the operator's rules: {place.get('why')}",
+        "stops": f"the first node that cannot be run: {place.get('why')}",
+    }
+    return f"at the node {name}: {said.get(place['how'], place['how'])}"
+
+
+def _answer(witness: Mapping[str, Any], *, weak: bool = False) -> str:
+    """``weak``: of an example of which float64 excuses an error."""
+    answer, reason = witness["answer"], witness.get("reason")
+    if witness["runtime"] == FLOAT64:
+        if answer == "agrees":
+            return "PyTorch in float64 agrees with the runtime, against PyTorch in float32"
+        if reason is not None:
+            return f"there is no float64 form: {reason}"
+        return "the module has no float64 form, so PyTorch's own rounding is not known"
+    if witness.get("model") == "exported":
+        return "the exported fp32 model stops there too"
+    said = {
+        "agrees": "agrees with PyTorch by the ordinary tolerance" if weak else "agrees with PyTorch",
+        "nearer": "is off too, but far nearer to PyTorch",
+        "wrong": "is off by more than the ordinary tolerance too" if weak else "is wrong too",
+        "runs": "runs it, but its outputs are wrong",
+        "stops": f"stops with {witness.get('error')}",
+        "abstains": f"no opinion, {reason}",
+        "lost": f"no answer, it ended with {witness.get('error')}",
+    }
+    return f"{title(witness['runtime'])}: {said.get(answer, answer)}"
+
+
+def title(runtime: str) -> str:
+    try:
+        return registry.named(runtime).title
+    except KeyError:  # the runtime of a record that another version wrote
+        return runtime
+
+
+def _with_options(witness: Mapping[str, Any]) -> str:
+    """The answer of ONNX Runtime where its 8-bit sums cannot saturate."""
+    answer, config = witness["answer"], witness["config"]
+    if answer == "abstains":
+        return f"this ONNX Runtime has no {', '.join(config)}, so it is open whether its 8-bit sums saturated"
+    said = {
+        "agrees": "is right",
+        "wrong": "is wrong too",
+        "same": "the same outputs, so its 8-bit sums did not saturate",
+        "stops": f"stops with {witness.get('error')}",
+        "lost": f"no answer, it ended with {witness.get('error')}",
+    }
+    options = ", ".join(f"{key}={value}" for key, value in config.items())
+    return f"ONNX Runtime with {options}: {said.get(answer, answer)}"
+
+
+def _advice(cause: Mapping[str, Any]) -> Iterator[str]:
+    if cause.get("name") != "saturation":
+        return
+    lacks = cause["lacks"]
+    options = ", ".join(f'{key}: "{value}"' for key, value in cause["shown_by"].items())
+    yield f"so its 8-bit kernels saturate: without {' or '.join(lacks)} they add up products in 16 bits"
+    yield "what to do, in the case and in the deployment that it stands for; one of these:"
+    yield f"  onnxruntime: {{config: {{{options}}}}}   wider kernels, slower (docs/precision.md)"
+    yield "  precisions: {int8: {reduce_range: true}}                  weights of 7 bits, which lose up to 6 dB"
+    yield (
+        "  deploy on processors with VNNI, and declare the failure for the others: "
+        f"fails: [{{when: {{cpu: {{lacks: [{', '.join(lacks)}]}}}}, ...}}]"
+    )
+
+
+def _loss(loss: Mapping[str, float | str], one: str | None) -> Iterator[str]:
+    """``one`` is what to call the example that the numbers are of, where other numbers are of all of them."""
+    if loss:
+        yield "loss by stage, as SQNR (higher is better)" + (f", in {one}:" if one else ":")
+    for stage, value in loss.items():
+        yield f"  {stage:<10} {_sqnr(value):>9}   {_STAGES_OF_LOSS.get(stage, '')}"
+
+
+def _sqnr(value: float | str) -> str:
+    """The text of a number of decibels, which is text already where it is infinite, or the name of an error."""
+    known = {"inf": "no loss", "-inf": "all lost"}
+    if isinstance(value, str) and value != "nan":
+        return known.get(value, value)
+    return known.get(str(value), f"{float(value):.1f} dB")
