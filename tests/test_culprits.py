@@ -212,3 +212,13 @@ def test_the_command_prints_a_tenth_and_writes_nothing() -> None:
     ]  # fmt: skip
     assert int(rows[-1][4]) == -(-len(plants()) // 10)
     assert page.PAGE.read_bytes() == before
+
+
+@pytest.mark.parametrize("name, fault, conclusion", [
+    ("kernel: 8-bit weights read too large", "runtime", "meaning"),
+    ("optimizer: an activation lost in a converted model, int8", "runtime", "optimizer"),
+    ("optimizer: an activation lost in a converted model, fp16", "runtime", "optimizer"),
+])  # fmt: skip
+def test_of_a_converted_model_the_optimizer_and_the_kernels_are_named(name: str, fault: str, conclusion: str) -> None:
+    (outcome,) = part(0, 1, 1, name)
+    assert (outcome.record["fault"], outcome.record["conclusion"]) == (fault, conclusion)

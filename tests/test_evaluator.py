@@ -104,7 +104,7 @@ def test_the_verdict_of_the_table_comes_out_again(maker, model, opset, version):
 
 @pytest.mark.parametrize("operator, opset, misread", [
     ("Softmax", 11, True), ("LogSoftmax", 11, True), ("LogSoftmax", 13, False), ("GlobalLpPool", 17, True),
-    ("RandomNormalLike", 17, False), ("Resize", 11, True),
+    ("RandomNormalLike", 17, False), ("Resize", 11, True), ("GridSample", 16, True),
 ])  # fmt: skip
 def test_a_cell_of_the_evaluator_is_skipped_only_where_it_has_other_rules(tmp_path, operator, opset, misread):
     """Elsewhere it runs, and only testifies nothing."""

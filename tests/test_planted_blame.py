@@ -347,6 +347,19 @@ def test_an_output_that_numpy_cannot_hold_is_named(bench, check, forward, told):
     assert_one_line_about_the_case(record, "NoTensor", told, "convert it")
 
 
+@pytest.mark.parametrize("check", ["export", "accuracy"])
+def test_a_random_module_is_the_cases_mistake_also_where_it_cannot_be_exported(bench, check):
+    body = "forward: torch.sin(x)[:, torch.randperm(4)]\ninputs: {x: 'float32[2, 4]'}\nruntimes: onnxruntime"
+    record = bench.run(say(body, "export: {torchscript: [17]}"), check=check)
+    assert_one_line_about_the_case(record, "NotDeterministic", "different outputs for the same input")
+
+
+def test_an_export_that_fails_names_the_symbolic_of_the_case(bench):
+    raises = "def symbolic(g, x):\n    raise RuntimeError('planted')\n"
+    record = bench.run(say(ASINH, with_symbolic("aten::asinh")), raises, check="export")
+    assert (record.stage, record.own_code) == ("export", ["beside.symbolic for aten::asinh"])
+
+
 @pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])
 @pytest.mark.parametrize("check", ["export", "accuracy"])
 def test_outputs_that_are_too_few_are_the_cases_mistake_in_every_cell(bench, check, exporter):

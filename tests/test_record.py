@@ -9,6 +9,7 @@ import math
 import pytest
 
 from conformance import HOME
+from conformance.errors import Stopped
 from conformance.records import text
 from conformance.records.death import note_death
 from conformance.records.record import Record, Witness
@@ -201,3 +202,24 @@ def test_the_fault_of_a_death_is_that_of_its_stage(stage, fault):
     note_death(ended, Death("SIGSEGV", {"stage": stage, "draw": None, "examples": 3}, "said so\nFile a.py, line 1\n"))
     assert (ended.status, ended.stage, ended.error, ended.fault) == ("failed", stage, "SIGSEGV", fault)
     assert (ended.examples, ended.output) == (3, ["said so", "File a.py, line 1"])
+
+
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize("stage", ["declare", "export", "convert", "run"])
+def test_who_ended_a_process_from_outside_is_not_known(signal, stage):
+    ended = record()
+    note_death(ended, Death(signal, {"stage": stage, "draw": None, "examples": 3}, ""))
+    assert (ended.error, ended.fault) == (signal, None)
+
+
+@pytest.mark.parametrize("error, own", [
+    (MemoryError(), True), (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried ..."), True),
+    (RuntimeError("std::bad_alloc"), True), (RuntimeError("memory format is not supported"), False),
+])  # fmt: skip
+def test_an_allocation_that_fails_is_nobodys_fault(error, own):
+    stopped = record()
+    try:
+        raise Stopped("run", type(error).__name__, str(error), "runtime") from error
+    except Stopped as stop:
+        stopped.stop(stop)
+    assert (stopped.error, stopped.fault) == (("OutOfMemory", None) if own else ("RuntimeError", "runtime"))

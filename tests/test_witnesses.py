@@ -291,6 +291,25 @@ def test_where_openvino_computes_otherwise_than_the_model_says_it_is_no_witness(
     assert (openvino.no_witness(model, inputs) is not None) is doubtful
 
 
+@pytest.mark.parametrize("ask", [openvino.no_witness, onnxreference.no_witness])
+@pytest.mark.parametrize("limits, value, doubtful", [
+    ("z", np.inf, True), ("z", 1.0, False), ("zz", np.inf, False), ("", np.inf, True),
+])  # fmt: skip
+def test_a_clip_that_lacks_a_limit_and_meets_infinity_shows_nothing(tmp_path, ask, limits, value, doubtful):
+    """ONNX says that the limit is the largest number then, as ONNX Runtime has it."""
+    zero = numpy_helper.from_array(np.zeros((), np.float32), "z")
+    node = helper.make_node("Clip", ["x", *limits], ["y"])
+    model = saved(tmp_path, node, 1, [zero] if limits else ())
+    inputs = {"x": np.array([value, 1, 1], np.float32)}
+    assert (ask(model, inputs) is not None) is doubtful
+
+
+def test_what_only_a_clip_without_a_limit_makes_of_infinity_is_laid_to_no_runtime(bench):
+    body = "forward: torch.clamp_min(x, 0) / 2\ninputs: {x: 'float32[3]'}\nruntimes: onnxruntime"
+    record = bench.run(body, check="specials")
+    assert (record.status, record.error, record.fault) == ("failed", "WrongInf", None)
+
+
 def test_openvino_loads_no_custom_operators(tmp_path):
     with pytest.raises(Unavailable):
         openvino.OpenVinoSession(tmp_path / "model.onnx", ["library.so"])
