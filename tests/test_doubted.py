@@ -96,7 +96,7 @@ def test_a_doubted_model_that_nobody_can_run_is_refused(bench, inner_size_is_wro
     monkeypatch.setattr(onnxreference, "open_model", refuses)
     record = bench.run(inner_size_is_wrong, check="export")
     assert verdict(record) == REFUSED
-    assert "neither onnxruntime nor onnx-reference can run it" in record.reason
+    assert "neither onnx-reference nor onnxruntime can run it" in record.reason
 
 
 def test_one_that_can_run_it_is_enough(bench, inner_size_is_wrong, monkeypatch):
