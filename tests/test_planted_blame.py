@@ -164,8 +164,8 @@ def break_conversion(monkeypatch):
     def break_(change: Callable[[Any], None]) -> None:
         original = convert.convert
 
-        def planted(given, feeds):
-            model, told = original(given, feeds)
+        def planted(given, feeds, measured):
+            model, told = original(given, feeds, measured)
             change(model)
             return model, told
 

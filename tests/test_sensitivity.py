@@ -149,8 +149,8 @@ def conversion_of(tmp_path, monkeypatch):
     made: list[tuple[Any, Any, Any]] = []
     original = convert.convert
 
-    def spy(given, feeds):
-        model, told = original(given, feeds)
+    def spy(given, feeds, measured):
+        model, told = original(given, feeds, measured)
         made.append((given, model, feeds.batches))
         return model, told
 

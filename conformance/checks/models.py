@@ -162,7 +162,10 @@ class CellRun:
                 with self.stages("convert", "precision"):
                     start = time.perf_counter()
                     given = conversion.source(stored.file, precision, settings, cell.exporter)
-                    model, told = conversion.convert(given, feeds)
+                    measured = self.prepared.extremes(
+                        stored.facts.sha, feeds, lambda: conversion.measure(given, feeds)
+                    )
+                    model, told = conversion.convert(given, feeds, measured)
                     data = model.SerializeToString(deterministic=True)
                     seconds = {"convert": round(time.perf_counter() - start, 6)}
                     result = store.put(name, data, graph.read(model, data), seconds, told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from conformance.errors import Stopped
 from conformance.export.reference import Reference
 from conformance.export.store import derived_key, key
 from conformance.precision.calibration import Feeds, gather
+from conformance.precision.ranges import Extremes
 from conformance.worker.state import fence
 
 KEPT_BYTES = 2**30
@@ -34,6 +35,7 @@ class Prepared:
     failed: dict[str, Stopped] = field(default_factory=dict)
     _keys: dict[tuple[Exporter, int], str] = field(default_factory=dict)
     _feeds: dict[str, Feeds] = field(default_factory=dict)
+    _extremes: dict[str, Extremes] = field(default_factory=dict)
     _sizes: dict[bool, dict[str, int]] = field(default_factory=dict)
     _shapes: dict[str, list[tuple[dict[str, int], int]]] = field(default_factory=dict)
 
@@ -73,6 +75,14 @@ class Prepared:
                 self.case, says, dims, sizes, self.maker, self.reference.folder.resolve, purpose
             )
         return self._feeds[name]
+
+    def extremes(self, model: str, feeds: Feeds, measure: Callable[[], Extremes]) -> Extremes:
+        """What ``measure`` gives for the exported model with this hash and these inputs; called once for all
+        precisions."""
+        name = f"{model} {feeds.sha}"
+        if name not in self._extremes:
+            self._extremes[name] = measure()
+        return self._extremes[name]
 
     def converted_key(self, exporter: Exporter, opset: int, precision: str, feeds: Feeds) -> str:
         """The key of a converted model in the store."""

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.case.precision import Calibration, PrecisionSettings
+from conformance.case.precision import PrecisionSettings
 from conformance.case.python import describe
 from conformance.case.words import base_of
 from conformance.errors import Stopped, did_you_mean
 from conformance.export.graph import Facts
 from conformance.precision import fp16, int8, rules
 from conformance.precision.calibration import DRAWN, Feeds
-from conformance.precision.ranges import check_finite, measure, not_finite
-from conformance.runtimes import opener
+from conformance.precision.ranges import Extremes, extremes, not_finite, ranges
+from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
@@ -95,79 +95,73 @@ def _matching(model: ModelProto, entries: Sequence[str]) -> Iterator[str]:
         yield from names
 
 
-def ranges(given: Source, feeds: Feeds, folder: Path) -> Any:
-    """The ranges of values inside the model on the calibration data: of what int8 quantizes, or of all values for
-    fp16."""
-    import onnx
+def measure(given: Source, feeds: Feeds) -> Extremes:
+    """What the tensors of the model reach on the calibration data, which depends on neither precision nor settings.
 
-    file = folder / "model.onnx"
-    onnx.save(given.model, file)
-    if base_of(given.precision) == "int8":
-        return measure(file, feeds.batches, given.operators, given.settings.calibration, folder)
-    return measure(file, feeds.batches, None, Calibration(), folder)
+    Raises Stopped at ``convert`` (BadCalibration) where the model does not run on it.
+    """
+    try:
+        return extremes(given.model, feeds.batches)
+    except Exception:
+        _check_runs(given.model, feeds)
+        raise
 
 
-def convert(given: Source, feeds: Feeds) -> tuple[ModelProto, dict[str, Any]]:
-    """The converted model, and what a record tells of it (``findings`` reads it too).
+def convert(given: Source, feeds: Feeds, measured: Extremes | None = None) -> tuple[ModelProto, dict[str, Any]]:
+    """The converted model, and what a record tells of it (``findings`` reads it too); ``measured`` is what
+    ``measure`` gives, where that is known already.
 
     Raises Stopped at ``convert``, and whatever the converters raise.
     """
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        try:
-            measured = ranges(given, feeds, folder)
-        except Stopped:
-            raise
-        except Exception:
-            _check_runs(folder / "model.onnx", feeds)
-            raise
-        _check_outputs(folder / "model.onnx", feeds)
-        if base_of(given.precision) == "int8":
-            check_finite(measured)
-            model = int8.quantize(
-                given.model, measured, given.operators, given.kept, folder, given.settings.reduce_range
-            )
-            told = {
-                "method": given.settings.calibration.method,
-                **({"percentile": given.settings.calibration.percentile} if _is_percentile(given) else {}),
-                **({"reduce_range": True} if given.settings.reduce_range else {}),
-                "quantized": len(int8.quantized_nodes(model)),
-                "broken": [*rules.broken(model), *rules.unfaithful(given.model, model, measured)],
-            }
-        else:
-            import onnx
-
-            copy = onnx.ModelProto()
-            copy.CopyFrom(given.model)  # the converter changes what it is given
-            model = fp16.convert(copy, given.kept)
-            overflow, underflow = _beyond(given, measured)
-            told = {"overflow": list(overflow.values()), "overflow_at": list(overflow), "underflow": underflow}
-            if wrong := fp16.wrongly_rounded(given.model, model):
-                told["broken"] = wrong
+    measured = measured or measure(given, feeds)
+    if measured.nan is not None:  # which is in no range
+        raise not_finite(measured.nan)
+    if base_of(given.precision) == "int8":
+        model, told = _to_int8(given, feeds, measured)
+    else:
+        model, told = _to_fp16(given, measured)
     tool = f"onnxruntime {importlib.metadata.version('onnxruntime')}"
     return model, {"tool": tool, "calibration": feeds.as_dict(), "kept": sorted(given.kept), **told}
 
 
-def _check_runs(model: Path, feeds: Feeds) -> None:
+def _to_int8(given: Source, feeds: Feeds, measured: Extremes) -> tuple[ModelProto, dict[str, Any]]:
+    says = given.settings.calibration
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        found = ranges(given.model, measured, feeds.batches, given.operators, says, folder)
+        model = int8.quantize(given.model, found, given.operators, given.kept, folder, given.settings.reduce_range)
+    return model, {
+        "method": says.method,
+        **({"percentile": says.percentile} if says.method == "percentile" else {}),
+        **({"reduce_range": True} if given.settings.reduce_range else {}),
+        "quantized": len(int8.quantized_nodes(model)),
+        "broken": [*rules.broken(model), *rules.unfaithful(given.model, model, found)],
+    }
+
+
+def _to_fp16(given: Source, measured: Extremes) -> tuple[ModelProto, dict[str, Any]]:
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(given.model)  # the converter changes what it is given
+    model = fp16.convert(copy, given.kept)
+    overflow, underflow = _beyond(given, measured)
+    wrong = fp16.wrongly_rounded(given.model, model)
+    told = {"overflow": list(overflow.values()), "overflow_at": list(overflow), "underflow": underflow}
+    return model, {**told, **({"broken": wrong} if wrong else {})}
+
+
+def _check_runs(model: ModelProto, feeds: Feeds) -> None:
     """Raises Stopped where the exported model itself does not run on the calibration data: no conversion is to
     blame."""
-    with opener("onnxruntime-unoptimized")(model, []) as session:
-        for index, batch in enumerate(feeds.batches):
-            try:
-                session.run(batch)
-            except Exception as error:
-                text = f"calibration: the exported model does not run on batch {index}, {feeds.source}"
-                fault = "exporter" if feeds.source == DRAWN else "case"
-                raise Stopped("convert", "BadCalibration", f"{text}: {describe(error, Path('/'))}", fault) from error
-
-
-def _check_outputs(model: Path, feeds: Feeds) -> None:
-    """Raises Stopped where an output is NaN: the calibrators leave NaN out, so that ranges do not show it."""
-    with opener("onnxruntime-unoptimized")(model, []) as session:
-        for index, batch in enumerate(feeds.batches):
-            for output, array in enumerate(session.run(batch)):
-                if array.dtype.kind == "f" and np.isnan(array).any():
-                    raise not_finite(f"output {output} is NaN on batch {index}")
+    session = OnnxRuntimeSession(model.SerializeToString(), [], optimize=False)
+    for index, batch in enumerate(feeds.batches):
+        try:
+            session.run(batch)
+        except Exception as error:
+            text = f"calibration: the exported model does not run on batch {index}, {feeds.source}"
+            fault = "exporter" if feeds.source == DRAWN else "case"
+            raise Stopped("convert", "BadCalibration", f"{text}: {describe(error, Path('/'))}", fault) from error
 
 
 def findings(told: Mapping[str, Any], exported: Facts, converted: Facts) -> Stopped | None:
@@ -203,11 +197,7 @@ def _few(texts: Sequence[str]) -> str:
     return f"{'; '.join(texts[:SHOWN])}{more}"
 
 
-def _is_percentile(given: Source) -> bool:
-    return given.settings.calibration.method == "percentile"
-
-
-def _beyond(given: Source, measured: Any) -> tuple[dict[str, str], list[str]]:
+def _beyond(given: Source, measured: Extremes) -> tuple[dict[str, str], list[str]]:
     """What does not fit fp16: what is too large, by node; and, in words, which values and constants are too small."""
     makers = {name: node for node in given.model.graph.node for name in node.output}
     users: dict[str, list[str]] = {}
@@ -218,10 +208,9 @@ def _beyond(given: Source, measured: Any) -> tuple[dict[str, str], list[str]]:
     masks = _masks(given.model)
     overflow: dict[str, str] = {}
     underflow: list[str] = []
-    # ONNX Runtime measures tensors in the order of a set, which no two processes share.
     order = {name: position for position, name in enumerate(makers)}
-    for name, data in sorted((measured or {}).items(), key=lambda item: (order.get(item[0], -1), item[0])):
-        largest = max(abs(float(np.min(end))) for end in data.range_value)
+    for name, ends in sorted(measured.ends.items(), key=lambda item: (order.get(item[0], -1), item[0])):
+        largest = max(abs(float(end.item())) for end in ends)
         maker = makers.get(name)
         if {*users.get(name, ()), *([maker.name] if maker else [])} <= staying:
             continue

@@ -33,9 +33,9 @@ def conversions(monkeypatch):
     made: list[str] = []
     original = convert.convert
 
-    def counted(given, feeds):
+    def counted(given, feeds, measured):
         made.append(given.precision)
-        return original(given, feeds)
+        return original(given, feeds, measured)
 
     monkeypatch.setattr(convert, "convert", counted)
     return made
