@@ -218,12 +218,13 @@ class _BySize:
     """How the examples of each size came out."""
 
     def __init__(self) -> None:
-        self._told: dict[str, dict[str, Any]] = {}
+        self._told: dict[tuple[tuple[str, int], ...], dict[str, Any]] = {}
 
     def see(self, draw: Draw, comparison: Comparison) -> None:
-        told = self._told.setdefault(
-            str(draw.dims), {"dims": dict(draw.dims), "verified": 0, "ill_conditioned": 0, "worst": 0.0}
-        )
+        sizes = tuple(draw.dims.items())
+        told = self._told.get(sizes)
+        if told is None:
+            told = self._told[sizes] = {"dims": dict(sizes), "verified": 0, "ill_conditioned": 0, "worst": 0.0}
         if comparison.verdict == "verified":
             told["verified"] += 1
             told["worst"] = max(told["worst"], comparison.worst.ratio if comparison.worst else 0.0)

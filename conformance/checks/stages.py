@@ -13,7 +13,7 @@ from conformance.case.python import describe
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped, Unavailable
 from conformance.records.record import Record
-from conformance.worker.progress import Progress
+from conformance.worker.progress import Progress, encode
 
 
 class Stages:
@@ -24,6 +24,7 @@ class Stages:
         self._record = record
         self._progress = progress
         self._folder = folder
+        self._noted: tuple[Draw | None, str] = None, ""
 
     @contextlib.contextmanager
     def __call__(self, stage: str, fault: str) -> Iterator[None]:
@@ -44,7 +45,9 @@ class Stages:
 
     def note(self, draw: Draw, stage: str) -> None:
         """Tells the parent process that this draw comes next, in case it ends the process."""
-        self._progress.note(stage=stage, draw=draw.as_dict(), examples=self._record.examples)
+        if draw is not self._noted[0]:  # an example is noted at each of its stages
+            self._noted = draw, encode(draw.as_dict())
+        self._progress.write(f'{{"stage":"{stage}","draw":{self._noted[1]},"examples":{self._record.examples}}}')
 
     def stopped_by(self, error: BaseException, fault: str = "harness") -> Stopped:
         """The exception as a stop at the current stage; the harness is at fault for what this package raised."""

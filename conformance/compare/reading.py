@@ -210,6 +210,8 @@ class Read:
 
     def told(self, comparison: Comparison) -> Comparison:
         """The comparison with the indices beside what stands at them, and how many rows were matched."""
+        if not (self.indices or self.together or self.rows):
+            return comparison
         worst = None if comparison.worst is None else self.worst(comparison.worst)
         return dataclasses.replace(comparison, worst=worst, rows=self.rows or None)
 

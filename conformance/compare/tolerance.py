@@ -9,6 +9,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -144,11 +145,10 @@ def compare(
     verdicts: list[Comparison] = []
     for output, (given, right) in enumerate(zip(got, wanted, strict=True)):
         exact = None if oracle is None else oracle[output]
-        if any_order[output] and given.shape == right.shape and right.ndim:
-            with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # NaN and infinities are compared on purpose
+            if any_order[output] and given.shape == right.shape and right.ndim:
                 given = matched_rows(given, right)
                 exact = exact if exact is None or exact.shape != right.shape else matched_rows(exact, right)
-        with np.errstate(all="ignore"):  # NaN and infinities are compared on purpose
             verdict = _compare_output(
                 called[output],
                 given,
@@ -216,20 +216,22 @@ def _compare_output(
             return Comparison("nothing")
         error = np.where(finite, error, 0.0)
         right = np.where(finite, right, 0.0)
-    limit = allowed(right, tolerance)
-    ratios = error / np.maximum(limit, np.finfo(np.float64).tiny)
+    size = np.abs(right)
+    largest = float(size.max())
+    limit = _allowed(size, largest, tolerance)
+    ratios = error / np.maximum(limit, _TINY)
     index = np.unravel_index(int(ratios.argmax()), ratios.shape)
     ratio = float(ratios[index])
     slack = 0.0
     if ratio > 1 and oracle is not None:
         slack = SLACK * max(own_error(wanted, oracle), moved)
-    rounding = by_rounding(float(error[index]), right, wanted, oracle)
+    rounding = by_rounding(float(error[index]), largest, wanted, oracle)
     worst = worst_at(output.number, index, got, wanted, float(error[index]), ratio, rounding)
     if ratio <= 1:
         return Comparison("verified", worst)
     over = error > np.maximum(limit, slack)
     if not over.any():
-        well = slack <= SLACK * ROUNDING * float(np.abs(right).max(initial=0.0))
+        well = slack <= SLACK * ROUNDING * largest
         return Comparison("verified" if well else "ill-conditioned", worst if not well else _within(worst, slack))
     if slack:  # the worst element is judged by what is allowed there in the end
         ratios = np.where(over, error / np.maximum(limit, slack), 0.0)
@@ -252,16 +254,28 @@ def allowed(wanted: Array, tolerance: Tolerance) -> Array:
     shrinks with the largest value of the output. Outputs that are all zero keep it.
     """
     size = np.abs(wanted)
-    largest = float(size.max(initial=0.0))
+    return _allowed(size, float(size.max(initial=0.0)), tolerance)
+
+
+def _allowed(size: Array, largest: float, tolerance: Tolerance) -> Array:
     scale = min(1.0, largest) if largest > 0 and not tolerance.absolute else 1.0
     limit: Array = tolerance.atol * scale + tolerance.rtol * size
     return limit
 
 
-def by_rounding(error: float, finite: Array, wanted: Array, oracle: Array | None) -> float:
-    """An error relative to what rounding explains: ``ROUNDING_UNITS`` in the last place of the output's largest value
-    or ``SLACK`` times eager's own distance from float64. ``finite`` is ``wanted`` in float64 without the rest."""
-    explained = ROUNDING_UNITS * float(np.finfo(wanted.dtype).eps) * float(np.abs(finite).max(initial=0.0))
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+@cache
+def _unit(dtype: np.dtype[Any]) -> float:
+    """The distance of 1 from the next larger number of a float dtype."""
+    return float(np.finfo(dtype).eps)
+
+
+def by_rounding(error: float, largest: float, wanted: Array, oracle: Array | None) -> float:
+    """An error relative to what rounding explains: ``ROUNDING_UNITS`` in the last place of the output's ``largest``
+    finite value or ``SLACK`` times eager's own distance from float64."""
+    explained = ROUNDING_UNITS * _unit(wanted.dtype) * largest
     if error > explained and oracle is not None:
         explained = max(explained, SLACK * own_error(wanted, oracle))
     return error / explained if explained else (math.inf if error else 0.0)

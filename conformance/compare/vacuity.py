@@ -50,7 +50,7 @@ class Vacuity:
             ordered = right.dtype.kind == "f" or self._reading.indices_of(output) is not None
             if ordered and right.ndim and len(right) > 1 and (boxes is None or output != boxes.boxes):
                 possible.add(SHUFFLED)  # of boxes the order is open
-            if _varies(right):
+            if MEAN not in possible and _varies(right):
                 possible.add(MEAN)
             for wrong in possible - refused:
                 candidate = self._wrong(wrong, output, right)

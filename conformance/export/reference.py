@@ -8,6 +8,7 @@ import hashlib
 import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -134,11 +135,15 @@ class Reference:
         Keywords come in the order of forward's parameters, and then those that ``**kwargs`` takes: the TorchScript
         exporter makes inputs of the graph in that order, and dynamo in the order in which keywords are passed.
         """
-        inputs = self.case.says.inputs
-        positional = tuple(values[name] for name, declared in inputs.items() if declared.as_ is None)
-        return positional, {word: values[name] for word, name in self._keywords().items()}
+        positional = tuple(values[name] for name in self._by_position)
+        return positional, {word: values[name] for word, name in self._by_keyword.items()}
 
-    def _keywords(self) -> dict[str, str]:
+    @cached_property
+    def _by_position(self) -> list[str]:
+        return [name for name, declared in self.case.says.inputs.items() if declared.as_ is None]
+
+    @cached_property
+    def _by_keyword(self) -> dict[str, str]:
         """The names of the inputs that are passed by keyword, by the keyword."""
         inputs = self.case.says.inputs
         by_keyword = {declared.as_: name for name, declared in inputs.items() if declared.as_ is not None}
@@ -154,8 +159,7 @@ class Reference:
 
     def graph_order(self) -> list[str]:
         """The names of the inputs in the order that they have in the graph, which is that of ``passed``."""
-        by_position = [name for name, declared in self.case.says.inputs.items() if declared.as_ is None]
-        return [*by_position, *self._keywords().values()]
+        return [*self._by_position, *self._by_keyword.values()]
 
     def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
         """All outputs, depth first; Stopped at ``declare`` where the module raises or is no proper function."""
@@ -288,6 +292,8 @@ def _leaves(result: Any) -> list[Any]:
     import torch
     from torch.utils import _pytree
 
+    if isinstance(result, torch.Tensor):
+        return [result]
     leaves = [leaf for leaf in _pytree.tree_leaves(result) if leaf is not None]
     odd = [type(leaf).__name__ for leaf in leaves if not isinstance(leaf, torch.Tensor)]
     if odd or not leaves:

@@ -24,7 +24,7 @@ _SLOTS = (8, 4096)  # where two notes stand in the memory, whose byte 0 says whi
 _ROOM = _SLOTS[1] - _SLOTS[0] - _HEAD.size
 _TRIES = 100  # to read a note while the writer takes no new one; it writes some 100,000 in a second at most
 # default=str: a note must never be what fails, so a NumPy integer or a path reads as its text
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False, default=str).encode
+encode = json.JSONEncoder(separators=(",", ":"), check_circular=False, default=str).encode
 
 
 class Progress:
@@ -39,17 +39,24 @@ class Progress:
         self._owner = owner
 
     def note(self, **what: Any) -> None:
-        """Replace the note. Values that JSON lacks become text; notes beyond 4 KiB are cut."""
+        """Replaces the note. Values that JSON lacks become text; notes beyond 4 KiB are cut."""
+        text = encode(what)
+        if len(text) > _ROOM:  # ASCII grows to at most twice its length in JSON
+            text = encode({name: ascii(value)[:200] for name, value in list(what.items())[:8]})
+        self.write(text)
+
+    def write(self, text: str) -> None:
+        """Replaces the note by one that ``encode`` made, or what was put together of such."""
         if self._owner is not None and getpid() != self._owner:
             # This process was forked by the code of a case and came back from it: its steps are no steps of the cell.
             _exit(0)
-        text = _encode(what).encode()
-        if len(text) > _ROOM:  # ASCII grows to at most twice its length in JSON
-            cut = {name: ascii(value)[:200] for name, value in list(what.items())[:8]}
-            text = _encode(cut).encode()
+        if len(text) > _ROOM:
+            self.note(**json.loads(text))
+            return
+        data = text.encode()
         slot = 1 - self._view[0]
         start = _SLOTS[slot]
-        whole = _HEAD.pack(len(text), zlib.crc32(text)) + text
+        whole = _HEAD.pack(len(data), zlib.crc32(data)) + data
         self._view[start : start + len(whole)] = whole
         self._view[0] = slot
 
