@@ -48,6 +48,7 @@ def check_accuracy(run: CellRun) -> None:
         if converted is not None:
             otherwise = rounding_otherwise(run, converted, stack)
             verify = RuntimeVerifier(*parts, session, meaning, otherwise)
+        verify.kept = run.kept_answers(model)
         ask = whom_to_ask(run, verify, stored, converted)
         explainer = CaseExplainer(run.settings, run.record, verify, dims, ask)
         try:

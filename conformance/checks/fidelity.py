@@ -30,6 +30,7 @@ def check_fidelity(run: CellRun) -> None:
         storage = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
         run.record.arithmetic = {**session.arithmetic, "storage": storage}
         verify = FidelityVerifier(*parts, session)
+        verify.kept = run.kept_answers(converted)
         ask = whom_to_ask(run, verify, stored, converted)
         explainer = CaseExplainer(run.settings, run.record, verify, dims, ask)
         draws = Draws(cell, run.settings, prepared, dims, traced)

@@ -17,6 +17,7 @@ from conformance.checks.verify import check_again, check_outputs
 from conformance.draw.shapes import boundary_sizes
 from conformance.errors import Stopped, Unavailable, UserError, display_path
 from conformance.export import graph
+from conformance.export.answers import KeptAnswers, key_of
 from conformance.export.exporters import Exported, export
 from conformance.export.reference import Reference
 from conformance.export.store import Store, Stored
@@ -194,6 +195,15 @@ class CellRun:
         if self.cell.case.says.libraries:
             text = "ONNX Runtime's calibrators load no custom-operator libraries; say why with left_out:"
             raise Stopped("convert", "CustomLibraries", text, "case")
+
+    def kept_answers(self, model: Stored) -> KeptAnswers:
+        """What an earlier run asked PyTorch about the draws of this cell, whose model is ``model``. A run that draws
+        anew keeps nothing."""
+        if self.settings.random is not None or self.settings.answers is None:
+            return KeptAnswers()
+        own = self.prepared.key(self.cell.exporter, self.cell.opset)
+        parts = (self.cell.id, own, model.facts.sha, sorted(self.settings.instructions))
+        return KeptAnswers(self.settings.answers, key_of(parts))
 
     def dims(self) -> Dims:
         """The dims that the model was exported for."""

@@ -23,6 +23,8 @@ class Settings:
     """What this run mixes into the seeds of its draws, so that it draws anew; None draws what every run draws."""
     failures: Path | None = None
     """Folder in which failing draws are kept, to be replayed first next time; None keeps none."""
+    answers: Path | None = None
+    """Folder in which PyTorch's answers are kept for a later run; None keeps none."""
     instructions: frozenset[str] = field(default_factory=processor.instructions)
     """The instruction sets of the processor that the cells run on."""
     tensorrt: Mapping[str, Any] = field(default_factory=dict)
@@ -31,5 +33,6 @@ class Settings:
     def __post_init__(self) -> None:
         """Paths are absolute before a worker sees them, whose working directory a case may change."""
         object.__setattr__(self, "store", self.store.absolute())
-        if self.failures is not None:
-            object.__setattr__(self, "failures", self.failures.absolute())
+        for name in ("failures", "answers"):
+            folder = getattr(self, name)
+            object.__setattr__(self, name, None if folder is None else folder.absolute())

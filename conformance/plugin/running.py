@@ -92,6 +92,7 @@ class Running:
             examples=self._options["examples"],
             random=secrets.randbits(64) if self._options["random"] else None,
             failures=home / "failures",
+            answers=home / "answers",
             tensorrt=self._options.builder_options(),
         )
 

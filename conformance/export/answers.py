@@ -1,0 +1,168 @@
+"""What was right for the draws of a cell, kept beside its model: a later run of the unchanged cell asks the runtime
+again, and PyTorch only whether it still answers as it did."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance import HOME
+from conformance.arrays import Array, Inputs
+from conformance.disk.keeping import UNFINISHED, touch, use
+from conformance.verdict.example import Answers, Draw
+
+LARGEST = 16 * 2**20
+"""Bytes of arrays that are kept for a cell. Beyond that nothing is: they would fill the disk sooner than they save
+time, since in a network PyTorch takes no longer than the runtime."""
+
+Place = tuple[object, ...]
+"""What tells the draws of a cell apart."""
+
+
+class KeptAnswers:
+    """The inputs of a cell's draws and what is right for them: those of an earlier run, then those of this one."""
+
+    def __init__(self, folder: Path | None = None, key: str = "") -> None:
+        """``key`` stands for all that the answers depend on. Without a folder nothing is kept."""
+        self._file = None if folder is None else folder / key
+        self._known: dict[Place, tuple[Inputs, Answers]] = {}
+        self.first: list[Array] | None = None
+        """PyTorch's outputs for the draw that shows whether it still answers alike; None where nothing is kept."""
+        self.asked = False
+        """Whether anything was asked that is not known."""
+        self._new: dict[Place, tuple[Inputs, Answers]] = {}
+        self._bytes = 0
+        if self._file is not None:
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                self._read(self._file)
+
+    def of(self, draw: Draw) -> tuple[Inputs, Answers] | None:
+        """The inputs of a draw, and what is right for them; None where they are not known."""
+        return self._known.get(_place(draw))
+
+    def forget(self) -> None:
+        """From here on everything is asked anew, as where PyTorch answers otherwise now, or an answer is in doubt."""
+        self._known, self.first = {}, None
+
+    def add(self, draw: Draw, inputs: Inputs, answers: Answers) -> None:
+        """Notes an answer to be kept. Draws of earlier failures are not asked again."""
+        self.asked = True
+        if self._file is None or draw.index < 0:
+            return
+        self._bytes += sum(array.nbytes for array in _all(inputs, answers))
+        if self._bytes > LARGEST:
+            self._file, self._new = None, {}
+        else:
+            self._new[_place(draw)] = inputs, answers
+
+    def write(self, first: list[Array]) -> None:
+        """Keeps the answers of this run, if there are new ones; ``first`` is what PyTorch gave for the first draw. A
+        store that cannot be written keeps none."""
+        if self._file is None or not self._new:
+            return
+        with contextlib.suppress(OSError):
+            self._write(self._file, first)
+
+    def _write(self, file: Path, first: list[Array]) -> None:
+        arrays: list[Array] = []
+
+        def described(array: Array) -> list[Any]:
+            if array.dtype.hasobject:
+                raise OSError("an array of objects has no bytes to keep")
+            arrays.append(array)
+            return [array.dtype.str, list(array.shape)]
+
+        known = {**self._known, **self._new}
+        told = {
+            "first": [described(array) for array in first],
+            "draws": [
+                [
+                    place,
+                    {name: described(array) for name, array in inputs.items()},
+                    [described(array) for array in wanted],
+                    None if exact is None else [described(array) for array in exact],
+                ]
+                for place, (inputs, (wanted, exact)) in known.items()
+            ],
+        }
+        head = json.dumps(told).encode()
+        data = head + b"\n" + b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+        folder = file.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        use(folder)
+        descriptor, unfinished = tempfile.mkstemp(dir=folder, prefix=UNFINISHED)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(_seal(data) + b"\n" + data)
+            Path(unfinished).replace(file)
+        except OSError:
+            Path(unfinished).unlink(missing_ok=True)
+            raise
+
+    def _read(self, file: Path) -> None:
+        """OSError, or ValueError, KeyError or TypeError for what is not as it was written."""
+        data = file.read_bytes()
+        use(file.parent)
+        seal, _, data = data.partition(b"\n")
+        if seal != _seal(data):
+            raise ValueError("damaged")
+        touch(file)
+        end = data.index(b"\n")
+        told, content, place = json.loads(data[:end]), bytearray(data[end + 1 :]), 0  # arrays that can be written to
+
+        def array(described: Any) -> Array:
+            nonlocal place
+            dtype, shape = np.dtype(described[0]), tuple(described[1])
+            made: Array = np.frombuffer(content, dtype, math.prod(shape), place).reshape(shape)
+            place += made.nbytes
+            return made
+
+        first = list(map(array, told["first"]))
+        for key, inputs, wanted, exact in told["draws"]:
+            made = {name: array(described) for name, described in inputs.items()}
+            right = list(map(array, wanted))
+            self._known[_hashable(key)] = made, (right, None if exact is None else list(map(array, exact)))
+        self.first = first
+
+
+_ANSWERING = (
+    "checks/draws.py", "checks/verify.py", "checks/verify_converted.py", "export/answers.py", "export/layout.py",
+    "export/rounding.py", "runtimes/onnxruntime.py", "runtimes/sequences.py",
+)  # fmt: skip
+"""The modules of this package that an answer depends on, besides those that the exported model does."""
+
+
+def key_of(parts: Iterable[object]) -> str:
+    """The key of a cell's answers, from all that they depend on besides this package's own code."""
+    return hashlib.sha256(repr([*parts]).encode() + _own_code()).hexdigest()[:32]
+
+
+@cache
+def _own_code() -> bytes:
+    return b"".join((HOME / file).read_bytes() for file in _ANSWERING)
+
+
+def _seal(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode()
+
+
+def _place(draw: Draw) -> Place:
+    return tuple(draw.dims.items()), draw.regime, draw.seed, draw.flags
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+
+
+def _all(inputs: Mapping[str, Array], answers: Answers) -> Iterator[Array]:
+    yield from (*inputs.values(), *answers[0], *(answers[1] or ()))

@@ -1,0 +1,195 @@
+"""PyTorch's answers that an earlier run kept: read again, and never believed where anything speaks against them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.export.answers import LARGEST, KeptAnswers
+from conformance.export.reference import Reference
+from conformance.runtimes import onnxruntime
+from conformance.verdict.example import Draw
+from tests.support import PASSED, Bench, altered, verdict
+
+BODY = """
+forward: torch.sin(x) * 2
+inputs: {x: "float32[n, 6]"}
+dims: {n: 1..3}
+export: {torchscript: [17]}
+precisions: {fp16: {}}
+"""
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """How PyTorch was called, as ``float32`` or ``float64``."""
+    calls: list[str] = []
+    for name, what in (("__call__", "float32"), ("oracle", "float64")):
+        original = getattr(Reference, name)
+
+        def spy(self, *arguments, original=original, what=what):
+            calls.append(what)
+            return original(self, *arguments)
+
+        monkeypatch.setattr(Reference, name, spy)
+    return calls
+
+
+def runs(bench: Bench, body: str = BODY, check: str = "accuracy", precision: str = "fp32", **settings: Any):
+    """The record of the cell in a run that keeps answers in the folder of the bench."""
+    (cell,) = (
+        cell
+        for cell in bench.cells(body)
+        if (cell.check, cell.precision) == (check, precision) and cell.runtime in (None, "onnxruntime")
+    )
+    return bench.run_cell(cell, **{"examples": 4, "answers": bench.folder / "answers", **settings})
+
+
+def kept(bench: Bench) -> list[Path]:
+    return sorted((bench.folder / "answers").glob("[!.]*"))
+
+
+@pytest.mark.parametrize(
+    ("check", "precision"),
+    [("accuracy", "fp32"), ("specials", "fp32"), ("accuracy", "fp16"), ("fidelity", "fp16")],
+)
+def test_a_second_run_asks_pytorch_once_and_says_the_same(bench, called, check, precision):
+    first = runs(bench, check=check, precision=precision)
+    assert first.status == "passed"
+    assert called.count("float32") > 10
+    called.clear()
+    second = runs(bench, check=check, precision=precision)
+    assert called.count("float32") <= 1 + (check == "fidelity") * 20  # finite values are looked at anew
+    assert called.count("float64") <= first.ill_conditioned * 8 + 8
+    for name in ("status", "examples", "worst", "draw", "histogram", "nothing", "ill_conditioned", "fidelity"):
+        assert getattr(second, name) == getattr(first, name), name
+
+
+def test_a_runtime_that_became_wrong_is_found_by_kept_answers_and_shown_with_new_ones(bench, called, monkeypatch):
+    assert verdict(runs(bench)) == PASSED
+    monkeypatch.setattr(
+        onnxruntime,
+        "open_optimized",
+        altered(onnxruntime.open_optimized, lambda inputs, outputs: [outputs[0] + np.float32(0.01)]),
+    )
+    called.clear()
+    record = runs(bench)
+    assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
+    assert called.count("float32") > 1, "the example that is shown was asked again"
+
+
+def test_answers_that_pytorch_does_not_give_any_more_are_forgotten(bench, monkeypatch):
+    assert verdict(runs(bench)) == PASSED
+    asked = Reference.__call__
+
+    def otherwise(self, inputs):
+        return [array * np.float32(1.01) for array in asked(self, inputs)]
+
+    monkeypatch.setattr(Reference, "__call__", otherwise)
+    assert runs(bench).status == "failed", "by the kept answers it would have passed"
+
+
+def test_a_damaged_file_is_no_answer(bench, called):
+    runs(bench)
+    (file,) = kept(bench)
+    data = bytearray(file.read_bytes())
+    data[-3] ^= 1
+    file.write_bytes(data)
+    called.clear()
+    assert verdict(runs(bench)) == PASSED
+    assert called.count("float32") > 10
+    assert file.read_bytes() != bytes(data), "the file was mended"
+    for cut in (b"", data[:40], b"{}\n"):
+        file.write_bytes(cut)
+        assert verdict(runs(bench)) == PASSED
+
+
+@pytest.mark.parametrize(
+    "edit", [("torch.sin(x) * 2", "torch.sin(x) * 3"), ("1..3", "1..4"), ("float32[n, 6]", "float32[n, 5]")]
+)
+def test_another_case_has_other_answers(bench, called, edit):
+    runs(bench)
+    called.clear()
+    assert verdict(runs(bench, BODY.replace(*edit))) == PASSED
+    assert called.count("float32") > 10
+    assert len(kept(bench)) == 2
+
+
+def test_on_another_processor_pytorch_is_asked(bench, called):
+    runs(bench, instructions=frozenset({"avx2"}))
+    called.clear()
+    runs(bench, instructions=frozenset({"avx2", "avx512f"}))
+    assert called.count("float32") > 10
+
+
+def test_more_examples_are_asked_for_and_kept(bench, called):
+    runs(bench, examples=2)
+    called.clear()
+    assert verdict(runs(bench, examples=6)) == PASSED
+    assert 1 < called.count("float32") < 40
+    called.clear()
+    runs(bench, examples=6)
+    assert called.count("float32") == 1
+
+
+def test_a_run_that_draws_anew_keeps_nothing(bench, called):
+    runs(bench, random=5)
+    assert kept(bench) == []
+
+
+def test_a_cell_that_fails_keeps_nothing(bench, monkeypatch):
+    monkeypatch.setattr(
+        onnxruntime,
+        "open_optimized",
+        altered(onnxruntime.open_optimized, lambda inputs, outputs: [outputs[0] + np.float32(0.01)]),
+    )
+    assert runs(bench).status == "failed"
+    assert kept(bench) == []
+
+
+def test_a_folder_that_cannot_be_written_harms_nothing(bench, called):
+    (bench.folder / "answers").write_text("no folder", encoding="utf-8")
+    assert verdict(runs(bench)) == PASSED
+
+
+def test_too_much_is_not_kept(tmp_path):
+    answers = KeptAnswers(tmp_path, "key")
+    array = np.zeros(LARGEST // 8 + 1, np.float32)
+    for seed in range(3):
+        answers.add(Draw({"n": 1}, "plain", seed), {"x": array}, ([array], None))
+    answers.write([array])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_arrays_come_back_as_they_were(tmp_path):
+    arrays: list[Any] = [
+        np.array(1.5, np.float32), np.zeros((0, 3), np.int64), np.array([True, False]), np.array([[np.nan, -0.0]]),
+        np.arange(6, dtype=np.float16).reshape(2, 3).T,
+    ]  # fmt: skip
+    draw, flagged = Draw({"n": 2, "k": 3}, "ends", 7), Draw({"n": 2, "k": 3}, "ends", 7, flags="zero")
+    answers = KeptAnswers(tmp_path, "key")
+    answers.add(draw, {"x": arrays[0]}, (arrays, None))
+    answers.add(flagged, {"x": arrays[3]}, (arrays[:1], arrays[1:3]))
+    answers.write(arrays[:2])
+    again = KeptAnswers(tmp_path, "key")
+    assert again.first is not None
+    inputs, (wanted, exact) = again.of(dataclasses.replace(draw, index=4)) or pytest.fail("not known")
+    assert exact is None
+    for got, right in zip([*again.first, inputs["x"], *wanted], [*arrays[:2], arrays[0], *arrays], strict=True):
+        assert (got.dtype, got.shape) == (right.dtype, right.shape)
+        assert got.tobytes() == np.ascontiguousarray(right).tobytes()
+        assert got.flags.writeable
+    assert again.of(Draw({"n": 2, "k": 3}, "ends", 8)) is None
+    assert (again.of(flagged) or pytest.fail("not known"))[1][1] is not None
+
+
+def test_draws_of_earlier_failures_are_asked(tmp_path):
+    answers = KeptAnswers(tmp_path, "key")
+    answers.add(Draw({}, "plain", 1, index=-1), {}, ([np.zeros(1)], None))
+    assert answers.asked
+    answers.write([np.zeros(1)])
+    assert list(tmp_path.iterdir()) == []
