@@ -99,8 +99,15 @@ def prepare(case: Case, folder: Folder) -> Prepared:
     prepared = _kept.pop(name, None)
     if prepared is None or prepared.case != case:
         with fence.loading():
-            prepared = Prepared(case, Reference(case, folder), Maker(case, folder.resolve))
+            alike = (kept.reference.for_case(case) for kept in reversed(_kept.values()))
+            reference = next(filter(None, alike), None) or Reference(case, folder)
+            prepared = Prepared(case, reference, Maker(case, folder.resolve))
     _kept[name] = prepared
-    while len(_kept) > 1 and sum(kept.reference.bytes for kept in _kept.values()) > KEPT_BYTES:
+    while len(_kept) > 1 and _bytes() > KEPT_BYTES:
         del _kept[next(iter(_kept))]
     return prepared
+
+
+def _bytes() -> int:
+    """What the kept modules take, each counted once."""
+    return sum({id(kept.reference.module): kept.reference.bytes for kept in _kept.values()}.values())

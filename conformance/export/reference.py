@@ -60,6 +60,17 @@ class Reference:
         except Exception:
             self._twin, self._twin_is_eager = twin, True
 
+    def for_case(self, case: Case) -> Reference | None:
+        """The same module for another case that builds it alike; None for a case that does not, and where calls have
+        changed the module or shown that it has no float64 form, which may be due to this case's inputs."""
+        if recipe(case) != recipe(self.case) or self.oracle_missing or self.fingerprint() != self.weights:
+            return None
+        other = copy.copy(self)
+        other.case, other.layout = case, None
+        for derived in ("_by_position", "_by_keyword"):
+            other.__dict__.pop(derived, None)
+        return other
+
     def _build(self) -> Any:
         import torch
 
@@ -279,6 +290,14 @@ class Reference:
         finally:
             for name, value in kept.items():
                 own[name].data = value
+
+
+def recipe(case: Case) -> tuple[object, ...]:
+    """All that the module of a case is built from; two cases with equal recipes have equal modules."""
+    says = case.says
+    own = (says.forward, tuple(says.inputs.items())) if says.module is None else ()
+    arguments = repr(sorted(case.arguments.items(), key=str))
+    return case.folder, says.module, own, arguments, says.prepare, says.seed, says.mode, says.script
 
 
 def _torch() -> Any:

@@ -1,0 +1,133 @@
+"""Cases that build the same module share it in a process; a module that something has changed is shared by nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.case.file import load
+from conformance.case.python import Folder
+from conformance.checks.prepared import prepare
+from conformance.checks.run_cell import run_cell
+from conformance.plan.catalogue import plan
+from conformance.plan.settings import Settings
+from conformance.worker.progress import Progress
+
+PYTHON = """
+import torch
+
+class Scaled(torch.nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.linear = torch.nn.Linear(5, width)
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, x):
+        return self.linear(x) * 3
+
+class Counting(Scaled):
+    def forward(self, x):
+        self.seen += 1
+        return super().forward(x) + self.seen
+
+def doubled(module):
+    with torch.no_grad():
+        module.linear.weight *= 2
+"""
+HEAD = """
+module: {module}
+inputs: {{x: "float32[n, 5]"}}
+dims: {{n: 1..3}}
+export: {{torchscript: [17]}}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(**bodies: str) -> dict[str, object]:
+        """The cases by name, of one file."""
+        text = ""
+        for name, more in bodies.items():
+            module, _, rest = more.partition(";")
+            lines = [
+                *HEAD.format(module=module or "parts.Scaled").strip().splitlines(),
+                *filter(None, [rest.strip()]),
+            ]
+            text += f"{name}:\n" + "".join(f"  {line}\n" for line in ["about: planted", *lines])
+        (tmp_path / "parts.py").write_text(PYTHON, encoding="utf-8")
+        (tmp_path / "planted.yaml").write_text(text, encoding="utf-8")
+        return {case.name: case for case in load(tmp_path / "planted.yaml")}
+
+    return write
+
+
+def prepared(case):
+    with Folder.of(case.folder).active() as folder:
+        return prepare(case, folder)
+
+
+def test_cases_that_build_alike_share_their_module(write):
+    cases = write(one="", other=";tags: [planted]")
+    first, second = prepared(cases["one"]), prepared(cases["other"])
+    assert second.reference.module is first.reference.module
+    assert second.reference.case.name == "other"
+    assert second.reference.weights == first.reference.weights
+    assert second.maker is not first.maker
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["parts.Counting", ";with: {width: 6}", ";seed: 7", ";prepare: parts.doubled", ";mode: train", ";script: true"],
+)
+def test_cases_that_build_otherwise_do_not(write, other):
+    cases = write(one="", other=other)
+    assert prepared(cases["other"]).reference.module is not prepared(cases["one"]).reference.module
+
+
+def test_a_module_that_was_changed_is_built_anew(write):
+    import torch
+
+    cases = write(one="", other=";tags: [planted]")
+    first = prepared(cases["one"])
+    with torch.no_grad():
+        first.reference.module.linear.weight.add_(1)
+    second = prepared(cases["other"])
+    assert second.reference.module is not first.reference.module
+    assert second.reference.weights == first.reference.weights
+
+
+def test_a_case_that_spoils_the_module_does_not_spoil_the_next(write, tmp_path):
+    cases = write(one="parts.Counting", other="parts.Counting;mode: train")
+    for case in cases.values():
+        (cell,) = (cell for cell in plan(case) if cell.check == "export")
+        record = run_cell(Progress(), cell, Settings(store=tmp_path / "store"))
+        assert (record.status, record.fault) != ("failed", "exporter"), record.reason
+
+
+def test_the_inputs_of_each_case_are_its_own(tmp_path: Path):
+    text = """
+one:
+  about: planted
+  module: parts.Pair
+  inputs: {a: "float32[n, 5]", b: "float32[n, 5]"}
+  dims: {n: 1..3}
+  export: {torchscript: [17]}
+other:
+  about: planted
+  module: parts.Pair
+  inputs: {b: {type: "float32[n, 5]", as: b}, a: {type: "float32[n, 5]", as: a}}
+  dims: {n: 1..3}
+  export: {torchscript: [17]}
+"""
+    python = "import torch\n\nclass Pair(torch.nn.Module):\n    def forward(self, a, b):\n        return a - 2 * b\n"
+    (tmp_path / "parts.py").write_text(python, encoding="utf-8")
+    (tmp_path / "planted.yaml").write_text(text, encoding="utf-8")
+    cases = load(tmp_path / "planted.yaml")
+    one, other = map(prepared, cases)
+    assert one.reference.graph_order() == ["a", "b"]
+    assert other.reference.module is one.reference.module
+    assert other.reference.passed({"a": 1, "b": 2}) == ((), {"a": 1, "b": 2})
+    for case in cases:
+        (cell,) = (cell for cell in plan(case) if cell.check == "accuracy" and cell.runtime == "onnxruntime")
+        assert run_cell(Progress(), cell, Settings(store=tmp_path / "store", examples=3)).status == "passed"
