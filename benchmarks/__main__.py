@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks import (
     accusations,
+    catalogue,
     culprits,
     dynamo,
     endurance,
@@ -39,6 +40,7 @@ GROUPS = {
     "endurance": endurance,
     "culprits": culprits,
     "accusations": accusations,
+    "catalogue": catalogue,
 }
 APART = {"latency", "mutants", "endurance", "culprits", "accusations"}
 """Take a quarter of an hour and more, and have pages of their own: ``docs/mutants.md``, and the others in
