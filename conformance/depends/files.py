@@ -9,13 +9,14 @@ from pathlib import Path
 
 from conformance import HOME
 from conformance.case.declaration import Case
+from conformance.case.words import Exporter
 from conformance.depends.inventory import Matter, named
 from conformance.errors import Stopped
 
 
-def files(case: Case, until: Matter = "words") -> list[Path]:
-    """The files beside the case file that it depends on as far as they matter to ``until``: those that it names, and
-    what their Python imports of the user's own.
+def files(case: Case, until: Matter = "words", exporter: Exporter | None = None) -> list[Path]:
+    """The files beside the case file that it depends on as far as they matter to ``until``, for one exporter or for
+    all: those that it names, and what their Python imports of the user's own.
 
     Imports are followed through the text of the files, so that the answer does not depend on what else
     this process has loaded. A file that imports by computed name makes the whole folder count. Stopped at ``declare``
@@ -24,7 +25,7 @@ def files(case: Case, until: Matter = "words") -> list[Path]:
     folder = case.folder.resolve()
     paths: dict[Path, None] = {}
     todo: list[Path] = []
-    for mention in named(case, until):
+    for mention in named(case, until, exporter):
         if mention.pattern:
             matching = sorted(folder.glob(mention.text))
             if not matching:

@@ -35,6 +35,25 @@ def failure(record: Mapping[str, Any]) -> str:
     return _shown([*lines, *_place(record)])
 
 
+def verdict(record: Mapping[str, Any]) -> str:
+    """The status of a cell, its id and the seconds that it took, on one line."""
+    words = {"xfailed": "failed as declared", "failed": "FAILED", "xpassed": "PASSED though declared to fail"}
+    seconds = sum(record["seconds"].values())
+    return one_line(f"{words.get(record['status'], record['status'])}  {record['id']}  {seconds:.2f} s")
+
+
+def not_run(runtime: str, count: int, reasons: Sequence[str]) -> str:
+    """The line about a runtime of which every cell was skipped."""
+    return f"NOT RUN: {runtime}, {count} cells skipped: {'; '.join(reasons)}"
+
+
+def doing(note: Mapping[str, Any], seconds: float) -> str:
+    """What a cell is doing after so many seconds, by the last note of its worker."""
+    dims = ", ".join(f"{name}={size}" for name, size in (note.get("draw") or {}).get("dims", {}).items())
+    examples = f", {note['examples']} examples" if note.get("examples") else ""
+    return f"{note.get('stage', 'starting')}{f' at {dims}' if dims else ''}{examples}, {seconds:.0f} s"
+
+
 def repetition(record: Mapping[str, Any], first: str) -> str:
     """In place of ``failure``, on one line, where a cell stopped as ``first`` did, before its own work began."""
     place = f"{record['source']['file']}:{record['source']['line']}"
