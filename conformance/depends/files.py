@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from conformance import HOME
@@ -107,6 +108,7 @@ def _local(name: str, folder: Path) -> Iterator[Path]:
                 yield file.resolve()
 
 
+@cache
 def _installed(path: Path) -> bool:
     roots = (sys.prefix, sys.base_prefix)
     return path.suffix == ".zip" or any(path.resolve().is_relative_to(Path(root).resolve()) for root in roots)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conformance.records.clean import block, command_line, one_line
+from conformance.records.clean import block, command_line, literal, one_line
 from conformance.records.details import details as details
 from conformance.records.details import dropped_draws as dropped_draws
 from conformance.records.details import number
@@ -39,7 +39,7 @@ def verdict(record: Mapping[str, Any]) -> str:
     """The status of a cell, its id and the seconds that it took, on one line."""
     words = {"xfailed": "failed as declared", "failed": "FAILED", "xpassed": "PASSED though declared to fail"}
     seconds = sum(record["seconds"].values())
-    return one_line(f"{words.get(record['status'], record['status'])}  {record['id']}  {seconds:.2f} s")
+    return literal(f"{words.get(record['status'], record['status'])}  {record['id']}  {seconds:.2f} s")
 
 
 def not_run(runtime: str, count: int, reasons: Sequence[str]) -> str:

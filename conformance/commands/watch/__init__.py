@@ -38,25 +38,32 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where a cell fails by its last verdict; Ctrl-C ends it."""
+    from conformance.checks.runner import Runner
+    from conformance.commands.watch.catalogue import Catalogue
+    from conformance.commands.watch.loop import Loop
+    from conformance.commands.watch.screen import Screen
+    from conformance.disk.keeping import bytes_of, make
+    from conformance.errors import UserError
+    from conformance.plan.catalogue import selection
+    from conformance.plan.command import command
+    from conformance.plan.settings import Settings
+    from conformance.plan.words import Words
     from conformance.worker.warm import new_worker
 
-    with new_worker() as worker:  # it imports torch while the cases are read
-        from conformance.checks.runner import Runner
-        from conformance.commands.watch.catalogue import Catalogue
-        from conformance.commands.watch.loop import Loop
-        from conformance.commands.watch.screen import Screen
-        from conformance.disk.keeping import bytes_of
-        from conformance.plan.catalogue import selection
-        from conformance.plan.command import command
-        from conformance.plan.settings import Settings
-        from conformance.plan.words import Words
-
+    try:
         home, limit = given.store, bytes_of(given.store_limit)
-        paths = given.paths or [Path("cases")]
-        chosen = selection({name: getattr(given, name) for name in SELECTION})
-        catalogue = Catalogue(paths, chosen, Words(given.words), given.examples)
-        settings = Settings(store=home / "models", examples=given.examples, failures=home / "failures")
-        runner = Runner(settings, given.cell_timeout, worker)
-        options = {"examples": given.examples, "store": None if home == STORE else home}
-        command_of = partial(command, folder=Path.cwd(), cases=given.paths, options=options)
-        return Loop(catalogue, runner, Screen(), home, limit, command_of).run()
+    except UserError as error:
+        raise UserError(f"--store-limit: {error}") from None
+    chosen = selection({name: getattr(given, name) for name in SELECTION})
+    catalogue = Catalogue(given.paths or [Path("cases")], chosen, Words(given.words), given.examples)
+    settings = Settings(store=home / "models", examples=given.examples, failures=home / "failures")
+    options = {"examples": given.examples, "store": None if home == STORE else home}
+    command_of = partial(command, folder=Path.cwd(), cases=given.paths, options=options)
+    make(home)
+    try:
+        plan = catalogue.read()
+        with new_worker(dynamo=any(cell.exporter == "dynamo" for cell in plan.cells)) as worker:
+            runner = Runner(settings, given.cell_timeout, worker)
+            return Loop(catalogue, plan, runner, Screen(), home, limit, command_of).run()
+    except KeyboardInterrupt:  # before the first cell
+        return 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from conformance.checks.runner import skipped
-from conformance.commands.watch.catalogue import Catalogue
+from conformance.commands.watch.catalogue import Catalogue, Plan
 from conformance.commands.watch.files import Changed, Watched, forget_bytecode
 from conformance.commands.watch.screen import Screen
 from conformance.disk.keeping import make, tidy
@@ -41,11 +41,12 @@ class Loop:
     """Keeps the last verdict of each cell, and runs cells for which that is no longer true."""
 
     def __init__(
-        self, catalogue: Catalogue, runner: _Runner, screen: Screen, home: Path, limit: float,
+        self, catalogue: Catalogue, plan: Plan, runner: _Runner, screen: Screen, home: Path, limit: float,
         command_of: Callable[[str], str],
     ) -> None:  # fmt: skip
-        """``home`` is the store, which is kept below ``limit`` bytes; ``command_of`` gives what runs a cell alone."""
-        self._catalogue, self._runner, self._screen = catalogue, runner, screen
+        """``plan`` is what the catalogue gave; ``home`` is the store, which is kept below ``limit`` bytes;
+        ``command_of`` gives what runs a cell alone."""
+        self._catalogue, self._plan, self._runner, self._screen = catalogue, plan, runner, screen
         self._home, self._limit, self._command_of = home, limit, command_of
         self._watched = Watched()
         self._verdicts: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -57,10 +58,8 @@ class Loop:
         """Python files that changed since the process began."""
 
     def run(self) -> int:
-        """Until Ctrl-C; 0, or 1 where a cell fails by its last verdict. OSError where no store can be made."""
-        make(self._home)
+        """Until Ctrl-C; 0, or 1 where a cell fails by its last verdict."""
         try:
-            self._plan = self._catalogue.read()
             self._watched.expect(self._plan.signs)
             self._begin()
             while True:
@@ -170,11 +169,8 @@ class Loop:
     # ---- telling -------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        plan = self._plan
-        count = (
-            f"{len(plan.cells)} of {_cells(plan.considered)}" if self._catalogue.selects else _cells(plan.considered)
-        )
-        self._screen.heading(f"{count}")
+        selected = f"{len(self._plan.cells)} of " if self._catalogue.selects else ""
+        self._screen.heading(f"{selected}{_cells(self._plan.considered)}; PyTorch is being imported")
         self._tell_problems()
         self._tell_empty()
 
@@ -204,10 +200,11 @@ class Loop:
             self._screen.line(text.not_run(runtime, count, reasons), "yellow")
         if records:
             self._screen.line(f"{matrix.counts(records)}; {seconds:.1f} s")
-        if len(records) < len(self._records()) and records:
-            self._screen.line(f"with those that have not changed, {matrix.counts(self._records())}")
-        told = {record["id"] for record in records}
-        self._tell_failing([record for record in self._records() if record["id"] not in told])
+        told, every = {record["id"] for record in records}, self._records()
+        if len(records) < len(every):
+            what = "with those that have not changed" if records else "the verdicts stand"
+            self._screen.line(f"{what}, {matrix.counts(every)}")
+        self._tell_failing([record for record in every if record["id"] not in told])
         count = len(self._plan.files)
         self._screen.line(f"watching {count} {'file' if count == 1 else 'files'}; Ctrl-C ends")
 
