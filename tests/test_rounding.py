@@ -222,7 +222,7 @@ def test_a_module_that_cannot_be_run_so_moves_with_its_inputs(bench):
 
 
 def test_rounding_does_not_import_the_compiler_of_pytorch():
-    """PyTorch imports it at the first call of a mode that does not decline, which takes longer than importing torch."""
+    """It is imported at the first call of a mode that does not decline, which takes longer than importing torch."""
     code = """
 import sys, torch
 from conformance.export.rounding import Rounding, rounds

@@ -196,6 +196,16 @@ def test_a_running_cell_that_a_change_is_not_about_goes_on(cases, watched):
     assert done.ran == [PLAIN + OWN]
 
 
+def test_the_folder_of_bytecode_that_a_cell_leaves_is_not_spoken_of(cases, watched):
+    def compiled(record, on_wait) -> None:
+        (cases / "__pycache__").mkdir()
+
+    done = watched(runner=StubRunner({PLAIN[0]: compiled}))
+    assert done.ran == [PLAIN + OWN]
+    assert done.said[0].count("4 cells") == 2
+    assert "a folder changed" not in done.said[0]
+
+
 def test_ctrl_c_in_a_cell_ends_with_what_is_known(cases, watched):
     def interrupted(record, on_wait) -> None:
         raise KeyboardInterrupt

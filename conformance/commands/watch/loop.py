@@ -157,9 +157,11 @@ class Loop:
         gone = [path for path in changed.gone if path in concerned]
         new = sorted(path for path in self._plan.files - before.files if path not in before.signs)
         parts = [*_named(written, "changed"), *_named(new, "new"), *_named(gone, "gone")]
-        due, lost = len(self._due()), len({cell.id for cell in before.cells} - {cell.id for cell in self._plan.cells})
-        if parts or due:
-            count = f"{due} of {_cells(len(self._plan.cells))} to run" if due else "no cell to run"
+        due, prints = self._due(), self._plan.prints
+        lost = len(before.prints.keys() - prints.keys())
+        # a folder changes where Python makes its folder of bytecode, too
+        if parts or any(before.prints.get(cell.id) != prints[cell.id] for cell in due):
+            count = f"{len(due)} of {_cells(len(prints))} to run" if due else "no cell to run"
             self._screen.heading(f"{'; '.join(parts) or 'a folder changed'}: {count}")
         self._tell_problems()
         if lost:
