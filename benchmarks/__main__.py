@@ -18,6 +18,7 @@ from benchmarks import (
     examples,
     fuzz,
     gating,
+    inner_loop,
     isolation,
     latency,
     mutants,
@@ -29,6 +30,7 @@ from conformance.records.environment import environment
 
 GROUPS = {
     "whole_run": whole_run,
+    "inner_loop": inner_loop,
     "examples": examples,
     "dynamo": dynamo,
     "isolation": isolation,

@@ -16,6 +16,7 @@ from conformance.records.clean import block, visible
 
 COMMANDS = {
     "new": "write a starter case file that passes as it is",
+    "watch": "run the cells whose files change, while you work on them",
     "schema": "print the JSON Schema of case files, for editors",
     "sensitivity": "rank nodes by what keeping them in fp32 wins back",
     "align": "PyTorch against ONNX layer by layer: where they part first",

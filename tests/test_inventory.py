@@ -175,10 +175,10 @@ def test_a_file_moves_all_that_depends_on_it(folder: Path, file: str) -> None:
     assert chosen(folder) == set()
     edit(folder / file)
     moved = state(folder).moved(before)
-    assert moved["exported"] == (BOTH if file in EXPORT else set())
+    exporters = {f"planted-{OF_EXPORTER[file]}"} if file in OF_EXPORTER else BOTH
+    assert moved["exported"] == (exporters if file in EXPORT else set())
     assert moved["converted"] == ({f"planted-{CONVERSION[file]}"} if file in CONVERSION else set())
-    assert moved["fingerprints"] == ids(folder, "planted")
-    assert chosen(folder) == ids(folder, "planted", OF_EXPORTER.get(file, ""))
+    assert moved["fingerprints"] == chosen(folder) == ids(folder, "planted", OF_EXPORTER.get(file, ""))
 
 
 def test_a_file_that_an_expression_names_moves_what_depends_on_it(folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -217,3 +219,18 @@ def test_a_module_that_cannot_be_run_so_moves_with_its_inputs(bench):
     )  # fmt: skip
     (moved,) = conditioned(bench, body, {"x": np.float32([[1.0, 0.5, 0.25]])})
     assert moved > 1e-8
+
+
+def test_rounding_does_not_import_the_compiler_of_pytorch():
+    """It is imported at the first call of a mode that does not decline, which takes longer than importing torch."""
+    code = """
+import sys, torch
+from conformance.export.rounding import Rounding, rounds
+x = torch.tensor([0.1, 0.7], dtype=torch.float64)
+with rounds(Rounding(24, 0)):
+    y = torch.asinh(x)
+assert not torch.equal(y, torch.asinh(x))
+print("torch._dynamo" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.plugin.telling import Telling
 from conformance.records import text
+from conformance.records.telling import Telling
 from tests.report.support import record
 from tests.support import run_suite, write_case
 

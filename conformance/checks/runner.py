@@ -65,6 +65,13 @@ class Runner:
                 self._begin(then)
         return record
 
+    def renew(self) -> None:
+        """Has the next cell run in a process that has loaded no case's Python, and has that process wait for it."""
+        if self._worker is not None:
+            self._replace()
+            with contextlib.suppress(Exception):  # raised again when the next cell is asked for
+                self._worker.ready()
+
     def _begin(self, cell: Cell) -> None:
         assert self._worker is not None
         if not self._before.allow(cell):
@@ -132,6 +139,13 @@ def _run(progress: Any, cell: Cell, settings: Settings) -> Ran:
 
     fence = of_process()
     return Ran(run_cell(progress, cell, settings, fence), fence.fit)
+
+
+def skipped(cell: Cell, reason: str) -> Record:
+    """The record of a cell that this host, or this kind of run, cannot run."""
+    record = cell.record()
+    record.status, record.stage, record.reason = "skipped", "load", reason
+    return record
 
 
 def broken(cell: Cell, error: str, reason: str, raised: BaseException | None = None) -> Record:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from conformance import HOME
 from conformance.case.declaration import Case
+from conformance.case.words import Exporter
 from conformance.depends.inventory import Matter, named
 from conformance.errors import Stopped
 
 
-def files(case: Case, until: Matter = "words") -> list[Path]:
-    """The files beside the case file that it depends on as far as they matter to ``until``: those that it names, and
-    what their Python imports of the user's own.
+def files(case: Case, until: Matter = "words", exporter: Exporter | None = None) -> list[Path]:
+    """The files beside the case file that it depends on as far as they matter to ``until``, for one exporter or for
+    all: those that it names, and what their Python imports of the user's own.
 
     Imports are followed through the text of the files, so that the answer does not depend on what else
     this process has loaded. A file that imports by computed name makes the whole folder count. Stopped at ``declare``
@@ -24,7 +26,7 @@ def files(case: Case, until: Matter = "words") -> list[Path]:
     folder = case.folder.resolve()
     paths: dict[Path, None] = {}
     todo: list[Path] = []
-    for mention in named(case, until):
+    for mention in named(case, until, exporter):
         if mention.pattern:
             matching = sorted(folder.glob(mention.text))
             if not matching:
@@ -106,6 +108,7 @@ def _local(name: str, folder: Path) -> Iterator[Path]:
                 yield file.resolve()
 
 
+@cache
 def _installed(path: Path) -> bool:
     roots = (sys.prefix, sys.base_prefix)
     return path.suffix == ".zip" or any(path.resolve().is_relative_to(Path(root).resolve()) for root in roots)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from conformance import HOME
 from conformance.case.declaration import Case
+from conformance.case.words import Exporter
 from conformance.depends.files import files
 from conformance.plan.cell import Cell
 from conformance.records.environment import versions
@@ -18,28 +19,33 @@ from conformance.records.processor import cpu
 
 
 class Fingerprints:
-    """Fingerprints of the cells of one run; files are read once for each case."""
+    """Fingerprints of the cells of one run; files are read once for each case and exporter."""
 
     def __init__(self, settings: Mapping[str, object]) -> None:
         """``settings`` are those of the run that decide what a cell does, such as ``examples``."""
         self._run = f"{sorted(settings.items())} {_host()}".encode()
-        self._cases: dict[tuple[Path, str], bytes | None] = {}
+        self._cases: dict[tuple[Path, str, Exporter], bytes | None] = {}
 
     def __call__(self, cell: Cell) -> str | None:
         """The fingerprint; None where a file that the cell depends on cannot be read, so that there is none."""
-        name = (cell.case.file, cell.case.name)
+        name = (cell.case.file, cell.case.name, cell.exporter)
         if name not in self._cases:
-            self._cases[name] = _case(cell.case)
+            self._cases[name] = _case(cell.case, cell.exporter)
         case = self._cases[name]
         return None if case is None else hashlib.sha256(cell.id.encode() + case + self._run).hexdigest()[:32]
 
+    def forget(self, case: Case) -> None:
+        """Has the files of a case be read again."""
+        for name in [name for name in self._cases if name[:2] == (case.file, case.name)]:
+            del self._cases[name]
 
-def _case(case: Case) -> bytes | None:
-    """What the case says, and the contents of its files."""
+
+def _case(case: Case, exporter: Exporter) -> bytes | None:
+    """What the case says, and the contents of its files that matter to an exporter's cells."""
     try:
         digest = hashlib.sha256(case.says.model_dump_json(fallback=str).encode())
         digest.update(repr(sorted(case.arguments.items(), key=str)).encode())
-        for file in files(case):
+        for file in files(case, exporter=exporter):
             digest.update(file.name.encode() + file.read_bytes())
     except Exception:  # not only Stopped: it may be a folder, unreadable, or Python that cannot be parsed
         return None

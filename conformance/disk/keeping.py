@@ -28,6 +28,8 @@ DRAWS = "failures"
 UNFINISHED = ".new-"
 DAY = 86_400.0
 """Seconds after which an entry, or an unfinished file, is taken to be nobody's."""
+LIMIT = "20GiB"
+"""The size below which a store is kept unless the user says otherwise."""
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 _used: dict[Path, InUse] = {}
@@ -48,6 +50,14 @@ class _Entry:
     bytes: int
     used: float
     """Seconds since the epoch."""
+
+
+def make(home: Path) -> None:
+    """Makes a store that git ignores, where there is none; OSError where it cannot be made or written."""
+    home.mkdir(parents=True, exist_ok=True)
+    ignore = home / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
 
 
 def use(folder: Path) -> None:

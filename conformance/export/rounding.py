@@ -141,6 +141,12 @@ def _mode() -> Any:
             super().__init__()  # type: ignore[no-untyped-call]
             self._units = Units(rounding)
 
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            # PyTorch would wrap the method below so that torch.compile leaves it alone, and import its compiler for
+            # that at the first call, which takes longer than importing torch. Nothing is compiled under this mode.
+            return False
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if torch.Tag.pointwise in func.tags:  # elsewhere a number may say how many values there are
                 args = tuple(self._constant(arg) for arg in args)

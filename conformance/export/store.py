@@ -133,7 +133,7 @@ def key(case: Case, exporter: Exporter, opset: int, weights: str, more: Iterable
     parts: list[Any] = [FORMAT, case.name, exporter, opset, weights, arguments, *more]
     parts += [said(case, "export"), said_of(case, exporter)]
     digest.update(repr(parts).encode())
-    for file in files(case, "export"):
+    for file in files(case, "export", exporter):
         digest.update(file.name.encode())
         digest.update(file.read_bytes())
     digest.update(repr(versions()).encode())

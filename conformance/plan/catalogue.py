@@ -128,10 +128,17 @@ def unmatched(cases: Iterable[Case]) -> list[Problem]:
     ]
 
 
-def read_suite(paths: Sequence[Path], selection: Selection) -> tuple[list[Cell], dict[str, CaseFileError | None]]:
+ReadFile = Callable[[Path], tuple[Sequence[Cell], Sequence[Problem]]]
+"""Gives all cells of a case file, and everything that is wrong with it. Raises nothing for what the file says."""
+
+
+def read_suite(
+    paths: Sequence[Path], selection: Selection, read_one: ReadFile | None = None
+) -> tuple[list[Cell], dict[str, CaseFileError | None]]:
     """The selected cells, and each case file by its display path with its error or None.
 
-    A case with a mistake gives no cells; the other cases keep theirs.
+    A case with a mistake gives no cells; the other cases keep theirs. ``read_one`` stands in for ``read_file``, for
+    who has read some of the files before.
     """
     cells: list[Cell] = []
     files: dict[str, CaseFileError | None] = {}
@@ -148,9 +155,9 @@ def read_suite(paths: Sequence[Path], selection: Selection) -> tuple[list[Cell],
             name = display_path(file)
             if name in files:  # by another of the paths, or a link
                 continue
-            own, problems = _read_file(file)
+            own, wrong = (read_one or read_file)(file)
             cases = {cell.case.name: cell.case for cell in reversed(own)}
-            problems += _known(cases.values(), first)
+            problems = [*wrong, *_known(cases.values(), first)]
             files[name] = CaseFileError(problems) if problems else None
             for case in cases.values():
                 first.setdefault(case.name, case)
@@ -158,8 +165,8 @@ def read_suite(paths: Sequence[Path], selection: Selection) -> tuple[list[Cell],
     return cells, files
 
 
-def _read_file(file: Path) -> tuple[list[Cell], list[Problem]]:
-    """The cells of one file, and everything that is wrong with it. Raises nothing for what the file says."""
+def read_file(file: Path) -> tuple[list[Cell], list[Problem]]:
+    """The cells of one file, and everything that is wrong with it; a ``ReadFile``."""
     cases, problems = read(file)
     try:
         cells = cells_of(file, cases)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance.disk.keeping import Freed, leave, size_of, tidy
+from conformance.disk.keeping import Freed, leave, make, size_of, tidy
 from conformance.errors import display_path, why
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ class Keeping:
         """UsageError where there is no store and none can be made. One that can only be read is used as it is."""
         home = self._options.store
         try:
-            home.mkdir(parents=True, exist_ok=True)
-            ignore = home / ".gitignore"
-            if not ignore.exists():
-                ignore.write_text("*\n", encoding="utf-8")
+            make(home)
         except OSError as error:
             if not home.is_dir():
                 text = f"--store {display_path(home)}: cannot be made ({why(error)})"

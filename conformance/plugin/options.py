@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from conformance.disk.keeping import bytes_of
+from conformance.disk.keeping import LIMIT, bytes_of
 from conformance.errors import UserError
 from conformance.records.clean import block
 from conformance.runtimes import registry
@@ -75,7 +75,7 @@ def add(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--store-limit",
-        default="20GiB",
+        default=LIMIT,
         metavar="SIZE",
         help="of the store's models, engines and bundles drop those that were not used for longest, until it is no "
         "larger; none that this run uses (default: %(default)s)",

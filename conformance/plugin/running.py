@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.plugin.options import DEFAULT_STORE
 from conformance.plugin.waiting import Waiting
-from conformance.records.clean import command_line
 from conformance.runtimes import registry
 
 if TYPE_CHECKING:
@@ -47,8 +46,9 @@ class Running:
             return {**self._earlier[fingerprint], "reused": True}
         absent = self._absence(cell)
         if absent is not None:
-            record = cell.record()
-            record.status, record.stage, record.reason = "skipped", "load", absent
+            from conformance.checks import runner
+
+            record = runner.skipped(cell, absent)
         else:
             waiting = Waiting(self._options.config)
             record = self._run()(cell, waiting, self._runs_next())
@@ -130,14 +130,9 @@ class Running:
 
     def _command(self, cell: Cell) -> str:
         """What runs this cell alone, from the folder in which this run was started."""
-        words = ["pytest", "conformance"]
-        if not (self._options.folder / "conformance").is_dir():
-            words.insert(1, "--pyargs")
-        for path in self._options["cases"] or []:
-            words += ["--cases", path]
-        for option in ("examples", "tensorrt"):
-            if self._options[option] is not None:
-                words += [f"--{option}", str(self._options[option])]
-        if self._options["store"] != DEFAULT_STORE:  # which keeps the failing draws that are replayed first
-            words += ["--store", self._options["store"]]
-        return command_line([*words, "-k", cell.id])
+        from conformance.plan.command import command
+
+        options = {name: self._options[name] for name in ("examples", "tensorrt", "store")}
+        if options["store"] == DEFAULT_STORE:  # it keeps the failing draws that are replayed first
+            options["store"] = None
+        return command(cell.id, self._options.folder, self._options["cases"] or (), options)

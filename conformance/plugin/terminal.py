@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from conformance.plugin.telling import Telling
 from conformance.records.clean import literal
+from conformance.records.telling import Telling
 
 if TYPE_CHECKING:
     from conformance.plugin.session import Session

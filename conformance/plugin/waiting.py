@@ -26,10 +26,10 @@ class Waiting:
         spent = time.monotonic() - self._start
         if self._reporter is None or spent < SLOW_SECONDS:
             return
-        dims = ", ".join(f"{name}={size}" for name, size in (note.get("draw") or {}).get("dims", {}).items())
-        examples = f", {note['examples']} examples" if note.get("examples") else ""
-        text = f"  {note.get('stage', 'starting')}{f' at {dims}' if dims else ''}{examples}, {spent:.0f} s"
-        self._reporter.rewrite(literal(text)[: self._reporter._tw.fullwidth - 1], erase=True)
+        from conformance.records import text
+
+        line = literal(f"  {text.doing(note, spent)}")
+        self._reporter.rewrite(line[: self._reporter._tw.fullwidth - 1], erase=True)
         self._shown = True
 
     def done(self) -> None:

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from conformance.records import text
 from conformance.runtimes.registry import RUNTIMES
 
 Column = tuple[str, str, str, int]
@@ -42,8 +43,8 @@ def lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
         records = [record for record in records if record["runtime"] != runtime]
     yield from _table_lines(records, width)
     for runtime, (count, reasons) in missing.items():
-        text = f"NOT RUN: {runtime}, {count} cells skipped: {'; '.join(reasons)}"
-        yield from textwrap.wrap(text, max(width, 40), subsequent_indent="  ", break_long_words=False)
+        said = text.not_run(runtime, count, reasons)
+        yield from textwrap.wrap(said, max(width, 40), subsequent_indent="  ", break_long_words=False)
 
 
 def not_run(records: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, list[str]]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conformance.records.clean import block, command_line, one_line
+from conformance.records.clean import block, command_line, literal, one_line
 from conformance.records.details import details as details
 from conformance.records.details import dropped_draws as dropped_draws
 from conformance.records.details import number
@@ -33,6 +33,25 @@ def failure(record: Mapping[str, Any]) -> str:
     lines.append(f"stage {record['stage']}{fault}")
     lines += [f"  {line}" for line in details(record)]
     return _shown([*lines, *_place(record)])
+
+
+def verdict(record: Mapping[str, Any]) -> str:
+    """The status of a cell, its id and the seconds that it took, on one line."""
+    words = {"xfailed": "failed as declared", "failed": "FAILED", "xpassed": "PASSED though declared to fail"}
+    seconds = sum(record["seconds"].values())
+    return literal(f"{words.get(record['status'], record['status'])}  {record['id']}  {seconds:.2f} s")
+
+
+def not_run(runtime: str, count: int, reasons: Sequence[str]) -> str:
+    """The line about a runtime of which every cell was skipped."""
+    return f"NOT RUN: {runtime}, {count} cells skipped: {'; '.join(reasons)}"
+
+
+def doing(note: Mapping[str, Any], seconds: float) -> str:
+    """What a cell is doing after so many seconds, by the last note of its worker."""
+    dims = ", ".join(f"{name}={size}" for name, size in (note.get("draw") or {}).get("dims", {}).items())
+    examples = f", {note['examples']} examples" if note.get("examples") else ""
+    return f"{note.get('stage', 'starting')}{f' at {dims}' if dims else ''}{examples}, {seconds:.0f} s"
 
 
 def repetition(record: Mapping[str, Any], first: str) -> str:

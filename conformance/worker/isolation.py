@@ -97,6 +97,12 @@ class Worker:
         """Ends the current process, and drops a call that was begun; the next call starts a new process."""
         self._discard()
 
+    def ready(self) -> None:
+        """Starts a process, where there is none, so that the next call need not wait for it. Raises what a call
+        raises that cannot start one."""
+        if self._process is None:
+            self._start()
+
     def call(self, function: Callable[..., _T], *args: object, timeout: float, on_wait: _OnWait = None) -> _T | Death:
         """``function(progress, *args)`` in the worker, for at most ``timeout`` seconds. Time in which it waited for a
         processor, or for a new worker to start, does not count.

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
+from collections.abc import Sequence
 
 from conformance.worker.isolation import Worker
 
-MODULES = ("torch", "onnxruntime", "hypothesis", "conformance.checks.run_cell")
+MODULES = ("torch", "onnx", "torch.onnx", "onnxruntime", "hypothesis", "conformance.checks.run_cell")
 """What ``preload`` imports, once for all workers."""
+FOR_DYNAMO = ("torch._dynamo", "torch.export._trace", "onnxscript")
+"""What ``preload_dynamo`` imports. It takes longer than importing torch, and PyTorch itself leaves it to the first
+export with dynamo: worth it where processes that export so are replaced again and again."""
 
 
 def prepare_process() -> None:
@@ -19,6 +25,23 @@ def prepare_process() -> None:
         torch.set_num_interop_threads(1)
 
 
-def new_worker(memory_gib: float | None = None) -> Worker:
-    """A worker process for cells; on entry to its context the imports of ``MODULES`` begin."""
-    return Worker(["conformance.worker.preload"], memory_gib, prepare_process)
+def new_worker(memory_gib: float | None = None, *, dynamo: bool = False) -> Worker:
+    """A worker process for cells; on entry to its context the imports of ``MODULES`` begin, and with ``dynamo`` those
+    of ``FOR_DYNAMO``."""
+    preload = ["conformance.worker.preload", *(["conformance.worker.preload_dynamo"] if dynamo else [])]
+    return Worker(preload, memory_gib, prepare_process)
+
+
+def import_once(modules: Sequence[str]) -> None:
+    """Imports modules in the server that worker processes are forked from.
+
+    The objects that these imports make stay to the end. With the garbage collector off, which would look through them
+    again and again, the imports take a quarter less time; frozen, the objects do not count in the workers'
+    collections either, each of which would take a tenth of a second in the midst of an export.
+    """
+    gc.disable()
+    for name in modules:
+        with contextlib.suppress(ImportError):  # told by the first cell that needs the module
+            importlib.import_module(name)
+    gc.freeze()
+    gc.enable()

@@ -1,0 +1,69 @@
+"""``conformance watch``: runs the cells whose files change, for as long as someone works on them."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+from conformance.disk.keeping import LIMIT
+
+STORE = Path(".conformance")
+SELECTION = ("exporter", "opset", "runtime", "precision")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="case files or folders (default: cases/)")
+    parser.add_argument(
+        "-k", dest="words", default="", metavar="EXPR", help="only cells that this selects, as with pytest's -k"
+    )
+    for name in SELECTION:
+        parser.add_argument(f"--{name}", metavar="A,B", help=f"only cells of these {name}s")
+    parser.add_argument(
+        "--examples", type=int, metavar="N", help="drawn shapes for each cell, besides the boundary ones"
+    )
+    parser.add_argument(
+        "--store", type=Path, default=STORE, metavar="DIR",
+        help="exported models and failing draws (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--store-limit", default=LIMIT, metavar="SIZE",
+        help="what was not used for longest is dropped until the store is no larger (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--cell-timeout", type=float, default=300.0, metavar="S",
+        help="a cell that takes longer has failed (default: %(default)s)",
+    )  # fmt: skip
+
+
+def run(given: argparse.Namespace) -> int:
+    """0, or 1 where a cell fails by its last verdict; Ctrl-C ends it."""
+    from conformance.checks.runner import Runner
+    from conformance.commands.watch.catalogue import Catalogue
+    from conformance.commands.watch.loop import Loop
+    from conformance.commands.watch.screen import Screen
+    from conformance.disk.keeping import bytes_of, make
+    from conformance.errors import UserError
+    from conformance.plan.catalogue import selection
+    from conformance.plan.command import command
+    from conformance.plan.settings import Settings
+    from conformance.plan.words import Words
+    from conformance.worker.warm import new_worker
+
+    try:
+        home, limit = given.store, bytes_of(given.store_limit)
+    except UserError as error:
+        raise UserError(f"--store-limit: {error}") from None
+    chosen = selection({name: getattr(given, name) for name in SELECTION})
+    catalogue = Catalogue(given.paths or [Path("cases")], chosen, Words(given.words), given.examples)
+    settings = Settings(store=home / "models", examples=given.examples, failures=home / "failures")
+    options = {"examples": given.examples, "store": None if home == STORE else home}
+    command_of = partial(command, folder=Path.cwd(), cases=given.paths, options=options)
+    make(home)
+    try:
+        plan = catalogue.read()
+        with new_worker(dynamo=any(cell.exporter == "dynamo" for cell in plan.cells)) as worker:
+            runner = Runner(settings, given.cell_timeout, worker)
+            return Loop(catalogue, plan, runner, Screen(), home, limit, command_of).run()
+    except KeyboardInterrupt:  # before the first cell
+        return 0

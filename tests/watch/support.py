@@ -1,0 +1,133 @@
+"""A watch without workers: what a test scripts stands in for the runner and for whoever saves files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.commands.watch import files
+from conformance.commands.watch.catalogue import Catalogue
+from conformance.commands.watch.files import Changed, Watched
+from conformance.commands.watch.loop import Loop
+from conformance.commands.watch.screen import Screen
+from conformance.plan.catalogue import Selection
+from conformance.plan.cell import Cell
+from conformance.plan.words import Words
+from conformance.records.record import Record
+
+CASES = """
+defaults:
+  inputs: {x: "float32[batch, 3]"}
+  dims: {batch: 1..4}
+  export: {torchscript: [17]}
+  runtimes: onnxruntime
+  specials: false
+plain: {about: has no Python, forward: 2 * torch.sin(x)}
+own: {about: has Python beside it, module: modules.Own}
+"""
+MODULES = """
+import torch
+import helper
+class Own(torch.nn.Module):
+    def forward(self, x):
+        return torch.cos(x) + helper.AMOUNT
+"""
+PLAIN = ["export[plain-torchscript-op17]", "accuracy[plain-torchscript-op17-onnxruntime-fp32]"]
+OWN = [name.replace("plain", "own") for name in PLAIN]
+LIMIT = 20.0
+"""Seconds after which a change that should have been noticed was not."""
+
+OnWait = Callable[[dict[str, Any]], object]
+
+
+def project(folder: Path) -> Path:
+    """A folder with two cases; the folder of the case file."""
+    cases = folder / "cases"
+    cases.mkdir(parents=True)
+    (cases / "cases.yaml").write_text(CASES)
+    (cases / "modules.py").write_text(MODULES)
+    (cases / "helper.py").write_text("AMOUNT = 1\n")
+    return cases
+
+
+@dataclass
+class StubRunner:
+    """Every cell passes, unless ``acts`` says otherwise: there an act is called in place of the cell."""
+
+    acts: dict[str, Callable[[Record, OnWait], object]] = field(default_factory=dict)
+    ran: list[str] = field(default_factory=list)
+    renewed: int = 0
+
+    def __call__(self, cell: Cell, on_wait: OnWait) -> Record:
+        self.ran.append(cell.id)
+        record = cell.record()
+        record.status = "passed"
+        if cell.id in self.acts:
+            self.acts[cell.id](record, on_wait)
+        return record
+
+    def renew(self) -> None:
+        self.renewed += 1
+
+
+@dataclass
+class Watch:
+    """One run of the loop: what it said and ran, by round; the first round is that of the start."""
+
+    code: int
+    said: list[str]
+    ran: list[list[str]]
+
+
+def fail(record: Record, on_wait: OnWait) -> None:
+    record.status, record.stage, record.error, record.reason = "failed", "compare", "WrongShape", "planted"
+
+
+def watch(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *steps: Callable[[], object],
+    words: str = "",
+    runner: StubRunner | None = None,
+) -> Watch:
+    """Runs the loop in ``folder``: each step happens when it waits, and Ctrl-C after the last."""
+    monkeypatch.chdir(folder)
+    runner = runner or StubRunner()
+    rounds: list[list[str]] = []
+    said: list[str] = []
+    todo = iter(steps)
+    look = Watched.look
+
+    def collect() -> None:
+        rounds.append(runner.ran.copy())
+        runner.ran.clear()
+        said.append(capsys.readouterr().out)
+
+    def wait(self: Watched) -> Changed:
+        collect()
+        step = next(todo, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
+        deadline = time.monotonic() + LIMIT
+        while time.monotonic() < deadline:
+            changed = look(self)
+            if changed is not None:
+                return changed
+            time.sleep(0.01)
+        raise AssertionError("the change was not noticed")
+
+    monkeypatch.setattr(Watched, "wait", wait)
+    monkeypatch.setattr(files, "PAUSE", 0.0)
+    catalogue = Catalogue([Path("cases")], Selection(), Words(words), None)
+    store = folder / "store"
+    loop = Loop(catalogue, catalogue.read(), runner, Screen(), store, 2**30, lambda name: f"pytest -k {name}")
+    code = loop.run()
+    collect()
+    return Watch(code, said, rounds[:-1])

@@ -1,0 +1,152 @@
+"""``conformance watch`` as it is typed: a worker, cells that end it, files that are saved while it runs, Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CASE = """
+planted:
+  about: a test of the harness
+  module: beside.Planted
+  inputs: {x: "float32[batch, 3]"}
+  dims: {batch: 1..2}
+  export: {torchscript: [17]}
+  runtimes: onnxruntime
+  specials: false
+"""
+MODULE = """
+import os, time, torch
+class Planted(torch.nn.Module):
+    def forward(self, x):
+        return x * 1.0 + x.sin()
+"""
+LIMIT = 240.0
+"""Seconds for anything to be said, on a busy host too."""
+
+
+class Typed:
+    """A watch in a process of its own, and what it has said."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.log = folder / "said.txt"
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        with self.log.open("wb") as log:
+            command = [sys.executable, "-m", "conformance", "watch", *arguments]
+            self.process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment)
+        self._told = 0
+
+    def said(self) -> str:
+        return self.log.read_text(encoding="utf-8")[self._told :]
+
+    def until(self, words: str) -> str:
+        """What it has said since the last time, once that is among it."""
+        deadline = time.monotonic() + LIMIT
+        while words not in self.said():
+            assert self.process.poll() is None, self.said()
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.02)
+        said = self.said()
+        self._told += len(said)
+        return said
+
+    def interrupt(self) -> tuple[int, str]:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(LIMIT), self.said()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases/planted.yaml").write_text(CASE)
+    (tmp_path / "cases/beside.py").write_text(MODULE)
+    return tmp_path
+
+
+@pytest.fixture
+def typed(folder: Path) -> Iterator[Typed]:
+    watch = Typed(folder)
+    yield watch
+    if watch.process.poll() is None:
+        watch.process.kill()
+        watch.process.wait()
+
+
+REST = "Ctrl-C ends"
+
+
+def test_edits_reach_the_cells_whatever_the_last_one_did(folder: Path, typed: Typed) -> None:
+    beside = folder / "cases/beside.py"
+    first = typed.until(REST)
+    assert re.search(r"2 cells: 2 passed; \d+ examples verified", first), first
+
+    old, new = beside.stat(), folder / "new.py"
+    new.write_text(MODULE.replace("x.sin()", "x.nix()"))
+    os.utime(new, ns=(old.st_atime_ns, old.st_mtime_ns + 1))  # in the same second and as long: to Python the old file
+    new.replace(beside)
+    assert "2 cells: 2 failed" in typed.until(REST)
+
+    beside.write_text(MODULE.replace("x * 1.0", "x / int(x.shape[0])"))
+    wrong = typed.until(REST)
+    assert "cases/beside.py changed: 2 of 2 cells to run" in wrong
+    assert "FAILED" in wrong
+    assert "reproduce: pytest --pyargs conformance -k" in wrong
+
+    beside.write_text(MODULE.replace("return x", "os.abort(); return x"))
+    dead = typed.until(REST)
+    assert "SIGABRT" in dead
+    assert "2 cells: 2 failed" in dead
+
+    beside.write_text("import nothing_of_that_name\n" + MODULE)
+    missing = typed.until(REST)
+    assert "beside.py does not import: ModuleNotFoundError" in missing
+    assert "(beside.py:1)" in missing
+
+    shutil.rmtree(folder / ".conformance")
+    beside.write_text(MODULE)
+    assert "2 cells: 2 passed" in typed.until(REST)
+    assert (folder / ".conformance/.gitignore").is_file()
+
+    code, end = typed.interrupt()
+    assert code == 0
+    assert end.splitlines()[-1].startswith("2 cells: 2 passed")
+
+
+def test_ctrl_c_in_the_midst_of_a_cell_ends_all_that_was_started(folder: Path, typed: Typed) -> None:
+    mark = folder / "running"
+    typed.until(REST)
+    hangs = f"open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(999)"
+    (folder / "cases/beside.py").write_text(MODULE.replace("        return", f"        {hangs}\n        return"))
+    deadline = time.monotonic() + LIMIT
+    while not (mark.exists() and mark.read_text()):
+        assert time.monotonic() < deadline, typed.said()
+        time.sleep(0.02)
+    code, end = typed.interrupt()
+    assert "Traceback" not in end
+    assert "2 cells without a verdict on the files as they are" in end
+    assert code == 0
+    while Path(f"/proc/{mark.read_text()}").exists():
+        assert time.monotonic() < deadline, "the worker goes on"
+        time.sleep(0.02)
+
+
+def test_a_cell_that_hangs_gives_way_to_the_next_save(folder: Path, typed: Typed) -> None:
+    mark = folder / "running"
+    typed.until(REST)
+    hangs = f"open({str(mark)!r}, 'w').close(); time.sleep(999)"
+    (folder / "cases/beside.py").write_text(MODULE.replace("        return", f"        {hangs}\n        return"))
+    deadline = time.monotonic() + LIMIT
+    while not mark.exists():
+        assert time.monotonic() < deadline, typed.said()
+        time.sleep(0.02)
+    (folder / "cases/beside.py").write_text(MODULE.replace("1.0", "2.0"))
+    assert "2 cells: 2 passed" in typed.until(REST)
