@@ -21,6 +21,7 @@ from benchmarks import (
     latency,
     mutants,
     precision,
+    size,
     whole_run,
 )
 from benchmarks.common import HEAD, Row, table
@@ -33,6 +34,7 @@ GROUPS = {
     "isolation": isolation,
     "precision": precision,
     "gating": gating,
+    "size": size,
     "latency": latency,
     "mutants": mutants,
     "fuzz": fuzz,
