@@ -59,6 +59,8 @@ class Terminal:
             if first is not None and report.when == "call":
                 report.longrepr = text.repetition(record, first)
             _hand_to_benchmark(self._session.options.config, report.nodeid, record)
+            vars(report).pop("conformance", None)  # pytest keeps every report until the end of the run
+        self._session.sharing(report)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         from conformance.records import matrix, text

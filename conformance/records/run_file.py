@@ -88,18 +88,32 @@ class RunWriter:
                 return
             if not os.path.samestat(os.fstat(self._file.fileno()), (self._folder / LINES).stat()):
                 raise OSError(f"{LINES} was replaced while the run wrote it")
-            self._file.seek(0)
-            header, *records = map(json.loads, self._file.readall().decode("ascii").splitlines())
-            run = {**header, "seconds": round(seconds, 3), "records": records}
             unfinished = self._folder / f".{WHOLE}"
             try:
-                unfinished.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+                with unfinished.open("w", encoding="ascii") as whole:
+                    whole.writelines(self._whole(seconds))
                 unfinished.replace(self._folder / WHOLE)
             except OSError:
                 unfinished.unlink(missing_ok=True)
                 raise
         finally:
             self._file.close()
+
+    def _whole(self, seconds: float) -> Iterator[str]:
+        """The text of ``run.json``, record by record: all of them together would be the most that a run has in
+        memory."""
+        self._file.seek(0)
+        lines = io.BufferedReader(self._file)
+        header = {**json.loads(lines.readline()), "seconds": round(seconds, 3), "records": []}
+        start, _, end = json.dumps(header, indent=1).rpartition("[]")
+        yield f"{start}["
+        between = ""
+        for line in lines:
+            # No other line breaks than those of the indentation: JSON escapes them in text.
+            text = json.dumps(json.loads(line), indent=1).replace("\n", "\n  ")
+            yield f"{between}\n  {text}"
+            between = ","
+        yield ("\n ]" if between else "]") + f"{end}\n"
 
 
 def _opened(file: Path) -> io.FileIO:
