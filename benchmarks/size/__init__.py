@@ -1,17 +1,18 @@
 """Runs of 1,000, 10,000 and 100,000 cells: collection, memory, run file, page, baseline, and what selects cells.
 
 The cells cost nothing (``stub``), and all around them is real. What pytest needs for as many empty tests is measured
-beside it, with the same arguments.
+beside it, with the same arguments. Times are processor seconds, of a process and all that it starts: each is measured
+once, over an hour, in which a shared host is not equally busy.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +53,7 @@ KILOBYTES = 2.0
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one process: wall time in seconds, and its memory at most in bytes."""
+    """Of one process: processor seconds with all that it started, and its own memory at most in bytes."""
 
     seconds: float
     peak: int
@@ -67,29 +68,25 @@ def rows(quick: bool) -> Iterator[Row]:
     wanted = [100, 1000] if quick else [1000, 10_000, 100_000]
     with tempfile.TemporaryDirectory() as name:
         records = _real(Path(name) / "real")
-        smallest: Costs | None = None
-        before: tuple[int, Costs] | None = None
+        done: list[tuple[int, Costs]] = []
         for count in wanted:
             size = Size(Path(name) / str(count), -(-count // CELLS), records)
-            costs = size.measure()
-            yield from _times(size, costs, before, target=count == wanted[-1] and not quick)
-            if smallest is not None:
-                yield from _memories(size.cells - first, size.cells, smallest, costs)
-            else:
-                smallest, first = costs, size.cells
-            before = size.cells, costs
+            done.append((size.cells, size.measure()))
+            yield from _times(size, done, target=count == wanted[-1] and not quick)
+            if len(done) > 1:
+                yield from _memories(done[0], done[-1])
 
 
-def _times(size: Size, costs: Costs, before: tuple[int, Costs] | None, *, target: bool) -> Iterator[Row]:
-    for what, cost in costs.items():
+def _times(size: Size, done: Sequence[tuple[int, Costs]], *, target: bool) -> Iterator[Row]:
+    for what, cost in done[-1][1].items():
         seconds = cost if isinstance(cost, float) else cost.seconds
         memory = "" if isinstance(cost, float) else f", {cost.peak / 2**20:,.0f} MiB"
         told = size.notes.get(what, "")
         measured = f"{seconds:.1f} s{memory}{f'; {told}' if told else ''}"
-        if before is None:
+        if len(done) == 1:
             yield Row(f"{size.cells:,} cells: {what}", measured)
             continue
-        cells, earlier = before
+        cells, earlier = done[-2]
         other = earlier[what]
         was = other if isinstance(other, float) else other.seconds
         ratio = seconds / was
@@ -100,19 +97,21 @@ def _times(size: Size, costs: Costs, before: tuple[int, Costs] | None, *, target
         )  # fmt: skip
 
 
-def _memories(more: int, cells: int, smallest: Costs, costs: Costs) -> Iterator[Row]:
+def _memories(first: tuple[int, Costs], last: tuple[int, Costs]) -> Iterator[Row]:
     """What each further cell takes, so that what a process needs in any case does not count."""
+    cells = last[0]
 
     def each(what: str) -> float:
-        least, most = smallest[what], costs[what]
+        least, most = first[1][what], last[1][what]
         assert isinstance(least, Cost) and isinstance(most, Cost)
-        return (most.peak - least.peak) / more / 1000
+        return (most.peak - least.peak) / (cells - first[0]) / 1000
 
     for how in ("", " with `-n 2`"):
         own, empty = each(f"a run{how}"), each(f"empty tests{how}")
         yield Row(
-            f"{cells:,} cells: memory of the run's process{how}", f"{own:.1f} kB a cell", f"an empty test, {empty:.1f} kB",
-            f"{own - empty:.1f} kB more", f"at most {KILOBYTES:g} kB more", own - empty <= KILOBYTES,
+            f"{cells:,} cells: memory of the run's process{how}", f"{own:.1f} kB a cell",
+            f"an empty test, {empty:.1f} kB", f"{own - empty:.1f} kB more", f"at most {KILOBYTES:g} kB more",
+            own - empty <= KILOBYTES,
         )  # fmt: skip
 
 
@@ -166,7 +165,9 @@ class Size:
         costs["`--shard 1/4`"] = self._suite("--shard", "1/4", "--report", "shard1")
         for index in (2, 3, 4):
             self._suite("--shard", f"{index}/4", "--report", f"shard{index}")
-        costs["`conformance merge` of four shards"] = self._command("merge", "merged", *(f"shard{i}" for i in (1, 2, 3, 4)))
+        costs["`conformance merge` of four shards"] = self._command(
+            "merge", "merged", *(f"shard{i}" for i in (1, 2, 3, 4))
+        )
         edited = self._folder / "cases" / "topic0" / "symbolics.py"
         text = edited.read_text().replace("def op1(g, x):\n    return", "def op1(g, x):\n    x = x\n    return")
         edited.write_text(text)
@@ -191,18 +192,24 @@ class Size:
         variables = {"PYTHONPATH": os.pathsep.join(paths), "SIZE_RECORDS": str(self._records)}
         peak = self._folder / "peak"
         command = [sys.executable, "-m", "benchmarks.size.measured", str(peak), *arguments]
-        start = time.perf_counter()
+        start = _used()
         done = subprocess.run(
             command, cwd=self._folder, env={**os.environ, **variables}, capture_output=True, text=True
         )
-        seconds = time.perf_counter() - start
+        seconds = _used() - start
         if done.returncode:
             raise RuntimeError(f"{command} gave {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         return Cost(seconds, int(peak.read_text()))
 
 
+def _used() -> float:
+    """Processor seconds of all processes that have ended below this one."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def _painted(page: Path) -> float | None:
-    """Seconds from opening the page until its first rows are painted; None where there is no browser."""
+    """Seconds of wall time from opening the page until its first rows are painted; None without a browser."""
     program = browser.find()
     if program is None:
         return None

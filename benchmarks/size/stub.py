@@ -1,5 +1,7 @@
-"""A pytest plugin (``-p benchmarks.size.stub``) in whose runs cells cost nothing: each gets a copy of the record that
-the same cell of one real case has had. All around the cell is real: collection, fingerprints, xdist, run file, matrix.
+"""A pytest plugin (``-p benchmarks.size.stub``) in whose runs cells cost nothing.
+
+Each gets a copy of the record that the same cell of one real case has had. All around the cell is real: collection,
+fingerprints, xdist, run file, matrix.
 
 ``SIZE_RECORDS`` names the ``records.jsonl`` of the real case.
 """

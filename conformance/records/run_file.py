@@ -103,17 +103,17 @@ class RunWriter:
         """The text of ``run.json``, record by record: all of them together would be the most that a run has in
         memory."""
         self._file.seek(0)
-        lines = io.BufferedReader(self._file)
-        header = {**json.loads(lines.readline()), "seconds": round(seconds, 3), "records": []}
-        start, _, end = json.dumps(header, indent=1).rpartition("[]")
-        yield f"{start}["
-        between = ""
-        for line in lines:
-            # No other line breaks than those of the indentation: JSON escapes them in text.
-            text = json.dumps(json.loads(line), indent=1).replace("\n", "\n  ")
-            yield f"{between}\n  {text}"
-            between = ","
-        yield ("\n ]" if between else "]") + f"{end}\n"
+        with io.BufferedReader(self._file) as lines:
+            header = {**json.loads(lines.readline()), "seconds": round(seconds, 3), "records": []}
+            start, _, end = json.dumps(header, indent=1).rpartition("[]")
+            yield f"{start}["
+            between = ""
+            for line in lines:
+                # No other line breaks than those of the indentation: JSON escapes them in text.
+                text = json.dumps(json.loads(line), indent=1).replace("\n", "\n  ")
+                yield f"{between}\n  {text}"
+                between = ","
+            yield ("\n ]" if between else "]") + f"{end}\n"
 
 
 def _opened(file: Path) -> io.FileIO:
@@ -193,7 +193,10 @@ def _read_whole(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     if not isinstance(run, dict) or run.get("schema") != SCHEMA or not isinstance(run.get("records"), list):
         raise UserError(f"{name}: is not a run of schema {SCHEMA}")
     records = run.pop("records")
-    return _header(run, name), [_record(item, f"{name}: record {number}") for number, item in enumerate(records, 1)]
+    header = _header(run, name)
+    for number, item in enumerate(records):  # in place, so that not all of them are in memory twice
+        records[number] = _record(item, f"{name}: record {number + 1}")
+    return header, records
 
 
 def read_changes(folder: Path) -> list[dict[str, Any]]:
