@@ -163,9 +163,9 @@ def _table(groups: list[list[Column]], signs: Mapping[str, Mapping[Column, str]]
 def _short(cases: Sequence[str], label: int) -> dict[str, str]:
     """The names in at most ``label`` columns, cut in the middle, further left the more this tells them apart."""
     long = [case for case in cases if len(case) > label]
-    tails = [{case: f"{case[: label - 1 - tail]}…{case[len(case) - tail :]}" for case in long}
-             for tail in range(label // 2, label - 1)]  # fmt: skip
-    best = max(tails, key=lambda names: len({*names.values()})) if tails else {}
+    tails = ({case: f"{case[: label - 1 - tail]}…{case[len(case) - tail :]}" for case in long}
+             for tail in range(label // 2, label - 1))  # fmt: skip
+    best = max(tails, key=lambda names: len({*names.values()}), default={})
     return {case: best.get(case, case) for case in cases}
 
 
