@@ -1,7 +1,7 @@
 """Measures everything and writes ``docs/benchmarks.md``; with a group or ``--quick`` it prints and writes nothing.
 
-The group ``mutants`` writes ``docs/mutants.md``; ``endurance``, ``culprits`` and ``accusations`` write pages in
-``docs/evidence``.
+The group ``mutants`` writes ``docs/mutants.md``; ``size``, ``endurance``, ``culprits`` and ``accusations`` write
+pages in ``docs/evidence``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from benchmarks import (
     latency,
     mutants,
     precision,
+    size,
     whole_run,
 )
 from benchmarks.common import HEAD, Row, table
@@ -39,12 +40,13 @@ GROUPS = {
     "latency": latency,
     "mutants": mutants,
     "fuzz": fuzz,
+    "size": size,
     "endurance": endurance,
     "culprits": culprits,
     "accusations": accusations,
     "catalogue": catalogue,
 }
-APART = {"latency", "mutants", "endurance", "culprits", "accusations"}
+APART = {"latency", "mutants", "size", "endurance", "culprits", "accusations"}
 """Take a quarter of an hour and more, and have pages of their own: ``docs/mutants.md``, and the others in
 ``docs/evidence``."""
 
@@ -73,6 +75,8 @@ How many planted defects are found, by the suite and by other tools, stands in [
 `python -m benchmarks mutants`.
 How often the culprit of a planted defect is named stands in [culprits](evidence/culprits.md), made by
 `python -m benchmarks culprits`.
+What 100,000 cells take besides running them stands in [size](evidence/size.md), made by
+`python -m benchmarks size`.
 What a long run among hostile cells loses stands in [endurance](evidence/endurance.md), made by
 `python -m benchmarks endurance`.
 Whether the suite accuses modules that are sound stands in [false accusations](evidence/accusations.md), made by
@@ -99,6 +103,8 @@ def main() -> None:
         target.write_text(TEXT.format(table=table(rows), where=_where()), encoding="utf-8")
     if not options.quick and "mutants" in options.group:
         mutants.write(mutants.study(options.quick), _where())
+    if not options.quick and options.group == ["size"]:
+        size.write(rows, _where())
     if not options.quick and options.group == ["endurance"]:
         endurance.write(rows, _where())
     if not options.quick and "culprits" in options.group:

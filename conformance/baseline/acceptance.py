@@ -57,8 +57,7 @@ def accept(
     accepting = Accepting(RunComparison.of(before[0], after_run[0], limits or Limits()), reason)
     records = by_id(after_run[1], "the run")
     result = {entry.line["id"]: entry for entry in entries}
-    for name in dict.fromkeys(change.id for change in chosen):
-        of_cell = [change for change in chosen if change.id == name]
+    for name, of_cell in _by_id(chosen).items():
         line = accepting.line(lines.get(name), records.get(name), of_cell)
         result[name] = Entry(line, dump(line))
     if environment:
@@ -134,15 +133,35 @@ def _on(entry: Entry, record: Record | None, before: Run, after: Run) -> Entry:
 def _chosen(all_changes: Sequence[Change], names: Sequence[str], kinds: Collection[str] | None) -> list[Change]:
     """The changes that are named, each once; UserError for a name that matches none."""
     chosen: list[Change] = []
+    taken: dict[str, list[Change]] = {}
+    known = _by_id(all_changes)
     for name in names:
-        here = [change for change in all_changes if _matches(change.id, name)]
+        here = (
+            known.get(name, []) if _is_id(name) else [change for change in all_changes if _matches(change.id, name)]
+        )
         wanted = [change for change in here if not change.accepted and (kinds is None or change.kind in kinds)]
         if not wanted:
             raise UserError(_nothing(name, here, all_changes, kinds))
-        chosen += [change for change in wanted if change not in chosen]
+        for change in wanted:
+            of_cell = taken.setdefault(change.id, [])
+            if change not in of_cell:
+                of_cell.append(change)
+                chosen.append(change)
     if not names:
         raise UserError("name what to accept: ids, or patterns such as '*asinh*'")
     return chosen
+
+
+def _by_id(changes: Iterable[Change]) -> dict[str, list[Change]]:
+    by_id: dict[str, list[Change]] = {}
+    for change in changes:
+        by_id.setdefault(change.id, []).append(change)
+    return by_id
+
+
+def _is_id(pattern: str) -> bool:
+    """Whether the pattern matches itself alone."""
+    return not {*pattern} & {*"*?"}
 
 
 def _matches(name: str, pattern: str) -> bool:

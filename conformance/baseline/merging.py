@@ -67,13 +67,17 @@ def merge(runs: Sequence[Path], out: Path, *, partial: bool = False, allow_mixed
         _refuse_parts(unfinished, missing)
     if not allow_mixed:
         _refuse_mixed(parts)
-    records = _joined(parts)
-    header = _header(parts, [*unfinished, *missing])
-    writer = RunWriter(out, header)
-    for record in records:
-        writer.add(record)
-    writer.close(max((float(part.header["seconds"]) for part in parts if part.finished), default=0.0))
+    _write(parts, out, [*unfinished, *missing])
+    del parts  # or all records would be in memory twice
     return read_run(out)
+
+
+def _write(parts: Sequence[Part], out: Path, lacking: Sequence[str]) -> None:
+    records = _joined(parts)
+    writer = RunWriter(out, _header(parts, lacking))
+    for record in records:
+        writer.add(dict(record))
+    writer.close(max((float(part.header["seconds"]) for part in parts if part.finished), default=0.0))
 
 
 def _folder(place: Path) -> Path:
@@ -121,7 +125,7 @@ def _version(part: Part, package: str) -> str | None:
     return (part.environment.get("versions") or {}).get(package)
 
 
-def _joined(parts: Iterable[Part]) -> list[dict[str, Any]]:
+def _joined(parts: Iterable[Part]) -> list[Mapping[str, Any]]:
     kept: dict[str, tuple[Part, Mapping[str, Any]]] = {}
     for part in parts:
         for record in part.records:
@@ -134,7 +138,7 @@ def _joined(parts: Iterable[Part]) -> list[dict[str, Any]]:
                     f"{name}: {_words(first_record)} in {first.name}, {_words(record)} in {part.name}; "
                     "run the cell alone to see which is right, and the shards without overlap"
                 )
-    return [dict(record) for _, record in kept.values()]
+    return [record for _, record in kept.values()]
 
 
 def _says_less(record: Mapping[str, Any], later: Mapping[str, Any]) -> bool:

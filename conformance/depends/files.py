@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from conformance import HOME
@@ -53,19 +53,21 @@ def _with_imports(todo: list[Path], folder: Path) -> Iterator[Path]:
             continue
         seen.add(file)
         yield file
-        modules, relative, computed = _imports(file)
+        modules, relative, computed = _imports(file, file.read_bytes())
         todo += [path for name in modules for path in _local(name, folder)]
         todo += relative
         if computed:
             todo += folder.rglob("*.py")
 
 
-def _imports(file: Path) -> tuple[set[str], list[Path], bool]:
-    """The modules that a file imports, the files of relative imports, and whether it imports by computed names."""
+@lru_cache(maxsize=256)
+def _imports(file: Path, text: bytes) -> tuple[frozenset[str], tuple[Path, ...], bool]:
+    """The modules that a file of this text imports, the files of relative imports, and whether it imports by computed
+    names. Kept, since the cases of a folder share their files."""
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set(), [], False
+        return frozenset(), (), False
     names: set[str] = set()
     relative: list[Path] = []
     computed = False
@@ -85,7 +87,7 @@ def _imports(file: Path) -> tuple[set[str], list[Path], bool]:
     # importing a.b loads a as well
     names |= {".".join(name.split(".")[:n]) for name in names for n in range(1, name.count(".") + 1)}
     computed = computed or any(name.split(".")[0] in ("importlib", "pkgutil", "runpy") for name in names)
-    return names, relative, computed
+    return frozenset(names), tuple(relative), computed
 
 
 def _files_of(root: Path, name: str) -> Iterator[Path]:

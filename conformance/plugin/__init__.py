@@ -83,7 +83,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         cell = _cell_of(item)
         if cell is not None:
             item.extra_keyword_matches.update(cell.case.says.tags)
-            item.extra_keyword_matches.add(cell.id)
+            if cell.id not in item.name:  # pytest writes out what is not ASCII
+                item.extra_keyword_matches.add(cell.id)
 
 
 # ---- running ---------------------------------------------------------------------------------------------
@@ -99,14 +100,15 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.fixture
 def run(request: pytest.FixtureRequest) -> Any:
     """``run(cell)``: runs the cell and ends the test as its record says."""
-    running = request.config.stash[_SESSION].running
+    session = request.config.stash[_SESSION]
+    running, shared = session.running, session.sharing.properties
 
     def run_cell(cell: Cell) -> None:
         from conformance.records import text
 
         record = running(cell)
-        request.node.stash[_RECORD] = record
-        request.node.user_properties += _properties(record)
+        request.node.stash[_RECORD] = record  # until its report is made
+        request.node.user_properties += shared(_properties(record))
         if record["status"] == "skipped":
             pytest.skip(one_line(record["reason"]))
         if record["status"] == "xfailed":
@@ -150,6 +152,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     record = item.stash.get(_RECORD, None)
+    if record is not None and report.when == "teardown":
+        del item.stash[_RECORD]
     if record is None and report.failed and call.excinfo is not None and report.when in ("setup", "call"):
         cell = _cell_of(item)
         if cell is not None:

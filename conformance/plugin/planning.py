@@ -24,6 +24,7 @@ class Planning:
         """``before`` is called once the suite turns out to be collected, before cases are read."""
         self._options, self._before = options, before
         self._plan: tuple[list[Cell], dict[str, CaseFileError | None]] | None = None
+        self._by_id: dict[str, Cell] | None = None
         self.collected = False
         """Whether the suite is part of this session."""
         self._changes: Changes | None = None
@@ -40,6 +41,12 @@ class Planning:
             cells, files = read_suite(self._options.case_paths(), selection)
             self._plan = self._of_shard(self._of_changes(cells, selection)), files
         return self._plan
+
+    def named(self, id: str) -> Cell | None:
+        """The selected cell of that id. Any number may be asked for, as where all processes of xdist end."""
+        if self._by_id is None:
+            self._by_id = {cell.id: cell for cell in self()[0]}
+        return self._by_id.get(id)
 
     def _of_changes(self, cells: list[Cell], selection: Selection) -> list[Cell]:
         revision = self._options["changed_since"]

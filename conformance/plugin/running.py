@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ class Running:
         """The record of one cell, as plain data."""
         fingerprint = self._fingerprint(cell)
         if fingerprint in self._earlier:
-            return {**self._earlier[fingerprint], "reused": True}
+            return {**json.loads(self._earlier[fingerprint]), "reused": True}
         absent = self._absence(cell)
         if absent is not None:
             from conformance.checks import runner

@@ -13,6 +13,7 @@ from conformance.plugin.keeping import Keeping
 from conformance.plugin.options import Options
 from conformance.plugin.planning import Planning
 from conformance.plugin.running import Running
+from conformance.plugin.sharing import Sharing
 from conformance.plugin.writing import Writing
 
 
@@ -30,6 +31,7 @@ class Session:
         self.writing = Writing(self.options)
         self.gating = Gating(self.options)
         self.keeping = Keeping(self.options)
+        self.sharing = Sharing()
         self.mixed_up = False
         """Whether a test came with the record of another cell."""
 

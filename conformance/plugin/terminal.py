@@ -50,8 +50,7 @@ class Terminal:
             # of a test whose process ended, so that xdist made the report
             error, reason = "ProcessLost", f"the process of pytest-xdist ended: {report.longreprtext}"
         if error is not None:
-            cells, _ = self._session.planning()
-            cell = next((cell for cell in cells if _is_of(report, cell.id)), None)
+            cell = self._session.planning.named(_cell_part(report))
             record = None if cell is None else self._session.running.broken(cell, error, reason)
         if record is not None:
             self._session.writing.add(record)
@@ -59,6 +58,8 @@ class Terminal:
             if first is not None and report.when == "call":
                 report.longrepr = text.repetition(record, first)
             _hand_to_benchmark(self._session.options.config, report.nodeid, record)
+            vars(report).pop("conformance", None)  # pytest keeps every report until the end of the run
+        self._session.sharing(report)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         from conformance.records import matrix, text
@@ -95,6 +96,12 @@ class Terminal:
 def _is_of(report: pytest.TestReport, id: str) -> bool:
     """Whether the test is that of the cell; after the cell's id, xdist may name a group."""
     return report.nodeid.rpartition("::test_")[2].startswith(id)
+
+
+def _cell_part(report: pytest.TestReport) -> str:
+    """The id of the cell whose test this is, without a group."""
+    name, bracket, _ = report.nodeid.rpartition("::test_")[2].partition("]")
+    return name + bracket
 
 
 def _hand_to_benchmark(config: pytest.Config, nodeid: str, record: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ class Writing:
         self._writer: RunWriter | None = None
         self._unlocked = False
         self.records: list[dict[str, Any]] = []
+        """What ``records.brief`` keeps of each; the whole ones are in the run file alone."""
         self.trouble: str | None = None
         """Why not all of the run could be written."""
 
@@ -50,8 +51,10 @@ class Writing:
 
     def add(self, record: dict[str, Any]) -> None:
         """Writes a finished cell down at once."""
+        from conformance.records.brief import brief
+
         writer = self.begin()
-        self.records.append(record)
+        self.records.append(brief(record))
         with contextlib.suppress(OSError):  # tried again with the next record, and told at the end
             writer.add(record)
 

@@ -39,6 +39,8 @@ def visible(text: str) -> str:
 
     Newlines and tabs stay; ``one_line`` makes spaces of them, and ``literal`` writes them out.
     """
+    if text.isascii() and text.isprintable() and "::" not in text and "##" not in text:
+        return text  # as nearly all texts of a run are, of which there are dozens in each record
     return _COMMAND.sub(_not_a_command, _ACTIVE.sub(_written_out, text))
 
 

@@ -59,31 +59,39 @@ def not_run(records: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, list[s
 
 
 def _table_lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
-    own: dict[tuple[str, Column], str] = {}
-    beside: dict[tuple[str, Column], str] = {}
+    by_case: dict[str, list[Mapping[str, Any]]] = {}
+    for record in records:
+        by_case.setdefault(record["case"], []).append(record)
+    signs = {case: _signs(own) for case, own in by_case.items()}
+    label = min(max(map(len, signs), default=0), max(16, width // 2))
+    columns = (column for own in signs.values() for column in own)
+    for index, group in enumerate(_fitting(groups(columns), width - label - 1)):
+        if index:
+            yield ""
+        yield from _table(group, signs, label)
+
+
+def _signs(records: Iterable[Mapping[str, Any]]) -> dict[Column, str]:
+    """The signs of one case."""
+    own: dict[Column, str] = {}
+    beside: dict[Column, str] = {}
+    costs: list[tuple[Column, str]] = []
     for record in records:
         # A budget of time that could not be decided, or not in this kind of run, has a line of its own.
         if record["check"] == "latency" and record["status"] == "skipped":
             continue
-        if record["check"] != "fidelity":
-            kind = own if record["check"] in ("accuracy", "export") else beside
-            key = record["case"], column(record)
+        if record["check"] == "fidelity":
+            costs.append((column(record), record["status"]))
+        else:
+            kind, key = own if record["check"] in ("accuracy", "export") else beside, column(record)
             kind[key] = _worse(kind.get(key, "passed"), record["status"])
-    for record in records:
-        if record["check"] == "fidelity":  # of all runtimes of its precision, or of none
-            (exporter, _, *rest), case = column(record), record["case"]
-            runtimes = [key for key in own if key[0] == case and key[1][0] == exporter and [*key[1][2:]] == rest]
-            for key in runtimes:
-                beside[key] = _worse(beside.get(key, "passed"), record["status"])
-            if not runtimes:
-                own[case, column(record)] = record["status"]
-    cells = {key: sign(own.get(key, "passed"), beside.get(key, "passed")) for key in own | beside}
-    cases = list(dict.fromkeys(record["case"] for record in records))
-    label = min(max((len(case) for case in cases), default=0), max(16, width // 2))
-    for index, group in enumerate(_fitting(groups(column for _, column in cells), width - label - 1)):
-        if index:
-            yield ""
-        yield from _table(cases, group, cells, label)
+    for cost, status in costs:  # of all runtimes of its precision, or of none
+        runtimes = [key for key in own if (key[0], *key[2:]) == (cost[0], *cost[2:])]
+        for key in runtimes:
+            beside[key] = _worse(beside.get(key, "passed"), status)
+        if not runtimes:
+            own[cost] = status
+    return {key: sign(own.get(key, "passed"), beside.get(key, "passed")) for key in own | beside}
 
 
 def _worse(first: str, second: str) -> str:
@@ -139,28 +147,26 @@ def _width(group: list[Column]) -> int:
     return max(3 * len(group), len(_title(group))) + 2
 
 
-def _table(
-    cases: list[str], groups: list[list[Column]], cells: Mapping[tuple[str, Column], str], label: int
-) -> Iterator[str]:
+def _table(groups: list[list[Column]], signs: Mapping[str, Mapping[Column, str]], label: int) -> Iterator[str]:
     yield (" " * label + "".join(f"  {_title(group):<{_width(group) - 2}}" for group in groups)).rstrip()
     yield (" " * label + "".join(f"  {''.join(f'{c[3]:>2} ' for c in g):<{_width(g) - 2}}" for g in groups)).rstrip()
-    short = _short(cases, label)
-    for case in cases:
-        if not any((case, column) in cells for group in groups for column in group):
+    short = _short(list(signs), label)
+    for case, own in signs.items():
+        if not any(column in own for group in groups for column in group):
             continue
         row = ""
         for group in groups:
-            signs = "".join(f" {cells[case, c]} " if (case, c) in cells else " · " for c in group)
-            row += f"  {signs:<{_width(group) - 2}}"
+            text = "".join(f" {own[c]} " if c in own else " · " for c in group)
+            row += f"  {text:<{_width(group) - 2}}"
         yield f"{short[case]:<{label}}{row}".rstrip()
 
 
 def _short(cases: Sequence[str], label: int) -> dict[str, str]:
     """The names in at most ``label`` columns, cut in the middle, further left the more this tells them apart."""
     long = [case for case in cases if len(case) > label]
-    tails = [{case: f"{case[: label - 1 - tail]}…{case[len(case) - tail :]}" for case in long}
-             for tail in range(label // 2, label - 1)]  # fmt: skip
-    best = max(tails, key=lambda names: len({*names.values()})) if tails else {}
+    tails = ({case: f"{case[: label - 1 - tail]}…{case[len(case) - tail :]}" for case in long}
+             for tail in range(label // 2, label - 1))  # fmt: skip
+    best = max(tails, key=lambda names: len({*names.values()}), default={})
     return {case: best.get(case, case) for case in cases}
 
 
@@ -173,7 +179,7 @@ def counts(records: Sequence[Mapping[str, Any]]) -> str:
     totals = {status: sum(record["status"] == status for record in records) for status in words}
     parts = [f"{count} {words[status]}" for status, count in totals.items() if count]
     examples = sum(record["examples"] for record in records if record["runtime"] or record["check"] == "fidelity")
-    weak = sum(record["ill_conditioned"] for record in records)
+    weak = sum(record.get("ill_conditioned", 0) for record in records)
     cells = "1 cell" if len(records) == 1 else f"{len(records)} cells"
     text = f"{cells}: {', '.join(parts) or 'none'}; {examples} examples verified"
     text = f"{text}, {weak} ill-conditioned" if weak else text
@@ -236,9 +242,9 @@ def _decibels(value: float | str) -> str:
 
 def slow(records: Sequence[Mapping[str, Any]], most: int = 3) -> Iterator[str]:
     """The slowest cells, where they are slow enough to be worth a look."""
-    seconds = {record["id"]: sum(record["seconds"].values()) for record in records}
-    worst = sorted(records, key=lambda record: -seconds[record["id"]])[:most]
-    for record in worst:
-        if seconds[record["id"]] > SLOW_SECONDS:
+    seconds = [(sum((record.get("seconds") or {}).values()), record) for record in records]
+    slowest = sorted(seconds, key=lambda pair: -pair[0])[:most]
+    for whole, record in slowest:
+        if whole > SLOW_SECONDS:
             stage = max(record["seconds"], key=record["seconds"].get)
-            yield f"slow: {record['id']} took {seconds[record['id']]:.0f} s, most of it in {stage}"
+            yield f"slow: {record['id']} took {whole:.0f} s, most of it in {stage}"

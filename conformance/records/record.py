@@ -140,9 +140,7 @@ class Record:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values only, as a run file holds them; NaN and infinities as text, which JSON lacks."""
-        plain = _jsonable(dataclasses.asdict(self))
-        assert isinstance(plain, dict)
-        return plain
+        return {item.name: _jsonable(getattr(self, item.name)) for item in dataclasses.fields(self)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Record:
@@ -160,4 +158,6 @@ def _jsonable(value: Any) -> Any:
         return value if math.isfinite(value) else str(value)
     if value is None or isinstance(value, (str, int, bool)):
         return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _jsonable(dataclasses.asdict(value))
     return str(value)

@@ -88,18 +88,32 @@ class RunWriter:
                 return
             if not os.path.samestat(os.fstat(self._file.fileno()), (self._folder / LINES).stat()):
                 raise OSError(f"{LINES} was replaced while the run wrote it")
-            self._file.seek(0)
-            header, *records = map(json.loads, self._file.readall().decode("ascii").splitlines())
-            run = {**header, "seconds": round(seconds, 3), "records": records}
             unfinished = self._folder / f".{WHOLE}"
             try:
-                unfinished.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+                with unfinished.open("w", encoding="ascii") as whole:
+                    whole.writelines(self._whole(seconds))
                 unfinished.replace(self._folder / WHOLE)
             except OSError:
                 unfinished.unlink(missing_ok=True)
                 raise
         finally:
             self._file.close()
+
+    def _whole(self, seconds: float) -> Iterator[str]:
+        """The text of ``run.json``, record by record: all of them together would be the most that a run has in
+        memory."""
+        self._file.seek(0)
+        with io.BufferedReader(self._file) as lines:
+            header = {**json.loads(lines.readline()), "seconds": round(seconds, 3), "records": []}
+            start, _, end = json.dumps(header, indent=1).rpartition("[]")
+            yield f"{start}["
+            between = ""
+            for line in lines:
+                # No other line breaks than those of the indentation: JSON escapes them in text.
+                text = json.dumps(json.loads(line), indent=1).replace("\n", "\n  ")
+                yield f"{between}\n  {text}"
+                between = ","
+            yield ("\n ]" if between else "]") + f"{end}\n"
 
 
 def _opened(file: Path) -> io.FileIO:
@@ -179,7 +193,10 @@ def _read_whole(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     if not isinstance(run, dict) or run.get("schema") != SCHEMA or not isinstance(run.get("records"), list):
         raise UserError(f"{name}: is not a run of schema {SCHEMA}")
     records = run.pop("records")
-    return _header(run, name), [_record(item, f"{name}: record {number}") for number, item in enumerate(records, 1)]
+    header = _header(run, name)
+    for number, item in enumerate(records):  # in place, so that not all of them are in memory twice
+        records[number] = _record(item, f"{name}: record {number + 1}")
+    return header, records
 
 
 def read_changes(folder: Path) -> list[dict[str, Any]]:

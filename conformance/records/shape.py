@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
@@ -340,7 +341,9 @@ def record_of(value: Any) -> dict[str, Any]:
         _RECORD(given)
     except Misfit as misfit:
         raise UserError(str(misfit)) from None
-    record = {**value, **{name: default() for name, default in _DEFAULTS.items() if value.get(name) is None}}
+    # The names are the same texts in all records: each line of a file brings texts of its own.
+    record = {sys.intern(name): item for name, item in value.items()}
+    record |= {name: default() for name, default in _DEFAULTS.items() if value.get(name) is None}
     record["source"] = {"file": None, "line": None, **record["source"]}
     return record
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +38,13 @@ def report(
     runs = read(places)
     _, header, records = runs[-1]
     if html is not None:
-        _write(html, _page()(runs, changes))
+        _write(html, [_page()(runs, changes)])
     if markdown is not None:
         from conformance.report.markdown import summary
 
-        _write(markdown, summary(header, records, changes))
+        _write(markdown, [summary(header, records, changes)])
     if json_ is not None:
-        _write(json_, json.dumps(as_data(runs, changes), indent=1) + "\n")
+        _write(json_, itertools.chain(json.JSONEncoder(indent=1).iterencode(as_data(runs, changes)), "\n"))
     if github:
         from conformance.report.annotations import github as annotations
 
@@ -103,9 +104,10 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     return {status: sum(row["status"] == status for row in rows) for status in STATUSES}
 
 
-def _write(file: Path, text: str) -> None:
+def _write(file: Path, text: Iterable[str]) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        with file.open("w", encoding="utf-8") as stream:
+            stream.writelines(text)
     except OSError as error:
         raise UserError(f"{file}: cannot be written ({why(error)})") from error

@@ -24,7 +24,7 @@ def column(values: Sequence[Any]) -> dict[str, list[Any]]:
     different: list[Any] = []
     rows: list[int] = []
     for value in values:
-        key = json.dumps(value, sort_keys=True)  # 1, 1.0, True and "1" are not the same
+        key = _KEY(value)  # 1, 1.0, True and "1" are not the same
         if key not in numbers:
             numbers[key] = len(different)
             different.append(value)
@@ -32,6 +32,9 @@ def column(values: Sequence[Any]) -> dict[str, list[Any]]:
     if 2 * len(different) > len(values):
         return {"values": list(values)}
     return {"values": different, "rows": rows}
+
+
+_KEY = json.JSONEncoder(sort_keys=True).encode
 
 
 def script_text(data: Any) -> str:

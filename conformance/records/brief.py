@@ -1,0 +1,35 @@
+"""A record in a small part of its memory, for the end of a run: until then a run has one of every cell at hand, while
+the whole ones are in its file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from conformance.records.matrix import SLOW_SECONDS
+
+_ALWAYS = ("case", "exporter", "opset", "runtime", "precision", "check", "status", "examples")
+_OFTEN_NOTHING = ("ill_conditioned", "reused", "changed", "dropped_draws")
+
+
+def brief(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a record that ``matrix`` and ``text.dropped_draws`` read. They tell the same of it as of the whole
+    record."""
+    short: dict[str, Any] = {"id": record["id"], **{name: _shared(record[name]) for name in _ALWAYS}}
+    short |= {name: record[name] for name in _OFTEN_NOTHING if record[name]}
+    if sum(record["seconds"].values()) > SLOW_SECONDS:
+        short["seconds"] = record["seconds"]
+    if record["status"] == "skipped":
+        short["reason"] = _shared(record["reason"])
+    if record["fidelity"] and record["worst"]:
+        cost = {name: value for name, value in record["fidelity"].items() if name in ("sqnr", "changed")}
+        short["fidelity"], short["worst"] = cost, {"ratio": record["worst"]["ratio"]}
+    if record["latency"]:
+        short["latency"] = {"budgets": record["latency"].get("budgets", ())}
+    return short
+
+
+def _shared(value: Any) -> Any:
+    """The value; of texts that are equal only one is kept, also where each record came from another process."""
+    return sys.intern(value) if type(value) is str else value
