@@ -11,7 +11,9 @@ import pytest
 from conformance.plugin.gating import Gating
 from conformance.plugin.keeping import Keeping
 from conformance.plugin.options import Options
+from conformance.plugin.ordering import Ordering
 from conformance.plugin.planning import Planning
+from conformance.plugin.progress import Progress
 from conformance.plugin.running import Running
 from conformance.plugin.writing import Writing
 
@@ -27,6 +29,8 @@ class Session:
         self.options.check()
         self.running = Running(self.options)
         self.planning = Planning(self.options, self._begin_cells)
+        self.ordering = Ordering(self.options)
+        self.progress = Progress(config, self.ordering)
         self.writing = Writing(self.options)
         self.gating = Gating(self.options)
         self.keeping = Keeping(self.options)
