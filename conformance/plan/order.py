@@ -12,10 +12,11 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from conformance.case.declaration import Case
-from conformance.plan.cell import Cell
+if TYPE_CHECKING:  # handing out is done where no case is read
+    from conformance.case.declaration import Case
+    from conformance.plan.cell import Cell
 
 AROUND = 0.005
 """Seconds that pytest and the way to the worker take beside each test."""
@@ -134,7 +135,7 @@ class _Group:
     seconds: float = 0.0
 
     def size(self) -> tuple[bool, float, int]:
-        return self.last, self.seconds, -self.first
+        return self.last, self.seconds, self.first
 
 
 class Schedule:
@@ -201,11 +202,12 @@ class Schedule:
     def _keep_waiting(self, groups: list[_Group]) -> None:
         self._waiting = sorted([*self._waiting, *groups], key=lambda group: -group.first)
 
-    def take(self, worker: Hashable) -> int | None:
-        """The next test for this worker, None where there is none for it."""
+    def take(self, worker: Hashable, *, of_others: bool = True) -> int | None:
+        """The next test for this worker, None where there is none for it. ``of_others`` is off for a worker that has
+        enough to do: then it gets nothing that others are to run."""
         group = self._own.get(worker)
         if group is None or not group.parts:
-            group = self._next(worker) or self._part_of_another()
+            group = self._next(worker, of_others) or (self._part_of_another() if of_others else None)
             if group is None:
                 return None
             self._own[worker] = group
@@ -218,13 +220,15 @@ class Schedule:
         self._left -= 1
         return test
 
-    def _next(self, worker: Hashable) -> _Group | None:
+    def _next(self, worker: Hashable, of_others: bool) -> _Group | None:
         if self._as_given:
             return self._waiting.pop() if self._waiting else None
         left = sum(map(len, self._shares.values()))
         if self._waiting or self._joined or left <= _AGAIN * self._divided:
             self._divide()
-        share = self._shares[worker] or max(self._shares.items(), key=self._load)[1]
+        share = self._shares[worker]
+        if not share and of_others:
+            share = max((share for share in self._shares.items() if share[1]), key=self._load, default=(None, []))[1]
         return share.pop() if share else None
 
     def _load(self, share: tuple[Hashable, list[_Group]]) -> float:

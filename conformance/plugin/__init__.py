@@ -48,7 +48,7 @@ def pytest_configure_node(node: Any) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Hands out the cells in an order of their own, unless the user wants another way with --dist."""
-    if config.getvalue("dist") != "load":
+    if config.getoption("dist") != "load":
         return None
     from conformance.plugin.sharing import Sharing
 

@@ -27,10 +27,10 @@ class Session:
             end_with_run(config)  # the suite was named, as it mostly is; in other sessions it is met while collecting
         self.options = Options(config)
         self.options.check()
-        self.running = Running(self.options)
         self.planning = Planning(self.options, self._begin_cells)
         self.ordering = Ordering(self.options)
         self.progress = Progress(config, self.ordering)
+        self.running = Running(self.options, self.progress)
         self.writing = Writing(self.options)
         self.gating = Gating(self.options)
         self.keeping = Keeping(self.options)

@@ -57,6 +57,8 @@ class Sharing(LoadScheduling):  # type: ignore[misc]  # xdist has no types
         for node in nodes:
             self._schedule.add(node)
         for node in nodes:
+            self._give(node, 1, of_others=False)  # before one takes what is for another
+        for node in nodes:
             self.check_schedule(node)
 
     def check_schedule(self, node: Any, duration: float = 0) -> None:
@@ -67,18 +69,24 @@ class Sharing(LoadScheduling):  # type: ignore[misc]  # xdist has no types
         if node.shutting_down:
             return
         self._schedule.add(node)
+        self._give(node, _AHEAD if duration > _SHORT else _AHEAD_OF_SHORT, of_others=False)
+        self._give(node, _AHEAD, of_others=True)
+        if len(self.node2pending[node]) < _AHEAD:  # nothing is left for it
+            self._schedule.remove(node)
+            node.shutdown()
+
+    def _give(self, node: Any, ahead: int, *, of_others: bool) -> None:
+        """Has a process know that many tests, if there are as many for it."""
+        assert self._schedule is not None
         pending, tests = self.node2pending[node], list[int]()
-        while len(pending) + len(tests) < (_AHEAD if duration > _SHORT else _AHEAD_OF_SHORT):
-            test = self._schedule.take(node)
+        while len(pending) + len(tests) < ahead:
+            test = self._schedule.take(node, of_others=of_others)
             if test is None:
                 break
             tests.append(test)
         if tests:
             pending.extend(tests)
             node.send_runtest_some(tests)
-        if len(pending) < _AHEAD:  # nothing is left for it
-            self._schedule.remove(node)
-            node.shutdown()
 
     def remove_node(self, node: Any) -> str | None:
         """Takes back what a process that is gone has not run; the test at which it ended, None where at none."""

@@ -46,6 +46,15 @@ def lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
         yield from textwrap.wrap(text, max(width, 40), subsequent_indent="  ", break_long_words=False)
 
 
+def cases_of(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The cases as they stand in the case files, whatever order they ran in; those of one place by name."""
+    places: dict[str, tuple[str, int, str]] = {}
+    for record in records:
+        source = record.get("source") or {}
+        places.setdefault(record["case"], (source.get("file") or "", source.get("line") or 0, record["case"]))
+    return sorted(places, key=places.__getitem__)
+
+
 def not_run(records: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, list[str]]]:
     """By runtime of which every cell was skipped: how many there are, and why."""
     run = {record["runtime"] for record in records if record["status"] != "skipped"}
@@ -77,7 +86,7 @@ def _table_lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[s
             if not runtimes:
                 own[case, column(record)] = record["status"]
     cells = {key: sign(own.get(key, "passed"), beside.get(key, "passed")) for key in own | beside}
-    cases = list(dict.fromkeys(record["case"] for record in records))
+    cases = cases_of(records)
     label = min(max((len(case) for case in cases), default=0), max(16, width // 2))
     for index, group in enumerate(_fitting(groups(column for _, column in cells), width - label - 1)):
         if index:
