@@ -1,5 +1,5 @@
-"""The suite: one test for each cell. In which order they run, ``conformance.plan.order`` says: case by case, each model
-made just before it is used, and small cases first."""
+"""The suite: one test for each cell. In which order they run, ``conformance.plan.order`` says: case by case, each
+model made just before it is used, and small cases first."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,8 @@ class Sharing(LoadScheduling):  # type: ignore[misc]  # xdist has no types
             tests.append(test)
         if tests:
             pending.extend(tests)
-            node.send_runtest_some(tests)
+            with contextlib.suppress(OSError):  # it has ended; ``remove_node`` comes, and takes them back
+                node.send_runtest_some(tests)
 
     def remove_node(self, node: Any) -> str | None:
         """Takes back what a process that is gone has not run; the test at which it ended, None where at none."""
