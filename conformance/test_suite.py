@@ -1,5 +1,5 @@
-"""The suite: one test for each cell. The functions stand in the order in which they run, so that the first minutes of
-a run say what cannot be exported, and every later cell finds its model in the store."""
+"""The suite: one test for each cell. In which order they run, ``conformance.plan.order`` says: case by case, each
+model made just before it is used, and small cases first."""
 
 from __future__ import annotations
 

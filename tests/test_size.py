@@ -17,7 +17,7 @@ from conformance.depends.fingerprint import Fingerprints
 from conformance.plan.catalogue import Selection, read_suite
 from conformance.plan.cell import Cell
 from conformance.plugin.planning import Planning
-from conformance.plugin.sharing import Sharing
+from conformance.plugin.properties import Properties
 from conformance.records import matrix, text
 from conformance.records.brief import brief
 from conformance.records.run_file import RunWriter, read_run
@@ -123,10 +123,10 @@ def test_of_finished_cells_pytest_keeps_no_records_and_equal_properties_once(stu
 
 
 def test_properties_that_differ_stay_apart():
-    share = Sharing()
+    properties = Properties()
     given = [("examples", 1), ("examples", True), ("examples", 1.0), ("list", [1]), ("command", "a")]
-    assert repr(share.properties(given)) == repr(share.properties(given)) == repr(given)
-    assert share.properties([("a", "x")])[0] is share.properties([("a", "".join(["x"]))])[0]
+    assert repr(properties.shared(given)) == repr(properties.shared(given)) == repr(given)
+    assert properties.shared([("a", "x")])[0] is properties.shared([("a", "".join(["x"]))])[0]
 
 
 def records() -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance.plugin import options
+from conformance.plugin.ordering import TELLS, cell_of
 from conformance.plugin.session import STARTED_BY, Session
 from conformance.plugin.terminal import Terminal
 from conformance.records.clean import block, one_line
@@ -37,7 +38,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
+    ordering = node.config.stash[_SESSION].ordering
     node.workerinput[STARTED_BY] = os.getpid()
+    node.workerinput[TELLS] = node.gateway.newchannel()
+    node.workerinput[TELLS].setcallback(ordering.hear)
+    ordering.workers = node.workerinput["workercount"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hands out the cells in an order of their own, unless the user wants another way with --dist."""
+    if config.getoption("dist") != "load":
+        return None
+    from conformance.plugin.scheduler import Scheduler
+
+    return Scheduler(config, log, config.stash[_SESSION].ordering)
 
 
 # ---- items -----------------------------------------------------------------------------------------------
@@ -69,22 +84,32 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("case_file", list(files), ids=[name.removesuffix(".yaml") for name in files])
 
 
-def _cell_of(item: pytest.Item) -> Cell | None:
-    from conformance.plan.cell import Cell
-
-    callspec = getattr(item, "callspec", None)
-    cell = callspec.params.get("cell") if callspec else None
-    return cell if isinstance(cell, Cell) else None
-
-
 def pytest_itemcollected(item: pytest.Item) -> None:
     """The words that ``-k`` finds a cell by, besides those of its test id: its own id and the case's tags."""
     if _is_suite(getattr(item, "module", None)):
-        cell = _cell_of(item)
+        cell = cell_of(item)
         if cell is not None:
             item.extra_keyword_matches.update(cell.case.says.tags)
             if cell.id not in item.name:  # pytest writes out what is not ASCII
                 item.extra_keyword_matches.add(cell.id)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Sorts the cells before others select and sort tests; by an earlier run afterwards, where they did not sort."""
+    session = config.stash[_SESSION]
+    if session.planning.collected:
+        session.ordering.sort(items, session.planning()[0])
+    yield
+    if session.planning.collected and _has_terminal(config) and not config.option.collectonly:
+        session.ordering.sort_by_past(items)
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist tells of the tests, at which they are handed out
+def pytest_collection_finish(session: pytest.Session) -> None:
+    own = session.config.stash[_SESSION]
+    if own.planning.collected and not _has_terminal(session.config):
+        own.ordering.tell_terminal(session.items)
 
 
 # ---- running ---------------------------------------------------------------------------------------------
@@ -94,14 +119,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     session = item.config.stash[_SESSION]
     if session.planning.collected:
-        session.running.following = None if nextitem is None else _cell_of(nextitem)
+        session.running.following = None if nextitem is None else cell_of(nextitem)
 
 
 @pytest.fixture
 def run(request: pytest.FixtureRequest) -> Any:
     """``run(cell)``: runs the cell and ends the test as its record says."""
     session = request.config.stash[_SESSION]
-    running, shared = session.running, session.sharing.properties
+    running, shared = session.running, session.properties.shared
 
     def run_cell(cell: Cell) -> None:
         from conformance.records import text
@@ -155,7 +180,7 @@ def pytest_runtest_makereport(
     if record is not None and report.when == "teardown":
         del item.stash[_RECORD]
     if record is None and report.failed and call.excinfo is not None and report.when in ("setup", "call"):
-        cell = _cell_of(item)
+        cell = cell_of(item)
         if cell is not None:
             record = item.stash[_RECORD] = item.config.stash[_SESSION].running.broken(
                 cell, call.excinfo.typename, "the test ended without a record of its cell", call.excinfo.value
@@ -172,7 +197,9 @@ def _has_terminal(config: pytest.Config) -> bool:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     if _has_terminal(session.config):
-        session.config.pluginmanager.register(Terminal(session.config.stash[_SESSION]), "conformance-results")
+        own, plugins = session.config.stash[_SESSION], session.config.pluginmanager
+        plugins.register(Terminal(own), "conformance-results")
+        plugins.register(own.progress, "conformance-progress")  # later, and so asked before, the run file is begun
 
 
 @pytest.hookimpl(tryfirst=True)

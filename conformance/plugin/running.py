@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from conformance.plan.cell import Cell
     from conformance.plan.settings import Settings
     from conformance.plugin.options import Options
+    from conformance.plugin.progress import Progress
     from conformance.records.record import Record
     from conformance.worker.isolation import Worker
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 class Running:
     """Makes the record of each cell; the worker starts when the first cell is about to run."""
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
+    def __init__(self, options: Options, progress: Progress) -> None:
+        self._options, self._progress = options, progress
         self._worker: Worker | None = None
         self._runner: Runner | None = None
         self._fingerprints: Fingerprints | None = None
@@ -51,7 +52,7 @@ class Running:
 
             record = runner.skipped(cell, absent)
         else:
-            waiting = Waiting(self._options.config)
+            waiting = Waiting(self._options.config, self._progress)
             record = self._run()(cell, waiting, self._runs_next())
             waiting.done()
         record.command, record.fingerprint = self._command(cell), fingerprint

@@ -11,9 +11,11 @@ import pytest
 from conformance.plugin.gating import Gating
 from conformance.plugin.keeping import Keeping
 from conformance.plugin.options import Options
+from conformance.plugin.ordering import Ordering
 from conformance.plugin.planning import Planning
+from conformance.plugin.progress import Progress
+from conformance.plugin.properties import Properties
 from conformance.plugin.running import Running
-from conformance.plugin.sharing import Sharing
 from conformance.plugin.writing import Writing
 
 
@@ -26,12 +28,14 @@ class Session:
             end_with_run(config)  # the suite was named, as it mostly is; in other sessions it is met while collecting
         self.options = Options(config)
         self.options.check()
-        self.running = Running(self.options)
         self.planning = Planning(self.options, self._begin_cells)
+        self.ordering = Ordering(self.options)
+        self.progress = Progress(config, self.ordering)
+        self.running = Running(self.options, self.progress)
         self.writing = Writing(self.options)
         self.gating = Gating(self.options)
         self.keeping = Keeping(self.options)
-        self.sharing = Sharing()
+        self.properties = Properties()
         self.mixed_up = False
         """Whether a test came with the record of another cell."""
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from conformance.plugin.ordering import id_of
 from conformance.records.clean import literal
 from conformance.records.telling import Telling
 
 if TYPE_CHECKING:
     from conformance.plugin.session import Session
-
-
-_CELL = re.compile(
-    r"(^|/)test_suite\.py::test_(export|registration|accuracy|specials|fidelity|engine|latency)\[.+-op\d+"
-)
-"""In the ids of tests that run a cell of the suite."""
 
 
 class Terminal:
@@ -28,13 +22,13 @@ class Terminal:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         broken = session.testsfailed and not session.config.option.continue_on_collection_errors
-        if any(_CELL.search(item.nodeid) for item in session.items) and not broken:
+        if any(id_of(item.nodeid) for item in session.items) and not broken:
             self._session.begin()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         """Under xdist the terminal's process collects nothing itself."""
-        if any(map(_CELL.search, ids)):
+        if any(map(id_of, ids)):
             self._session.begin()
 
     @pytest.hookimpl(tryfirst=True)  # before others show or write the text of the report
@@ -59,7 +53,7 @@ class Terminal:
                 report.longrepr = text.repetition(record, first)
             _hand_to_benchmark(self._session.options.config, report.nodeid, record)
             vars(report).pop("conformance", None)  # pytest keeps every report until the end of the run
-        self._session.sharing(report)
+        self._session.properties(report)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         from conformance.records import matrix, text

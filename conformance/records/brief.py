@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from conformance.records.matrix import SLOW_SECONDS
@@ -18,6 +19,7 @@ def brief(record: Mapping[str, Any]) -> dict[str, Any]:
     record."""
     short: dict[str, Any] = {"id": record["id"], **{name: _shared(record[name]) for name in _ALWAYS}}
     short |= {name: record[name] for name in _OFTEN_NOTHING if record[name]}
+    short["source"] = _source(**(record["source"] or {}))
     if sum(record["seconds"].values()) > SLOW_SECONDS:
         short["seconds"] = record["seconds"]
     if record["status"] == "skipped":
@@ -28,6 +30,11 @@ def brief(record: Mapping[str, Any]) -> dict[str, Any]:
     if record["latency"]:
         short["latency"] = {"budgets": record["latency"].get("budgets", ())}
     return short
+
+
+@lru_cache(maxsize=1)  # cells of a case mostly follow one another
+def _source(file: str | None = None, line: int | None = None) -> dict[str, Any]:
+    return {"file": file, "line": line}
 
 
 def _shared(value: Any) -> Any:

@@ -47,6 +47,15 @@ def lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
         yield from textwrap.wrap(said, max(width, 40), subsequent_indent="  ", break_long_words=False)
 
 
+def cases_of(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The cases as they stand in the case files, whatever order they ran in; those of one place by name."""
+    places: dict[str, tuple[str, int, str]] = {}
+    for record in records:
+        source = record.get("source") or {}
+        places.setdefault(record["case"], (source.get("file") or "", source.get("line") or 0, record["case"]))
+    return sorted(places, key=places.__getitem__)
+
+
 def not_run(records: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, list[str]]]:
     """By runtime of which every cell was skipped: how many there are, and why."""
     run = {record["runtime"] for record in records if record["status"] != "skipped"}
@@ -62,7 +71,7 @@ def _table_lines(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[s
     by_case: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
         by_case.setdefault(record["case"], []).append(record)
-    signs = {case: _signs(own) for case, own in by_case.items()}
+    signs = {case: _signs(by_case[case]) for case in cases_of(records)}
     label = min(max(map(len, signs), default=0), max(16, width // 2))
     columns = (column for own in signs.values() for column in own)
     for index, group in enumerate(_fitting(groups(columns), width - label - 1)):

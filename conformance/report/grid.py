@@ -27,7 +27,7 @@ def grid(rows: Sequence[Row]) -> dict[str, Any]:
     own, beside = _by_key(shown)
     groups = matrix.groups(column for _, column in [*own, *beside])
     columns = [column for group in groups for column in group]
-    cases = list(dict.fromkeys(row["case"] for _, row in shown))
+    cases = matrix.cases_of(row for _, row in shown)
 
     def cell(key: Key) -> list[Any] | None:
         return _cell(rows, own.get(key, []), beside.get(key, []))

@@ -12,7 +12,7 @@ _OF_ONE_CELL = ("command", "ratio", "bundle")
 Property = tuple[str, object]
 
 
-class Sharing:
+class Properties:
     """Puts one value in the place of equal ones. They come with every cell, and under xdist from other processes."""
 
     def __init__(self) -> None:
@@ -28,11 +28,11 @@ class Sharing:
         if report.user_properties == called:
             report.user_properties = called
             return
-        report.user_properties = self.properties(report.user_properties)
+        report.user_properties = self.shared(report.user_properties)
         if report.when == "call":
             self._called[report.nodeid] = report.user_properties
 
-    def properties(self, given: Sequence[Property]) -> list[Property]:
+    def shared(self, given: Sequence[Property]) -> list[Property]:
         """The same properties, at the places of equal ones that were given before."""
         return [
             one if one[0] in _OF_ONE_CELL or type(one[1]) not in (str, int) else self._known.setdefault(one, one)

@@ -1,0 +1,63 @@
+"""How much of a run is left: cells, cells a second, and time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_SURE = 10.0
+"""Seconds of a run after which its own pace counts as much as that of the run before."""
+
+_TELLING = 0.02
+"""The part of the work after which the pace of a run tells something, where there is no run before."""
+
+
+class Remaining:
+    """What is left of a run of which cells end one after the other."""
+
+    def __init__(self, expected: Mapping[str, float], workers: int, *, measured: bool) -> None:
+        """``expected`` are seconds by cell; ``measured`` says that an earlier run took them, and not that only their
+        ratios are meant."""
+        self._left = dict(expected)
+        self._cells, self._all = len(expected), sum(expected.values())
+        self._done = 0.0
+        self._workers, self._measured = min(workers, max(len(expected), 1)), measured
+
+    def end(self, cell: str) -> None:
+        """A cell has ended; what is not known, or has ended before, counts for nothing."""
+        self._done += self._left.pop(cell, 0.0)
+
+    def seconds(self, elapsed: float) -> float | None:
+        """About how long the rest takes, None while that cannot be told. ``elapsed`` is the time since the first cell
+        began.
+
+        The expected seconds of what is left, divided by the workers, times how much longer than expected the cells
+        so far took.
+        """
+        left, done = (max(self._all - self._done, 0.0) / self._workers, self._done / self._workers)
+        if self._measured:
+            return left * (elapsed + _SURE) / (done + _SURE)
+        return left * elapsed / done if self._done >= _TELLING * self._all and done > 0 else None
+
+    def line(self, elapsed: float) -> str:
+        """``1,234 of 5,210 cells, 17 a second, about 4 min left``"""
+        ended = self._cells - len(self._left)
+        seconds = self.seconds(elapsed)
+        parts = [f"{ended:,} of {self._cells:,} cells"]
+        if ended and elapsed > 0:
+            parts.append(f"{_rate(ended / elapsed)} a second")
+        if seconds is not None and self._left:
+            parts.append(f"about {_duration(seconds)} left")
+        return ", ".join(parts)
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+
+
+def _duration(seconds: float) -> str:
+    """In the unit that one would say it in, no more exactly than it is known."""
+    if seconds < 55:
+        return f"{max(5 * round(seconds / 5), 5)} s"
+    if seconds < 90 * 60:
+        return f"{round(seconds / 60):.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -1,0 +1,73 @@
+"""How far a run is, told now and then in the process of the terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from conformance.plugin.ordering import id_of
+
+if TYPE_CHECKING:
+    from conformance.plan.remaining import Remaining
+    from conformance.plugin.ordering import Ordering
+
+IN_LOG, IN_TERMINAL = 30.0, 10.0
+"""Seconds from one line to the next."""
+
+
+class Progress:
+    """Hooks that count the cells that ended."""
+
+    def __init__(self, config: pytest.Config, ordering: Ordering) -> None:
+        self._config, self._ordering = config, ordering
+        self._remaining: Remaining | None = None
+        self._start = self._told = 0.0
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if any(id_of(item.nodeid) for item in session.items):
+            self._ordering.told = self._ordering.tell(session.items)
+            self._begin([item.nodeid for item in session.items])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """Under xdist the terminal's process collects nothing itself."""
+        if self._remaining is None and any(map(id_of, ids)):
+            self._begin(ids)
+
+    def _begin(self, nodeids: Sequence[str]) -> None:
+        """Called before the first cell, and before the records of an earlier run are replaced."""
+        from conformance.plan.remaining import Remaining
+
+        seconds = self._ordering.seconds(nodeids)
+        expected = {id: value for nodeid, value in zip(nodeids, seconds, strict=True) if (id := id_of(nodeid))}
+        self._remaining = Remaining(expected, self._ordering.workers, measured=self._ordering.has_past)
+        self._start = self._told = time.monotonic()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "teardown" or report.when not in ("setup", "call"):  # of a process that ended, at last
+            id = id_of(report.nodeid)
+            if id is not None and self._remaining is not None:
+                self._remaining.end(id)
+
+    @pytest.hookimpl(trylast=True)  # behind what pytest shows of the test
+    def pytest_runtest_logfinish(self) -> None:
+        reporter: Any = self._config.pluginmanager.get_plugin("terminalreporter")
+        now = time.monotonic()
+        if self._remaining is None or reporter is None or self._config.get_verbosity() < 0:
+            return
+        if now - self._told < (IN_TERMINAL if reporter.isatty else IN_LOG):
+            return
+        self._told = now
+        writer: Any = self._config.get_terminal_writer()
+        if self._config.get_verbosity() > 0:
+            reporter.ensure_newline()  # or pytest would end that line once more
+        elif writer.width_of_current_line:
+            writer.line()
+        writer.line(f"  {self.line()}"[: writer.fullwidth - 1])
+
+    def line(self) -> str:
+        """``1,234 of 5,210 cells, 17 a second, about 4 min left``; empty where no cells run."""
+        return "" if self._remaining is None else self._remaining.line(time.monotonic() - self._start)

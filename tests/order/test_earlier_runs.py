@@ -1,0 +1,131 @@
+"""Durations of an earlier run, which may be damaged, foreign or no run at all; and what is said of the time left."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from conformance.plan.remaining import Remaining
+from conformance.records.durations import durations
+
+A, B = "export[a-torchscript-op17]", "export[b-torchscript-op17]"
+
+
+def line(id, **more):
+    return json.dumps({"id": id, "seconds": {"export": 1.5, "check": 0.5}, **more}, separators=(",", ":"))
+
+
+HEADER = json.dumps({"schema": 1, "environment": {}}, separators=(",", ":"))
+
+
+def run_of(folder, *lines):
+    folder.mkdir(exist_ok=True)
+    (folder / "records.jsonl").write_bytes(b"\n".join(x if isinstance(x, bytes) else x.encode() for x in lines))
+    return folder
+
+
+def test_the_cells_that_are_wanted_are_read(tmp_path):
+    folder = run_of(tmp_path / "run", HEADER, line(A), line(B), "")
+    assert durations(folder, {A}) == {A: 2.0}
+    assert durations(folder / "records.jsonl", {A, B, "gone"}) == {A: 2.0, B: 2.0}
+    (folder / "run.json").write_text("{}")
+    assert durations(folder / "run.json", {A}) == {A: 2.0}
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        line(B)[:-9],  # cut off
+        line(B).replace("1.5", "NaN"),
+        line(B).replace("1.5", "-3"),
+        line(B).replace("1.5", "1e999"),
+        line(B).replace("1.5", "1" * 5000),
+        line(B).replace("1.5", '"soon"'),
+        line(B).replace("1.5", "null"),
+        line(B, seconds=[1]),
+        line(B, seconds=None),
+        line(B, reason=[]).replace("[]", "[" * 100_000),
+        line(B).encode()[:-2] + b"\xff\xfe}",
+        '{"id":"' + B + '"}',
+        "[]",
+        "\0" * 1000,
+        "<<<<<<< ours",
+    ],
+)
+def test_a_damaged_record_is_left_out_and_the_others_are_read(tmp_path, damaged):
+    folder = run_of(tmp_path / "run", HEADER, damaged, line(A))
+    assert durations(folder, {A, B}) == {A: 2.0}
+
+
+def test_what_is_no_run_says_nothing(tmp_path):
+    assert durations(tmp_path / "nowhere", {A}) == {}
+    assert durations(tmp_path, {A}) == {}
+    baseline = tmp_path / "baseline.jsonl"
+    baseline.write_text('{"baseline":1,"environment":{}}\n{"id":"' + A + '","file":"a.yaml"}\n')
+    assert durations(baseline, {A}) == {}
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/records.jsonl").mkdir()
+    assert durations(tmp_path / "folder", {A}) == {}
+    os.mkfifo(tmp_path / "pipe")
+    assert durations(tmp_path / "pipe", {A}) == {}
+    assert durations(tmp_path / "with a \0 in it", {A}) == {}
+    assert durations(tmp_path / ("x" * 5000), {A}) == {}
+    (tmp_path / "noise").write_bytes(os.urandom(5000))
+    assert durations(tmp_path / "noise", {A}) == {}
+
+
+# ---- the time left -----------------------------------------------------------------------------------------------
+
+
+def test_as_the_earlier_run_says():
+    remaining = Remaining(dict.fromkeys("abcdefgh", 60.0), workers=2, measured=True)
+    assert remaining.line(0.0) == "0 of 8 cells, about 4 min left"
+    for cell in "abcd":
+        remaining.end(cell)
+    assert remaining.seconds(120.0) == pytest.approx(120)
+    assert remaining.line(120.0) == "4 of 8 cells, 0.033 a second, about 2 min left"
+
+
+def test_a_slower_host_takes_longer():
+    remaining = Remaining(dict.fromkeys("abcd", 100.0), workers=1, measured=True)
+    for cell in "ab":
+        remaining.end(cell)
+    assert remaining.seconds(400.0) == pytest.approx(400, rel=0.05)
+    assert remaining.seconds(100.0) == pytest.approx(100, rel=0.1)
+
+
+def test_without_an_earlier_run_the_pace_of_this_one_counts():
+    remaining = Remaining({**dict.fromkeys("abcd", 1.0), "long": 4.0}, workers=2, measured=False)
+    assert remaining.seconds(5.0) is None
+    assert remaining.line(5.0) == "0 of 5 cells"
+    for cell in "abcd":
+        remaining.end(cell)
+    assert remaining.seconds(80.0) == pytest.approx(80)
+
+
+def test_a_cell_counts_once_and_what_is_no_cell_does_not_count():
+    remaining = Remaining({"a": 1.0, "b": 1.0}, workers=1, measured=True)
+    for cell in ("a", "a", "other"):
+        remaining.end(cell)
+    assert remaining.line(1.0).startswith("1 of 2 cells, 1 a second")
+    remaining.end("b")
+    assert remaining.line(2.0) == "2 of 2 cells, 1 a second"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(1.0, "about 5 s left"), (42.0, "about 40 s left"), (58.0, "about 1 min left"), (89 * 60.0, "about 89 min left"),
+     (3 * 3600.0, "about 3.0 h left")],
+)  # fmt: skip
+def test_time_is_said_no_more_exactly_than_it_is_known(seconds, words):
+    assert Remaining({"a": seconds}, workers=1, measured=True).line(0.0).endswith(words)
+
+
+def test_the_line_fits_into_a_narrow_terminal():
+    remaining = Remaining({str(number): 3.0 for number in range(100_000)}, workers=2, measured=True)
+    for number in range(50_000):
+        remaining.end(str(number))
+    assert remaining.line(3000.0) == "50,000 of 100,000 cells, 17 a second, about 50 min left"
+    assert len(remaining.line(3000.0)) <= 58

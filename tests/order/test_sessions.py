@@ -1,0 +1,218 @@
+"""The order of whole sessions, with and without pytest-xdist, and what they say while they run.
+
+Cells pass here without being run: who runs what when is all the same, and no process imports torch for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.support import Outcome, run_suite
+
+CASE = """
+{name}:
+  about: a test of the harness
+  {what}
+  inputs: {{x: "float32[batch, {size}]"}}
+  dims: {{batch: 1..4}}
+  export: {{torchscript: [13, 17], dynamo: [20]}}
+  specials: false
+"""
+CASES = (
+    ("network", "module: beside.Network", 30_000),
+    ("small", "forward: torch.sin(x)", 3),
+    ("middle", "forward: torch.cos(x)", 20_000),
+    ("network_again", "module: beside.Network", 30_001),
+    ("tiny", "forward: torch.tan(x)", 2),
+)
+STUB = """
+from conformance.plugin.running import Running
+
+def run(cell, note, following):
+    record = cell.record()
+    if cell.case.says.tags == ["fails"]:
+        record.status, record.stage, record.error, record.reason = "failed", "run", "Planted", "planted"
+    return record
+
+Running._run = lambda self: run
+"""
+OTHERS = """
+def test_before_suite(): pass
+def test_behind_it(): pass
+"""
+
+
+def write(folder: Path) -> Path:
+    cases = folder / "cases"
+    cases.mkdir(parents=True)
+    for name, what, size in CASES:
+        (cases / f"{name}.yaml").write_text(CASE.format(name=name, what=what, size=size))
+    (folder / "stub.py").write_text(STUB)
+    (folder / "test_others.py").write_text(OTHERS)
+    (folder / "reverse.py").write_text("def pytest_collection_modifyitems(items):\n    items.reverse()\n")
+    (folder / "often.py").write_text(
+        "import conformance.plugin.progress as progress\nprogress.IN_LOG = progress.IN_TERMINAL = 0.0\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write(tmp_path)
+
+
+def run(folder: Path, *arguments: str | Path) -> Outcome:
+    path = f"{folder}:{Path(__file__).parents[2]}"
+    stub = ("-p", "stub", "--isolation", "none", "--store", folder / "store")
+    return run_suite(folder, *stub, *arguments, PYTHONPATH=path)
+
+
+def cases_of(ids) -> list[str]:
+    """The cases in their order; one that was interrupted is there twice."""
+    names = [re.sub(r"^.*\[(.*?)-(torchscript|dynamo)-.*$", r"\1", id) for id in ids]
+    return [name for index, name in enumerate(names) if name != names[index - 1] or not index]
+
+
+def models_of(ids) -> list[str]:
+    names = [re.sub(r"^.*\[(.*?-op\d+).*$", r"\1", id) for id in ids]
+    return [name for index, name in enumerate(names) if name != names[index - 1] or not index]
+
+
+def listed(text: str) -> list[str]:
+    return [line.split("::test_")[1] for line in text.splitlines() if "test_suite.py::test_" in line]
+
+
+def earlier(folder: Path, seconds: dict[str, float]) -> None:
+    """Makes the last run one in which each cell of a case took that long."""
+    lines = (folder / "reports/latest/records.jsonl").read_text().splitlines()
+    for index, line in enumerate(lines[1:], 1):
+        record = json.loads(line)
+        record["seconds"] = {"run": seconds[record["case"]]}
+        lines[index] = json.dumps(record, separators=(",", ":"))
+    (folder / "reports/latest/records.jsonl").write_text("\n".join(lines) + "\n")
+
+
+SMALL_FIRST = ["tiny", "small", "middle", "network", "network_again"]
+
+
+def test_small_cases_come_first_and_each_model_is_used_as_soon_as_it_is_made(folder: Path) -> None:
+    ids = [id for id in listed(run(folder, "--collect-only", "-q").text) if not id.startswith("case_file")]
+    assert cases_of(ids) == SMALL_FIRST
+    models = models_of(ids)
+    assert len(models) == len(set(models)) == 3 * len(CASES)
+    checks = [id.partition("[")[0] for id in ids]
+    assert checks == ["export", "accuracy", "accuracy"] * 3 * len(CASES)
+
+
+def test_an_earlier_run_says_what_is_small(folder: Path) -> None:
+    first = run(folder)
+    assert cases_of(first.records) == SMALL_FIRST
+    earlier(folder, {"tiny": 9.0, "small": 0.1, "middle": 0.2, "network": 0.01, "network_again": 0.02})
+    assert cases_of(run(folder).records) == ["network", "network_again", "small", "middle", "tiny"]
+    (folder / "reports/latest/records.jsonl").write_bytes(b'{"schema":9}\n{"id":"export[tiny-\xff')
+    assert cases_of(run(folder).records) == SMALL_FIRST
+    earlier(folder, dict.fromkeys([case[0] for case in CASES], 1.0))
+    selected = run(folder, "-k", "network_again or small", "--baseline", "reports/latest")
+    assert cases_of(selected.records) == ["small", "network_again"], selected.text
+
+
+def test_others_have_the_last_word(folder: Path) -> None:
+    outcome = run(folder, "-p", "reverse", "test_others.py", "-v")
+    assert cases_of(outcome.records) == SMALL_FIRST[::-1]
+    assert next(iter(outcome.records)).startswith("accuracy[network_again-dynamo")
+    assert outcome.text.index("test_behind_it PASSED") < outcome.text.index("test_before_suite PASSED")
+
+
+def test_failed_cells_first(folder: Path) -> None:
+    with (folder / "cases/middle.yaml").open("a") as case:
+        case.write("  tags: fails\n")
+    cached = ("-p", "cacheprovider", "--ff", "-k", "tiny or middle or small")
+    assert cases_of(run(folder, *cached).records) == ["tiny", "small", "middle"]
+    again = run(folder, *cached)
+    assert cases_of(again.records) == ["middle", "tiny", "small"], again.text
+    only = run(folder, *cached, "--lf")
+    assert cases_of(only.records) == ["middle"]
+
+
+RAN = re.compile(r"^\[(gw\d+)\] \[ *\d+%\] \w+ \S*?(test_\w+\.py)::test_(\S+)", re.MULTILINE)
+
+
+def test_processes_of_xdist_share_the_families(folder: Path) -> None:
+    outcome = run(folder, "-n", "2", "-v", "-p", "often", "test_others.py")
+    assert outcome.records.keys() == set(listed_cells(folder)), outcome.text
+    assert "scheduling tests via Sharing" in outcome.text
+    ran = defaultdict(list)
+    for worker, _, test in RAN.findall(outcome.text):
+        ran[worker].append(test)
+    assert sum(map(len, ran.values())) == 9 * len(CASES) + len(CASES) + 2  # cells, case files, others
+    owners = defaultdict(set)
+    for worker, tests in ran.items():
+        cells = [test for test in tests if "-op" in test]
+        assert len(models_of(cells)) == len(set(models_of(cells))), "a model was interrupted"
+        for model in models_of(cells):
+            owners[model].add(worker)
+    assert {len(who) for who in owners.values()} == {1}
+    told = re.findall(r"^  ([\d,]+) of 45 cells", outcome.text, re.MULTILINE)
+    assert [int(count) for count in told] == sorted(map(int, told))
+    assert told[-1] == "45"
+
+
+def listed_cells(folder: Path) -> list[str]:
+    return [id for id in listed(run(folder, "--collect-only", "-q").text) if not id.startswith("case_file")]
+
+
+@pytest.mark.parametrize("dist", ["loadfile", "worksteal"])
+def test_another_way_to_distribute_is_respected(folder: Path, dist: str) -> None:
+    outcome = run(folder, "-n", "2", "-v", "--dist", dist, "-k", "tiny or small")
+    assert "Sharing" not in outcome.text
+    assert len(outcome.records) == 18
+
+
+ENDS = """
+import os
+
+def pytest_runtest_call(item):
+    if item.nodeid.endswith(("test_export[small-torchscript-op17]", "onnxruntime-fp32]")) and "small" in item.nodeid:
+        os._exit(9)
+"""
+
+
+def test_processes_that_end_lose_no_cell_and_double_none(folder: Path) -> None:
+    (folder / "ends.py").write_text(ENDS)
+    outcome = run(folder, "-n", "2", "-p", "ends")
+    assert outcome.records.keys() == set(listed_cells(folder)), outcome.text  # records has each once
+    lost = {id for id, record in outcome.records.items() if record["error"] == "ProcessLost"}
+    assert lost == {"export[small-torchscript-op17]", "accuracy[small-dynamo-op20-onnxruntime-fp32]",
+                    "accuracy[small-torchscript-op13-onnxruntime-fp32]",
+                    "accuracy[small-torchscript-op17-onnxruntime-fp32]"}  # fmt: skip
+    assert "INTERNALERROR" not in outcome.text
+
+
+def test_a_run_that_stops_at_a_failure_ends(folder: Path) -> None:
+    (folder / "fails.py").write_text(
+        "def pytest_runtest_call(item):\n    assert 'small-torchscript-op17' not in item.nodeid\n"
+    )
+    outcome = run(folder, "-n", "2", "-p", "fails", "-x")
+    assert outcome.code in (1, 2)
+    assert "stopping after 1 failures" in outcome.text
+    assert len(outcome.records) < 45
+
+
+PROGRESS = re.compile(r"^  \d+ of 9 cells", re.MULTILINE)
+
+
+@pytest.mark.parametrize("options", [(), ("-v",)])
+def test_a_run_says_now_and_then_how_far_it_is(folder: Path, options: tuple[str, ...]) -> None:
+    outcome = run(folder, "-p", "often", "-k", "tiny", *options)
+    told = PROGRESS.findall(outcome.text)
+    assert told[-1] == "  9 of 9 cells"
+    assert "\n\n  9 of 9 cells" not in outcome.text
+
+
+def test_a_quiet_or_a_short_run_does_not(folder: Path) -> None:
+    assert not PROGRESS.search(run(folder, "-p", "often", "-k", "tiny", "-q").text)
+    assert not PROGRESS.search(run(folder, "-k", "tiny").text)
