@@ -16,6 +16,7 @@ import numpy as np
 from conformance.arrays import Array
 from conformance.case.declaration import Case
 from conformance.case.python import Folder, describe
+from conformance.case.recipe import recipe
 from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped
 from conformance.export.expression import expression_module, torch_value
@@ -290,14 +291,6 @@ class Reference:
         finally:
             for name, value in kept.items():
                 own[name].data = value
-
-
-def recipe(case: Case) -> tuple[object, ...]:
-    """All that the module of a case is built from; two cases with equal recipes have equal modules."""
-    says = case.says
-    own = (says.forward, tuple(says.inputs.items())) if says.module is None else ()
-    arguments = repr(sorted(case.arguments.items(), key=str))
-    return case.folder, says.module, own, arguments, says.prepare, says.seed, says.mode, says.script
 
 
 def _torch() -> Any:

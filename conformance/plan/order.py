@@ -46,6 +46,8 @@ class Work(NamedTuple):
 
 def works(cells: Iterable[Cell], absent: Callable[[str], bool]) -> list[Work]:
     """What the place of each cell depends on; ``absent`` says of a runtime whether this host lacks it."""
+    from conformance.case.recipe import recipe
+
     families, cases, models = _Numbers(), _Numbers(), _Numbers()
     known: dict[int, tuple[int, float]] = {}
     made = []
@@ -53,7 +55,7 @@ def works(cells: Iterable[Cell], absent: Callable[[str], bool]) -> list[Work]:
         last = cell.check == "latency"
         case = cases[cell.case.name]
         if case not in known:
-            known[case] = families[_module(cell.case)], _size(cell.case)
+            known[case] = families[recipe(cell.case)], _size(cell.case)
         family, size = known[case]
         family = families["budgets", family] if last else family
         seconds = 0.0 if cell.runtime is not None and absent(cell.runtime) else size * _share(cell)
@@ -67,13 +69,6 @@ class _Numbers(dict[Hashable, int]):
     def __missing__(self, key: Hashable) -> int:
         self[key] = len(self)
         return self[key]
-
-
-def _module(case: Case) -> Hashable:
-    """Equal for cases that build the same module."""
-    says = case.says
-    given = repr(sorted(case.arguments.items()))
-    return case.folder, says.module, says.forward, given, says.seed, says.mode, says.prepare, says.script
 
 
 def _size(case: Case) -> float:

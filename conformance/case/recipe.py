@@ -1,0 +1,15 @@
+"""Which cases build the same module."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from conformance.case.declaration import Case
+
+
+def recipe(case: Case) -> Hashable:
+    """All that the module of a case is built from; cases with equal recipes have equal modules."""
+    says = case.says
+    expression = (says.forward, *says.inputs) if says.module is None else ()
+    arguments = repr(sorted(case.arguments.items(), key=str))
+    return case.folder, says.module, expression, arguments, says.prepare, says.seed, says.mode, says.script
