@@ -6,10 +6,10 @@ import random
 from typing import Any
 
 import pytest
-from conformance.plugin.sharing import Sharing
 
 from conformance.plan.order import Work
 from conformance.plugin.ordering import Told
+from conformance.plugin.scheduler import Scheduler
 
 TESTS = [f"test_suite.py::test_export[c{number // 6}-torchscript-op{number}]" for number in range(60)]
 
@@ -57,7 +57,7 @@ class Process:
 
 
 def begun(processes):
-    sharing = Sharing(Config(), None, Order())
+    sharing = Scheduler(Config(), None, Order())
     sharing.log.enabled = False
     for process in processes:
         sharing.add_node(process)
@@ -104,7 +104,7 @@ def test_where_nothing_was_told_it_is_load():
         told = None
 
     processes = [Process(), Process()]
-    sharing = Sharing(Config(), None, Untold())
+    sharing = Scheduler(Config(), None, Untold())
     for process in processes:
         sharing.add_node(process)
         sharing.add_node_collection(process, TESTS)
@@ -119,7 +119,7 @@ def test_collections_that_differ_are_refused_once():
         def pytest_collectreport(self, report):
             reports.append(report)
 
-    sharing = Sharing(Config(), None, Order())
+    sharing = Scheduler(Config(), None, Order())
     sharing.config.hook = Reports()
     for index, process in enumerate(processes):
         sharing.add_node(process)
