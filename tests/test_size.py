@@ -156,7 +156,7 @@ def test_the_end_of_a_run_tells_the_same_of_what_is_kept(width):
     whole = records()
     kept = [brief(one) for one in whole]
     assert told(kept) == told(whole)
-    assert len(json.dumps(kept)) < len(json.dumps(whole)) / 5
+    assert len(json.dumps(kept)) < len(json.dumps(whole)) / 4
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

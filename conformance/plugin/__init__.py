@@ -50,9 +50,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Hands out the cells in an order of their own, unless the user wants another way with --dist."""
     if config.getoption("dist") != "load":
         return None
-    from conformance.plugin.scheduler import Scheduler
+    from conformance.plugin.scheduler import ModuleScheduling
 
-    return Scheduler(config, log, config.stash[_SESSION].ordering)
+    return ModuleScheduling(config, log, config.stash[_SESSION].ordering)
 
 
 # ---- items -----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from conformance.plan.order import Work
 from conformance.plugin.ordering import Told
-from conformance.plugin.scheduler import Scheduler
+from conformance.plugin.scheduler import ModuleScheduling
 
 TESTS = [f"test_suite.py::test_export[c{number // 6}-torchscript-op{number}]" for number in range(60)]
 
@@ -25,7 +25,7 @@ class Config:
 
 
 class Order:
-    """What ``Sharing`` takes of an ``Ordering``."""
+    """What ``ModuleScheduling`` takes of an ``Ordering``."""
 
     told = Told([Work(number // 6, number // 6, number // 2, 1.0) for number in range(60)], False)
 
@@ -57,7 +57,7 @@ class Process:
 
 
 def begun(processes):
-    sharing = Scheduler(Config(), None, Order())
+    sharing = ModuleScheduling(Config(), None, Order())
     sharing.log.enabled = False
     for process in processes:
         sharing.add_node(process)
@@ -104,7 +104,7 @@ def test_where_nothing_was_told_it_is_load():
         told = None
 
     processes = [Process(), Process()]
-    sharing = Scheduler(Config(), None, Untold())
+    sharing = ModuleScheduling(Config(), None, Untold())
     for process in processes:
         sharing.add_node(process)
         sharing.add_node_collection(process, TESTS)
@@ -119,7 +119,7 @@ def test_collections_that_differ_are_refused_once():
         def pytest_collectreport(self, report):
             reports.append(report)
 
-    sharing = Scheduler(Config(), None, Order())
+    sharing = ModuleScheduling(Config(), None, Order())
     sharing.config.hook = Reports()
     for index, process in enumerate(processes):
         sharing.add_node(process)

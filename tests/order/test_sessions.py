@@ -144,7 +144,7 @@ RAN = re.compile(r"^\[(gw\d+)\] \[ *\d+%\] \w+ \S*?(test_\w+\.py)::test_(\S+)", 
 def test_processes_of_xdist_share_the_families(folder: Path) -> None:
     outcome = run(folder, "-n", "2", "-v", "-p", "often", "test_others.py")
     assert outcome.records.keys() == set(listed_cells(folder)), outcome.text
-    assert "scheduling tests via Sharing" in outcome.text
+    assert "scheduling tests via ModuleScheduling" in outcome.text
     ran = defaultdict(list)
     for worker, _, test in RAN.findall(outcome.text):
         ran[worker].append(test)
@@ -168,7 +168,7 @@ def listed_cells(folder: Path) -> list[str]:
 @pytest.mark.parametrize("dist", ["loadfile", "worksteal"])
 def test_another_way_to_distribute_is_respected(folder: Path, dist: str) -> None:
     outcome = run(folder, "-n", "2", "-v", "--dist", dist, "-k", "tiny or small")
-    assert "Sharing" not in outcome.text
+    assert "ModuleScheduling" not in outcome.text
     assert len(outcome.records) == 18
 
 
