@@ -34,10 +34,9 @@ class Fingerprints:
         case = self._cases[name]
         return None if case is None else hashlib.sha256(cell.id.encode() + case + self._run).hexdigest()[:32]
 
-    def forget(self, case: Case) -> None:
-        """Has the files of a case be read again."""
-        for name in [name for name in self._cases if name[:2] == (case.file, case.name)]:
-            del self._cases[name]
+    def forget(self, cell: Cell) -> None:
+        """Has the files of a cell's case be read again, for its exporter."""
+        self._cases.pop((cell.case.file, cell.case.name, cell.exporter), None)
 
 
 def _case(case: Case, exporter: Exporter) -> bytes | None:

@@ -196,6 +196,19 @@ def test_a_running_cell_that_a_change_is_not_about_goes_on(cases, watched):
     assert done.ran == [PLAIN + OWN]
 
 
+def test_files_of_a_case_that_was_away_are_read_again(cases, watched):
+    """A second case of the same name takes its place for a while, and its Python changes meanwhile."""
+    first = cases / "a_first.yaml"
+    one = CASES[: CASES.index("plain:")] + "own: {about: stands before the other, forward: torch.cos(x)}\n"
+
+    done = watched(
+        lambda: first.write_text(one),
+        lambda: ((cases / "helper.py").write_text("AMOUNT = 2\n"), first.unlink()),
+        lambda: (cases / "helper.py").write_text("AMOUNT = 3\n"),
+    )
+    assert done.ran == [PLAIN + OWN, OWN, OWN, OWN]
+
+
 def test_the_folder_of_bytecode_that_a_cell_leaves_is_not_spoken_of(cases, watched):
     def compiled(record, on_wait) -> None:
         (cases / "__pycache__").mkdir()

@@ -52,6 +52,14 @@ class _Needs:
     around: set[Path]
     """The folders of these, where files may come and go."""
 
+    @property
+    def paths(self) -> set[Path]:
+        return self.around.union(self.files)
+
+    def as_before(self, changed: Collection[Path], before: Mapping[Path, Sign | None]) -> bool:
+        """Whether all of it was watched, and nothing of it has changed."""
+        return before.keys() >= self.paths and self.paths.isdisjoint(changed)
+
 
 class Catalogue:
     """Reads cases and what they depend on, and again what has changed of it."""
@@ -68,6 +76,7 @@ class Catalogue:
         self._needs: dict[_Key, _Needs] = {}
         self._parsed: dict[Path, tuple[Sign | None, str | None]] = {}
         self._signs: dict[Path, Sign | None] = {}
+        self._looked: set[_Key] = set()
 
     @property
     def selects(self) -> bool:
@@ -82,7 +91,7 @@ class Catalogue:
 
     def read(self, changed: Collection[Path] = ()) -> Plan:
         """The plan after these paths have changed."""
-        before, self._signs = self._signs, {}
+        before, self._signs, self._looked = self._signs, {}, set()
         for path in self._paths:
             self._signs |= {place: sign(place) for place in (folders(path) if path.is_dir() else (path,))}
         every, found = read_suite(self._paths, self._selection, self._read_one)
@@ -111,15 +120,18 @@ class Catalogue:
         return self._read[file][1]
 
     def _needed(self, cell: Cell, changed: Collection[Path], before: Mapping[Path, Sign | None]) -> _Needs:
+        """What the cell needs, looked for once for all cells of its case and exporter where it may have changed."""
         key = (cell.case.file, cell.case.name, cell.exporter)
         needs = self._needs.get(key)
-        if needs is None or needs.case is not cell.case or not needs.around.union(needs.files).isdisjoint(changed):
+        if key in self._looked and needs is not None:
+            return needs
+        self._looked.add(key)
+        if needs is None or needs.case is not cell.case or not needs.as_before(changed, before):
             needs = self._needs[key] = _needs(cell)
-            self._signs |= {path: sign(path) for path in (*needs.files, *needs.around)}
-            self._fingerprints.forget(cell.case)
-        for path in (*needs.files, *needs.around):
-            if path not in self._signs:
-                self._signs[path] = before[path]
+            self._signs |= {path: sign(path) for path in needs.paths}
+            self._fingerprints.forget(cell)
+        else:
+            self._signs = {path: before[path] for path in needs.paths} | self._signs
         return needs
 
     def _broken(self, file: Path) -> str | None:

@@ -17,7 +17,7 @@ Sign: TypeAlias = tuple[int, int, int]
 last change in nanoseconds, the bytes, the inode."""
 
 PAUSE = 0.1
-"""Seconds between two looks. A look at the hundred files and folders of the shipped cases takes 0.5 ms."""
+"""Seconds between two looks. A look at the 61 files and folders of the shipped cases takes 0.2 ms."""
 QUIET = 0.05
 """Seconds in which nothing may change before a change counts: editors save in several steps."""
 PATIENCE = 1.0
