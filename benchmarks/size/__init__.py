@@ -1,14 +1,15 @@
 """Runs of 1,000, 10,000 and 100,000 cells: collection, memory, run file, page, baseline, and what selects cells.
 
 The cells cost nothing (``stub``), and all around them is real. What pytest needs for as many empty tests is measured
-beside it, with the same arguments. Times are processor seconds, of a process and all that it starts: each is measured
-once, over an hour, in which a shared host is not equally busy.
+beside it, with the same arguments. Times are processor seconds, of a process and all that it starts, measured
+in an hour in which a shared host is not equally busy. Runs are made once, the shorter commands three times.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -69,10 +70,12 @@ KILOBYTES = 2.0
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one process: processor seconds with all that it started, and its own memory at most in bytes."""
+    """Of one process: processor seconds with all that it started, and its own memory at most in bytes. Of several
+    repeats the median of the seconds, and the memory of all."""
 
     seconds: float
     peak: int
+    repeats: int = 1
 
 
 Costs = dict[str, Cost | float]
@@ -87,8 +90,10 @@ def rows(quick: bool) -> Iterator[Row]:
         done: list[tuple[int, Costs]] = []
         for count in wanted:
             size = Size(Path(name) / str(count), -(-count // CELLS), records)
-            done.append((size.cells, size.measure()))
-            yield from _times(size, done, target=not quick)
+            done.append((size.cells, {}))
+            for what, cost, note in size.measured():
+                done[-1][1][what] = cost
+                yield _row(done, what, note, target=not quick)
             if len(done) > 1:
                 yield from _memories(done[0], done[-1])
 
@@ -98,24 +103,26 @@ def write(found: list[Row], where: str) -> None:
     PAGE.write_text(TEXT.format(table=table(found), where=where), encoding="utf-8")
 
 
-def _times(size: Size, done: Sequence[tuple[int, Costs]], *, target: bool) -> Iterator[Row]:
-    for what, cost in done[-1][1].items():
-        seconds = cost if isinstance(cost, float) else cost.seconds
-        memory = "" if isinstance(cost, float) else f", {cost.peak / 2**20:,.0f} MiB"
-        told = size.notes.get(what, "")
-        measured = f"{seconds:.1f} s{memory}{f'; {told}' if told else ''}"
-        if len(done) == 1:
-            yield Row(f"{size.cells:,} cells: {what}", measured)
-            continue
-        cells, earlier = done[-2]
-        other = earlier[what]
-        was = other if isinstance(other, float) else other.seconds
-        ratio = seconds / was
-        ours = target and "empty" not in what  # what pytest needs is not ours
-        yield Row(
-            f"{size.cells:,} cells: {what}", measured, f"{cells:,} cells, {was:.1f} s", f"{ratio:.1f} ×",
-            f"at most {GROWTH:g} ×" if ours else "", ratio <= GROWTH if ours else None,
-        )  # fmt: skip
+def _row(done: Sequence[tuple[int, Costs]], what: str, note: str, *, target: bool) -> Row:
+    """What was done last, beside the same with the size before."""
+    cells, costs = done[-1]
+    seconds, memory, repeats = _seconds(costs[what]), "", 1
+    if isinstance(cost := costs[what], Cost):
+        memory, repeats = f", {cost.peak / 2**20:,.0f} MiB", cost.repeats
+    measured = f"{seconds:.1f} s{memory}{note}"
+    if len(done) == 1:
+        return Row(f"{cells:,} cells: {what}", measured, repeats=repeats)
+    fewer, earlier = done[-2]
+    ratio = seconds / _seconds(earlier[what])
+    ours = target and "empty" not in what  # what pytest needs is not ours
+    return Row(
+        f"{cells:,} cells: {what}", measured, f"{fewer:,} cells, {_seconds(earlier[what]):.1f} s", f"{ratio:.1f} ×",
+        f"at most {GROWTH:g} ×" if ours else "", ratio <= GROWTH if ours else None, repeats,
+    )  # fmt: skip
+
+
+def _seconds(cost: Cost | float) -> float:
+    return cost if isinstance(cost, float) else cost.seconds
 
 
 def _memories(first: tuple[int, Costs], last: tuple[int, Costs]) -> Iterator[Row]:
@@ -142,8 +149,6 @@ class Size:
     def __init__(self, folder: Path, cases: int, records: Path) -> None:
         self._folder, self._records = folder, records
         self.cells = cases * CELLS
-        self.notes: dict[str, str] = {}
-        """What is told besides time and memory."""
         for first in range(0, cases, CASES):
             topic = folder / "cases" / f"topic{first // CASES}"
             topic.mkdir(parents=True)
@@ -155,47 +160,43 @@ class Size:
         for arguments in (["init", "-q"], ["add", "cases"], ["commit", "-qm", "as it was"]):
             subprocess.run([*git, *arguments], check=True)
 
-    def measure(self) -> Costs:
-        """Everything, each once, in an order in which what one makes is there for the next."""
-        costs: Costs = {
-            "empty tests, `--collect-only`": self._empty("--collect-only"),
-            "`--collect-only`": self._suite("--collect-only"),
-            "empty tests": self._empty(),
-            "a run": self._suite("--report", "first"),
-            "empty tests with `-n 2`": self._empty("-n", "2"),
-            "a run with `-n 2`": self._suite("-n", "2", "--report", "two"),
-        }
-        size = (self._folder / "first" / "run.json").stat().st_size
-        self.notes["a run"] = f"run.json {size / 1e6:.1f} MB"
-        costs |= {
-            "a new baseline (`accept`)": self._command("accept", "first", "*", "--baseline", "baseline.jsonl"),
-            "a run with `--reuse` and `--baseline`": self._suite(
-                "--reuse", "first", "--baseline", "baseline.jsonl", "--report", "second"
-            ),
-            "`conformance diff` of two runs": self._command("diff", "first", "second"),
-            "`conformance diff` with the baseline": self._command("diff", "baseline.jsonl", "second"),
-            "Markdown": self._command("report", "first", "--markdown", "summary.md"),
-            "JSON": self._command("report", "first", "--json", "report.json"),
-            "the page": self._command("report", "first", "--html", "page.html"),
-        }
-        page = self._folder / "page.html"
-        self.notes["the page"] = f"{page.stat().st_size / 1e6:.1f} MB"
+    def measured(self) -> Iterator[tuple[str, Cost | float, str]]:
+        """Everything, each once, in an order in which what one makes is there for the next: what was done, what it
+        took, and what else there is to tell."""
+        folder = self._folder
+        yield "empty tests, `--collect-only`", self._empty("--collect-only"), ""
+        yield "`--collect-only`", self._suite("--collect-only"), ""
+        yield "empty tests", self._empty(), ""
+        yield "a run", self._suite("--report", "first"), ""
+        yield (
+            "reading the run, Markdown",
+            self._command("report", "first", "--markdown", "summary.md"),
+            _size(folder / "first" / "run.json"),
+        )
+        yield "JSON", self._command("report", "first", "--json", "report.json"), _size(folder / "report.json")
+        page = folder / "page.html"
+        yield "the page", self._command("report", "first", "--html", "page.html"), _size(page)
         painted = _painted(page)
         if painted is not None:
-            costs["the page's rows painted in Chromium"] = painted
-        costs["`--shard 1/4`"] = self._suite("--shard", "1/4", "--report", "shard1")
-        for index in (2, 3, 4):
-            self._suite("--shard", f"{index}/4", "--report", f"shard{index}")
-        costs["`conformance merge` of four shards"] = self._command(
-            "merge", "merged", *(f"shard{i}" for i in (1, 2, 3, 4))
-        )
-        edited = self._folder / "cases" / "topic0" / "symbolics.py"
+            yield "the page's rows painted in Chromium", painted, ""
+        baseline = folder / "baseline.jsonl"
+        accepted = self._command("accept", "first", "*", "--baseline", baseline.name, makes=baseline)
+        yield "a new baseline (`accept`)", accepted, _size(baseline)
+        reused = self._suite("--reuse", "first", "--baseline", "baseline.jsonl", "--report", "second")
+        yield "a run with `--reuse` and `--baseline`", reused, ""
+        yield "`conformance diff` of two runs", self._command("diff", "first", "second"), ""
+        yield "`conformance diff` with the baseline", self._command("diff", "baseline.jsonl", "second"), ""
+        shards = [f"shard{index}" for index in (1, 2, 3, 4)]
+        costs = [self._suite("--shard", f"{index}/4", "--report", name) for index, name in enumerate(shards, 1)]
+        yield "`--shard 1/4`", costs[0], ""
+        yield "`conformance merge` of four shards", self._command("merge", "merged", *shards), ""
+        edited = folder / "cases" / "topic0" / "symbolics.py"
         text = edited.read_text().replace("def op1(g, x):\n    return", "def op1(g, x):\n    x = x\n    return")
         edited.write_text(text)
-        costs["`--changed-since`, one symbolic edited"] = self._suite(
-            "--changed-since", "HEAD", "--report", "changed"
-        )
-        return costs
+        changed = self._suite("--changed-since", "HEAD", "--report", "changed")
+        yield "`--changed-since`, one symbolic edited", changed, ""
+        yield "empty tests with `-n 2`", self._empty("-n", "2"), ""
+        yield "a run with `-n 2`", self._suite("-n", "2", "--report", "two"), ""
 
     def _suite(self, *arguments: str) -> Cost:
         suite = ("--pyargs", "conformance", "-p", "benchmarks.size.stub", "--isolation", "none", "--store", "store")
@@ -204,8 +205,15 @@ class Size:
     def _empty(self, *arguments: str) -> Cost:
         return self._run("pytest", "-q", "-p", "no:cacheprovider", "test_nothing.py", *arguments)
 
-    def _command(self, *arguments: str) -> Cost:
-        return self._run("conformance", *arguments)
+    def _command(self, *arguments: str, makes: Path | None = None) -> Cost:
+        """A command of ``conformance``, three times; a file that it ``makes`` is not there before."""
+        costs = []
+        for _ in range(3):
+            if makes is not None:
+                makes.unlink(missing_ok=True)
+            costs.append(self._run("conformance", *arguments))
+        median = statistics.median(cost.seconds for cost in costs)
+        return Cost(median, max(cost.peak for cost in costs), len(costs))
 
     def _run(self, *arguments: str) -> Cost:
         """Runs a module in this folder; RuntimeError where it does not end with 0."""
@@ -227,6 +235,10 @@ def _used() -> float:
     """Processor seconds of all processes that have ended below this one."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def _size(file: Path) -> str:
+    return f"; {file.name} {file.stat().st_size / 1e6:.1f} MB"
 
 
 def _painted(page: Path) -> float | None:

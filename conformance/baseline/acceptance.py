@@ -134,7 +134,7 @@ def _chosen(all_changes: Sequence[Change], names: Sequence[str], kinds: Collecti
     """The changes that are named, each once; UserError for a name that matches none."""
     chosen: list[Change] = []
     taken: dict[str, list[Change]] = {}
-    known = _by_id(all_changes)
+    known = _by_id(all_changes) if any(map(_is_id, names)) else {}
     for name in names:
         here = (
             known.get(name, []) if _is_id(name) else [change for change in all_changes if _matches(change.id, name)]

@@ -10,7 +10,7 @@ import shlex
 import socket
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,20 +100,24 @@ class RunWriter:
             self._file.close()
 
     def _whole(self, seconds: float) -> Iterator[str]:
-        """The text of ``run.json``, record by record: all of them together would be the most that a run has in
-        memory."""
         self._file.seek(0)
         with io.BufferedReader(self._file) as lines:
-            header = {**json.loads(lines.readline()), "seconds": round(seconds, 3), "records": []}
-            start, _, end = json.dumps(header, indent=1).rpartition("[]")
-            yield f"{start}["
-            between = ""
-            for line in lines:
-                # No other line breaks than those of the indentation: JSON escapes them in text.
-                text = json.dumps(json.loads(line), indent=1).replace("\n", "\n  ")
-                yield f"{between}\n  {text}"
-                between = ","
-            yield ("\n ]" if between else "]") + f"{end}\n"
+            header = {**json.loads(lines.readline()), "seconds": round(seconds, 3)}
+            yield from with_records(header, map(json.loads, lines))
+
+
+def with_records(header: Mapping[str, Any], records: Iterable[Any]) -> Iterator[str]:
+    """The text of ``{**header, "records": [*records]}`` as indented JSON, record by record: all of it at once would
+    be the most that a run has in memory."""
+    start, _, end = json.dumps({**header, "records": []}, indent=1).rpartition("[]")
+    yield f"{start}["
+    between = ""
+    for record in records:
+        # No other line breaks than those of the indentation: JSON escapes them in text.
+        text = json.dumps(record, indent=1).replace("\n", "\n  ")
+        yield f"{between}\n  {text}"
+        between = ","
+    yield ("\n ]" if between else "]") + f"{end}\n"
 
 
 def _opened(file: Path) -> io.FileIO:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError, why
-from conformance.records.run_file import read_run
+from conformance.records.run_file import read_run, with_records
 from conformance.report.rows import STATUSES, complete, finished, ratio
 
 Run = tuple[str, dict[str, Any], list[dict[str, Any]]]
@@ -44,7 +42,8 @@ def report(
 
         _write(markdown, [summary(header, records, changes)])
     if json_ is not None:
-        _write(json_, itertools.chain(json.JSONEncoder(indent=1).iterencode(as_data(runs, changes)), "\n"))
+        data = as_data(runs, changes)
+        _write(json_, with_records(data, data.pop("records")))
     if github:
         from conformance.report.annotations import github as annotations
 
