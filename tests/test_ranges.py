@@ -155,3 +155,18 @@ def test_histograms_are_made_of_what_the_operators_touch(tmp_path):
     )
     assert set(dict(got.items())) == {"x", "a"}
     assert 0 < got["x"].range_value[1] < 9
+
+
+def test_a_sequence_among_the_outputs_shifts_no_range():
+    text = """
+    <ir_version: 8, opset_import: ["" : 17]>
+    planted (float[n, 4] x) => (seq(float[n, 4]) y, float[n, 4] z)
+    {
+        a = Neg (x)
+        y = SequenceConstruct (x, a, x)
+        z = Add (a, a)
+    }
+    """
+    ends = extremes(model(text), [{"x": np.arange(8, dtype=np.float32).reshape(2, 4)}]).ends
+    assert [end.item() for end in ends["x"]] == [0.0, 7.0]
+    assert [end.item() for end in ends["z"]] == [-14.0, 0.0]

@@ -52,11 +52,12 @@ def extremes(model: ModelProto, batches: Sequence[Inputs]) -> Extremes:
     names = _float_tensors(model)
     with _reducing(model, names):
         data = model.SerializeToString()
-    session, count, nan = OnnxRuntimeSession(data, [], optimize=False), len(model.graph.output), None
+    session, nan = OnnxRuntimeSession(data, [], optimize=False), None
     del data
     ends: dict[str, tuple[Array, Array]] = {}
     for index, batch in enumerate(batches):
         results = session.run(batch)
+        count = len(results) - 2 * len(names)  # a sequence gives as many tensors as it has
         for output, array in enumerate(results[:count]):
             if nan is None and array.dtype.kind == "f" and np.isnan(array).any():
                 nan = f"output {output} is NaN on batch {index}"

@@ -56,7 +56,9 @@ def run(given: argparse.Namespace) -> int:
         raise UserError(f"--store-limit: {error}") from None
     chosen = selection({name: getattr(given, name) for name in SELECTION})
     catalogue = Catalogue(given.paths or [Path("cases")], chosen, Words(given.words), given.examples)
-    settings = Settings(store=home / "models", examples=given.examples, failures=home / "failures")
+    settings = Settings(
+        store=home / "models", examples=given.examples, failures=home / "failures", answers=home / "answers"
+    )
     options = {"examples": given.examples, "store": None if home == STORE else home}
     command_of = partial(command, folder=Path.cwd(), cases=given.paths, options=options)
     make(home)
