@@ -106,7 +106,7 @@ def test_two_random_runs_draw_other_values_at_the_same_boundary_shapes_also_on_c
     assert one[0] == other[0]  # of the values that the model is exported with, which stay
     new = [line.split()[0] for line in set(one) - set(other)]
     assert {"1", "9"} <= {*new}, "the ends of the dim, where only boundary shapes are sure to be"
-    assert new.count("9") == 2
+    assert new.count("9") >= 2  # a drawn shape may be one of the ends too
 
 
 def wrong(outcome: Outcome) -> dict[str, Any]:
