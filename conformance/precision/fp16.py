@@ -25,6 +25,9 @@ def convert(model: ModelProto, kept: Collection[str]) -> ModelProto:
 
     ``model`` has names for all nodes and no local functions.
     """
+    # Importing the quantizer works only while sys.path has what importing the transformers adds to it, which goes
+    # with the folder of the case.
+    import onnxruntime.quantization  # noqa: F401
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
     blocked = staying(model, kept)
