@@ -18,7 +18,7 @@ from conformance.draw.draw import Maker
 from conformance.draw.shapes import trace_sizes
 from conformance.errors import Stopped
 from conformance.precision.calibration import DRAWN, Feeds, batch_dim, gather
-from tests.support import load_case, say
+from tests.support import load_case, run_suite, say
 
 RNG = np.random.default_rng(0)
 GOOD = RNG.normal(size=(40, 4)).astype("float32")
@@ -325,7 +325,7 @@ def test_a_generator_that_yields_no_calibration_data_is_refused(tmp_path, yielde
 
 def test_int8_is_converted_after_fp16_in_the_same_process(tmp_path):
     """ONNX Runtime's quantizer looks for modules on a path that goes with the folder of the case."""
-    body = "module: beside.Conv\ninputs: {x: \"float32[n, 3, 8, 8]\"}\ndims: {n: 1..2}\nexport: {torchscript: [17]}\n"
+    body = 'module: beside.Conv\ninputs: {x: "float32[n, 3, 8, 8]"}\ndims: {n: 1..2}\nexport: {torchscript: [17]}\n'
     body += "precisions: {fp16: {}, int8: {}}\nruntimes: onnxruntime\n"
     python = "import torch\n\ndef Conv():\n    return torch.nn.Conv2d(3, 4, 3).eval()\n"
     (tmp_path / "cases").mkdir()
