@@ -193,3 +193,28 @@ def test_draws_of_earlier_failures_are_asked(tmp_path):
     assert answers.asked
     answers.write([np.zeros(1)])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kept_answer_that_is_wrong_accuses_nobody(bench, monkeypatch):
+    """All but the first draw, which PyTorch is asked for in every run."""
+    runs(bench)
+    read = KeptAnswers._read
+
+    def spoilt(self, file):
+        read(self, file)
+        self._known = {
+            place: (inputs, ([array + 1 for array in wanted], exact))
+            for place, (inputs, (wanted, exact)) in self._known.items()
+        }
+
+    monkeypatch.setattr(KeptAnswers, "_read", spoilt)
+    assert verdict(runs(bench)) == PASSED
+
+
+def test_an_output_that_the_next_call_changes_is_kept_as_it_was(tmp_path):
+    answers, output, draw = KeptAnswers(tmp_path, "key"), np.ones(3, np.float32), Draw({}, "plain", 1)
+    answers.add(draw, {"x": output}, ([output], [output]))
+    output += 1
+    answers.write([output])
+    inputs, (wanted, exact) = KeptAnswers(tmp_path, "key").of(draw) or pytest.fail("not known")
+    assert [array.tolist() for array in (inputs["x"], *wanted, *(exact or ()))] == [[1, 1, 1]] * 3

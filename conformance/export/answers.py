@@ -55,7 +55,8 @@ class KeptAnswers:
         self._known, self.first = {}, None
 
     def add(self, draw: Draw, inputs: Inputs, answers: Answers) -> None:
-        """Notes an answer to be kept. Draws of earlier failures are not asked again."""
+        """Notes an answer to be kept, as it is now: an output may be a buffer of the module, which the next call
+        changes. Draws of earlier failures are not asked again."""
         self.asked = True
         if self._file is None or draw.index < 0:
             return
@@ -63,7 +64,9 @@ class KeptAnswers:
         if self._bytes > LARGEST:
             self._file, self._new = None, {}
         else:
-            self._new[_place(draw)] = inputs, answers
+            wanted, exact = answers
+            copied = [array.copy() for array in wanted], None if exact is None else [array.copy() for array in exact]
+            self._new[_place(draw)] = {name: array.copy() for name, array in inputs.items()}, copied
 
     def write(self, first: list[Array]) -> None:
         """Keeps the answers of this run, if there are new ones; ``first`` is what PyTorch gave for the first draw. A

@@ -127,32 +127,33 @@ def test_edits_reach_the_cells_whatever_the_last_one_did(folder: Path, typed: Ty
     assert end.splitlines()[-1].startswith("2 cells: 2 passed")
 
 
-def test_ctrl_c_in_the_midst_of_a_cell_ends_all_that_was_started(folder: Path, typed: Typed) -> None:
+def save_a_cell_that_hangs(folder: Path, typed: Typed) -> Path:
+    """Waits until it runs; gives the file with the number of its process."""
     mark = folder / "running"
-    typed.until(REST)
     hangs = f"open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(999)"
     (folder / "cases/beside.py").write_text(MODULE.replace("        return", f"        {hangs}\n        return"))
     deadline = time.monotonic() + LIMIT
     while not (mark.exists() and mark.read_text()):
         assert time.monotonic() < deadline, typed.said()
         time.sleep(0.02)
+    return mark
+
+
+def test_ctrl_c_in_the_midst_of_a_cell_ends_all_that_was_started(folder: Path, typed: Typed) -> None:
+    typed.until(REST)
+    mark = save_a_cell_that_hangs(folder, typed)
     code, end = typed.interrupt()
     assert "Traceback" not in end
     assert "2 cells without a verdict on the files as they are" in end
     assert code == 0
+    deadline = time.monotonic() + LIMIT
     while Path(f"/proc/{mark.read_text()}").exists():
         assert time.monotonic() < deadline, "the worker goes on"
         time.sleep(0.02)
 
 
 def test_a_cell_that_hangs_gives_way_to_the_next_save(folder: Path, typed: Typed) -> None:
-    mark = folder / "running"
     typed.until(REST)
-    hangs = f"open({str(mark)!r}, 'w').close(); time.sleep(999)"
-    (folder / "cases/beside.py").write_text(MODULE.replace("        return", f"        {hangs}\n        return"))
-    deadline = time.monotonic() + LIMIT
-    while not mark.exists():
-        assert time.monotonic() < deadline, typed.said()
-        time.sleep(0.02)
+    save_a_cell_that_hangs(folder, typed)
     (folder / "cases/beside.py").write_text(MODULE.replace("1.0", "2.0"))
     assert "2 cells: 2 passed" in typed.until(REST)
