@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -109,7 +108,7 @@ class _Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.send_signal(signal.SIGINT)
+        self._process.terminate()  # a background job ignores Ctrl-C
         self._process.communicate()
 
     def after_a_save(self) -> dict[str, float]:
