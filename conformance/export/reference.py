@@ -41,10 +41,14 @@ class Reference:
         random.seed(case.says.seed)
         self._eager: torch.nn.Module = self._build()
         self.module: torch.nn.Module = self._scripted(self._eager) if case.says.script else self._eager
+        self.sharing = object()
+        """The same for all references that share their parameters."""
         self.weights = self.fingerprint()
+        self._sums = self._checksums()
         # In training mode every forward updates statistics; each use then starts from the same statistics.
         self._state = copy.deepcopy(self.module.state_dict()) if case.says.mode == "train" else None
         self.oracle_missing: str | None = None
+        self._uncalled: tuple[torch.nn.Module, torch.nn.Module] | None = None
         self._twin: torch.nn.Module | None = None
         self._twin_is_eager = not case.says.script
         self._rounds_not = False
@@ -60,14 +64,18 @@ class Reference:
             self._twin = torch.jit.script(twin) if case.says.script else twin
         except Exception:
             self._twin, self._twin_is_eager = twin, True
+        self._uncalled = None if case.says.script else (_copied(self._eager), _copied(twin))
 
     def for_case(self, case: Case) -> Reference | None:
-        """The same module for another case that builds it alike; None for a case that does not, and where calls have
-        changed the module or shown that it has no float64 form, which may be due to this case's inputs."""
-        if recipe(case) != recipe(self.case) or self.oracle_missing or self.fingerprint() != self.weights:
+        """A reference of another case that builds the module alike, with the same parameters and whatever else the
+        module keeps as it was before the first call. None for a case that builds it otherwise, where parameters have
+        changed since, and for scripted modules and those without a float64 form."""
+        if recipe(case) != recipe(self.case) or self._uncalled is None or self.changed():
             return None
         other = copy.copy(self)
         other.case, other.layout = case, None
+        other._eager, other._twin = map(_copied, self._uncalled)
+        other.module = other._eager
         for derived in ("_by_position", "_by_keyword"):
             other.__dict__.pop(derived, None)
         return other
@@ -114,6 +122,22 @@ class Reference:
             if tensor.numel():
                 digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(_torch().uint8).numpy().data)
         return digest.hexdigest()
+
+    def changed(self) -> bool:
+        """Whether a parameter or a buffer is another one than when the module was built, but for the statistics of a
+        module in training mode, which ``restore`` puts back."""
+        self.restore()
+        return self._checksums() != self._sums
+
+    def _checksums(self) -> list[int]:
+        """A sum of the bytes of each parameter and buffer, which takes a tenth of a hash."""
+        torch = _torch()
+        sums = []
+        for tensor in self.module.state_dict().values():
+            flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            whole = flat.numel() // 8 * 8
+            sums.append(int(flat[:whole].view(torch.int64).sum()) + int(flat[whole:].sum()))
+        return sums
 
     @property
     def bytes(self) -> int:
@@ -291,6 +315,11 @@ class Reference:
         finally:
             for name, value in kept.items():
                 own[name].data = value
+
+
+def _copied(module: Any) -> Any:
+    """The module and all that it keeps but for its parameters, which the copy shares."""
+    return copy.deepcopy(module, {id(parameter): parameter for parameter in module.parameters()})
 
 
 def _torch() -> Any:
