@@ -20,7 +20,7 @@ from conformance.case.recipe import recipe
 from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped
 from conformance.export.expression import expression_module, torch_value
-from conformance.export.layout import layout_of, names_in_graph, tensors_in
+from conformance.export.layout import array_of, layout_of, names_in_graph, tensors_in, tensors_of
 from conformance.export.rounding import Rounding, nudged, rounds
 
 
@@ -213,9 +213,9 @@ class Reference:
                     "the module changes its input in place, so that the reference and the runtimes would see "
                     "different inputs; clone it first in forward", "case",
                 )  # fmt: skip
-        leaves = _leaves(result)
+        leaves = tensors_of(result)
         self._hold_layout(layout_of(result) if self.case.says.script else [1] * len(leaves))
-        return [_array(leaf) for leaf in leaves]
+        return [array_of(leaf) for leaf in leaves]
 
     def _hold_layout(self, layout: list[int]) -> None:
         """Stopped at ``declare`` where there are more or fewer tensors than there were before."""
@@ -279,7 +279,7 @@ class Reference:
         positional, keywords = self.arguments(inputs)
         self.restore()
         with torch.no_grad():
-            eager = [_array(leaf) for leaf in _leaves(self._eager(*positional, **keywords))]
+            eager = [array_of(leaf) for leaf in tensors_of(self._eager(*positional, **keywords))]
         self.restore()
         return defaults_for(eager).compare(self(inputs), Right(eager)).verdict != "failed"
 
@@ -295,10 +295,10 @@ class Reference:
         try:
             with torch.no_grad():
                 if rounding is None:
-                    return [_array(leaf) for leaf in _leaves(self._twin(*positional, **keywords))]
+                    return [array_of(leaf) for leaf in tensors_of(self._twin(*positional, **keywords))]
                 with self._weights_moved(rounding), rounds(rounding):
                     result = self._twin(*positional, **keywords)
-                return [_array(leaf) for leaf in _leaves(result)]
+                return [array_of(leaf) for leaf in tensors_of(result)]
         finally:
             torch.set_default_dtype(before)
 
@@ -326,27 +326,3 @@ def _torch() -> Any:
     import torch
 
     return torch
-
-
-def _leaves(result: Any) -> list[Any]:
-    """The tensors of an output, depth first; Stopped at ``declare`` where it has none, or anything but tensors."""
-    import torch
-    from torch.utils import _pytree
-
-    if isinstance(result, torch.Tensor):
-        return [result]
-    leaves = [leaf for leaf in _pytree.tree_leaves(result) if leaf is not None]
-    odd = [type(leaf).__name__ for leaf in leaves if not isinstance(leaf, torch.Tensor)]
-    if odd or not leaves:
-        what = f"a {odd[0]}" if odd else "nothing"
-        raise Stopped("declare", "NoTensor", f"forward returns {what} where tensors are expected", "case")
-    return leaves
-
-
-def _array(tensor: Any) -> Array:
-    try:
-        array: Array = tensor.detach().resolve_conj().resolve_neg().numpy()
-    except (TypeError, RuntimeError):  # bfloat16, sparse, quantized
-        text = f"forward returns a tensor that NumPy cannot hold ({tensor.dtype}, {tensor.layout}); convert it"
-        raise Stopped("declare", "NoTensor", text, "case") from None
-    return array
