@@ -93,6 +93,10 @@ FIELDS: dict[str, Check] = {
         ("operator", "how"), **dict.fromkeys(("operator", "how"), TEXT),
         **dict.fromkeys(("node", "line", "by", "why"), TEXT_OR_NULL),
     )),
+    "optimizer": or_null(form(
+        ("of", "passes"), of=TEXT, level=TEXT_OR_NULL, changed=_COUNTS, more=_COUNTS, alone=FLAG, unfinished=FLAG,
+        **dict.fromkeys(("passes", "helpers", "removed", "added"), _TEXTS),
+    )),
     "warnings": list_of(form(("name",), name=TEXT, agree=_TEXTS, **dict.fromkeys(("error", "text"), TEXT_OR_NULL))),
     "inputs": map_of(TEXT),
     "worst": or_null(form(
