@@ -1,4 +1,5 @@
-"""What a record reads like. All text about records is made here, in ``details`` and in ``testimony``.
+"""What a record reads like. All text about records is made here, in ``details``, ``testimony`` and
+``location``.
 
 Fields hold what cases, models and exceptions say. What ``failure`` and ``repetition`` give is harmless to show;
 whoever shows ``details`` makes them so.
