@@ -43,11 +43,14 @@ def _located(
     import torch
 
     torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
+    run.reference.restore()
+    return locate(question(run, verify, stored, inputs, wanted))
+
+
+def question(run: CellRun, verify: Verifier, stored: Stored, inputs: Inputs, wanted: Sequence[Array]) -> Failing:
+    """Why the exported model does not give at these inputs what is wanted."""
     cell, reference = run.cell, run.reference
     right = [np.array(array) for array in wanted]
-
-    def exported(at: Inputs | None) -> Any:
-        return run.export(inputs=at).model
 
     def arguments(given: Inputs) -> list[Any]:
         positional, keywords = reference.arguments(given)
@@ -57,9 +60,7 @@ def _located(
         judge = defaults_for(right) if cell.converted else verify.judge_of(right)
         return judge.compare(list(outputs), Right(right)).verdict == "failed"
 
-    reference.restore()
-    failing = Failing(
-        cell.exporter, stored.facts.structure, exported, arguments, reference.graph_order(), run.libraries(),
-        inputs, fails,
+    return Failing(
+        cell.exporter, stored.facts.structure, lambda at: run.export(inputs=at).model, arguments,
+        reference.graph_order(), run.libraries(), inputs, fails,
     )  # fmt: skip
-    return locate(failing)

@@ -14,6 +14,7 @@ from conformance.records.clean import block, command_line, literal, one_line
 from conformance.records.details import details as details
 from conformance.records.details import dropped_draws as dropped_draws
 from conformance.records.details import number
+from conformance.records.location import located as located
 from conformance.records.testimony import SHOWN_BEST
 
 _WHO = {

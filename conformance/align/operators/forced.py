@@ -48,8 +48,20 @@ class Parting:
     """What the graph has, as a value of PyTorch's; None where it does not fit."""
 
 
-def partings(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator[Parting]:
-    """The operators that part, in order, as far as the graph can be followed."""
+@dataclass
+class Step:
+    """An operator, one of its values, and what the graph has for that."""
+
+    operator: Operator
+    tensor: str | None
+    """None where the graph is not known to have it."""
+    ratio: float | None = None
+    """The largest error over what is allowed; None where it was not compared."""
+    parting: Parting | None = None
+
+
+def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator[Step]:
+    """The operators in order, as far as the graph can be followed."""
     values: Values = {**program.start, **dict(zip(program.inputs, inputs, strict=True))}
     untied: dict[str, list[Operator]] = {}
     for operator, done in program.order():
@@ -61,16 +73,16 @@ def partings(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Itera
         for output, (name, right) in enumerate(zip(operator.outputs, results, strict=True)):
             members, known = [], True
             for place, (member, tensor) in enumerate(_tied(program, name, right)):
+                step = Step(operator, tensor)
                 if tensor is None or tensor not in tensors or array(member) is None:
-                    known, value = False, member
+                    known, value, step.tensor = False, member, None
                 else:
-                    pick = partial(_picked, output, place)
-                    parting, value = _look(operator, tensor, pick, results, tensors, values)
-                    if parting is not None:
-                        parting.untied = before
-                        yield parting
-                        if value is None:
-                            return
+                    value = _look(step, partial(_picked, output, place), results, tensors, values)
+                    if step.parting is not None:
+                        step.parting.untied = before
+                yield step
+                if value is None and member is not None:
+                    return
                 members.append(value)
             values[name] = type(right)(members) if isinstance(right, list | tuple) else members[0]
             if not known:
@@ -95,38 +107,42 @@ def _picked(output: int, place: int, results: Sequence[Any]) -> Any:
     return leaves(results[output])[place]
 
 
-def _look(
-    operator: Operator, tensor: str, pick: _Pick, results: Sequence[Any], tensors: Tensors, values: Values
-) -> tuple[Parting | None, Any]:
-    """How a tensor of the graph parts from the right value, and what to go on with; None for that where nothing
+def _look(step: Step, pick: _Pick, results: Sequence[Any], tensors: Tensors, values: Values) -> Any:
+    """Notes how a tensor of the graph parts from the right value. Gives what to go on with, or None where nothing
     fits."""
-    right = pick(results)
+    operator, tensor, right = step.operator, step.tensor, pick(results)
+    assert tensor is not None
     wanted = array(right)
     assert wanted is not None
     try:
         got = tensors[tensor]
     except Stops as error:
-        return Parting(operator, tensor, "stops", why=str(error)), None
+        step.parting = Parting(operator, tensor, "stops", why=str(error))
+        return None
     if got is None:
-        return None, right
+        return right
     if got.size == wanted.size == 1:  # numbers have one axis, or none
         got = got.reshape(wanted.shape)
     if got.shape != wanted.shape:
-        return Parting(operator, tensor, "shape", got=list(got.shape), wanted=list(wanted.shape)), None
+        step.parting = Parting(operator, tensor, "shape", got=list(got.shape), wanted=list(wanted.shape))
+        return None
     if wanted.dtype == np.float64 and not _is_tensor(right):
         wanted = wanted.astype(got.dtype)
     if got.dtype.kind != wanted.dtype.kind and not _holds(got, wanted):
-        return Parting(operator, tensor, "dtype", got=str(got.dtype), wanted=str(wanted.dtype)), None
-    off = wrong(got, wanted, operator, lambda: _rough(operator, values, wanted, pick))
+        step.parting = Parting(operator, tensor, "dtype", got=str(got.dtype), wanted=str(wanted.dtype))
+        return None
+    errors = ratios(got, wanted, operator, lambda: _rough(operator, values, wanted, pick))
+    step.ratio = float(errors.max(initial=0.0))
+    off = errors > 1
     value = like(right, got.astype(wanted.dtype))
     if not off.any():
-        return None, right if value is None else value
+        return right if value is None else value
     at = tuple(int(i) for i in np.argwhere(off)[0]) if off.ndim else ()
-    parting = Parting(
+    step.parting = Parting(
         operator, tensor, "value", at, got[at].item(), wanted[at].item(),
         _arguments(operator, values, wanted, at, pick), int(off.sum()), off.size, value=value,
     )  # fmt: skip
-    return parting, value
+    return value
 
 
 def _is_tensor(value: Any) -> bool:
@@ -139,29 +155,24 @@ def _holds(got: Array, wanted: Array) -> bool:
         return bool(np.array_equal(got.astype(wanted.dtype), wanted, equal_nan=wanted.dtype.kind == "f"))
 
 
-def wrong(got: Array, wanted: Array, operator: Operator, rough: Callable[[], Array | None]) -> Array:
-    """Which elements differ by more than two kernels may; ``rough`` is what rounding the inputs makes of each."""
-    if wanted.dtype.kind not in "fc":
-        return np.asarray(got != wanted)
-    eps = float(np.finfo(wanted.dtype).eps)
+def ratios(got: Array, wanted: Array, operator: Operator, rough: Callable[[], Array | None]) -> Array:
+    """By how many times each element differs more than two kernels may; ``rough`` is what rounding the inputs makes
+    of each."""
+    if wanted.dtype.kind != "f":
+        return np.where(got == wanted, 0.0, np.inf)
+    eps, tiny = float(np.finfo(wanted.dtype).eps), float(np.finfo(wanted.dtype).tiny)
     with np.errstate(all="ignore"):
         left, right = got.astype(np.float64), wanted.astype(np.float64)
-        finite = np.isfinite(right)
-        largest = float(np.abs(right).max(initial=0.0, where=finite))
-        allowed = eps * (UNITS * np.abs(right) + (LARGEST if operator.pointwise else 4 * LARGEST) * largest)
-        allowed = allowed + float(np.finfo(wanted.dtype).tiny)
-
-        def off() -> Array:
-            same = (left == right) | (np.isnan(left) & np.isnan(right)) | (np.abs(left - right) <= allowed)
-            return np.asarray(~same)
-
-        if not off().any():
-            return off()
-        moved = rough()
+        largest = float(np.abs(right).max(initial=0.0, where=np.isfinite(right)))
+        allowed = eps * (UNITS * np.abs(right) + (LARGEST if operator.pointwise else 4 * LARGEST) * largest) + tiny
+        same = (left == right) | (np.isnan(left) & np.isnan(right))
+        found = np.where(same, 0.0, np.abs(left - right) / allowed)
+        found = np.where(np.isnan(found), np.inf, found)
+        moved = rough() if (found > 1).any() else None
         if moved is not None:
             spread = moved if operator.pointwise else np.full_like(moved, moved.max(initial=0.0))
-            allowed = allowed + UNITS * spread
-        return off()
+            found = found * allowed / (allowed + UNITS * spread)
+    return np.asarray(np.where(np.isnan(found), np.inf, found))
 
 
 def _rough(operator: Operator, values: Values, wanted: Array, pick: _Pick) -> Array | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from conformance.align.nodes import Graph, reads, rewritten
 from conformance.align.operators import dynamo, torchscript
-from conformance.align.operators.forced import Parting, explains, partings
+from conformance.align.operators.forced import Parting, Step, explains, steps
 from conformance.align.operators.frozen import frozen
 from conformance.align.operators.program import Exhibit, Operator, Program, Unable, array, leaves
 from conformance.align.operators.tensors import Tensors, run
@@ -52,20 +52,29 @@ class Failing:
 def locate(failing: Failing) -> dict[str, Any]:
     """The first operator that parts, or why none can be named, in the fields of ``Record.operator``."""
     try:
-        return _Search(failing).found()
+        return Search(failing).found()
     except Unable as reason:
         return {"unable": reason.why, **({"detail": str(reason)} if str(reason) else {})}
 
 
-class _Search:
-    def __init__(self, failing: Failing) -> None:
-        self._failing = failing
+class Search:
+    """One search; ``steps`` has what was compared on the way, up to the first operator that parts, or with ``whole``
+    to the end."""
+
+    def __init__(self, failing: Failing, *, whole: bool = False) -> None:
+        """Exports again; raises Unable."""
+        self._failing, self._whole = failing, whole
+        self.steps: list[Step] = []
+        self.model: ModelProto
+        """The graph that was looked at last."""
         self._exhibit = _exhibited(failing)
         if graph.structure(self._exhibit.model) != failing.structure:
             raise Unable("changed")
         self._inputs = failing.arguments(failing.inputs)
+        self.model = self._exhibit.model
 
     def found(self) -> dict[str, Any]:
+        """The first operator that parts; raises Unable where none can be named."""
         exhibit = self._exhibit
         sizes: dict[str, int] = {}
 
@@ -124,15 +133,22 @@ class _Search:
     def _translated(
         self, program: Program, stage: str, model: ModelProto, sizes: Mapping[str, int]
     ) -> dict[str, Any] | None:
+        found = None
+        self.model = model
         names = [tensor for operator in program.operators for name in operator.outputs
                  for tensor in program.ties.get(name, ()) if tensor is not None]  # fmt: skip
         tensors = Tensors(model, self._failing.libraries, self._fed(model), names, sizes)
-        for tried, parting in enumerate(partings(program, self._inputs, tensors)):
-            if tried == CANDIDATES:
-                break
-            if explains(program, self._inputs, parting, self._failing.fails):
-                return self._told(parting, stage, model)
-        return None
+        tried = 0
+        for step in steps(program, self._inputs, tensors):
+            self.steps.append(step)
+            if step.parting is None or tried == CANDIDATES or found is not None:
+                continue
+            tried += 1
+            if explains(program, self._inputs, step.parting, self._failing.fails):
+                found = self._told(step.parting, stage, model)
+                if not self._whole:
+                    return found
+        return found
 
     def _told(self, parting: Parting, stage: str, model: ModelProto) -> dict[str, Any]:
         told = of_operator(parting.operator) | {"stage": stage, "how": parting.how}
