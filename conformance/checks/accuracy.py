@@ -11,6 +11,7 @@ from conformance.case.words import base_of
 from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
 from conformance.checks.explain import CaseExplainer
+from conformance.checks.locate import note_operator
 from conformance.checks.models import CellRun
 from conformance.checks.pack import leave
 from conformance.checks.verify import Verifier
@@ -64,6 +65,8 @@ def check_accuracy(run: CellRun) -> None:
                     f"the ONNX specification's evaluator stops with {stop.error}, which nothing lays to the model; "
                     "runtimes: [onnx-reference, onnxruntime] would insist on it"
                 ) from stop
+            if not explainer.is_declared(stop):
+                note_operator(run, verify, stored, explainer.example, stop)
             _leave_bundle(run, verify, explainer, draws, model, stop)
             raise
 

@@ -55,6 +55,12 @@ def _interval(value: Any) -> None:
         raise Misfit(f"has {len(value)} ends, not 2")
 
 
+def _two(value: Any) -> None:
+    list_of(integer)(value)
+    if len(value) != 2:
+        raise Misfit(f"has {len(value)} members, not 2")
+
+
 _TEXTS = list_of(TEXT)
 _NUMBERS = list_of(number)
 _MEASURE = or_null(measure)
@@ -96,6 +102,13 @@ FIELDS: dict[str, Check] = {
     "optimizer": or_null(form(
         ("of", "passes"), of=TEXT, level=TEXT_OR_NULL, changed=_COUNTS, more=_COUNTS, alone=FLAG, unfinished=FLAG,
         **dict.fromkeys(("passes", "helpers", "removed", "added"), _TEXTS),
+    )),
+    "operator": or_null(form(
+        **dict.fromkeys(
+            ("operator", "line", "source", "module", "within", "stage", "how", "node", "type", "tensor", "dtype",
+             "rules", "unable", "detail"), TEXT_OR_NULL,
+        ),
+        untied=_TEXTS, index=list_of(integer), differ=_two, arguments=list_of(scalar),
     )),
     "warnings": list_of(form(("name",), name=TEXT, agree=_TEXTS, **dict.fromkeys(("error", "text"), TEXT_OR_NULL))),
     "inputs": map_of(TEXT),

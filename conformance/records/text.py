@@ -1,4 +1,5 @@
-"""What a record reads like. All text about records is made here, in ``details`` and in ``testimony``.
+"""What a record reads like. All text about records is made here, in ``details``, ``testimony`` and
+``location``.
 
 Fields hold what cases, models and exceptions say. What ``failure`` and ``repetition`` give is harmless to show;
 whoever shows ``details`` makes them so.
@@ -13,6 +14,7 @@ from conformance.records.clean import block, command_line, literal, one_line
 from conformance.records.details import details as details
 from conformance.records.details import dropped_draws as dropped_draws
 from conformance.records.details import number
+from conformance.records.location import located as located
 from conformance.records.testimony import SHOWN_BEST
 
 _WHO = {

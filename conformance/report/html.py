@@ -38,7 +38,8 @@ Run = tuple[str, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 FIELDS = (
     "id", "case", "exporter", "opset", "runtime", "precision", "check", "source", "status", "stage", "error",
     "reason", "fault", "details", "observed", "declared", "declared_for", "witnesses", "conclusion", "parts_at",
-    "optimizer", "cause", "own_code", "inputs", "findings", "warnings", "hints", "vacuous", "remedy", "conditioning",
+    "optimizer", "operator", "cause", "own_code", "inputs", "findings", "warnings", "hints", "vacuous", "remedy",
+    "conditioning",
     "beyond", "output", "traceback", "no_bundle", "examples", "ill_conditioned", "nothing", "dropped_draws",
     "outputs", "rows", "worst", "draw", "signal", "graph", "arithmetic", "fidelity", "conversion", "loss", "engine",
     "latency", "histogram", "seconds", "command", "bundle", "bundle_libraries", "replay", "changed", "after",

@@ -1,0 +1,1 @@
+"""Which operator and line the suite names for exports that are wrong on purpose, and for sound ones."""

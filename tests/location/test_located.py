@@ -1,0 +1,172 @@
+"""The first operator that parts: what a record of a wrong export names, and what it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import Bench, details, say, verdict
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, tmp_path / "store")
+
+
+SIZES = """
+import torch
+
+
+def half(size):
+    return size // 2
+
+
+class Padded(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x, y):
+        left = half(x.shape[1] - y.shape[1])
+        moved = torch.nn.functional.pad(y, (left, 4 - left))
+        return torch.relu(self.layer(x)).sum() + moved
+"""
+PADDED = """
+module: beside.Padded
+inputs: {x: "float32[batch, 4]", y: "float32[batch, n]"}
+dims: {batch: 1..4, n: 3..9}
+"""
+
+
+@pytest.mark.parametrize("exporter, operator", [
+    ("dynamo: [18]", "operator.floordiv"), ("torchscript: [17]", "aten.floor_divide"),
+])  # fmt: skip
+def test_a_size_that_is_divided_wrongly_is_named_with_its_line(bench, exporter, operator):
+    """Both exporters translate ``//`` of sizes to a division that cuts off."""
+    record = bench.run(say(PADDED, f"export: {{{exporter}}}"), SIZES)
+    assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
+    told = record.operator
+    assert told is not None
+    assert (told["operator"], told["line"], told["source"]) == (operator, "beside.py:6", "return size // 2")
+    assert (told["type"], told["dtype"], told["sizes"]) == ("Div", "int64", True)
+    assert (told["got"], told["wanted"], told["arguments"]) == (0, -1, [-1, 2])
+    lines = details(record)
+    at = lines.index(f"parts first at beside.py:6  return size // 2  ({operator})")
+    assert lines[at + 1] == f"node {told['node']} (Div), of int64 sizes"
+    assert lines[at + 2] == "its inputs agree; -1 // 2: got 0, wanted -1"
+
+
+NETWORK = """
+import torch
+import torch.nn.functional as F
+
+
+class Network(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def middle(self, x):
+        x = torch.tanh(self.first(x))
+        x = F.hardswish(x * 3)
+        return x + 1
+
+    def forward(self, x):
+        return torch.relu(self.second(self.middle(x)))
+"""
+BODY = """
+module: beside.Network
+inputs: {x: "float32[batch, 4]"}
+dims: {batch: 1..4}
+"""
+SYMBOLIC = """
+
+def symbolic(g, x):
+    return g.op("HardSigmoid", x)
+"""
+TRANSLATION = """
+
+def translation(x):
+    from onnxscript import opset18
+    return opset18.HardSigmoid(x)
+"""
+WRONG = {
+    "torchscript": (
+        '{torchscript: {opsets: [17], symbolics: {"aten::hardswish": {function: beside.symbolic, without: "none"}}}}',
+        SYMBOLIC,
+    ),
+    "dynamo": ('{dynamo: {opsets: [18], translations: {"aten::hardswish": beside.translation}}}', TRANSLATION),
+}  # fmt: skip
+
+
+def wrong(bench: Bench, exporter: str, **options: Any) -> Any:
+    export, python = WRONG[exporter]
+    return bench.run(say(BODY, f"export: {export}"), NETWORK + python, **options)
+
+
+@pytest.mark.parametrize("exporter", WRONG)
+def test_a_wrong_translation_inside_a_function_is_named(bench, exporter):
+    record = wrong(bench, exporter)
+    told = record.operator
+    assert (told["operator"], told["line"], told["source"]) == (
+        "aten.hardswish",
+        "beside.py:13",
+        "x = F.hardswish(x * 3)",
+    )
+    assert (told["type"], told["how"], told["dtype"]) == ("HardSigmoid", "value", "float32")
+    assert "untied" not in told
+    assert record.seconds["locate"] > 0
+    got = 1 / 6 * told["arguments"][0] + 0.5
+    assert told["wanted"] == pytest.approx(told["arguments"][0] * got, abs=1e-4)
+
+
+@pytest.mark.parametrize("exporter", WRONG)
+def test_what_torch_lacks_is_said_and_the_verdict_stays(bench, exporter, monkeypatch):
+    """As with a torch that calls what is private otherwise."""
+    from torch.fx.proxy import TracerBase
+    from torch.onnx._internal.torchscript_exporter import utils
+
+    before = verdict(wrong(bench, exporter))
+    from conformance.align.operators import dynamo, torchscript
+
+    monkeypatch.setattr(dynamo, "_CORE", "torch.onnx._internal.exporter._elsewhere")
+    monkeypatch.setattr(torchscript, "_UTILS", "torch.onnx._internal.torchscript_exporter.elsewhere")
+    record = wrong(bench, exporter)
+    assert verdict(record) == before
+    assert record.operator["unable"] == "torch"
+    (line,) = [line for line in details(record) if line.startswith("which operator parts first is not known: ")]
+    assert line.endswith(record.operator["detail"])
+    assert hasattr(TracerBase, "_filter_traceback_frames") and hasattr(utils, "_create_jit_graph")
+
+
+@pytest.mark.parametrize("exporter", WRONG)
+def test_instruments_that_change_the_graph_name_nothing(bench, exporter, monkeypatch):
+    from conformance.align.operators import locate
+
+    monkeypatch.setattr(locate.graph, "structure", lambda model: "another")
+    monkeypatch.setattr("conformance.export.graph.structure", lambda model: "another")
+    before = wrong(bench, exporter)
+    assert before.operator["operator"] == "aten.hardswish"
+    given = iter(range(10**9))
+    monkeypatch.setattr("conformance.export.graph.structure", lambda model: f"another {next(given)}")
+    record = wrong(bench, exporter)
+    assert record.operator == {"unable": "changed"}
+    assert verdict(record) == verdict(before)
+
+
+def test_looking_for_an_operator_may_crash(bench, monkeypatch):
+    import os
+    import signal
+
+    from conformance.checks import locate
+
+    monkeypatch.setattr(locate, "locate", lambda failing: os.kill(os.getpid(), signal.SIGSEGV))
+    record = wrong(bench, "torchscript")
+    assert record.operator == {"unable": "raised", "detail": "Lost: SIGSEGV"}
+    assert record.fault == "exporter"
+
+
+def test_a_cell_that_passes_has_no_operator(bench):
+    assert bench.run(say(BODY, "export: {torchscript: [17]}"), NETWORK).operator is None
