@@ -234,6 +234,11 @@ FIELDS: dict[str, Check] = {
         ("of", "passes"), of=TEXT, level=TEXT_OR_NULL, changed=_COUNTS, more=_COUNTS, alone=_FLAG, unfinished=_FLAG,
         **dict.fromkeys(("passes", "helpers", "removed", "added"), _TEXTS),
     )),
+    "smallest": or_null(form(
+        seconds=or_null(number), unfinished=_FLAG, operators=_TEXTS, passes=_TEXTS,
+        **dict.fromkeys(("nodes", "of", "tried"), _COUNTS),
+        **dict.fromkeys(("bundle", "repro", "issue", "why_not"), TEXT_OR_NULL),
+    )),
     "warnings": list_of(form(("name",), name=TEXT, agree=_TEXTS, **dict.fromkeys(("error", "text"), TEXT_OR_NULL))),
     "inputs": map_of(TEXT),
     "worst": or_null(form(
