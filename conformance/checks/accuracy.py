@@ -14,6 +14,7 @@ from conformance.checks.explain import CaseExplainer
 from conformance.checks.locate import note_operator
 from conformance.checks.models import CellRun
 from conformance.checks.pack import leave
+from conformance.checks.smallest import leave_smallest
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier, rounding_otherwise
 from conformance.checks.witnesses import may_saturate, whom_to_ask
@@ -134,6 +135,11 @@ def _leave_bundle(
     if explainer.example is None or explainer.is_declared(stop):
         return
     try:
-        leave(run, verify, model, draws, explainer.example)
+        folder = leave(run, verify, model, draws, explainer.example)
     except Exception as error:  # the failure itself is what counts
         run.record.no_bundle = describe(error, run.cell.case.folder)
+        return
+    try:
+        stop.fields["smallest"] = leave_smallest(run, model.file, explainer.example, stop, folder / "smallest")
+    except Exception as error:
+        stop.fields["smallest"] = {"why_not": describe(error, run.cell.case.folder)}

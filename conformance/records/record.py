@@ -85,6 +85,7 @@ class Record:
     parts_at: dict[str, Any] | None = None
     optimizer: dict[str, Any] | None = None
     operator: dict[str, Any] | None = None
+    smallest: dict[str, Any] | None = None
     own_code: list[str] = field(default_factory=list)
     inputs: dict[str, str] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)

@@ -45,6 +45,7 @@ def asked(record: Mapping[str, Any]) -> Iterator[str]:
         known = _CONCLUSIONS.get(conclusion)  # another version's is no template
         yield str(conclusion) if known is None else known.format(runtime=record.get("runtime"))
     yield from _passes(record.get("optimizer") or {}, record)
+    yield from _smallest(record.get("smallest") or {})
     yield from _loss(record.get("loss") or {}, SHOWN_BEST if record.get("fidelity") else None)
     for witness in witnesses:
         if witness.get("config"):
@@ -82,6 +83,27 @@ def _passes(told: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[str]
     if removed or added:
         more = f", and {told['more']} more nodes" if told.get("more") else ""
         yield f"  it makes {', '.join(added) or 'nothing'} of {', '.join(removed) or 'nothing'}{more}"
+
+
+_NO_SCRIPT = {
+    "libraries": "it would need the case's own libraries",
+    "length": "it would be too long",
+}
+
+
+def _smallest(told: Mapping[str, Any]) -> Iterator[str]:
+    """The smallest model that still fails, and what shows it."""
+    why_not = told.get("why_not")
+    if told.get("bundle"):
+        operators = ", ".join(told.get("operators") or ())
+        far = ", when time ran out" if told.get("unfinished") else ""
+        yield f"smallest model that fails alike: {told.get('nodes')} of {told.get('of')} nodes ({operators}){far}"
+        if told.get("repro"):
+            yield f"  python {told['repro']} shows it; to report: {told.get('issue')}"
+        else:
+            yield f"  in {told['bundle']}; no script shows it by itself: {_NO_SCRIPT.get(str(why_not), why_not)}"
+    elif why_not:
+        yield f"no smaller model could be made: {why_not}"
 
 
 def _parting(place: Mapping[str, Any]) -> str:

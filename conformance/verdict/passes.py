@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from conformance.arrays import Array
 from conformance.runtimes.onnxruntime import Optimizing
@@ -27,6 +27,9 @@ SECONDS = 30.0
 """How long passes are switched off; then what is known so far is told."""
 SHOWN = 12
 """How many nodes are told that a pass took away, and how many that it made."""
+
+
+_T = TypeVar("_T")
 
 
 class _OutOfTime(Exception):
@@ -55,13 +58,22 @@ def guilty(broken: Broken, seconds: float = SECONDS) -> dict[str, Any] | None:
     the outputs are right too, but which break nothing by themselves. ``removed`` and ``added`` are nodes, as
     ``Add name``, ``more`` how many of them are not told; ``unfinished`` is true where time ran out.
     """
-    trials = _Trials(broken, time.monotonic() + seconds)
+    deadline = time.monotonic() + seconds
+    try:
+        # All in one process of its own, which most models do not take along.
+        return aside.ask(lambda: _guilty(_Trials(broken, deadline, alone=False)), seconds)
+    except (aside.Lost, RuntimeError):
+        return _guilty(_Trials(broken, max(deadline, time.monotonic() + seconds / 2), alone=True))
+
+
+def _guilty(trials: _Trials) -> dict[str, Any] | None:
+    broken = trials.broken
     with tempfile.TemporaryDirectory() as folder:
         try:
             level = next((level for level in LEVELS if trials.at(level) == "alike"), None)
             if level is None:
                 return None
-            passes = aside.ask(lambda: passes_of(broken.model, broken.libraries, broken.config, level), trials.left())
+            passes = trials.asked(lambda: passes_of(broken.model, broken.libraries, broken.config, level))
         except (_OutOfTime, aside.Lost, RuntimeError, OSError):
             return None
         told: dict[str, Any] = {
@@ -107,10 +119,16 @@ def _name(trials: _Trials, level: str, passes: Passes, told: dict[str, Any], fol
 
 
 class _Trials:
-    """Sessions with passes switched off, each in a process of its own, that are asked for their outputs."""
+    """Sessions with passes switched off that are asked for their outputs; each in a process of its own (``alone``),
+    or in this one."""
 
-    def __init__(self, broken: Broken, deadline: float) -> None:
-        self.broken, self._deadline = broken, deadline
+    def __init__(self, broken: Broken, deadline: float, *, alone: bool) -> None:
+        self.broken, self._deadline, self._alone = broken, deadline, alone
+
+    def asked(self, question: Callable[[], _T]) -> _T:
+        """The answer; raises what the question raises, ``aside.Lost`` where its process ends, and _OutOfTime."""
+        seconds = self.left()
+        return aside.ask(question, seconds) if self._alone else question()
 
     def left(self) -> float:
         seconds = self._deadline - time.monotonic()
@@ -130,7 +148,7 @@ class _Trials:
             except Exception as error:
                 return Asked(None, "stops", type(error).__name__)
 
-        return broken.outcome(answered(question))
+        return broken.outcome(answered(question) if self._alone else question())
 
     def saved(self, level: str, off: Sequence[str], model: Path, file: Path) -> None:
         """Writes the model as it is after optimization; nothing where it cannot be."""
@@ -142,7 +160,7 @@ class _Trials:
                 pass
 
         try:
-            aside.ask(question, self.left())
+            self.asked(question)
         except (aside.Lost, _OutOfTime):
             raise
         except Exception:
@@ -172,7 +190,21 @@ def _content(node: Any) -> bytes:
     plain.CopyFrom(node)
     for field in ("name", "doc_string", "metadata_props"):
         plain.ClearField(field)
+    kept = [attribute for attribute in node.attribute if not _is_default(node, attribute)]
+    del plain.attribute[:]
+    plain.attribute.extend(sorted(kept, key=lambda attribute: str(attribute.name)))
     return bytes(plain.SerializeToString(deterministic=True))
+
+
+def _is_default(node: Any, attribute: Any) -> bool:
+    """Whether an attribute says what goes without saying, which ONNX Runtime writes out in some of its files."""
+    from onnx import defs
+
+    try:
+        known = defs.get_schema(node.op_type, node.domain).attributes
+    except defs.SchemaError:
+        return False
+    return attribute.name in known and known[attribute.name].default_value == attribute
 
 
 def _named(node: Any) -> str:
