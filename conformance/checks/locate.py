@@ -10,10 +10,11 @@ import numpy as np
 
 from conformance.align.operators.locate import Failing, locate
 from conformance.arrays import Array, Inputs
+from conformance.case.declaration import Case
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.compare.judges import Right, defaults_for
-from conformance.errors import Stopped
+from conformance.errors import Stopped, display_path
 from conformance.export.store import Stored
 from conformance.verdict.example import Example
 from conformance.worker import aside
@@ -30,7 +31,8 @@ def note_operator(run: CellRun, verify: Verifier, stored: Stored, example: Examp
     start = time.perf_counter()
     try:
         inputs, wanted = example.inputs, verify.of_pytorch(example)
-        stop.fields["operator"] = aside.ask(lambda: _located(run, verify, stored, inputs, wanted), SECONDS)
+        told = aside.ask(lambda: _located(run, verify, stored, inputs, wanted), SECONDS)
+        stop.fields["operator"] = _in_the_case_file(told, run.cell.case)
     except Exception as error:  # this only explains a failure, and must not be another
         detail = f"{type(error).__name__}: {error}".splitlines()[0][:300]
         stop.fields["operator"] = {"unable": "raised", "detail": detail}
@@ -42,9 +44,17 @@ def _located(
 ) -> dict[str, Any]:
     import torch
 
+    run.stages.told_to_nobody()
     torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
     run.reference.restore()
     return locate(question(run, verify, stored, inputs, wanted))
+
+
+def _in_the_case_file(told: dict[str, Any], case: Case) -> dict[str, Any]:
+    """The same, where the module is an expression with the place and the text that it has in the case file."""
+    if not str(told.get("line")).startswith("<forward of "):
+        return told
+    return {**told, "line": f"{display_path(case.file)}:{case.line}", "source": case.says.forward}
 
 
 def question(run: CellRun, verify: Verifier, stored: Stored, inputs: Inputs, wanted: Sequence[Array]) -> Failing:
