@@ -51,6 +51,8 @@ def located(record: Mapping[str, Any]) -> Iterator[str]:
     yield f"parts first at {where}{source}  ({told['operator']})"
     yield from _node(told)
     yield from _values(told)
+    if told.get("inside"):
+        yield f"  inside of the branch that is taken at {told['inside']}"
     if told.get("untied"):
         others = list(told["untied"])[-_UNTIED:]
         yield f"  or at what comes just before it, whose values the graph does not have: {', '.join(others)}"

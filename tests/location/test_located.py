@@ -170,3 +170,100 @@ def test_looking_for_an_operator_may_crash(bench, monkeypatch):
 
 def test_a_cell_that_passes_has_no_operator(bench):
     assert bench.run(say(BODY, "export: {torchscript: [17]}"), NETWORK).operator is None
+
+
+BRANCHES = """
+import torch
+import torch.nn.functional as F
+
+
+class Chosen(torch.nn.Module):
+    def forward(self, x):
+        def yes(x):
+            y = x * 2
+            return F.hardswish(y)
+
+        return torch.cond(x.sum() > 0, yes, lambda x: x.cos(), (x,)) * 2
+
+
+class Compiled(torch.nn.Module):
+    def forward(self, x):
+        if bool(x.sum() > 0):
+            z = F.hardswish(x * 2)
+        else:
+            z = x.cos()
+        return z * 2
+"""
+
+
+@pytest.mark.parametrize("exporter, module, line, around", [
+    ("dynamo", "Chosen", "beside.py:12", "higher_order.cond"),
+    ("torchscript", "Compiled", "functional.py", "prim.If"),
+])  # fmt: skip
+def test_the_branch_that_is_taken_is_looked_into(bench, exporter, module, line, around):
+    """In a branch torch keeps less of where code is from: the line of ``torch.cond``, or that of its own function."""
+    export, python = WRONG[exporter]
+    script = "script: true" if module == "Compiled" else ""
+    body = BODY.replace("Network", module)
+    record = bench.run(say(body, f"export: {export}", script), BRANCHES + python)
+    told = record.operator
+    assert (told["operator"], told["type"], told["inside"]) == ("aten.hardswish", "HardSigmoid", around)
+    assert told["line"].startswith(line)
+    assert "removed" not in told
+    assert f"  inside of the branch that is taken at {around}" in details(record)
+
+
+BAKED = """
+import math
+
+import torch
+
+
+class Baked(torch.nn.Module):
+    def forward(self, x, y):
+        scale = 1 / math.sqrt(y.shape[1])
+        x = torch.tanh(x) * scale
+        return x + y.sum()
+"""
+
+
+def test_what_a_trace_bakes_in_is_named_where_it_is_used(bench):
+    body = PADDED.replace("Padded", "Baked").replace("3..9", "2..9")
+    record = bench.run(say(body, "export: {torchscript: [17]}"), BAKED)
+    told = record.operator
+    assert (told["stage"], told["how"], told["operator"]) == ("capture", "constant", "aten.mul")
+    assert (told["line"], told["source"]) == ("beside.py:10", "x = torch.tanh(x) * scale")
+    (line,) = [line for line in details(record) if line.startswith("captured with ")]
+    assert line == f"captured with {told['got']:.9g}, which here is {told['wanted']:.9g}"
+
+
+def test_an_optimizer_that_is_wrong_is_told_from_a_translation(bench, monkeypatch):
+    """What the exporter's passes make of a graph that was translated rightly."""
+    from conformance.checks import models
+
+    original = models.export
+
+    def planted(*arguments, **options):
+        exported = original(*arguments, **options)
+        for node in exported.model.graph.node:
+            node.op_type = {"Tanh": "Atan"}.get(node.op_type, node.op_type)
+        return type(exported)(exported.model, exported.model.SerializeToString(deterministic=True), exported.usage)
+
+    monkeypatch.setattr(models, "export", planted)
+    record = bench.run(say(BODY, "export: {dynamo: [18]}"), NETWORK)
+    told = record.operator
+    assert (told["operator"], told["type"], told["stage"]) == ("aten.tanh", "Atan", "optimizer")
+    assert told["line"] == "beside.py:12"
+
+
+def test_a_graph_that_cannot_be_computed_is_named_where_it_stops(bench):
+    python = BAKED.replace("scale = 1 / math.sqrt(y.shape[1])", "scale = y.sum(0).reshape([int(y.shape[1])]).sum()")
+    body = PADDED.replace("Padded", "Baked").replace("3..9", "2..9")
+    record = bench.run(say(body, "export: {torchscript: [17]}"), python)
+    told = record.operator
+    assert (record.stage, told["operator"], told["line"], told["how"]) == (
+        "run",
+        "aten.reshape",
+        "beside.py:9",
+        "constant",
+    )

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from conformance.align.operators.inside import Inside
 from conformance.align.operators.program import Operator, Program, Values, array, leaves, like
 from conformance.align.operators.tensors import Stops, Tensors
 from conformance.arrays import Array
@@ -46,6 +47,10 @@ class Parting:
     """Operators between it and the nearest tensors that are known, any of which may be the one."""
     value: Any = None
     """What the graph has, as a value of PyTorch's; None where it does not fit."""
+    right: list[Any] = field(default_factory=list)
+    """The outputs of the operator."""
+    inside: Inside | None = None
+    """The program that the operator runs."""
 
 
 @dataclass
@@ -80,6 +85,9 @@ def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator
                     value = _look(step, partial(_picked, output, place), results, tensors, values)
                     if step.parting is not None:
                         step.parting.untied = before
+                        step.parting.right = [array(member) for right in results for member in leaves(right)]
+                        inner = operator.inner(values)
+                        step.parting.inside = None if inner is None else Inside(*inner)
                 yield step
                 if value is None and member is not None:
                     return
@@ -220,7 +228,7 @@ def _arguments(operator: Operator, values: Values, wanted: Array, at: tuple[int,
         if result is None or result.size != 1 or not np.allclose(result, wanted[at], 1e-5, 1e-6, equal_nan=True):
             return []
         given = [array(value) for value in operator.arguments(alone) if not isinstance(value, str | type(None))]
-        return [value.item() for value in given if value is not None]
+        return [] if any(value is None for value in given) else [value.item() for value in given if value is not None]
     except Exception:  # it takes no single elements
         return []
 
