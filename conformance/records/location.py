@@ -19,7 +19,7 @@ _UNABLE = {
     "outputs": "an output of the captured program is no tensor",
     "exporter": "nothing is known of how this exporter works",
     "decomposition": "the captured program is right, and wrong once its operators are decomposed",
-    "capture": "the captured program is not what the module computes here: {detail}",
+    "capture": "the captured program is not what the module computes here",
     "again": "the captured program is not what the module computes here, and cannot be captured here: {detail}",
     "nothing": "no operator by itself explains the failure",
     "vanished": "the failure vanishes where the graph is computed node by node",

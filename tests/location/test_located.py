@@ -267,3 +267,43 @@ def test_a_graph_that_cannot_be_computed_is_named_where_it_stops(bench):
         "beside.py:9",
         "constant",
     )
+
+
+FOLDED = """
+import torch
+import torch.nn.functional as F
+
+
+class Folded(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = torch.nn.Conv2d(2, 3, 1), torch.nn.BatchNorm2d(3)
+        self.norm.running_mean.uniform_(-1, 1)
+        self.norm.running_var.uniform_(0.5, 2)
+
+    def forward(self, x):
+        x = self.norm(self.conv(x))
+        return F.hardswish(x)
+"""
+
+
+def test_a_batch_norm_in_the_weights_of_a_convolution_is_no_defect(bench):
+    """The node that is left has the batch norm's values, whichever operator it was made of."""
+    export, python = WRONG["torchscript"]
+    body = BODY.replace("Network", "Folded").replace("batch, 4", "batch, 2, 3, 3")
+    record = bench.run(say(body, f"export: {export}"), FOLDED + python)
+    assert (record.operator["operator"], record.operator["line"]) == ("aten.hardswish", "beside.py:15")
+
+
+def test_a_model_that_is_right_has_nothing_named(bench):
+    """Asked of a cell that passes, where every difference would have to be one that kernels may have."""
+    from benchmarks.location.sound import look_at
+
+    python = FOLDED.replace("hardswish", "gelu")
+    body = BODY.replace("Network", "Folded").replace("batch, 4", "batch, 2, 3, 3")
+    for exporter in ("dynamo: [18]", "torchscript: [17]"):
+        cells = bench.cells(say(body, f"export: {{{exporter}}}"), python)
+        (cell,) = (one for one in cells if one.check == "accuracy" and one.runtime == "onnxruntime")
+        found = look_at(cell, bench.store)
+        assert (found.named, found.unable, found.parted) == ("", "", 0)
+        assert found.compared >= 2

@@ -81,7 +81,6 @@ def _renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> Any:
     copy = type(node).FromString(node.SerializeToString())
     for values in (copy.input, copy.output):
         values[:] = [name and names.get(name, prefix + name) for name in values]
-    copy.name = prefix + copy.name
     for attribute in copy.attribute:
         for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
             _rename(graph, names, prefix)

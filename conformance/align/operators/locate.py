@@ -90,14 +90,17 @@ class Search:
             return self._captured(error)
         if self._failing.fails(outputs):
             return self._captured(None)
-        for stage, model in self._stages():
-            found = self._translated(exhibit.program, stage, model, sizes)
-            if found is not None:
-                return found
-        raise Unable("nothing" if self._fails(exhibit.model) else "vanished")
+        stage, model, fails = self._stage()
+        if not fails and not self._whole:
+            raise Unable("vanished")
+        found = self._translated(exhibit.program, stage, model, sizes)
+        if found is None or not fails:
+            raise Unable("nothing" if fails else "vanished")
+        return found
 
-    def _stages(self) -> Iterator[tuple[str, ModelProto]]:
-        """The graphs in which the operator is looked for: that before the exporter's own passes, if it is wrong."""
+    def _stage(self) -> tuple[str, ModelProto, bool]:
+        """The graph in which the operator is looked for, which is that before the exporter's own passes if it is
+        wrong; and whether it is wrong."""
         exhibit = self._exhibit
         if exhibit.raw is not None:
             exhibit.raw.functions.extend(
@@ -105,9 +108,9 @@ class Search:
                 if (function.domain, function.name) not in {(one.domain, one.name) for one in exhibit.raw.functions}
             )  # fmt: skip
             if self._fails(exhibit.raw):
-                yield "translation", exhibit.raw
-                return
-        yield "optimizer" if exhibit.raw is not None else "export", exhibit.model
+                return "translation", exhibit.raw, True
+        stage = "optimizer" if exhibit.raw is not None else "export"
+        return stage, exhibit.model, self._fails(exhibit.model)
 
     def _fed(self, model: ModelProto) -> Inputs:
         """The inputs under the names that they have in a graph, which lacks those that nobody needs."""
@@ -179,7 +182,9 @@ class Search:
     def _told(self, parting: Parting, stage: str, model: ModelProto) -> dict[str, Any]:
         deeper = self._within(parting, model)
         if deeper is not None:
-            return self._told(deeper[0], stage, deeper[1]) | {"inside": parting.operator.operator}
+            told = self._told(deeper[0], stage, deeper[1]) | {"inside": parting.operator.operator}
+            told.pop("removed", None)  # branches are functions before the exporter's passes, with other names
+            return told
         told = of_operator(parting.operator) | {"stage": stage, "how": parting.how}
         told |= _node(model, self._exhibit.model, parting)
         if parting.how == "value":
@@ -210,8 +215,10 @@ class Search:
         except Exception as refused:
             raise Unable("again", f"{type(refused).__name__}: {refused}".splitlines()[0][:300]) from None
         found = frozen(captured, again)
+        if found is None and error is None:
+            raise Unable("capture")
         if found is None:
-            raise Unable("capture", "" if error is None else f"{type(error).__name__}: {error}".splitlines()[0][:300])
+            raise Unable("interpreted", f"{type(error).__name__}: {error}".splitlines()[0][:300])
         return found | {"stage": "capture"}
 
 

@@ -124,6 +124,8 @@ def _operator(node: Any, start: Values, ties: dict[str, list[str | None]]) -> Op
     blocks = [_block(block, start, ties) for block in node.blocks()]
     line, source = told(_frames(node.sourceRange()))
     function, tags = _function(kind, node.schema(), inputs, blocks)
+    if kind == "prim::PythonOp":
+        function = _of_python(node, inputs)
     read = dict.fromkeys((*inputs, *(name for block in blocks for name in _from_outside(block))))
     pointwise = kind.partition("::")[0] == "aten" and _pointwise(tags)
 
@@ -131,7 +133,10 @@ def _operator(node: Any, start: Values, ties: dict[str, list[str | None]]) -> Op
         import torch
 
         with torch.no_grad():
-            return function(values)
+            results = function(values)
+        if len(results) == 1 < len(outputs):  # the exporter has put the unpacking of a list into its operator
+            return tuple(results[0])
+        return results
 
     def inner(values: Values) -> tuple[int, Program, list[Any]] | None:
         if kind != "prim::If":
@@ -212,6 +217,18 @@ def _function(
         return tuple(result) if isinstance(result, tuple) else (result,)
 
     return function, tags
+
+
+def _of_python(node: Any, inputs: Sequence[str]) -> _Function:
+    """A call of an ``autograd.Function``: the letters of its convention say what is a tensor and what a constant."""
+    call, convention, constants = node.pyobj(), node.cconv(), list(node.scalar_args())
+
+    def function(values: Values) -> tuple[Any, ...]:
+        tensors, others = iter([values[name] for name in inputs]), iter(constants)
+        result = call(*(next(tensors if letter == "d" else others) for letter in convention))
+        return tuple(result) if isinstance(result, tuple) else (result,)
+
+    return function
 
 
 def _resolved(kind: str, schema: str) -> tuple[Callable[..., Any], list[str], Sequence[Any]]:
