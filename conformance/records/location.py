@@ -19,7 +19,7 @@ _UNABLE = {
     "outputs": "an output of the captured program is no tensor",
     "exporter": "nothing is known of how this exporter works",
     "decomposition": "the captured program is right, and wrong once its operators are decomposed",
-    "capture": "the captured program is not what the module computes here: {detail}",
+    "capture": "the captured program is not what the module computes here",
     "again": "the captured program is not what the module computes here, and cannot be captured here: {detail}",
     "nothing": "no operator by itself explains the failure",
     "vanished": "the failure vanishes where the graph is computed node by node",
@@ -51,6 +51,8 @@ def located(record: Mapping[str, Any]) -> Iterator[str]:
     yield f"parts first at {where}{source}  ({told['operator']})"
     yield from _node(told)
     yield from _values(told)
+    if told.get("inside"):
+        yield f"  inside of the branch that is taken at {told['inside']}"
     if told.get("untied"):
         others = list(told["untied"])[-_UNTIED:]
         yield f"  or at what comes just before it, whose values the graph does not have: {', '.join(others)}"

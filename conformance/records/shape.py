@@ -106,7 +106,7 @@ FIELDS: dict[str, Check] = {
     "operator": or_null(form(
         **dict.fromkeys(
             ("operator", "line", "source", "module", "within", "stage", "how", "node", "type", "tensor", "dtype",
-             "rules", "unable", "detail"), TEXT_OR_NULL,
+             "rules", "unable", "detail", "inside"), TEXT_OR_NULL,
         ),
         untied=_TEXTS, index=list_of(integer), differ=_two, arguments=list_of(scalar),
     )),

@@ -148,7 +148,7 @@ def _operator(node: Any, seen: Seen, origins: Mapping[str, Any]) -> Operator:
         with torch.no_grad():
             return (node.target(*args, **kwargs),)
 
-    def inner(values: Values) -> tuple[Program, Values] | None:
+    def inner(values: Values) -> tuple[int, Program, list[Any]] | None:
         return _branch(bound(values)[0], seen, origins) if named == "higher_order.cond" else None
 
     origin = _origin(node, origins)
@@ -204,9 +204,7 @@ def name_of(target: Any) -> str:
     return f"{namespace}.{name}" if namespace else str(name)
 
 
-def _branch(args: Sequence[Any], seen: Seen, origins: Mapping[str, Any]) -> tuple[Program, Values] | None:
-    """The branch that ``torch.cond`` takes, as a program, and what it is given."""
-    taken, other, operands = args[1], args[2], args[3]
-    module = taken if bool(args[0]) else other
-    program = of_graph(module, seen, origins)
-    return program, dict(zip(program.inputs, operands, strict=True))
+def _branch(args: Sequence[Any], seen: Seen, origins: Mapping[str, Any]) -> tuple[int, Program, list[Any]]:
+    """The branch that ``torch.cond`` takes, as a program, and what that is given."""
+    number = 0 if bool(args[0]) else 1
+    return number, of_graph(args[1 + number], seen, origins), list(args[3])

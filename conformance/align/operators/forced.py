@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from conformance.align.operators.inside import Inside
 from conformance.align.operators.program import Operator, Program, Values, array, leaves, like
 from conformance.align.operators.tensors import Stops, Tensors
 from conformance.arrays import Array
@@ -23,6 +24,8 @@ the rounding of these inputs makes of it."""
 LARGEST = 8.0
 """The same in units of the output's largest value: kernels approximate what they cannot compute exactly."""
 NUDGES = 2
+FOLDED = 50.0
+"""Times what two kernels may differ by, within which a tensor is that of the operator after: folding rounds anew."""
 
 
 @dataclass
@@ -46,6 +49,12 @@ class Parting:
     """Operators between it and the nearest tensors that are known, any of which may be the one."""
     value: Any = None
     """What the graph has, as a value of PyTorch's; None where it does not fit."""
+    right: list[Any] = field(default_factory=list)
+    """The outputs of the operator."""
+    inside: Inside | None = None
+    """The program that the operator runs."""
+    array: Array | None = None
+    """What the graph has, where all of it has the right shape."""
 
 
 @dataclass
@@ -78,8 +87,13 @@ def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator
                     known, value, step.tensor = False, member, None
                 else:
                     value = _look(step, partial(_picked, output, place), results, tensors, values)
+                    if step.parting is not None and _folded(program, step, {**values, name: right}, tensors):
+                        known, value, step.tensor, step.parting = False, member, None, None
                     if step.parting is not None:
                         step.parting.untied = before
+                        step.parting.right = [array(member) for right in results for member in leaves(right)]
+                        inner = operator.inner(values)
+                        step.parting.inside = None if inner is None else Inside(*inner)
                 yield step
                 if value is None and member is not None:
                     return
@@ -89,6 +103,28 @@ def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator
                 untied[name] = [*before, operator]
         for name in done:
             values.pop(name, None)
+
+
+def _folded(program: Program, step: Step, values: Values, tensors: Tensors) -> bool:
+    """Whether the tensor is not that of the operator, but of one after it that the exporter has folded into its node,
+    as a batch norm is into a convolution. The tensor is then tied to that one."""
+    parting, operator = step.parting, step.operator
+    if parting is None or parting.array is None or step.tensor is None or len(operator.outputs) != 1:
+        return False
+    readers = [one for one in program.operators if operator.name in one.inputs]
+    if len(readers) != 1 or len(readers[0].outputs) != 1 or program.ties.get(readers[0].name):
+        return False
+    try:
+        (after,) = readers[0].compute(values)
+        wanted = array(after)
+    except Exception:
+        return False
+    got = parting.array
+    if wanted is None or wanted.shape != got.shape or (ratios(got, wanted, readers[0], lambda: None) > FOLDED).any():
+        return False
+    program.ties[readers[0].name], program.ties[operator.name] = [step.tensor], [None]
+    tensors.back(step.tensor, got)
+    return True
 
 
 def _tied(program: Program, name: str, right: Any) -> list[tuple[Any, str | None]]:
@@ -140,7 +176,7 @@ def _look(step: Step, pick: _Pick, results: Sequence[Any], tensors: Tensors, val
     at = tuple(int(i) for i in np.argwhere(off)[0]) if off.ndim else ()
     step.parting = Parting(
         operator, tensor, "value", at, got[at].item(), wanted[at].item(),
-        _arguments(operator, values, wanted, at, pick), int(off.sum()), off.size, value=value,
+        _arguments(operator, values, wanted, at, pick), int(off.sum()), off.size, value=value, array=got,
     )  # fmt: skip
     return value
 
@@ -220,7 +256,7 @@ def _arguments(operator: Operator, values: Values, wanted: Array, at: tuple[int,
         if result is None or result.size != 1 or not np.allclose(result, wanted[at], 1e-5, 1e-6, equal_nan=True):
             return []
         given = [array(value) for value in operator.arguments(alone) if not isinstance(value, str | type(None))]
-        return [value.item() for value in given if value is not None]
+        return [] if any(value is None for value in given) else [value.item() for value in given if value is not None]
     except Exception:  # it takes no single elements
         return []
 

@@ -53,11 +53,13 @@ def wrapped(owner: Any, name: str, wrapper: Callable[..., Any]) -> Iterator[None
 
 
 def of_users(file: str) -> bool:
-    """Whether a file is neither torch's own nor made up by torch."""
+    """Whether a file is neither torch's own nor made up, with no source to show."""
     import torch
 
     own = f"{Path(torch.__file__).parent}{os.sep}"
-    return not file.startswith((own, f"torch{os.sep}", "<frozen", "<eval_with_key>"))
+    if file.startswith((own, f"torch{os.sep}", "<eval_with_key>")):
+        return False
+    return not file.startswith("<") or bool(linecache.getline(file, 1))
 
 
 def frames_of(trace: str) -> list[Frame]:

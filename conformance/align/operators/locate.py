@@ -13,6 +13,7 @@ from conformance.align.nodes import Graph, reads, rewritten
 from conformance.align.operators import dynamo, torchscript
 from conformance.align.operators.forced import Parting, Step, explains, steps
 from conformance.align.operators.frozen import frozen
+from conformance.align.operators.inside import opened
 from conformance.align.operators.program import Exhibit, Operator, Program, Unable, array, leaves
 from conformance.align.operators.tensors import Tensors, run
 from conformance.arrays import Array, Inputs
@@ -20,7 +21,7 @@ from conformance.export import graph
 from conformance.verdict.nodes import operator_of
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto
 
 CANDIDATES = 24
 """How many operators that part a little are tried as the cause."""
@@ -89,14 +90,17 @@ class Search:
             return self._captured(error)
         if self._failing.fails(outputs):
             return self._captured(None)
-        for stage, model in self._stages():
-            found = self._translated(exhibit.program, stage, model, sizes)
-            if found is not None:
-                return found
-        raise Unable("nothing" if self._fails(exhibit.model) else "vanished")
+        stage, model, fails = self._stage()
+        if not fails and not self._whole:
+            raise Unable("vanished")
+        found = self._translated(exhibit.program, stage, model, sizes)
+        if found is None or not fails:
+            raise Unable("nothing" if fails else "vanished")
+        return found
 
-    def _stages(self) -> Iterator[tuple[str, ModelProto]]:
-        """The graphs in which the operator is looked for: that before the exporter's own passes, if it is wrong."""
+    def _stage(self) -> tuple[str, ModelProto, bool]:
+        """The graph in which the operator is looked for, which is that before the exporter's own passes if it is
+        wrong; and whether it is wrong."""
         exhibit = self._exhibit
         if exhibit.raw is not None:
             exhibit.raw.functions.extend(
@@ -104,9 +108,9 @@ class Search:
                 if (function.domain, function.name) not in {(one.domain, one.name) for one in exhibit.raw.functions}
             )  # fmt: skip
             if self._fails(exhibit.raw):
-                yield "translation", exhibit.raw
-                return
-        yield "optimizer" if exhibit.raw is not None else "export", exhibit.model
+                return "translation", exhibit.raw, True
+        stage = "optimizer" if exhibit.raw is not None else "export"
+        return stage, exhibit.model, self._fails(exhibit.model)
 
     def _fed(self, model: ModelProto) -> Inputs:
         """The inputs under the names that they have in a graph, which lacks those that nobody needs."""
@@ -150,7 +154,37 @@ class Search:
                     return found
         return found
 
+    def _within(self, parting: Parting, model: ModelProto) -> tuple[Parting, ModelProto] | None:
+        """The operator inside of one that chooses between programs, which explains what comes out of it."""
+        node = Graph(model).node_of(parting.tensor)
+        if parting.inside is None or node is None:
+            return None
+        with contextlib.suppress(Exception):  # then the operator around it has to do
+            found = opened(model, node, parting.inside)
+            if found is None:
+                return None
+            whole, program = found
+            inputs = parting.inside.inputs
+            names = [tensor for tied in program.ties.values() for tensor in tied if tensor is not None]
+            tensors = Tensors(whole, self._failing.libraries, self._fed(model), names, {})
+
+            def fails(outputs: Sequence[Array]) -> bool:
+                return any(
+                    wanted is not None and (got.shape != wanted.shape or not np.allclose(got, wanted, equal_nan=True))
+                    for got, wanted in zip(outputs, parting.right, strict=False)
+                )
+
+            for step in steps(program, inputs, tensors):
+                if step.parting is not None and explains(program, inputs, step.parting, fails):
+                    return step.parting, whole
+        return None
+
     def _told(self, parting: Parting, stage: str, model: ModelProto) -> dict[str, Any]:
+        deeper = self._within(parting, model)
+        if deeper is not None:
+            told = self._told(deeper[0], stage, deeper[1]) | {"inside": parting.operator.operator}
+            told.pop("removed", None)  # branches are functions before the exporter's passes, with other names
+            return told
         told = of_operator(parting.operator) | {"stage": stage, "how": parting.how}
         told |= _node(model, self._exhibit.model, parting)
         if parting.how == "value":
@@ -181,8 +215,10 @@ class Search:
         except Exception as refused:
             raise Unable("again", f"{type(refused).__name__}: {refused}".splitlines()[0][:300]) from None
         found = frozen(captured, again)
+        if found is None and error is None:
+            raise Unable("capture")
         if found is None:
-            raise Unable("capture", "" if error is None else f"{type(error).__name__}: {error}".splitlines()[0][:300])
+            raise Unable("interpreted", f"{type(error).__name__}: {error}".splitlines()[0][:300])
         return found | {"stage": "capture"}
 
 
@@ -222,12 +258,21 @@ def _node(model: ModelProto, final: ModelProto, parting: Parting) -> dict[str, A
         return {}
     while node.op_type in _HANDED_ON and (before := known.node_of(node.input[0])) is not None:
         node = before
-    kept = model is final or any(one.name == node.name and one.op_type == node.op_type for one in final.graph.node)
+    kept = model is final or any(one.name == node.name and one.op_type == node.op_type for one in _nodes(final.graph))
     told: dict[str, Any] = {"node": node.name, "type": operator_of(node), "tensor": parting.tensor}
     told |= {} if kept else {"removed": True}
     rules = rewritten(node)
     dtype = _dtype(parting)
     return told | ({"rules": rules} if rules else {}) | dtype | ({"sizes": True} if _of_sizes(known, node) else {})
+
+
+def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    """The nodes of a graph, those of its subgraphs included."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                yield from _nodes(inner)
 
 
 def _dtype(parting: Parting) -> dict[str, Any]:

@@ -54,8 +54,9 @@ class Operator:
     """What it is called with that no operator computes, in order."""
     arguments: Callable[[Values], Sequence[Any]] = field(default=lambda _: (), compare=False)
     """What it is called with, in order."""
-    inner: Callable[[Values], tuple[Program, Values] | None] = field(default=lambda _: None, compare=False)
-    """Of an operator with programs inside: that which it runs for these inputs."""
+    inner: Callable[[Values], tuple[int, Program, list[Any]] | None] = field(default=lambda _: None, compare=False)
+    """Of an operator that chooses between programs: the number of the one that it runs for these values, the program,
+    and what that is given."""
 
 
 @dataclass

@@ -61,6 +61,11 @@ class Tensors:
             raise value
         return value
 
+    def back(self, name: str, array: Array) -> None:
+        """Takes back a tensor that will be asked for once more."""
+        self._arrays[name] = array
+        self._uses[name] = 1
+
     def _fetch(self, start: int) -> None:
         end, total = start, 0
         while end < len(self._names) and (end == start or total + self._size(end) <= CHUNK):
@@ -122,5 +127,9 @@ def cut(model: ModelProto, graph: Graph, names: Sequence[str]) -> ModelProto:
     part.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in read)
     part.graph.sparse_initializer.extend(model.graph.sparse_initializer)
     part.graph.input.extend(model.graph.input)
-    part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    known = {value.name: value.type.tensor_type for value in (*model.graph.output, *model.graph.value_info)}
+    for name in names:  # without its shape, which may be inferred wrong, or for other sizes
+        value = part.graph.output.add(name=name)
+        if name in known and known[name].elem_type:
+            value.type.tensor_type.elem_type = known[name].elem_type
     return part

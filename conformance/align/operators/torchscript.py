@@ -42,7 +42,8 @@ def watching() -> Iterator[Seen]:
 
     def typed(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
         # the last moment at which numbers are numbers, and not tensors
-        seen.program = _program(graph, seen.weights)
+        seen.ties = {}
+        seen.program = _program(graph, seen.weights, seen.ties)
         return original(graph, *args, **kwargs)
 
     def lowered(original: Callable[..., Any], graph: Any, block: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
@@ -58,7 +59,7 @@ def watching() -> Iterator[Seen]:
 
     def named(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(graph, *args, **kwargs)
-        seen.ties = dict(_collected(graph))
+        seen.ties.update(_collected(graph))
         return result
 
     with (
@@ -91,37 +92,40 @@ def exhibit(seen: Seen, model: Any) -> Exhibit:
     return Exhibit(model, seen.program, seen.program)
 
 
-def _program(graph: Any, weights: Sequence[Any]) -> Program:
+def _program(graph: Any, weights: Sequence[Any], ties: dict[str, list[str | None]]) -> Program:
     names = [value.debugName() for value in graph.inputs()]
     count = len(names) - len(weights)
     start: Values = {
         name: weight.detach() if hasattr(weight, "detach") else weight
         for name, weight in zip(names[count:], weights, strict=True)
     }
-    program = _block(graph, start)
+    program = _block(graph, start, ties)
     program.start, program.inputs = start, names[:count]
     return program
 
 
-def _block(block: Any, start: Values) -> Program:
-    """The nodes of a block as operators; constants go to ``start``, which serves the blocks inside too."""
+def _block(block: Any, start: Values, ties: dict[str, list[str | None]]) -> Program:
+    """The nodes of a block as operators. Constants go to ``start``, which serves the blocks inside too, as ``ties``
+    does, which is filled later."""
     program = Program([], [value.debugName() for value in block.outputs()], {}, [])
     program.inputs = [value.debugName() for value in block.inputs()]
     for node in block.nodes():
         if node.kind() == "prim::Constant":
             start[node.output().debugName()] = node.output().toIValue()
         else:
-            program.operators.append(_operator(node, start))
+            program.operators.append(_operator(node, start, ties))
     return program
 
 
-def _operator(node: Any, start: Values) -> Operator:
+def _operator(node: Any, start: Values, ties: dict[str, list[str | None]]) -> Operator:
     kind = node.kind()
     inputs = tuple(value.debugName() for value in node.inputs())
     outputs = tuple(value.debugName() for value in node.outputs())
-    blocks = [_block(block, start) for block in node.blocks()]
+    blocks = [_block(block, start, ties) for block in node.blocks()]
     line, source = told(_frames(node.sourceRange()))
     function, tags = _function(kind, node.schema(), inputs, blocks)
+    if kind == "prim::PythonOp":
+        function = _of_python(node, inputs)
     read = dict.fromkeys((*inputs, *(name for block in blocks for name in _from_outside(block))))
     pointwise = kind.partition("::")[0] == "aten" and _pointwise(tags)
 
@@ -129,10 +133,17 @@ def _operator(node: Any, start: Values) -> Operator:
         import torch
 
         with torch.no_grad():
-            return function(values)
+            results = function(values)
+        if len(results) == 1 < len(outputs):  # the exporter has put the unpacking of a list into its operator
+            return tuple(results[0])
+        return results
 
-    def inner(values: Values) -> tuple[Program, Values] | None:
-        return (blocks[0 if values[inputs[0]] else 1], dict(values)) if kind == "prim::If" else None
+    def inner(values: Values) -> tuple[int, Program, list[Any]] | None:
+        if kind != "prim::If":
+            return None
+        number = 0 if values[inputs[0]] else 1
+        around = {name: values[name] for name in _from_outside(blocks[number])}
+        return number, Program(blocks[number].operators, blocks[number].outputs, around, [], ties), []
 
     return Operator(
         outputs[0] if outputs else "", kind.replace("::", ".").removesuffix("_"), tuple(read), outputs, compute, line,
@@ -167,7 +178,7 @@ def _frames(trace: str) -> list[Frame]:
     if traced:
         return below_forward(traced[::-1])
     compiled = [(found["file"], int(found["line"]), "") for found in _COMPILED.finditer(trace)]
-    return [frame for frame in compiled[::-1] if of_users(frame[0])]
+    return [frame for frame in compiled[::-1] if of_users(frame[0])] or compiled  # at least where in torch
 
 
 def _pointwise(tags: Sequence[Any]) -> bool:
@@ -206,6 +217,18 @@ def _function(
         return tuple(result) if isinstance(result, tuple) else (result,)
 
     return function, tags
+
+
+def _of_python(node: Any, inputs: Sequence[str]) -> _Function:
+    """A call of an ``autograd.Function``: the letters of its convention say what is a tensor and what a constant."""
+    call, convention, constants = node.pyobj(), node.cconv(), list(node.scalar_args())
+
+    def function(values: Values) -> tuple[Any, ...]:
+        tensors, others = iter([values[name] for name in inputs]), iter(constants)
+        result = call(*(next(tensors if letter == "d" else others) for letter in convention))
+        return tuple(result) if isinstance(result, tuple) else (result,)
+
+    return function
 
 
 def _resolved(kind: str, schema: str) -> tuple[Callable[..., Any], list[str], Sequence[Any]]:
