@@ -320,6 +320,19 @@ def test_the_smallest_model_is_a_bundle_that_fails_where_it_is_replayed(
     assert again["optimizer"]["passes"] == ["LayerNormFusionL1"]
 
 
+def test_a_kernel_that_is_wrong_is_cut_out_alone_and_held_to_who_is_right(bench) -> None:
+    """ONNX Runtime's Elu of tiny values is exp(x) - 1, where expm1 is right."""
+    elu = "F.elu(torch.sin(torch.cos(x) * 0.001), 1.5) * 2"
+    record = bench.run(say(f"forward: {elu}", 'inputs: {x: "float32[batch, 3]"}', "dims: {batch: 2..3}"))
+    assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
+    told = record.smallest
+    assert told is not None and (told["operators"], told["passes"]) == (["Elu"], [])
+    script = Path(told["repro"]).read_text(encoding="utf-8")
+    assert "ReferenceEvaluator" in script and "torch" not in script
+    text = Path(told["issue"]).read_text(encoding="utf-8")
+    assert "ONNX's reference evaluator computes the expected outputs" in text and "optimizer" not in text.split()[3:9]
+
+
 def test_what_no_script_shows_is_not_claimed(bench) -> None:
     """A planted pass is wrong in this process alone."""
     with wrong("GeluFusionL2"):

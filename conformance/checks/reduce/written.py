@@ -163,6 +163,7 @@ def _run(failure: Failure) -> list[str]:
         *config,
         "    session = ort.InferenceSession(model.SerializeToString(), options, ['CPUExecutionProvider'])",
         "    return session.run(None, feeds)",
+        "",
     ]
 
 
