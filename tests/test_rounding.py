@@ -53,6 +53,17 @@ def test_a_unit_in_the_last_place_of_an_intermediate_result_is_no_finding(bench,
         assert verify.judged(example, [got]).verdict in verdicts
 
 
+def test_a_tanh_that_is_off_by_three_units_is_no_finding_of_tanhshrink(bench):
+    """Whichever way PyTorch's own tanh is rounded, an approximation may be off the other way."""
+    x = np.float32([[0.1, -0.2, 0.0]])
+    tanh = np.tanh(x.astype(np.float64)).astype(np.float32)
+    with verifying(bench, TANHSHRINK) as verify:
+        for units in (-3, 3):
+            example = verify.example(Draw({"n": 1}, "grid", 0), {"x": x})
+            got = x - (tanh + np.float32(units) * np.spacing(tanh))
+            assert verify.judged(example, [got]).verdict != "failed"
+
+
 @pytest.mark.parametrize("units, failed", [(0, False), (2, False), (-3, False), (100, True), (-1000, True)])
 def test_what_rounding_leaves_inside_of_gelu_is_no_finding(bench, units, failed):
     """1 + tanh at -3.3 is 40 units of the tanh; PyTorch's kernel happens to be closer than that."""

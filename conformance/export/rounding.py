@@ -34,6 +34,8 @@ class Rounding:
     bits: int
     seed: int
     finer: int = 0
+    mirrored: bool = False
+    """Whether everything is moved in the direction opposite to that without it."""
 
 
 def bits_of(dtypes: list[str]) -> int | None:
@@ -49,6 +51,7 @@ class Units:
 
     def __init__(self, rounding: Rounding) -> None:
         self._rng = np.random.default_rng(rounding.seed)
+        self._direction = -1.0 if rounding.mirrored else 1.0
         self._bits = rounding.bits + rounding.finer
         self._smallest = SMALLEST[rounding.bits] - rounding.finer
         self._largest = LARGEST[rounding.bits]
@@ -93,7 +96,10 @@ class Units:
 
         count = value.numel()
         bits = np.frombuffer(self._rng.bytes(math.ceil(count / 8)), dtype=np.uint8)
-        return torch.from_numpy(np.unpackbits(bits, count=count)).reshape(value.shape) * 2.0 - 1.0
+        return (
+            torch.from_numpy(np.unpackbits(bits, count=count)).reshape(value.shape) * 2.0 * self._direction
+            - self._direction
+        )
 
 
 OF_SUMS = 0.5
