@@ -27,7 +27,7 @@ from conformance.compare.judges import Tolerances
 from conformance.compare.tolerance import Tolerance
 from conformance.errors import Stopped, display_path
 from conformance.records.environment import environment, versions
-from conformance.runtimes import opener
+from conformance.runtimes import opener, registry
 from conformance.runtimes.tensorrt.options import Build, covering
 from conformance.verdict.example import Example, given
 from conformance.verdict.loop import WrongAnswer
@@ -92,8 +92,9 @@ def _who_is_right(fields: dict[str, Any]) -> str | None:
     """The runtime that computes what is right for the whole model, or for the node at which ONNX Runtime parts."""
     if fields.get("conclusion") == "optimizer":
         return "onnxruntime-unoptimized"
+    others = [other.name for other in registry.second_opinions("onnxruntime") if other.computes_with == other.name]
     for witness in fields.get("witnesses") or ():
-        if witness["answer"] == "agrees" and witness["runtime"] in ("onnx-reference", "openvino"):
+        if witness["answer"] == "agrees" and witness["runtime"] in others:
             return str(witness["runtime"])
     place = fields.get("parts_at") or {}
     return place.get("by") if place.get("how") == "parts" else None

@@ -20,6 +20,7 @@ from conformance.checks.reduce.cut import Cut
 from conformance.checks.reduce.simpler import constants
 from conformance.checks.reduce.trial import Failure, largest
 from conformance.records.clean import one_line, visible
+from conformance.runtimes import registry
 
 MOST_LINES = 39
 """Lines of the script; a model that takes more is read from the file beside it."""
@@ -236,7 +237,7 @@ def _issue(
     if _of_optimizer(failure):
         yield "- The kernels: with `ORT_DISABLE_ALL` the same model is right on the same inputs."
     else:
-        yield f"- The model: {_TITLES.get(failure.right, failure.right)} computes the expected outputs from it."
+        yield f"- The model: {registry.named(failure.right).title} computes the expected outputs from it."
     if passes:
         yield f"- Other passes: with `disabled_optimizers={list(failure.passes)}` alone the outputs are right."
     yield f"- Rounding: the outputs are off by more than {failure.limit:.1g} of their largest value."
@@ -244,9 +245,6 @@ def _issue(
     yield "## Versions"
     yield ""
     yield from (f"- {name} {one_line(version)}" for name, version in versions.items() if version)
-
-
-_TITLES = {"onnx-reference": "ONNX's reference evaluator", "openvino": "OpenVINO"}
 
 
 def _of_optimizer(failure: Failure) -> bool:
