@@ -58,7 +58,7 @@ def question(run: CellRun, verify: Verifier, stored: Stored, inputs: Inputs, wan
 
     def fails(outputs: Sequence[Array]) -> bool:
         judge = defaults_for(right) if cell.converted else verify.judge_of(right)
-        return judge.compare(list(outputs), Right(right)).verdict == "failed"
+        return judge.compare(list(outputs), Right(right, None, None, inputs)).verdict == "failed"
 
     return Failing(
         cell.exporter, stored.facts.structure, lambda at: run.export(inputs=at).model, arguments,
