@@ -23,8 +23,10 @@ from conformance.verdict.nodes import operator_of
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
+CLEAR = 10.0
+"""Times what two kernels may differ by, from which on an operator is tried as the cause at once."""
 CANDIDATES = 24
-"""How many operators that part a little are tried as the cause."""
+"""How many operators that part by less are tried, if no other is the cause."""
 _HANDED_ON = ("Cast", "Identity")
 """Nodes that only hand on what the node before them got wrong."""
 LONGEST = 300
@@ -143,16 +145,20 @@ class Search:
         names = [tensor for operator in program.operators for name in operator.outputs
                  for tensor in program.ties.get(name, ()) if tensor is not None]  # fmt: skip
         tensors = Tensors(model, self._failing.libraries, self._fed(model), names, sizes)
-        tried = 0
+        weak: list[Parting] = []
         for step in steps(program, self._inputs, tensors):
             self.steps.append(step)
-            if step.parting is None or tried == CANDIDATES or found is not None:
+            if step.parting is None or found is not None:
                 continue
-            tried += 1
-            if explains(program, self._inputs, step.parting, self._failing.fails):
+            if step.ratio is not None and step.ratio < CLEAR:
+                weak += [step.parting] if len(weak) < CANDIDATES else []
+            elif explains(program, self._inputs, step.parting, self._failing.fails):
                 found = self._told(step.parting, stage, model, program)
                 if not self._whole:
                     return found
+        for parting in weak if found is None else ():
+            if explains(program, self._inputs, parting, self._failing.fails):
+                return self._told(parting, stage, model, program)
         return found
 
     def _within(self, parting: Parting, model: ModelProto) -> tuple[Parting, str, ModelProto, Program] | None:

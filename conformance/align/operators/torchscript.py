@@ -89,7 +89,21 @@ def exhibit(seen: Seen, model: Any) -> Exhibit:
     if seen.program is None:
         raise Unable("instruments")
     seen.program.ties = seen.ties
+    _fold(seen.program)
     return Exhibit(model, seen.program, seen.program)
+
+
+def _fold(program: Program) -> None:
+    """Gives a batch norm that the exporter put into the weights of a convolution the tensor of that convolution."""
+    readers: dict[str, list[Operator]] = {}
+    for operator in program.operators:
+        for name in operator.inputs:
+            readers.setdefault(name, []).append(operator)
+    for operator in program.operators:
+        after = readers.get(operator.name, [])
+        folds = "conv" in operator.operator and [one.operator for one in after] == ["aten.batch_norm"]
+        if folds and after[0].name not in program.ties and operator.name in program.ties:
+            program.ties[after[0].name] = program.ties.pop(operator.name)
 
 
 def _program(graph: Any, weights: Sequence[Any], ties: dict[str, list[str | None]]) -> Program:
