@@ -68,12 +68,13 @@ def look_at(cell: Cell, store: Path) -> Sound:
             verify = Verifier(
                 cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs)
             )
-            inputs = verify.inputs(Draws(cell, settings, run.prepared, run.dims(), run.prepared.trace()).first())
+            draws = Draws(cell, settings, run.prepared, run.dims(), run.prepared.trace())
+            example = verify.example(draws.first())
+            verify.judge_of(example.wanted)
             run.reference.restore()
-            wanted = run.reference(inputs)
             start = time.perf_counter()
             try:
-                search = Search(question(run, verify, stored, inputs, wanted), whole=True)
+                search = Search(question(run, verify, stored, example), whole=True)
             except Unable as reason:
                 return Sound(cell.label, unable=f"{reason.why} {reason}".strip())
             named, unable = "", ""

@@ -30,8 +30,7 @@ def note_operator(run: CellRun, verify: Verifier, stored: Stored, example: Examp
         return
     start = time.perf_counter()
     try:
-        inputs, wanted = example.inputs, verify.of_pytorch(example)
-        told = aside.ask(lambda: _located(run, verify, stored, inputs, wanted), SECONDS)
+        told = aside.ask(lambda: _located(run, verify, stored, example), SECONDS)
         stop.fields["operator"] = _in_the_case_file(told, run.cell.case)
     except Exception as error:  # this only explains a failure, and must not be another
         detail = f"{type(error).__name__}: {error}".splitlines()[0][:300]
@@ -39,15 +38,13 @@ def note_operator(run: CellRun, verify: Verifier, stored: Stored, example: Examp
     verify.add_seconds("locate", time.perf_counter() - start)
 
 
-def _located(
-    run: CellRun, verify: Verifier, stored: Stored, inputs: Inputs, wanted: Sequence[Array]
-) -> dict[str, Any]:
+def _located(run: CellRun, verify: Verifier, stored: Stored, example: Example) -> dict[str, Any]:
     import torch
 
     run.stages.told_to_nobody()
     torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
     run.reference.restore()
-    return locate(question(run, verify, stored, inputs, wanted))
+    return locate(question(run, verify, stored, example))
 
 
 def _in_the_case_file(told: dict[str, Any], case: Case) -> dict[str, Any]:
@@ -57,18 +54,24 @@ def _in_the_case_file(told: dict[str, Any], case: Case) -> dict[str, Any]:
     return {**told, "line": f"{display_path(case.file)}:{case.line}", "source": case.says.forward}
 
 
-def question(run: CellRun, verify: Verifier, stored: Stored, inputs: Inputs, wanted: Sequence[Array]) -> Failing:
-    """Why the exported model does not give at these inputs what is wanted."""
-    cell, reference = run.cell, run.reference
-    right = [np.array(array) for array in wanted]
+def question(run: CellRun, verify: Verifier, stored: Stored, example: Example) -> Failing:
+    """Why the exported model does not give what is right for an example.
+
+    Of a converted model's cell it is asked about the model before its conversion, by the default tolerances.
+    """
+    cell, reference, inputs = run.cell, run.reference, example.inputs
+    right = [np.array(array) for array in verify.of_pytorch(example)]
+    exact = reference.oracle(inputs) if cell.converted else None
 
     def arguments(given: Inputs) -> list[Any]:
         positional, keywords = reference.arguments(given)
         return [*positional, *keywords.values()]
 
     def fails(outputs: Sequence[Array]) -> bool:
-        judge = defaults_for(right) if cell.converted else verify.judge_of(right)
-        return judge.compare(list(outputs), Right(right)).verdict == "failed"
+        got = list(outputs)
+        if cell.converted:
+            return defaults_for(right).compare(got, Right(right, exact, None, inputs)).verdict == "failed"
+        return verify.judged(example, got).verdict == "failed"
 
     return Failing(
         cell.exporter, stored.facts.structure, lambda at: run.export(inputs=at).model, arguments,

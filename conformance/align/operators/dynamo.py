@@ -116,6 +116,7 @@ def of_graph(module: Any, seen: Seen, origins: Mapping[str, Any]) -> Program:
     start: Values = {}
     program = Program([], [], start, [], dict(seen.values.get(id(module.graph), {})))
     for node in module.graph.nodes:
+        _untie_unused(node, program)
         if node.op == "placeholder":
             program.inputs.append(node.name)
         elif node.op == "get_attr":
@@ -126,6 +127,14 @@ def of_graph(module: Any, seen: Seen, origins: Mapping[str, Any]) -> Program:
             returned = node.args[0] if isinstance(node.args[0], list | tuple) else [node.args[0]]
             program.outputs = [getattr(value, "name", None) for value in returned]
     return program
+
+
+def _untie_unused(node: Any, program: Program) -> None:
+    """Takes the ties from those outputs of an operator that nobody takes: what is in them does not matter."""
+    ties, users = program.ties.get(node.name), list(node.users)
+    if node.op == "call_function" and ties and all(user.target is python.getitem for user in users):
+        taken = {user.args[1] for user in users if user.users}
+        program.ties[node.name] = [tensor if place in taken else None for place, tensor in enumerate(ties)]
 
 
 def part_of_module(module: Any, path: str) -> Any:

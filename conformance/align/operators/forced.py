@@ -73,6 +73,7 @@ def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator
     """The operators in order, as far as the graph can be followed."""
     values: Values = {**program.start, **dict(zip(program.inputs, inputs, strict=True))}
     untied: dict[str, list[Operator]] = {}
+    read = {*program.outputs, *(name for operator in program.operators for name in operator.inputs)}
     for operator, done in program.order():
         try:
             results = operator.compute(values)
@@ -83,7 +84,7 @@ def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator
             members, known = [], True
             for place, (member, tensor) in enumerate(_tied(program, name, right)):
                 step = Step(operator, tensor)
-                if tensor is None or tensor not in tensors or array(member) is None:
+                if tensor is None or tensor not in tensors or array(member) is None or name not in read:
                     known, value, step.tensor = False, member, None
                 else:
                     value = _look(step, partial(_picked, output, place), results, tensors, values)

@@ -23,10 +23,14 @@ from conformance.verdict.nodes import operator_of
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
+CLEAR = 10.0
+"""Times what two kernels may differ by, from which on an operator is tried as the cause at once."""
 CANDIDATES = 24
-"""How many operators that part a little are tried as the cause."""
+"""How many operators that part by less are tried, if no other is the cause."""
 _HANDED_ON = ("Cast", "Identity")
 """Nodes that only hand on what the node before them got wrong."""
+LONGEST = 300
+"""Characters of what torch or a runtime says."""
 NAMED = 6
 """How many names of nodes or operators a list has at most."""
 
@@ -100,17 +104,16 @@ class Search:
 
     def _stage(self) -> tuple[str, ModelProto, bool]:
         """The graph in which the operator is looked for, which is that before the exporter's own passes if it is
-        wrong; and whether it is wrong."""
-        exhibit = self._exhibit
-        if exhibit.raw is not None:
-            exhibit.raw.functions.extend(
-                function for function in exhibit.model.functions
-                if (function.domain, function.name) not in {(one.domain, one.name) for one in exhibit.raw.functions}
-            )  # fmt: skip
-            if self._fails(exhibit.raw):
-                return "translation", exhibit.raw, True
-        stage = "optimizer" if exhibit.raw is not None else "export"
-        return stage, exhibit.model, self._fails(exhibit.model)
+        wrong; and whether the exported one is."""
+        exhibit, final = self._exhibit, self._outcome(self._exhibit.model)
+        if exhibit.raw is None or final == "right":
+            return "optimizer" if exhibit.raw is not None else "export", exhibit.model, final != "right"
+        raw = _completed(exhibit.raw, exhibit.model)
+        before = self._outcome(raw)
+        if before == "wrong":
+            return "translation", raw, True
+        # a graph that does not run before the exporter's passes may be one that they complete
+        return "optimizer" if before == "right" else "export", exhibit.model, True
 
     def _fed(self, model: ModelProto) -> Inputs:
         """The inputs under the names that they have in a graph, which lacks those that nobody needs."""
@@ -121,8 +124,8 @@ class Search:
             raise Unable("inputs")
         return {name: self._failing.inputs[given] for name, given in zip(own, self._failing.names, strict=True)}
 
-    def _fails(self, model: ModelProto) -> bool:
-        """Whether a graph is wrong when it is computed node by node; one that cannot be computed is."""
+    def _outcome(self, model: ModelProto) -> str:
+        """What a graph gives when it is computed node by node: ``right``, ``wrong`` or ``stops``."""
         try:
             outputs = run(
                 model, Graph(model), [value.name for value in model.graph.output], self._failing.libraries,
@@ -131,8 +134,8 @@ class Search:
         except Unable:
             raise
         except Exception:
-            return True
-        return self._failing.fails(outputs)
+            return "stops"
+        return "wrong" if self._failing.fails(outputs) else "right"
 
     def _translated(
         self, program: Program, stage: str, model: ModelProto, sizes: Mapping[str, int]
@@ -142,19 +145,23 @@ class Search:
         names = [tensor for operator in program.operators for name in operator.outputs
                  for tensor in program.ties.get(name, ()) if tensor is not None]  # fmt: skip
         tensors = Tensors(model, self._failing.libraries, self._fed(model), names, sizes)
-        tried = 0
+        weak: list[Parting] = []
         for step in steps(program, self._inputs, tensors):
             self.steps.append(step)
-            if step.parting is None or tried == CANDIDATES or found is not None:
+            if step.parting is None or found is not None:
                 continue
-            tried += 1
-            if explains(program, self._inputs, step.parting, self._failing.fails):
-                found = self._told(step.parting, stage, model)
+            if step.ratio is not None and step.ratio < CLEAR:
+                weak += [step.parting] if len(weak) < CANDIDATES else []
+            elif explains(program, self._inputs, step.parting, self._failing.fails):
+                found = self._told(step.parting, stage, model, program)
                 if not self._whole:
                     return found
+        for parting in weak if found is None else ():
+            if explains(program, self._inputs, parting, self._failing.fails):
+                return self._told(parting, stage, model, program)
         return found
 
-    def _within(self, parting: Parting, model: ModelProto) -> tuple[Parting, ModelProto] | None:
+    def _within(self, parting: Parting, model: ModelProto) -> tuple[Parting, str, ModelProto, Program] | None:
         """The operator inside of one that chooses between programs, which explains what comes out of it."""
         node = Graph(model).node_of(parting.tensor)
         if parting.inside is None or node is None:
@@ -176,24 +183,25 @@ class Search:
 
             for step in steps(program, inputs, tensors):
                 if step.parting is not None and explains(program, inputs, step.parting, fails):
-                    return step.parting, whole
+                    return step.parting, parting.operator.operator, whole, program
         return None
 
-    def _told(self, parting: Parting, stage: str, model: ModelProto) -> dict[str, Any]:
+    def _told(self, parting: Parting, stage: str, model: ModelProto, program: Program) -> dict[str, Any]:
         deeper = self._within(parting, model)
         if deeper is not None:
-            told = self._told(deeper[0], stage, deeper[1]) | {"inside": parting.operator.operator}
+            inner, around, whole, branch = deeper
+            told = self._told(inner, stage, whole, branch) | {"inside": around}
             told.pop("removed", None)  # branches are functions before the exporter's passes, with other names
             return told
         told = of_operator(parting.operator) | {"stage": stage, "how": parting.how}
-        told |= _node(model, self._exhibit.model, parting)
+        told |= _node(model, self._exhibit.model, parting, program)
         if parting.how == "value":
             told |= {
                 "index": list(parting.index), "got": parting.got, "wanted": parting.wanted,
                 "arguments": parting.arguments, "differ": [parting.count, parting.size],
             }  # fmt: skip
         elif parting.how == "stops":
-            told["detail"] = (parting.why or "").splitlines()[0][:300]
+            told["detail"] = _line(parting.why)
         else:
             told |= {"got": parting.got, "wanted": parting.wanted}
         if parting.untied:
@@ -204,22 +212,39 @@ class Search:
     def _captured(self, error: Exception | None) -> dict[str, Any]:
         """Where the captured program itself is not what the module computes."""
         captured = self._exhibit.captured
-        if captured is not self._exhibit.program:
-            with contextlib.suppress(Exception):
-                if not self._failing.fails(_arrays(captured.run(self._inputs))):
-                    raise Unable("decomposition")
+        if captured is not self._exhibit.program and self._computes(captured):
+            raise Unable("decomposition")
         try:
             again = _exhibited(self._failing, self._failing.inputs).captured
         except Unable:
             raise
         except Exception as refused:
-            raise Unable("again", f"{type(refused).__name__}: {refused}".splitlines()[0][:300]) from None
+            raise Unable("again", _line(f"{type(refused).__name__}: {refused}")) from None
         found = frozen(captured, again)
         if found is None and error is None:
             raise Unable("capture")
         if found is None:
-            raise Unable("interpreted", f"{type(error).__name__}: {error}".splitlines()[0][:300])
+            raise Unable("interpreted", _line(f"{type(error).__name__}: {error}"))
         return found | {"stage": "capture"}
+
+    def _computes(self, program: Program) -> bool:
+        """Whether a program gives what is wanted."""
+        try:
+            return not self._failing.fails(_arrays(program.run(self._inputs)))
+        except Exception:
+            return False
+
+
+def _completed(raw: ModelProto, final: ModelProto) -> ModelProto:
+    """A graph as it was translated, with the opset that its operators are of, and the case's own functions."""
+    known = {(function.domain, function.name) for function in raw.functions}
+    raw.functions.extend(one for one in final.functions if (one.domain, one.name) not in known)
+    versions = {entry.domain: entry.version for entry in final.opset_import}
+    for entry in raw.opset_import:
+        entry.version = max(entry.version, versions.pop(entry.domain, 0))
+    for domain, version in versions.items():
+        raw.opset_import.add(domain=domain, version=version)
+    return raw
 
 
 def _exhibited(failing: Failing, inputs: Inputs | None = None) -> Exhibit:
@@ -232,6 +257,11 @@ def _exhibited(failing: Failing, inputs: Inputs | None = None) -> Exhibit:
             model = failing.export(inputs)
         return torchscript.exhibit(traced, model)
     raise Unable("exporter")
+
+
+def _line(text: str | None) -> str:
+    """The first line of a text, if it is not too long."""
+    return (text or "").strip().partition("\n")[0][:LONGEST]
 
 
 def _arrays(outputs: Sequence[Any]) -> list[Array]:
@@ -250,13 +280,17 @@ def of_operator(operator: Operator) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value}
 
 
-def _node(model: ModelProto, final: ModelProto, parting: Parting) -> dict[str, Any]:
-    """The node that has the tensor, by its name in the exported model if it is there."""
+def _node(model: ModelProto, final: ModelProto, parting: Parting, program: Program) -> dict[str, Any]:
+    """The node that got the tensor wrong, among those that the operator became."""
     known = Graph(model)
     node = known.node_of(parting.tensor)
     if node is None:
         return {}
-    while node.op_type in _HANDED_ON and (before := known.node_of(node.input[0])) is not None:
+    others = {tensor for tied in program.ties.values() for tensor in tied}
+    while node.op_type in _HANDED_ON and node.input[0] not in others:
+        before = known.node_of(node.input[0])
+        if before is None:
+            break
         node = before
     kept = model is final or any(one.name == node.name and one.op_type == node.op_type for one in _nodes(final.graph))
     told: dict[str, Any] = {"node": node.name, "type": operator_of(node), "tensor": parting.tensor}

@@ -89,7 +89,21 @@ def exhibit(seen: Seen, model: Any) -> Exhibit:
     if seen.program is None:
         raise Unable("instruments")
     seen.program.ties = seen.ties
+    _fold(seen.program)
     return Exhibit(model, seen.program, seen.program)
+
+
+def _fold(program: Program) -> None:
+    """Gives a batch norm that the exporter put into the weights of a convolution the tensor of that convolution."""
+    readers: dict[str, list[Operator]] = {}
+    for operator in program.operators:
+        for name in operator.inputs:
+            readers.setdefault(name, []).append(operator)
+    for operator in program.operators:
+        after = readers.get(operator.name, [])
+        folds = "conv" in operator.operator and [one.operator for one in after] == ["aten.batch_norm"]
+        if folds and after[0].name not in program.ties and operator.name in program.ties:
+            program.ties[after[0].name] = program.ties.pop(operator.name)
 
 
 def _program(graph: Any, weights: Sequence[Any], ties: dict[str, list[str | None]]) -> Program:
@@ -126,6 +140,8 @@ def _operator(node: Any, start: Values, ties: dict[str, list[str | None]]) -> Op
     function, tags = _function(kind, node.schema(), inputs, blocks)
     if kind == "prim::PythonOp":
         function = _of_python(node, inputs)
+    if kind == "prim::ConstantChunk":
+        function = _chunks(inputs[0], node.i("chunks"), node.i("dim"))
     read = dict.fromkeys((*inputs, *(name for block in blocks for name in _from_outside(block))))
     pointwise = kind.partition("::")[0] == "aten" and _pointwise(tags)
 
@@ -229,6 +245,11 @@ def _of_python(node: Any, inputs: Sequence[str]) -> _Function:
         return tuple(result) if isinstance(result, tuple) else (result,)
 
     return function
+
+
+def _chunks(tensor: str, chunks: int, dim: int) -> _Function:
+    """``torch.chunk`` by constants, which TorchScript keeps as attributes of the node."""
+    return lambda values: tuple(values[tensor].chunk(chunks, dim))
 
 
 def _resolved(kind: str, schema: str) -> tuple[Callable[..., Any], list[str], Sequence[Any]]:

@@ -47,12 +47,11 @@ def _path(run: CellRun, draw: Draw, question: Question) -> Path:
     stored = run.model()
     names = list(stored.facts.outputs)
     verify = Verifier(run.cell, run.record, run.stages, run.reference, run.prepared.maker, names)
-    inputs = verify.inputs(draw)
+    example = verify.example(draw)
     run.reference.restore()
-    wanted = run.reference(inputs)
     told: Mapping[str, Any] | None = None
     try:
-        search = Search(failing(run, verify, stored, inputs, wanted), whole=True)
+        search = Search(failing(run, verify, stored, example), whole=True)
         try:
             told = search.found()
         except Unable as reason:
