@@ -64,6 +64,24 @@ def test_a_tanh_that_is_off_by_three_units_is_no_finding_of_tanhshrink(bench):
             assert verify.judged(example, [got]).verdict != "failed"
 
 
+SWISH = """
+forward: torch.sigmoid(x) * x
+inputs: {x: "float32[n, 3]"}
+dims: {n: 1..9}
+"""
+
+
+@pytest.mark.parametrize("off, failed", [(0, False), (1e-38, False), (1e-34, True)])
+def test_a_result_below_the_normal_numbers_of_float32_may_be_flushed(bench, off, failed):
+    """The sigmoid of -91 is 3e-40, or zero by a form whose exponential overflows; 91 times it is a normal number."""
+    x = np.float32([[-91, -86, -91]])
+    exact = x.astype(np.float64) / (1 + np.exp(-x.astype(np.float64)))
+    got = (exact - off).astype(np.float32)
+    with verifying(bench, SWISH) as verify:
+        example = verify.example(Draw({"n": 1}, "plain", 0), {"x": x})
+        assert (verify.judged(example, [got]).verdict == "failed") is failed
+
+
 @pytest.mark.parametrize("units, failed", [(0, False), (2, False), (-3, False), (100, True), (-1000, True)])
 def test_what_rounding_leaves_inside_of_gelu_is_no_finding(bench, units, failed):
     """1 + tanh at -3.3 is 40 units of the tanh; PyTorch's kernel happens to be closer than that."""

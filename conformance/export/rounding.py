@@ -18,9 +18,13 @@ from typing import Any
 import numpy as np
 
 LARGEST = {11: 65504.0, 24: float(np.finfo(np.float32).max)}
-"""The largest number of a format, by its bits."""
-SMALLEST = {11: -24, 24: -149}
-"""The exponent of the smallest number of a format, by its bits (the significand's, with the one that is implied)."""
+"""The largest number of a format, by its bits (the significand's, with the one that is implied)."""
+UNDERFLOW = {11: (-14, -24), 24: (-126, -126)}
+"""By the bits of a format: below which power of two numbers have fewer bits, and the power that is their unit.
+
+Below its normal numbers float32 is taken to have none: processors and kernels are free to flush them to zero, and a
+form such as 1 / (1 + exp(x)) gives zero before its result would. Half precision is computed in float32 on a CPU, and
+keeps its subnormal numbers."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,8 @@ class Units:
         self._rng = np.random.default_rng(rounding.seed)
         self._direction = -1.0 if rounding.mirrored else 1.0
         self._bits = rounding.bits + rounding.finer
-        self._smallest = SMALLEST[rounding.bits] - rounding.finer
+        self._lowest, smallest = UNDERFLOW[rounding.bits]
+        self._smallest = smallest - rounding.finer
         self._largest = LARGEST[rounding.bits]
 
     def rounded(self, value: Any) -> Any:
@@ -89,7 +94,8 @@ class Units:
         import torch
 
         _, exponent = torch.frexp(value)
-        return torch.ldexp(torch.ones_like(value), (exponent - self._bits).clamp_(min=self._smallest))
+        power = torch.where(exponent <= self._lowest, self._smallest, exponent - self._bits)
+        return torch.ldexp(torch.ones_like(value), power)
 
     def _signs(self, value: Any) -> Any:
         import torch

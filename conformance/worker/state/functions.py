@@ -7,7 +7,7 @@ those of before, by identity; only where they differ is each name looked at.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, ValuesView
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from types import ModuleType
@@ -46,26 +46,31 @@ class _Names:
     name: str
     owner: Any
     space: Mapping[str, Any] = field(init=False)
+    now: ValuesView[Any] = field(init=False)
+    """The values as they are at any time."""
     values: list[Any] = field(init=False)
     names: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.space = vars(self.owner)
+        self.now = self.space.values()
         self.take()
 
     def take(self) -> None:
-        self.names, self.values = list(self.space), list(self.space.values())
+        self.names, self.values = list(self.space), list(self.now)
+
+    def same(self) -> bool:
+        """Whether nothing was replaced, added or deleted."""
+        try:
+            return self.values == list(self.now)
+        except Exception:  # a value that is another one now, and cannot be compared
+            return False
 
     def replaced(self) -> Iterator[tuple[str, Any]]:
         """The functions and classes that are others now, or gone, with what they were.
 
         What was added is nothing in the place of another, but for a class that inherits the name.
         """
-        try:
-            if self.values == list(self.space.values()):
-                return
-        except Exception:  # a value that is another one now, and cannot be compared
-            pass
         for name, before in zip(self.names, self.values, strict=True):
             now = self.space.get(name, MISSING)
             if now is before or not _is_function(before) or _by_the_compiler(before, now):
@@ -105,17 +110,19 @@ class Functions:
         if not self._layers and _LAYERS in sys.modules:
             layers = vars(sys.modules[_LAYERS]).values()
             self._layers = [layer for layer in layers if isinstance(layer, type) and "forward" in vars(layer)]
-            self._forwards = [layer.forward for layer in self._layers]  # type: ignore[attr-defined]
+            self._forwards = [getattr(layer, "forward", None) for layer in self._layers]
 
     def changes(self, *, put_back: bool) -> list[str]:
         """The full names of the functions that were replaced since the last look."""
         changed = []
         for names in self._watched:
+            if names.same():
+                continue
             for name, before in list(names.replaced()):
                 changed.append(f"{names.name}.{name}")
                 if put_back:
                     names.put_back(name, before)
-        if self._forwards != [layer.forward for layer in self._layers]:  # type: ignore[attr-defined]
+        if self._forwards != [getattr(layer, "forward", None) for layer in self._layers]:
             for index, layer in enumerate(self._layers):
                 now = getattr(layer, "forward", None)
                 if now != self._forwards[index]:
