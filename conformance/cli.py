@@ -20,6 +20,7 @@ COMMANDS = {
     "schema": "print the JSON Schema of case files, for editors",
     "sensitivity": "rank nodes by what keeping them in fp32 wins back",
     "align": "PyTorch against ONNX layer by layer: where they part first",
+    "mutants": "would your cases notice a wrong export? Plants defects and tells which survive",
     "report": "a run as a page, a summary for CI, annotations, or data",
     "findings": "the causes that the red cells of a run come to",
     "diff": "what is better and worse in one run than in another",

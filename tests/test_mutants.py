@@ -17,11 +17,12 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
 from benchmarks.common import HEAD
-from benchmarks.mutants.kinds import KINDS, View, choose, mutated, tensors
 from benchmarks.mutants.page import rows_of
-from benchmarks.mutants.probe import Judged, Made
-from benchmarks.mutants.run import Mutant, Study, add_model, hasty_worker
+from benchmarks.mutants.run import Mutant, Study, add_model
 from benchmarks.mutants.tools import TOOLS
+from conformance.mutants.kinds import KINDS, View, choose, mutated, tensors
+from conformance.mutants.probe import Judged, Made
+from conformance.mutants.study import hasty_worker
 from conformance.records.record import Record
 from conformance.worker.isolation import Worker
 from tests.support import Bench

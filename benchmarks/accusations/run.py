@@ -23,10 +23,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from benchmarks.mutants.run import hasty_worker
 from conformance.case.declaration import Case
 from conformance.case.file import case_files, load
 from conformance.checks.runner import Runner
+from conformance.mutants.study import hasty_worker
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings

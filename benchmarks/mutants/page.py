@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from benchmarks.common import Row
-from benchmarks.mutants.kinds import KINDS
-from benchmarks.mutants.probe import INDEPENDENT
 from benchmarks.mutants.run import EACH, ROOT, SMALLEST, VARIANTS, Mutant, Study, study
 from benchmarks.mutants.tools import TOOLS
+from conformance.mutants.kinds import KINDS
+from conformance.mutants.probe import INDEPENDENT
 
 if TYPE_CHECKING:
     pass
@@ -186,7 +186,8 @@ def _blame(one: Mutant) -> str:
 
 def _refusal(one: Mutant) -> str:
     assert one.judged is not None
-    return f"{one.judged.refused} of {one.judged.asked} inputs show it: {one.judged.example}"
+    inputs = "; ".join(f"{name} = {value}" for name, value in one.judged.inputs.items())
+    return f"{one.judged.refused} of {one.judged.asked} inputs show it: {one.judged.example}, at {inputs}"
 
 
 def _margin(one: Mutant) -> str:

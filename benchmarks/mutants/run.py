@@ -10,20 +10,13 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from benchmarks.mutants.probe import Judged, Made, differs, judge, make
 from benchmarks.mutants.tools import TOOLS, ask
-from conformance.checks.runner import Runner
+from conformance.mutants.probe import Judged, Made
+from conformance.mutants.study import TIMEOUT, fate_of, hasty_worker, made_of, record_of
 from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
 from conformance.records.record import Record
 from conformance.worker.isolation import Death, Worker
-from conformance.worker.warm import prepare_process
-
-if TYPE_CHECKING:
-    pass
-
 
 ROOT = Path(__file__).parent.parent.parent
 EACH = 6
@@ -34,7 +27,6 @@ LARGE = ("classifier", "swin_t")
 """Whole networks, of which only the smallest is taken: a cell of the others runs for ten seconds and more."""
 SMALLEST = "mobilenet_v3_small"
 QUICK = ("softmax",)
-TIMEOUT = 180.0
 
 
 @dataclass(frozen=True)
@@ -130,30 +122,16 @@ def study(quick: bool) -> Study:
     return found
 
 
-def hasty_worker() -> Worker:
-    """A worker whose failing cells look for a small example for a second at most; found they are either way."""
-    return Worker(["conformance.worker.preload"], initializer=_prepare)
-
-
-def _prepare() -> None:
-    from conformance.checks import explain
-
-    prepare_process()
-    explain.SHRINK_SECONDS = 1.0
-
-
 def add_model(found: Study, worker: Worker, folder: Path, checks: list[Cell], count: int) -> None:
     """Adds a model's mutants to what was found, unless the model itself does not pass. ``folder`` is for its files.
 
     ``checks`` are its accuracy cell and, where there is one, its cell of specials.
     """
     cell, store = checks[0], folder / "sound" / "models"
-    passing = [one for one in checks if _record(worker, one, store).status == "passed"]
+    passing = [one for one in checks if record_of(worker, one, store).status == "passed"]
     if cell not in passing:
         return
-    made = worker.call(make, cell, store, folder, count, timeout=TIMEOUT)
-    if isinstance(made, Death):
-        raise RuntimeError(f"{cell.id}: making mutants ended the process: {made.how}\n{made.output}")
+    made = made_of(worker, cell, store, folder, count)
     found.models.append(cell.label)
     asked = []
     for tool in TOOLS:
@@ -173,19 +151,10 @@ def add_model(found: Study, worker: Worker, folder: Path, checks: list[Cell], co
 
 
 def _look_at(worker: Worker, made: Made, passing: list[Cell], sound: Path, asked: list[str]) -> Mutant:
-    cell, specials = passing[0], len(passing) > 1
-    told = worker.call(differs, cell, sound, made.store, specials, timeout=TIMEOUT)
+    cell = passing[0]
     tools = {tool: _asked(worker, tool, cell, made.store) != "accepts" for tool in asked}
-    record = next((one for one in (_record(worker, c, made.store) for c in passing) if one.status != "passed"), None)
-    judged = None
-    if record is None:
-        answer = worker.call(judge, cell, made.store, specials, timeout=TIMEOUT)
-        judged = Judged(0, 1, 0, 0.0, answer.how) if isinstance(answer, Death) else answer
-    return Mutant(cell.label, made, isinstance(told, Death) or told, record, tools, judged)
-
-
-def _record(worker: Worker, cell: Cell, store: Path) -> Record:
-    return Runner(Settings(store=store), TIMEOUT, worker)(cell)
+    fate = fate_of(worker, made, passing, sound)
+    return Mutant(cell.label, made, fate.differs, fate.record, tools, fate.judged)
 
 
 def _asked(worker: Worker, tool: str, cell: Cell, store: Path) -> str:

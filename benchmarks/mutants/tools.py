@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.mutants.probe import run_of
 from conformance.arrays import Array, Inputs
 from conformance.errors import Stopped
+from conformance.mutants.probe import run_of
 from conformance.plan.cell import Cell
 
 if TYPE_CHECKING:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.mutants.kinds import View, choose
 from conformance.arrays import Array, Inputs
 from conformance.case.dims import Expression
 from conformance.draw.draw import Draw, seed_of
 from conformance.errors import Stopped
+from conformance.mutants.kinds import View, choose
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
+from conformance.verdict.blame import shown
 
 if TYPE_CHECKING:
     from conformance.checks.models import CellRun
@@ -162,7 +163,7 @@ def differs(progress: object, cell: Cell, sound: Path, mutant: Path, specials: b
     with run_of(cell, sound) as run:
         wrong = Store(mutant).get(run.prepared.key(cell.exporter, cell.opset))
         assert wrong is not None
-        open_model, libraries = opener("onnxruntime"), run.libraries()
+        open_model, libraries = opener(f"{cell.runtime}"), run.libraries()
         with open_model(run.model().file, libraries) as one, open_model(wrong.file, libraries) as other:
             for inputs in independent(run, _count(run), specials):
                 try:
@@ -194,10 +195,13 @@ class Judged:
     largest: float
     """The largest error relative to what is allowed, of those that were not refused."""
     example: str
-    """What the comparison says of the first that is refused, and the shapes of the inputs."""
+    """What the comparison says of the first that is refused."""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """The inputs of that, each in a few words."""
 
 
 def judge(progress: object, cell: Cell, mutant: Path, specials: bool) -> Judged:
+    """Holds a mutant's outputs on the independent inputs against PyTorch's, as the cell would."""
     from conformance.checks.verify import Verifier
     from conformance.runtimes import opener
 
@@ -205,8 +209,9 @@ def judge(progress: object, cell: Cell, mutant: Path, specials: bool) -> Judged:
         stored = run.model()
         parts = (cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs))
         refused, unclear, largest, example = 0, 0, 0.0, ""
+        telling: dict[str, str] = {}
         given = independent(run, _count(run), specials)
-        with opener("onnxruntime")(stored.file, run.libraries()) as session:
+        with opener(f"{cell.runtime}")(stored.file, run.libraries()) as session:
             verify = Verifier(*parts, session)
             for inputs in given:
                 try:
@@ -216,6 +221,7 @@ def judge(progress: object, cell: Cell, mutant: Path, specials: bool) -> Judged:
                 except Stopped as stop:
                     if stop.stage == "declare":
                         continue
+                    if not refused:
+                        example, telling = f"{stop.reason}", shown(inputs)
                     refused += 1
-                    example = example or f"{stop.reason}, at {[list(one.shape) for one in inputs.values()]}"
-        return Judged(len(given), refused, unclear, largest, example)
+        return Judged(len(given), refused, unclear, largest, example, telling)

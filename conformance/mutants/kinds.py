@@ -249,8 +249,10 @@ def changed_integers(view: View) -> Iterator[Site]:
     from onnx import TensorProto, numpy_helper
 
     for name, tensor in tensors(view.model).items():
-        values = numpy_helper.to_array(tensor) if tensor.data_type in (TensorProto.INT64, TensorProto.INT32) else None
-        for place in range(min(4, values.size)) if values is not None else ():
+        if tensor.data_type not in (TensorProto.INT64, TensorProto.INT32):
+            continue
+        values = numpy_helper.to_array(tensor)
+        for place in range(min(4, values.size)):
             for step in (-1, 1):
                 other = values.copy()
                 other.reshape(-1)[place] += step
@@ -337,7 +339,7 @@ def mutated(model: ModelProto, site: Site, loads: Callable[[bytes], object]) -> 
     copy.CopyFrom(model)
     site.edit(copy)
     del copy.graph.value_info[:]  # what an exporter infers follows from what it writes
-    data = copy.SerializeToString(deterministic=True)
+    data: bytes = copy.SerializeToString(deterministic=True)
     try:
         onnx.checker.check_model(copy, full_check=True)
         loads(data)
