@@ -16,7 +16,7 @@ from onnx import defs, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from conformance.errors import Unavailable
-from conformance.runtimes import evaluator_rules, onnxreference
+from conformance.runtimes import evaluator_rules, onnxreference, openvino
 from conformance.runtimes.evaluator_rules import doubts, judgement_of, uses, versions_of
 from conformance.runtimes.evaluator_table import MADE_WITH, ROWS
 
@@ -103,7 +103,7 @@ def test_the_verdict_of_the_table_comes_out_again(maker, model, opset, version):
 
 
 @pytest.mark.parametrize("operator, opset, misread", [
-    ("Softmax", 11, True), ("LogSoftmax", 11, True), ("LogSoftmax", 13, False), ("GlobalLpPool", 17, True),
+    ("LogSoftmax", 11, False), ("LogSoftmax", 13, False), ("GlobalLpPool", 17, True),
     ("RandomNormalLike", 17, False), ("Resize", 11, True), ("GridSample", 16, True),
 ])  # fmt: skip
 def test_a_cell_of_the_evaluator_is_skipped_only_where_it_has_other_rules(tmp_path, operator, opset, misread):
@@ -132,28 +132,62 @@ def model_of(*nodes: Any, opset: int = 17, inputs: tuple[str, ...] = ("x",), fun
     return helper.make_model(graph, opset_imports=imports, functions=list(functions), ir_version=8)
 
 
-SOFTMAX = helper.make_node("Softmax", ["x"], ["y"], axis=-1)
+SAMPLED = helper.make_node("GridSample", ["x", "x"], ["y"])
+SOFTMAX = helper.make_node("Softmax", ["x"], ["y"])
 
 
-def in_a_subgraph(opset: int) -> Any:
-    branch = helper.make_graph([SOFTMAX], "branch", [], [helper.make_tensor_value_info("y", 1, None)])
+def in_the_graph(opset: int, operator: Any = SAMPLED) -> Any:
+    return model_of(operator, opset=opset)
+
+
+def in_a_subgraph(opset: int, operator: Any = SAMPLED) -> Any:
+    branch = helper.make_graph([operator], "branch", [], [helper.make_tensor_value_info("y", 1, None)])
     condition = numpy_helper.from_array(np.array(True), "condition")
     node = helper.make_node("If", ["condition"], ["y"], then_branch=branch, else_branch=branch)
     return model_of(node, opset=opset, initializer=[condition])
 
 
-def in_a_function(opset: int) -> Any:
+def in_a_function(opset: int, operator: Any = SAMPLED) -> Any:
     """The function's own opset counts, whatever the model's is."""
-    function = helper.make_function("own", "Planted", ["x"], ["y"], [SOFTMAX], [helper.make_opsetid("", opset)])
+    function = helper.make_function("own", "Planted", ["x"], ["y"], [operator], [helper.make_opsetid("", opset)])
     return model_of(helper.make_node("Planted", ["x"], ["y"], domain="own"), functions=[function])
 
 
-@pytest.mark.parametrize("make", [lambda opset: model_of(SOFTMAX, opset=opset), in_a_subgraph, in_a_function])
+@pytest.mark.parametrize("make", [in_the_graph, in_a_subgraph, in_a_function])
 def test_an_operator_with_rules_of_another_opset_is_found_wherever_it_is(make, tmp_path):
-    onnx.save(make(11), tmp_path / "old.onnx")
-    with pytest.raises(Unavailable, match="no say on Softmax of opset 11"):
+    onnx.save(make(16), tmp_path / "old.onnx")
+    with pytest.raises(Unavailable, match="no say on GridSample of opset 16"):
         onnxreference.ReferenceSession(tmp_path / "old.onnx", ())
-    assert doubts(make(13)) == []
+    assert doubts(make(20)) == []
+
+
+def together(operator: str, x: Any, axis: int) -> Any:
+    """What the specification says of opset 11, in float64."""
+    matrix = x.astype(np.float64).reshape(int(np.prod(x.shape[: axis % x.ndim])), -1)
+    if operator == "Hardmax":
+        return np.eye(matrix.shape[1])[matrix.argmax(1)].reshape(x.shape)
+    logarithm = matrix - np.log(np.exp(matrix).sum(1, keepdims=True))
+    return (logarithm if operator == "LogSoftmax" else np.exp(logarithm)).reshape(x.shape)
+
+
+@pytest.mark.parametrize("make", [in_the_graph, in_a_subgraph, in_a_function])
+@pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax", "Hardmax"])
+@pytest.mark.parametrize("axis", [None, 0, 2, -1])
+def test_all_axes_together_are_computed_by_the_old_rules_by_evaluator_and_openvino(make, operator, axis, tmp_path):
+    """Wherever the node is; the opset of a function is its own."""
+    node = helper.make_node(operator, ["x"], ["y"], **({} if axis is None else {"axis": axis}))
+    model, file = make(11, node), tmp_path / "old.onnx"
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", 1, [2, 3, 4, 5]))  # OpenVINO needs to know
+    onnx.save(model, file)
+    x = {"x": np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)}
+    right = together(operator, x["x"], 1 if axis is None else axis)
+    (got,) = onnxreference.ReferenceSession(file, ()).run(x)
+    np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-6)
+    if make is in_a_function:  # OpenVINO has no local functions
+        return
+    (got,) = openvino.OpenVinoSession(file, ()).run(x)
+    np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-6)
+    assert openvino.no_witness(file, x) is None
 
 
 def test_normalisation_as_opset_9_has_it_is_computed_as_in_training_and_so_abstained_from(tmp_path):

@@ -153,7 +153,7 @@ GRAPHS: list[tuple[str, Written, Edit]] = [
     ("gates in another order", of.LSTM, constant("LSTM", 1, lambda values: np.roll(values, 3, axis=1))),
     ("samples clamped to the border, where the evaluator abstains", of.GRID,
      edits.attribute("GridSample", padding_mode="border")),
-    ("softmax over another axis, where the evaluator abstains", of.OLD_SOFTMAX, edits.attribute("Softmax", axis=1)),
+    ("softmax over another axis, by the rules below opset 13", of.OLD_SOFTMAX, edits.attribute("Softmax", axis=1)),
     ("a tangent behind a node where the evaluator abstains", of.SAMPLED, exchanged("Erf", "Tanh")),
     ("an index off by one", of.EMBEDDING, constant("Gather", 0, lambda values: np.roll(values, 1, axis=0))),
     ("a slope for another channel", of.PRELU, constant("PRelu", 1, lambda values: values * 2)),

@@ -131,7 +131,7 @@ KERNELS: list[tuple[str, Written, Edit]] = [
     ("one element in a recurrent state", of.LSTM, behind("LSTM", times(1.001))),
     ("regions of interest one percent off", of.ROI_ALIGN,
      behind("RoiAlign", times(1.01))),
-    ("softmax one percent off, where the evaluator abstains", of.OLD_SOFTMAX, behind("Softmax", times(1.01))),
+    ("softmax one percent off, by the rules below opset 13", of.OLD_SOFTMAX, behind("Softmax", times(1.01))),
     ("an error function off behind a node where the evaluator abstains", of.SAMPLED, behind("Erf", times(1.001))),
     ("a large value off in a product of three axes", of.MATMUL, behind("MatMul", times(1.0001))),
     ("another sign of a remainder", of.MODULO, behind("Mod", lambda nodes, name: nodes("Abs", nodes(

@@ -71,6 +71,7 @@ _NONE: tuple[Where, ...] = ()
 _CROPPED = Where({"coordinate_transformation_mode": (b"tf_crop_and_resize",)})
 _CORNERS = Where({"coordinate_transformation_mode": (b"align_corners",)}, given=(2,))
 _FLOAT8 = Where({"to": (17, 18, 19, 20, 24)})
+_WRITTEN_OUT = "it knows only the rules of opset 13, and is given what these say of a matrix (flattening)"
 _LOGARITHM = "it takes the logarithm of a softmax, which may be zero"
 _RANGE = "the models that part break its rules: targets out of range"
 
@@ -86,12 +87,9 @@ JUDGED: dict[str, tuple[Judgement, ...]] = {
     "GridSample": (
         Judgement("it knows only the modes of opset 20", (Where({"mode": (b"bilinear", b"bicubic")}),), until=16),
     ),
-    "Hardmax": (Judgement("it knows only the rules of opset 13", until=11),),
+    "Hardmax": (Judgement(_WRITTEN_OUT, _NONE, until=11),),
     "If": (Judgement("they part in how an empty optional is given back, which no output of a case is", _NONE),),
-    "LogSoftmax": (
-        Judgement("it knows only the rules of opset 13", until=11),
-        Judgement(_LOGARITHM),
-    ),
+    "LogSoftmax": (Judgement(_LOGARITHM),),
     "MaxPool": (Judgement("it counts indices in another way", (Where(used=(1,)),)),),
     "MaxUnpool": (Judgement("it places values in another way", (Where(given=(2,)),)),),
     "NegativeLogLikelihoodLoss": (Judgement(_RANGE, _NONE),),
@@ -102,7 +100,7 @@ JUDGED: dict[str, tuple[Judgement, ...]] = {
     ),
     "RoiAlign": (Judgement("it moves coordinates by half a pixel, as from opset 16 on", until=10),),
     "Scan": (Judgement("it knows only the rules of opset 9", until=8),),
-    "Softmax": (Judgement("it knows only the rules of opset 13", until=11),),
+    "Softmax": (Judgement(_WRITTEN_OUT, _NONE, until=11),),
     "SoftmaxCrossEntropyLoss": (Judgement(_LOGARITHM),),
     "Unsqueeze": (Judgement("it stops at axes that are not in order", _NONE),),
     "Upsample": (Judgement("it knows only the rules of opset 9", until=7),),

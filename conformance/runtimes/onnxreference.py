@@ -12,6 +12,7 @@ import numpy as np
 from conformance.arrays import Array
 from conformance.errors import Unavailable
 from conformance.runtimes.evaluator_rules import doubts, open_clip
+from conformance.runtimes.flattening import write_out
 from conformance.runtimes.sequences import tensors
 
 
@@ -33,6 +34,7 @@ class ReferenceSession:
         misread = [str(doubt) for doubt in doubts(loaded) if doubt.misread]
         if misread:
             raise Unavailable(f"ONNX's evaluator has no say on {', '.join(misread)}")
+        write_out(loaded)
         self._evaluator = ReferenceEvaluator(loaded)
         self._inputs = list(self._evaluator.input_names)
 

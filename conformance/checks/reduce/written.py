@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from conformance.checks.reduce.simpler import constants
 from conformance.checks.reduce.trial import Failure, largest
 from conformance.records.clean import one_line, visible
 from conformance.runtimes import registry
+from conformance.runtimes.flattening import old
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 MOST_LINES = 39
 """Lines of the script; a model that takes more is read from the file beside it."""
@@ -39,7 +43,7 @@ def script(cut: Cut, failure: Failure, expected: Sequence[Array]) -> str | None:
     for model in (_inline(cut), _inline(cut, packed=True), _beside(cut)):
         if model is None:
             continue
-        right = _right(failure, expected)
+        right = _right(failure, cut.model, expected)
         if right is None:
             return None
         lines = [*_imports([*model, *right]), *model, *_run(failure), *right, *_end(failure, expected)]
@@ -168,10 +172,10 @@ def _run(failure: Failure) -> list[str]:
     ]
 
 
-def _right(failure: Failure, expected: Sequence[Array]) -> list[str] | None:
+def _right(failure: Failure, model: ModelProto, expected: Sequence[Array]) -> list[str] | None:
     if failure.right == "onnxruntime-unoptimized":
         return ["expected = run('ORT_DISABLE_ALL')"]
-    if failure.right == "onnx-reference":
+    if failure.right == "onnx-reference" and not old(model):  # of which it does not know the rules by itself
         return ["expected = ReferenceEvaluator(model).run(None, feeds)"]
     arrays = [_array(array) for array in expected]
     return None if None in arrays else [f"expected = [{', '.join(map(str, arrays))}]"]
