@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.checks.verify import Verifier
 from conformance.export.answers import LARGEST, KeptAnswers
 from conformance.export.reference import Reference
 from conformance.runtimes import onnxruntime
@@ -91,6 +92,34 @@ def test_answers_that_pytorch_does_not_give_any_more_are_forgotten(bench, monkey
 
     monkeypatch.setattr(Reference, "__call__", otherwise)
     assert runs(bench).status == "failed", "by the kept answers it would have passed"
+
+
+def test_a_second_run_measures_no_second_time_how_far_rounding_moves(bench, monkeypatch):
+    """Tanhshrink takes the tanh from a number that is almost equal; this runtime's tanh is three units off."""
+
+    def off(inputs, outputs):
+        tanh = np.tanh(inputs["x"])
+        return [inputs["x"] - (tanh + 3 * np.spacing(tanh))]
+
+    monkeypatch.setattr(onnxruntime, "open_optimized", altered(onnxruntime.open_optimized, off))
+    measure, measured = Verifier._conditioning, []
+    monkeypatch.setattr(Verifier, "_conditioning", lambda *given: measured.append(1) or measure(*given))
+    body = BODY.replace("torch.sin(x) * 2", "F.tanhshrink(x)")
+    first = runs(bench, body)
+    assert verdict(first) == PASSED and measured
+    measured.clear()
+    second = runs(bench, body)
+    assert not measured
+    assert {**first.as_dict(), "seconds": 0, "source": 0} == {**second.as_dict(), "seconds": 0, "source": 0}
+    read = KeptAnswers._read
+
+    def spoilt(self, file):
+        read(self, file)
+        self._moved = {place: [0.0] for place in self._moved}
+
+    monkeypatch.setattr(KeptAnswers, "_read", spoilt)
+    assert verdict(runs(bench, body)) == PASSED, "one that accuses is measured anew"
+    assert measured
 
 
 def test_a_damaged_file_is_no_answer(bench, called):

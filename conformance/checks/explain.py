@@ -12,7 +12,7 @@ from conformance.draw.draw import seed_of
 from conformance.draw.shapes import shrink
 from conformance.draw.simplest import simplest
 from conformance.errors import Stopped
-from conformance.plan.expected import declared, on_host, shows
+from conformance.plan.expected import fails_as_declared
 from conformance.plan.settings import Settings
 from conformance.records.record import Record
 from conformance.verdict.example import Example
@@ -27,8 +27,7 @@ class CaseExplainer(Explainer):
 
     def __init__(self, settings: Settings, record: Record, verify: Verifier, dims: Dims, ask: Ask) -> None:
         super().__init__(record, verify, ask)
-        self._verify, self._dims = verify, dims
-        self._declared = on_host(declared(verify.cell), settings.instructions)
+        self._verify, self._dims, self._instructions = verify, dims, settings.instructions
 
     def clearest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
         return (example, stop) if self.is_declared(stop) else self._smallest(example, stop)
@@ -41,11 +40,7 @@ class CaseExplainer(Explainer):
 
     def is_declared(self, stop: Stopped) -> bool:
         """Whether the case says that the whole cell fails like this."""
-        return any(
-            shows(entry, stop.stage, stop.error, stop.reason)
-            for entry in self._declared
-            if not entry.when.only_some_draws
-        )
+        return fails_as_declared(self._verify.cell, self._instructions, stop.stage, stop.error, stop.reason)
 
     def _smallest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
         """The smallest shape, by bisection, and then the simplest values with the same failure."""

@@ -11,6 +11,7 @@ from conformance.arrays import Array, Inputs
 from conformance.case.dims import Dims
 from conformance.case.python import Folder, check_needs
 from conformance.case.words import base_of
+from conformance.checks.outcomes import Outcomes
 from conformance.checks.prepared import prepare
 from conformance.checks.stages import Stages
 from conformance.checks.verify import check_again, check_outputs
@@ -41,6 +42,7 @@ class CellRun:
             self.prepared = prepare(cell.case, folder)
         self.reference = self.prepared.reference
         self.target = cell.case.says.export.exporters[cell.exporter]
+        self.outcomes = Outcomes(cell, settings)
 
     @classmethod
     @contextlib.contextmanager
@@ -105,6 +107,9 @@ class CellRun:
         if stored is None:
             if name in self.prepared.failed:
                 raise self.prepared.failed[name]
+            failed = self.outcomes.failed_export(name)
+            if failed is not None:
+                raise failed
             with self.stages("declare", "case"):
                 # what PyTorch cannot run, or what returns something else, is not the exporter's fault
                 wanted = [array.copy() for array in self.reference(self.prepared.inputs())]
@@ -124,6 +129,7 @@ class CellRun:
                 if stop.fault == "exporter":
                     self._check_repeats(wanted)
                     stop.fields["own_code"] = cell.own_code
+                self.outcomes.note_failed_export(name, stop)
                 self.prepared.failed[name] = stop
                 raise
             with self.stages("check", "exporter"):

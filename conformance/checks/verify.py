@@ -82,8 +82,8 @@ class Verifier(Comparer):
             return Example(draw, lambda: inputs, self._timed_answers, self.conditioning)
         kept = self.kept.of(draw)
         if kept is not None:
-            return Example(draw, lambda: kept[0], lambda _: kept[1], self.conditioning)
-        return Example(draw, lambda: self.inputs(draw), partial(self._asked, draw), self.conditioning)
+            return Example(draw, lambda: kept[0], lambda _: kept[1], partial(self._conditioned, draw))
+        return Example(draw, lambda: self.inputs(draw), partial(self._asked, draw), partial(self._conditioned, draw))
 
     def again(self, example: Example) -> Example:
         return self.example(example.draw)
@@ -116,6 +116,17 @@ class Verifier(Comparer):
         answers = self._timed_answers(inputs)
         self.kept.add(draw, inputs, answers)
         return answers
+
+    def _conditioned(
+        self, draw: Draw, inputs: Inputs, wanted: list[Array], exact: list[Array] | None
+    ) -> list[float] | None:
+        """How far the outputs of a draw move with rounding, by an earlier run or asked now and kept."""
+        moved = self.kept.moved(draw)
+        if moved is None:
+            moved = self.conditioning(inputs, wanted, exact)
+            if moved is not None:
+                self.kept.add_moved(draw, moved)
+        return moved
 
     def _timed_answers(self, inputs: Inputs) -> Answers:
         start = time.perf_counter()

@@ -58,7 +58,8 @@ def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Store
                 saturation.ask_about(opinion, example, verify, model, libraries, run.config())
         return opinion
 
-    return find
+    models = [model.facts.sha for model in (stored, converted) if model is not None]
+    return run.outcomes.remembering(find, verify, run.record, models)
 
 
 def _ask_without_optimizer(

@@ -23,7 +23,7 @@ class Fingerprints:
 
     def __init__(self, settings: Mapping[str, object]) -> None:
         """``settings`` are those of the run that decide what a cell does, such as ``examples``."""
-        self._run = f"{sorted(settings.items())} {_host()}".encode()
+        self._run = f"{sorted(settings.items())} {host()}".encode()
         self._cases: dict[tuple[Path, str, Exporter], bytes | None] = {}
 
     def __call__(self, cell: Cell) -> str | None:
@@ -52,7 +52,7 @@ def _case(case: Case, exporter: Exporter) -> bytes | None:
 
 
 @cache
-def _host() -> str:
+def host() -> str:
     """This package's own code, the versions of what it uses, and the processor, whose kernels differ."""
     digest = hashlib.sha256()
     for file in sorted(HOME.rglob("*.py")):

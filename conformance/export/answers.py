@@ -1,5 +1,5 @@
-"""What was right for the draws of a cell, kept beside its model: a later run of the unchanged cell asks the runtime
-again, and PyTorch only whether it still answers as it did."""
+"""What was right for the draws of a cell, and how far rounding moves it where that was asked, kept beside its model:
+a later run of the unchanged cell asks the runtime again, and PyTorch only whether it still answers as it did."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ class KeptAnswers:
         self.asked = False
         """Whether anything was asked that is not known."""
         self._new: dict[Place, tuple[Inputs, Answers]] = {}
+        self._moved: dict[Place, list[float]] = {}
+        self._new_moved: dict[Place, list[float]] = {}
         self._bytes = 0
         if self._file is not None:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -50,9 +52,18 @@ class KeptAnswers:
         """The inputs of a draw, and what is right for them; None where they are not known."""
         return self._known.get(_place(draw))
 
+    def moved(self, draw: Draw) -> list[float] | None:
+        """How far each output of a draw moves with rounding; None where it is not known."""
+        return self._moved.get(_place(draw))
+
+    def add_moved(self, draw: Draw, moved: list[float]) -> None:
+        """Notes how far the outputs of a draw move with rounding."""
+        if draw.index >= 0:
+            self._new_moved[_place(draw)] = moved
+
     def forget(self) -> None:
         """From here on everything is asked anew, as where PyTorch answers otherwise now, or an answer is in doubt."""
-        self._known, self.first = {}, None
+        self._known, self._moved, self.first = {}, {}, None
 
     def add(self, draw: Draw, inputs: Inputs, answers: Answers) -> None:
         """Notes an answer to be kept, as it is now: an output may be a buffer of the module, which the next call
@@ -71,7 +82,7 @@ class KeptAnswers:
     def write(self, first: list[Array]) -> None:
         """Keeps the answers of this run, if there are new ones; ``first`` is what PyTorch gave for the first draw. A
         store that cannot be written keeps none."""
-        if self._file is None or not self._new:
+        if self._file is None or not (self._new or self._new_moved):
             return
         with contextlib.suppress(OSError):
             self._write(self._file, first)
@@ -97,6 +108,7 @@ class KeptAnswers:
                 ]
                 for place, (inputs, (wanted, exact)) in known.items()
             ],
+            "moved": list({**self._moved, **self._new_moved}.items()),
         }
         head = json.dumps(told).encode()
         data = head + b"\n" + b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
@@ -135,12 +147,14 @@ class KeptAnswers:
             made = {name: array(described) for name, described in inputs.items()}
             right = list(map(array, wanted))
             self._known[_hashable(key)] = made, (right, None if exact is None else list(map(array, exact)))
+        self._moved = {_hashable(key): moved for key, moved in told["moved"]}
         self.first = first
 
 
 _ANSWERING = (
-    "checks/draws.py", "checks/verify.py", "checks/verify_converted.py", "export/answers.py", "export/layout.py",
-    "export/rounding.py", "runtimes/onnxruntime.py", "runtimes/sequences.py",
+    "checks/draws.py", "checks/verify.py", "checks/verify_converted.py", "compare/noise.py", "export/answers.py",
+    "export/layout.py", "export/rounding.py", "runtimes/onnxruntime.py", "runtimes/otherwise.py",
+    "runtimes/sequences.py",
 )  # fmt: skip
 """The modules of this package that an answer depends on, besides those that the exported model does."""
 

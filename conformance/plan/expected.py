@@ -80,6 +80,14 @@ def shows(entry: Fails, stage: str | None, error: str | None, reason: str | None
     return agrees(entry.stage, entry.error, stage, error, reason)
 
 
+def fails_as_declared(
+    cell: Cell, instructions: Collection[str], stage: str | None, error: str | None, reason: str | None
+) -> bool:
+    """Whether the case says that the whole cell fails like this, on a host with these instruction sets."""
+    entries = on_host(declared(cell), instructions)
+    return any(shows(entry, stage, error, reason) for entry in entries if not entry.when.only_some_draws)
+
+
 def apart(cell: Cell) -> list[Fails]:
     """Declared failures of single draws, which are not among the examples that have to hold. For a converted model
     these include the draws at which the exported model is declared to fail."""

@@ -25,6 +25,8 @@ class Settings:
     """Folder in which failing draws are kept, to be replayed first next time; None keeps none."""
     answers: Path | None = None
     """Folder in which PyTorch's answers are kept for a later run; None keeps none."""
+    outcomes: Path | None = None
+    """Folder in which it is kept how declared failures came about; None keeps none."""
     instructions: frozenset[str] = field(default_factory=processor.instructions)
     """The instruction sets of the processor that the cells run on."""
     tensorrt: Mapping[str, Any] = field(default_factory=dict)
@@ -33,6 +35,6 @@ class Settings:
     def __post_init__(self) -> None:
         """Paths are absolute before a worker sees them, whose working directory a case may change."""
         object.__setattr__(self, "store", self.store.absolute())
-        for name in ("failures", "answers"):
+        for name in ("failures", "answers", "outcomes"):
             folder = getattr(self, name)
             object.__setattr__(self, name, None if folder is None else folder.absolute())

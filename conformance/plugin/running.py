@@ -95,6 +95,7 @@ class Running:
             random=secrets.randbits(64) if self._options["random"] else None,
             failures=home / "failures",
             answers=home / "answers",
+            outcomes=home / "outcomes",
             tensorrt=self._options.builder_options(),
         )
 

@@ -57,7 +57,11 @@ def run(given: argparse.Namespace) -> int:
     chosen = selection({name: getattr(given, name) for name in SELECTION})
     catalogue = Catalogue(given.paths or [Path("cases")], chosen, Words(given.words), given.examples)
     settings = Settings(
-        store=home / "models", examples=given.examples, failures=home / "failures", answers=home / "answers"
+        store=home / "models",
+        examples=given.examples,
+        failures=home / "failures",
+        answers=home / "answers",
+        outcomes=home / "outcomes",
     )
     options = {"examples": given.examples, "store": None if home == STORE else home}
     command_of = partial(command, folder=Path.cwd(), cases=given.paths, options=options)

@@ -1,0 +1,127 @@
+"""What declared failures came to, kept for a later run: how an export failed, and the opinion on a failing example.
+
+A failure that is declared comes in every run, and finding its cause takes longer than showing it. So the example is
+run and compared in every run, and what an earlier run found of the cause is taken where all is bit for bit as it was:
+what the cell depends on (``depends.fingerprint``), its models, the inputs, what is right for them, and what the
+runtime gave. A failure that nobody has declared is explained anew, and its export tried again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from conformance.arrays import Array
+from conformance.checks.verify import Verifier
+from conformance.depends.fingerprint import Fingerprints, host
+from conformance.disk.values import KeptValues
+from conformance.errors import Stopped, lacks_memory, trouble_of_host
+from conformance.plan.cell import Cell
+from conformance.plan.expected import fails_as_declared
+from conformance.plan.settings import Settings
+from conformance.records.record import Record, Witness
+from conformance.verdict.blame import Opinion
+from conformance.verdict.example import Example
+from conformance.verdict.loop import Ask
+
+CERTAIN = 20.0
+"""Seconds within which no time limit of a question ends, so that none has cut the answer short; see
+``verdict.asking``, ``verdict.blame`` and ``verdict.passes``."""
+
+
+class Outcomes:
+    """The declared failures of one cell in earlier runs."""
+
+    def __init__(self, cell: Cell, settings: Settings) -> None:
+        self._cell, self._settings = cell, settings
+        # a run that draws anew meets other examples, which no run meets again
+        self._values = KeptValues(settings.outcomes if settings.random is None else None)
+
+    def is_declared(self, stop: Stopped) -> bool:
+        return fails_as_declared(self._cell, self._settings.instructions, stop.stage, stop.error, stop.reason)
+
+    # ---- exports ---------------------------------------------------------------------------------------------
+
+    def failed_export(self, model: str) -> Stopped | None:
+        """How the export of the model with this key failed, where the cell is declared to fail like that; None where
+        it has to be tried."""
+        try:
+            told = self._values.get(_key("export", model, host()))
+            stop = Stopped(told["stage"], told["error"], told["reason"], told["fault"])
+            stop.fields = dict(told["fields"])
+        except (TypeError, KeyError, ValueError):
+            return None
+        return stop if self.is_declared(stop) else None
+
+    def note_failed_export(self, model: str, stop: Stopped) -> None:
+        """Keeps how the export of the model with this key failed, if it is declared to and nothing but the exporter
+        made it fail."""
+        of_the_host = trouble_of_host(stop) is not None or lacks_memory(stop)
+        if stop.stage != "export" or stop.fault != "exporter" or of_the_host or not self.is_declared(stop):
+            return
+        told = {name: getattr(stop, name) for name in ("stage", "error", "reason", "fault", "fields")}
+        self._values.put(_key("export", model, host()), told)
+
+    # ---- opinions --------------------------------------------------------------------------------------------
+
+    def remembering(self, ask: Ask, verify: Verifier, record: Record, models: Sequence[str]) -> Ask:
+        """What asks as ``ask`` does, but for declared failures on which an earlier run has had an opinion. ``models``
+        are the hashes of all models that are asked about."""
+
+        def recall(stop: Stopped, example: Example) -> Opinion:
+            about = (*models, record.fidelity)
+            key = self._key_of(stop, example, verify, about) if self.is_declared(stop) else None
+            if key is None:
+                return ask(stop, example)
+            try:
+                return _opinion(self._values.get(key))
+            except (TypeError, KeyError, ValueError):
+                start = time.monotonic()
+                opinion = ask(stop, example)
+                if time.monotonic() - start < CERTAIN and _is_final(opinion):
+                    self._values.put(key, dataclasses.asdict(opinion))
+                return opinion
+
+        return recall
+
+    def _key_of(self, stop: Stopped, example: Example, verify: Verifier, about: object) -> str | None:
+        """The key of an opinion, of all that it depends on; None where that is not known."""
+        fingerprint = Fingerprints({})(self._cell)
+        if fingerprint is None:
+            return None
+        try:
+            outputs = None if verify.session is None else _digest(verify.session.run(example.inputs))
+        except Exception as error:  # what the cell may have stopped with
+            outputs = f"{type(error).__name__}: {error}"
+        worst = getattr(stop, "worst", None)
+        return _key(
+            "opinion", fingerprint, sorted(self._settings.instructions), about,
+            (stop.stage, stop.error, stop.reason, worst), list(example.inputs), _digest(example.inputs.values()),
+            _digest(example.wanted), None if example.exact is None else _digest(example.exact), outputs,
+        )  # fmt: skip
+
+
+def _opinion(told: Any) -> Opinion:
+    """TypeError, KeyError or ValueError for what is none."""
+    return Opinion(**{**told, "witnesses": [Witness(**witness) for witness in told["witnesses"]]})
+
+
+def _is_final(opinion: Opinion) -> bool:
+    """Whether nothing that has to do with the host, such as memory, may have kept a question from its answer."""
+    lost = any(witness.answer == "lost" for witness in opinion.witnesses)
+    stopped = any(isinstance(value, str) for value in (opinion.loss or {}).values())
+    return not (lost or stopped or (opinion.optimizer or {}).get("unfinished"))
+
+
+def _key(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+def _digest(arrays: Iterable[Array]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str} {array.shape} ".encode() + array.tobytes())
+    return digest.hexdigest()
