@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from conformance.errors import Stopped, Unavailable, UserError, display_path
 from conformance.plan.catalogue import find_case, plan
 from conformance.plan.cell import Cell
 from conformance.records.clean import literal, tell
-from conformance.sensitivity.ranking import Ranking, evaluation, rank
+from conformance.sensitivity.ranking import Ranking, of_cell
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,33 +65,19 @@ def _ranked(cell: Cell, store: Path, samples: int) -> Ranking:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from conformance.checks.models import CellRun
     from conformance.plan.settings import Settings
-    from conformance.precision import convert
     from conformance.worker.warm import prepare_process
 
     prepare_process()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     try:
-        with CellRun.opened(cell, Settings(store=store)) as run:
-            stored = run.model()
-            converted = run.converted(stored, refuse=False)
-            settings = cell.case.says.precisions[cell.precision]
-            given = convert.source(stored.file, cell.precision, settings, cell.exporter)
-            # Not the draws that the ranges were measured on.
-            drawn = settings.calibration.model_copy(update={"data": None, "samples": max(8, samples)})
-            batches = run.prepared.feeds(drawn, run.target.static, "sensitivity").batches
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-                task = bar.add_task("ranking nodes", total=None)
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("ranking nodes", total=None)
 
-                def on_node(done: int, total: int, node: str) -> None:
-                    bar.update(task, completed=done, total=total, description=node[-40:])
+            def on_node(done: int, total: int, node: str) -> None:
+                bar.update(task, completed=done, total=total, description=node[-40:])
 
-                import onnx
-
-                model = onnx.load(converted.file)
-                ranking = rank(given, model, evaluation(batches, samples), run.libraries(), on_node)
-                return dataclasses.replace(ranking, overflow=tuple(converted.told.get("overflow_at", ())))
+            return of_cell(cell, Settings(store=store), samples, on_node)
     except (Stopped, Unavailable) as stop:
         if isinstance(stop, Stopped) and stop.fault == "harness":
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ import numpy as np
 from conformance.arrays import Array, Inputs
 from conformance.case.words import base_of
 from conformance.compare.noise import Noise, NoiseLimit
+from conformance.plan.cell import Cell
+from conformance.plan.settings import Settings
 from conformance.precision import fp16, int8
 from conformance.precision.convert import Source
 from conformance.runtimes import opener
@@ -101,6 +104,29 @@ def rank(
                 without = sqnr(data)
             kept.append(Kept(node, operators[node], without, 0.0 if without == whole else without - whole))
     return Ranking(whole, sorted(kept, key=lambda node: -node.gain))
+
+
+def of_cell(cell: Cell, settings: Settings, samples: int, on_node: Callable[[int, int, str], object]) -> Ranking:
+    """Ranks the nodes of the model that a fidelity cell converts; ``on_node`` as ``rank`` has it.
+
+    Raises Stopped and Unavailable, as the cell does.
+    """
+    import onnx
+
+    from conformance.checks.models import CellRun
+    from conformance.precision import convert
+
+    with CellRun.opened(cell, settings) as run:
+        stored = run.model()
+        converted = run.converted(stored, refuse=False)
+        says = cell.case.says.precisions[cell.precision]
+        given = convert.source(stored.file, cell.precision, says, cell.exporter)
+        # Not the draws that the ranges were measured on.
+        drawn = says.calibration.model_copy(update={"data": None, "samples": max(8, samples)})
+        batches = run.prepared.feeds(drawn, run.target.static, "sensitivity").batches
+        model = onnx.load(converted.file)
+        ranking = rank(given, model, evaluation(batches, samples), run.libraries(), on_node)
+        return dataclasses.replace(ranking, overflow=tuple(converted.told.get("overflow_at", ())))
 
 
 def _sqnr(got: Sequence[Sequence[Array]], wanted: Sequence[Sequence[Array]]) -> float:

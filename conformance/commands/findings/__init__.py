@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from conformance.records.clean import tell
+
+if TYPE_CHECKING:
+    from conformance.records.findings import Finding
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +26,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--expect", action="append", default=[], metavar="ID",
         help="write entries of `fails` for this finding (repeatable; `all` for all) into its case files; they are "
         "refused until their `because` is filled in",
+    )  # fmt: skip
+    parser.add_argument(
+        "--fix", action="append", default=[], metavar="ID",
+        help="look for changes to the case with which the first cell of this finding passes (repeatable; `all` for "
+        "all); each is run on all draws of the cell before it is told",
+    )  # fmt: skip
+    parser.add_argument(
+        "--store", type=Path, default=Path(".conformance"), metavar="DIR",
+        help="exported models, for --fix (default: %(default)s)",
     )  # fmt: skip
 
 
@@ -42,7 +56,7 @@ def run(given: argparse.Namespace) -> int:
     told = [finding.as_dict(since(finding, earlier)) for finding in found]
     if given.json is not None:
         given.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    wanted = set(given.expect)
+    wanted = {*given.expect, *given.fix}
     unknown = wanted - {"all"} - {finding.id for finding in found}
     if unknown:
         raise UserError(f"no finding of {places[-1]} is {', '.join(sorted(unknown))}; list them without --expect")
@@ -50,12 +64,21 @@ def run(given: argparse.Namespace) -> int:
         if not wanted or wanted & {"all", finding.id}:
             for line in text.finding(data, finding.cells[0]):
                 tell(line)
-    if wanted:
+    if given.expect:
         from conformance.commands.findings.expect import expect
 
-        chosen = [finding for finding in found if wanted & {"all", finding.id}]
-        for line in expect(chosen, last):
+        for line in expect(_chosen(found, given.expect), last):
             tell(line)
+    if given.fix:
+        from conformance.commands.findings.fix import fix
+
+        for line in fix(_chosen(found, given.fix), last, given.store / "models"):
+            tell(line)
+    if wanted:
         return 0
     tell(text.found(len(found), sum(len(finding.cells) for finding in found)) if found else "no cell is red")
     return 1 if found else 0
+
+
+def _chosen(found: Sequence[Finding], ids: Sequence[str]) -> list[Finding]:
+    return [finding for finding in found if {*ids} & {"all", finding.id}]

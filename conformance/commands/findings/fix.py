@@ -1,0 +1,56 @@
+"""``conformance findings --fix``: what can be done about findings, tried before it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from conformance.case.declaration import Case
+from conformance.case.file import read
+from conformance.errors import display_path
+from conformance.records.findings import Finding
+from conformance.repairs.fixes import fixes, tried
+from conformance.repairs.trials import Trials
+from conformance.worker.warm import new_worker
+
+
+def fix(chosen: Iterable[Finding], records: Mapping[str, Mapping[str, Any]], store: Path) -> Iterator[str]:
+    """Lines about each finding: the changes with which its first cell passes, or what was tried in vain."""
+    with new_worker(dynamo=True) as worker:
+        trials = Trials(worker, store)
+        for finding in chosen:
+            record = records[finding.cells[0]["id"]]
+            yield f"{finding.id}: {record['id']}"
+            yield from (f"  {line}" for line in _about(finding, record, trials))
+
+
+def _about(finding: Finding, record: Mapping[str, Any], trials: Trials) -> Iterator[str]:
+    what = tried(finding)
+    if what is None:
+        yield "nothing can be tried for it: the failure itself says what to do, or somebody has to look"
+        return
+    case = _case(record)
+    if isinstance(case, str):
+        yield case
+        return
+    found = 0
+    for known in fixes(finding, case, record, trials):
+        found += 1
+        yield f"{known.what}: {known.shown}"
+        yield f"  {known.paste}"
+    if not found:
+        yield f"none of what was tried lets it pass: {what}"
+
+
+def _case(record: Mapping[str, Any]) -> Case | str:
+    """The case of a record; a sentence where it is no longer there."""
+    file = Path(str(record["source"]["file"]))
+    try:
+        cases, _ = read(file)
+    except OSError as error:
+        return f"{display_path(file)}: cannot be read: {error}"
+    for case in cases:
+        if case.name == record["case"]:
+            return case
+    return f"{display_path(file)}: there is no case {record['case']} any more, or it cannot be read"

@@ -1,0 +1,33 @@
+"""What can be done about a finding, by the component that is at fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from conformance.case.declaration import Case
+from conformance.records.findings import Finding
+from conformance.repairs import exports, optimizer, precision
+from conformance.repairs.trials import Fix, Trials
+
+_Fixes = Callable[[Case, Mapping[str, Any], Trials], Iterator[Fix]]
+TRIED: dict[str, tuple[str, tuple[_Fixes, ...]]] = {
+    "exporter": ("other opsets and the other exporter", (exports.fixes,)),
+    "open": ("other opsets and the other exporter", (exports.fixes,)),
+    "runtime": ("other opsets and the other exporter, whose models have other nodes", (exports.fixes,)),
+    "optimizer": ("the guilty passes switched off", (optimizer.fixes,)),
+    "precision": ("nodes kept in fp32", (precision.fixes,)),
+}
+"""By component: what is tried, and how."""
+
+
+def fixes(finding: Finding, case: Case, record: Mapping[str, Any], trials: Trials) -> Iterator[Fix]:
+    """The changes to a case with which the cell of a record passes, which is one of the finding."""
+    _, tried = TRIED.get(finding.key.component, ("", ()))
+    for of in tried:
+        yield from of(case, record, trials)
+
+
+def tried(finding: Finding) -> str | None:
+    """What is tried for a finding, in words; None where there is nothing to try."""
+    return TRIED[finding.key.component][0] if finding.key.component in TRIED else None

@@ -1,0 +1,84 @@
+"""Running a case with a change, to see whether its cells pass then."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conformance.case.declaration import Case
+from conformance.checks.runner import Runner
+from conformance.plan.catalogue import plan
+from conformance.plan.cell import Cell
+from conformance.plan.settings import Settings
+from conformance.worker.isolation import Death, Worker
+
+TIMEOUT = 300.0
+"""Seconds that a cell, or a question about a model, may take."""
+PROVING = ("export", "accuracy", "specials", "fidelity")
+"""The checks that have to pass with a change."""
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A change to a case with which the cells pass that did not."""
+
+    what: str
+    """What to do, in a few words."""
+    paste: str
+    """What to write into the case file."""
+    shown: str
+    """What was run to show it."""
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Runs cells of changed cases in a worker, with models in a store."""
+
+    worker: Worker
+    store: Path
+
+    def shown(self, cells: Sequence[Cell]) -> str | None:
+        """What passing cells have verified; None where one does not pass, or none has compared anything."""
+        examples = 0
+        for cell in cells:
+            record = Runner(Settings(store=self.store), TIMEOUT, self.worker)(cell)
+            if record.status not in ("passed", "skipped"):
+                return None
+            examples += record.examples
+        return f"{len(cells)} cells pass, {examples} examples verified" if examples else None
+
+    def call(self, function: Any, *arguments: Any) -> Any:
+        """What a function gives in the worker, which gets the worker's progress first; None where it raises or ends
+        the process."""
+        try:
+            answer = self.worker.call(function, *arguments, timeout=TIMEOUT)
+        except Exception:
+            return None
+        return None if isinstance(answer, Death) else answer
+
+
+def changed(case: Case, **values: Any) -> Case:
+    """The case with other values, and without failures that it declares: with the change it has to pass."""
+    return dataclasses.replace(case, says=case.says.model_copy(update={"fails": [], **values}), fails_lines=())
+
+
+def proving(case: Case, record: Mapping[str, Any], exporter: str, opset: int) -> list[Cell]:
+    """The cells of a changed case that have to pass: of that export, on the record's runtime and at its precision."""
+    runtime, precision = record.get("runtime"), record["precision"]
+
+    def counts(cell: Cell) -> bool:
+        if (cell.exporter, cell.opset) != (exporter, opset) or cell.check not in PROVING:
+            return False
+        if cell.check == "export":
+            return True
+        return cell.precision == precision and (runtime is None or cell.runtime in (None, runtime))
+
+    return [cell for cell in plan(case) if counts(cell)]
+
+
+def listed(names: Iterable[str]) -> str:
+    """A list as YAML has it, on one line."""
+    return "[" + ", ".join(f'"{name}"' for name in names) + "]"
