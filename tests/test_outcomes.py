@@ -13,7 +13,7 @@ from conformance.disk.keeping import leave
 from conformance.disk.values import KeptValues
 from conformance.runtimes import onnxruntime
 from conformance.worker import aside
-from tests.support import Bench, altered, say, verdict
+from tests.support import PASSED, Bench, altered, say, verdict
 
 SOUND = """
 forward: torch.sin(x)
@@ -101,6 +101,25 @@ def test_a_second_run_finds_no_cause_anew_and_says_the_same(again, questions, bo
     second = again(body, check, precision)
     assert question not in questions
     assert told(second) == told(first)
+
+
+def test_a_graph_that_is_the_same_at_other_sizes_is_not_traced_again(again, questions):
+    first = again(SOUND, "export")
+    assert verdict(first) == PASSED and again.kept()
+    questions.clear()
+    assert told(again(SOUND, "export")) == told(first)
+    assert not questions
+    (file,) = again.kept()
+    file.write_bytes(b"other")
+    assert told(again(SOUND, "export")) == told(first)
+    assert questions == ["export"]
+
+
+def test_a_size_that_is_baked_in_is_found_in_every_run(again):
+    body = SOUND.replace("torch.sin(x)", "x + sum(range(int(x.shape[0])))")
+    for _ in range(2):
+        assert again(body, "export").error == "ShapeBakedIn"
+    assert again.kept() == []
 
 
 @pytest.mark.parametrize(("body", "question"), [(WRONG, "witness"), (UNKNOWN, "export")])

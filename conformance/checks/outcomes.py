@@ -1,4 +1,5 @@
 """What declared failures came to, kept for a later run: how an export failed, and the opinion on a failing example.
+Beside them, that a module gives the same graph at other sizes.
 
 A failure that is declared comes in every run, and finding its cause takes longer than showing it. So the example is
 run and compared in every run, and what an earlier run found of the cause is taken where all is bit for bit as it was:
@@ -33,7 +34,7 @@ CERTAIN = 20.0
 
 
 class Outcomes:
-    """The declared failures of one cell in earlier runs."""
+    """The declared failures and the second traces of one cell in earlier runs."""
 
     def __init__(self, cell: Cell, settings: Settings) -> None:
         self._cell, self._settings = cell, settings
@@ -64,6 +65,15 @@ class Outcomes:
             return
         told = {name: getattr(stop, name) for name in ("stage", "error", "reason", "fault", "fields")}
         self._values.put(_key("export", model, host()), told)
+
+    def same_graph(self, model: str, structure: str) -> bool:
+        """Whether the module of the model with this key, traced at other sizes, has given this graph in an earlier
+        run. A graph that differed is traced again."""
+        return bool(self._values.get(_key("trace", model, host())) == structure)
+
+    def note_same_graph(self, model: str, structure: str) -> None:
+        """Keeps that the module of the model with this key has given this graph at other sizes too."""
+        self._values.put(_key("trace", model, host()), structure)
 
     # ---- opinions --------------------------------------------------------------------------------------------
 

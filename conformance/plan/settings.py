@@ -26,7 +26,8 @@ class Settings:
     answers: Path | None = None
     """Folder in which PyTorch's answers are kept for a later run; None keeps none."""
     outcomes: Path | None = None
-    """Folder in which it is kept how declared failures came about; None keeps none."""
+    """Folder in which it is kept how declared failures came about, and which graphs are the same at other sizes; None
+    keeps nothing."""
     instructions: frozenset[str] = field(default_factory=processor.instructions)
     """The instruction sets of the processor that the cells run on."""
     tensorrt: Mapping[str, Any] = field(default_factory=dict)
