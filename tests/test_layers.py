@@ -14,7 +14,7 @@ import pytest
 from conformance import HOME
 
 ORDER = (
-    "plugin", "__main__", "cli", "commands", "sensitivity", "checks", "align", "precision", "export", "depends",
+    "plugin", "__main__", "cli", "commands", "sensitivity", "checks", "align", "coverage", "precision", "export", "depends",
     "bundle", "plan", "draw", "verdict", "baseline", "latency", "report", "case", "records", "runtimes", "compare",
     "worker", "disk", "errors", "arrays", "__init__",
 )  # fmt: skip

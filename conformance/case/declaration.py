@@ -68,6 +68,9 @@ class Declaration(Says):
     """The mode that the module is exported and run in."""
     seed: int = Field(0, ge=0, lt=2**32)
     """The seed that the weights are drawn with."""
+    weights: Literal["awake"] | FilesBeside | None = None
+    """A file of weights beside the case file (a state_dict, or safetensors); or ``awake``: parameters that hardly
+    show in the outputs of a fresh module get a scale at which they do."""
     prepare: DottedName | None = None
     """A function ``f(module)`` that sets weights or statistics after construction."""
     inputs: Annotated[dict[TensorName, InputOrType], Field(min_length=1), Short]
@@ -107,6 +110,8 @@ class Declaration(Says):
     a list of inputs."""
     vacuous: str | None = None
     """Why outputs that would pass whatever the inputs are right for this case (``ones_like``)."""
+    hollow: str | None = None
+    """Why less than 90 % of the module's operator calls have to show in its outputs."""
     fails: Annotated[list[Fails], Short] = []
     """Expected failures."""
     latency: Annotated[list[Latency], Short] = []
