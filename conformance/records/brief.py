@@ -16,8 +16,8 @@ _OFTEN_NOTHING = ("ill_conditioned", "reused", "changed", "dropped_draws")
 
 
 def brief(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a record that ``matrix``, ``coverage`` and ``text.dropped_draws`` read. They tell the same of it as
-    of the whole record."""
+    """The parts of a record that ``matrix``, ``coverage`` and ``text.dropped_draws`` read. They tell the same of it
+    as of the whole record."""
     short: dict[str, Any] = {"id": record["id"], **{name: _shared(record[name]) for name in _ALWAYS}}
     short |= {name: record[name] for name in _OFTEN_NOTHING if record[name]}
     short["source"] = _source(**(record["source"] or {}))
