@@ -152,6 +152,8 @@ VALUES = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     "torch.softmax(x + torch.where(x > 0, 0.0, -float('inf')), 1)",  # of zeros and infinities there is no tenth
     "torch.nn.functional.batch_norm(x, x.mean(0), x.var(0))",
     "torch.complex(x, x).abs()",
+    "torch.where(x.sum(0) > 0.1, x, 0.0)",  # a tenth of what only decides may rightly change nothing
+    "torch.cond(x.sum() != 0, lambda y: y * 2, lambda y: y * 3, (x,))",
 ])  # fmt: skip
 def test_sound_calls_are_all_seen(forward):
     found = covered(forward, VALUES)

@@ -16,7 +16,7 @@ import contextlib
 import sys
 import sysconfig
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -49,6 +49,9 @@ class Run:
     """All calls in their order, also those that do not count."""
     sites: dict[Site, int] = field(default_factory=dict)
     """The calls that count, each with its index in ``ops``."""
+    deciding: set[Site] = field(default_factory=set)
+    """Those on which outputs depend only by way of integers and booleans, as on a score that is compared with a
+    limit. A tenth more or less of it may rightly change nothing."""
     flops: int = 0
     """Floating-point operations of the matrix products, convolutions and attentions."""
     values: int = 0
@@ -122,14 +125,15 @@ def recording(module: Any) -> Iterator[Run]:
     run, where = Run(), _Where(module)
     before = hooks.register_module_forward_pre_hook(where.enter)
     after = hooks.register_module_forward_hook(where.leave)
-    mode = _recorder()(where)
+    mode = _recorder("torch._dynamo" in sys.modules)(where)
     try:
         with mode:
             yield run
     finally:
         before.remove()
         after.remove()
-        run.ops, run.sites, run.flops, run.values = mode.ops, mode.counted(), mode.flops, mode.values
+        run.ops, run.flops, run.values = mode.ops, mode.flops, mode.values
+        run.sites, run.deciding = mode.counted()
 
 
 class _Where:
@@ -161,7 +165,9 @@ class _Where:
 
 
 @cache
-def _recorder() -> Any:
+def _recorder(compiles: bool) -> Any:
+    """``compiles`` is whether PyTorch's compiler has been imported. Then it has to leave the mode alone, as under
+    ``torch.cond``; else arranging for that would import it, which takes longer than importing torch."""
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import flop_registry
 
@@ -175,19 +181,18 @@ def _recorder() -> Any:
             self._where = where
             self._found: list[tuple[Site, int]] = []
             self._numbers: Counter[tuple[str, str | None, str]] = Counter()
-            self._flow: dict[int, int] = {}
-            """Which of ``_found`` the values in a storage depend on, as the bits of a number, by its address."""
+            self._flow: dict[int, Flow] = {}
+            """By the address of a storage."""
 
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
-            return False  # as in ``export.rounding``: asking would import PyTorch's compiler
+            return compiles
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             given = tensors_of((args, kwargs or {}))
             held = {address(tensor) for tensor in given} - {NOWHERE}
-            flow = own = 0
-            for place in held:
-                flow |= self._flow.get(place, 0)
+            any_, direct = _joined(self._flow.get(place, (0, 0)) for place in held)
+            own = 0
             result = func(*args, **(kwargs or {}))
             op, results = name_of(func), tensors_of(result)
             if computes(func, op, results, bool(given), any(address(tensor) in held for tensor in results)):
@@ -201,8 +206,10 @@ def _recorder() -> Any:
                 if place == NOWHERE:
                     continue
                 # memory that is new may be that of a tensor which is gone
-                before = self._flow.get(place, 0) if place in held else 0
-                self._flow[place] = flow | before | (own if id(tensor) in computed else 0)
+                before = self._flow.get(place, (0, 0)) if place in held else (0, 0)
+                bit = own if id(tensor) in computed else 0
+                continues = tensor.is_floating_point() or tensor.is_complex()
+                self._flow[place] = _joined([(any_ | bit, direct | bit if continues else 0), before])
             self.ops.append(op)
             self.values += sum(tensor.numel() for tensor in results)
             formula = flop_registry.get(getattr(func, "_overloadpacket", None))
@@ -211,14 +218,25 @@ def _recorder() -> Any:
                     self.flops += int(formula(*args, **(kwargs or {}), out_val=result))
             return result
 
-        def counted(self) -> dict[Site, int]:
-            """The calls that an output depends on."""
-            reached = 0
-            for tensor in self._where.returned:
-                reached |= self._flow.get(address(tensor), 0)
-            return {site: index for bit, (site, index) in enumerate(self._found) if reached >> bit & 1}
+        def counted(self) -> tuple[dict[Site, int], set[Site]]:
+            """The calls that an output depends on, and those of them that only decide."""
+            returned = {address(tensor) for tensor in self._where.returned}
+            any_, direct = _joined(self._flow.get(place, (0, 0)) for place in returned)
+            found = {site: index for bit, (site, index) in enumerate(self._found) if any_ >> bit & 1}
+            return found, {site for bit, (site, _) in enumerate(self._found) if (any_ & ~direct) >> bit & 1}
 
     return Records
+
+
+Flow = tuple[int, int]
+"""Which calls some values depend on in any way, and on which by floating-point values alone: bits of numbers."""
+
+
+def _joined(flows: Iterable[Flow]) -> Flow:
+    any_ = direct = 0
+    for one, other in flows:
+        any_, direct = any_ | one, direct | other
+    return any_, direct
 
 
 NOWHERE = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from typing import Any, Literal
 
@@ -29,11 +30,13 @@ def disturbed(run: Run, index: int, how: Disturbance) -> Any:
     ``off_course`` of what it gives is afterwards whether the run called another operator there, and ``has_tenth``
     whether a tenth of the result is anything: of zeros and infinities, as an additive mask has them, it is not.
     """
-    return _mode()(run.ops, index, how)
+    return _mode("torch._dynamo" in sys.modules)(run.ops, index, how)
 
 
 @cache
-def _mode() -> Any:
+def _mode(compiles: bool) -> Any:
+    """``compiles`` is whether PyTorch's compiler has been imported. Then it has to leave the mode alone, as under
+    ``torch.cond``; else arranging for that would import it, which takes longer than importing torch."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -48,7 +51,7 @@ def _mode() -> Any:
 
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
-            return False  # as in ``export.rounding``: asking would import PyTorch's compiler
+            return compiles
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = func(*args, **(kwargs or {}))

@@ -79,8 +79,9 @@ def measure(
                 if not shows_here:
                     continue
                 zeroed.add(site)
-            # where a result that shows has no tenth, nothing more is asked of it
-            if not tenths or ask.notices(trial, run, index, tenths) or (shows_here and not ask.had_tenth):
+            # where a result that shows has no tenth, or only decides, nothing more is asked of it
+            enough = not tenths or site in run.deciding
+            if enough or ask.notices(trial, run, index, tenths) or (shows_here and not ask.had_tenth):
                 seen.add(site)
         if len(seen) == len(known):
             break
