@@ -255,3 +255,11 @@ def test_a_file_without_the_weights_is_the_fault_of_the_case(bench, content, err
     if content is not None:
         (cell.case.folder / "own.pt").write_bytes(content)
     assert verdict(bench.run_cell(cell)) == ("failed", "declare", error, "case")
+
+
+def test_a_converted_model_is_asked_by_zeroing_alone_and_answers_for_nothing(bench):
+    body = say(CASE, "precisions: {fp16: {}}").replace("[16, 17]", "[17]")
+    (cell,) = [cell for cell in cells_of(bench, body) if cell.converted and cell.runtime == "onnxruntime"]
+    record = bench.run_cell(cell)
+    assert verdict(record) == PASSED and not asked.answers(cell)
+    assert record.coverage["of"] == 6 and record.coverage["seen"] == 2
