@@ -33,6 +33,7 @@ from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations
 from conformance.plan.settings import DRAWN_SHAPES
+from conformance.records.settle import MARGIN
 from conformance.runtimes import registry
 from conformance.verdict.example import Answers, Example
 
@@ -47,9 +48,7 @@ PLACES = 100
 """Of how many places calls that are not seen are told."""
 CERTAIN = 1e-3
 """An error of this share of an output's largest value is more than any rounding that a comparison excuses. For
-smaller ones it is asked how the inputs are conditioned, at some length."""
-MARGIN = 8.0
-"""On plain values, which are hardly ever badly conditioned, an error of so many times what is allowed is certain."""
+smaller ones it is asked how the inputs are conditioned, which takes longer than many runs."""
 
 
 def note_coverage(run: CellRun, verify: Verifier) -> None:
@@ -179,13 +178,15 @@ def _run(own: Reference, inputs: Inputs) -> list[Array]:
 
 
 def _notices(verify: Verifier, example: Example, got: list[Array]) -> bool:
-    """Whether the cell would fail with these outputs."""
+    """Whether the cell would fail with these outputs; on plain values by ``MARGIN``, and so on others too."""
     comparison = verify.compare(got, example.right())
     worst = comparison.worst
     if comparison.error == "WrongValue" and worst is not None and not verify.cell.converted:
-        certain = worst.error >= CERTAIN * largest_of(example.wanted[worst.output])
-        certain |= example.draw.regime == "plain" and worst.ratio >= MARGIN
-        if not certain and example.conditioning is not None:
+        if worst.error >= CERTAIN * largest_of(example.wanted[worst.output]):
+            return True
+        if example.draw.regime == "plain":  # hardly ever badly conditioned
+            return worst.ratio >= MARGIN
+        if example.conditioning is not None:
             comparison = verify.compare(got, example.right(conditioned=True))
     return comparison.verdict == "failed"
 
