@@ -9,6 +9,7 @@ from conformance.checks import coverage as asked
 from conformance.checks.prepared import _kept
 from conformance.coverage.calls import recording
 from conformance.coverage.measure import Covered, Trial, Unknown, measure
+from conformance.depends.files import files
 from conformance.records import text
 from tests.support import PASSED, say, verdict
 
@@ -90,6 +91,13 @@ def test_what_passes_whatever_comes_out_is_not_called_hollow_as_well(bench):
     body = say(CASE, "forward: torch.ones_like(x) * 2.0", "vacuous: it is constant").replace("module: beside.Net", "")
     records = [bench.run_cell(cell) for cell in cells_of(bench, body, "")]
     assert {record.status for record in records} == {"passed"}
+
+
+def test_calls_of_an_output_that_may_be_vacuous_do_not_count(bench):
+    body = CASE.replace("module: beside.Net", "forward: (x * 2, x.sin() * 0)")
+    red = bench.run_cell(cells_of(bench, say(body, "outputs: [kept, {name: zero, vacuous: it is zero}]"), "")[1])
+    assert verdict(red) == PASSED
+    assert (red.coverage["seen"], red.coverage["of"]) == (1, 1)
 
 
 # ---- which calls count ---------------------------------------------------------------------------------------
@@ -247,6 +255,7 @@ def test_weights_come_from_a_file_beside_the_case(bench, tmp_path):
     torch.save(state, cell.case.folder / "own.pt")
     record = bench.run_cell(cell)
     assert verdict(record) == PASSED and record.coverage["seen"] == 6
+    assert cell.case.folder.resolve() / "own.pt" in files(cell.case)  # editing it exports again
 
 
 @pytest.mark.parametrize("content, error", [(None, "MissingFile"), (b"no weights", "WrongWeights")])

@@ -150,6 +150,7 @@ def _place(at: str | None, case: Case) -> str | None:
 
 def _trials(run: CellRun, verify: Verifier, own: Reference) -> Iterator[Trial]:
     """The draws of the case, each with ``own`` run on it; draws on which PyTorch raises are left out."""
+    apart = frozenset(number for number, output in enumerate(verify.outputs()) if output.vacuous)
     for draw in draws(run.prepared):
         try:
             inputs = verify.inputs(draw)
@@ -157,7 +158,7 @@ def _trials(run: CellRun, verify: Verifier, own: Reference) -> Iterator[Trial]:
             wanted = [array.copy() for array in example.wanted]
         except Stopped:
             continue
-        yield Trial(partial(_run, own, inputs), wanted, partial(_notices, verify, example))
+        yield Trial(partial(_run, own, inputs), wanted, partial(_notices, verify, example), apart)
 
 
 def _self(inputs: Inputs) -> Inputs:

@@ -16,7 +16,7 @@ import contextlib
 import sys
 import sysconfig
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -118,11 +118,12 @@ def name_of(func: Any) -> str:
 
 
 @contextlib.contextmanager
-def recording(module: Any) -> Iterator[Run]:
-    """Inside the block the first call of the module is recorded; the run is complete after it."""
+def recording(module: Any, apart: Collection[int] = ()) -> Iterator[Run]:
+    """Inside the block the call of the module is recorded; the run is complete after it. Outputs with the numbers in
+    ``apart``, depth first, are none that a call could count for."""
     from torch.nn.modules import module as hooks
 
-    run, where = Run(), _Where(module)
+    run, where = Run(), _Where(module, apart)
     before = hooks.register_module_forward_pre_hook(where.enter)
     after = hooks.register_module_forward_hook(where.leave)
     mode = _recorder("torch._dynamo" in sys.modules)(where)
@@ -139,8 +140,8 @@ def recording(module: Any) -> Iterator[Run]:
 class _Where:
     """The submodule that is running, and what the module itself returned."""
 
-    def __init__(self, module: Any) -> None:
-        self._root = module
+    def __init__(self, module: Any, apart: Collection[int]) -> None:
+        self._root, self._apart = module, apart
         self._names = {id(submodule): name for name, submodule in module.named_modules()}
         self._open: list[Any] = []
         self.returned: list[Any] = []
@@ -161,7 +162,8 @@ class _Where:
         if module is self._root:
             from torch.utils import _pytree
 
-            self.returned = tensors_of(_pytree.tree_leaves(result))
+            leaves = tensors_of(_pytree.tree_leaves(result))
+            self.returned = [leaf for number, leaf in enumerate(leaves) if number not in self._apart]
 
 
 @cache

@@ -25,6 +25,8 @@ class Trial:
     wanted: Sequence[Array]
     """What it gives."""
     notices: Callable[[list[Array]], bool]
+    apart: frozenset[int] = frozenset()
+    """The numbers of outputs that need not show anything."""
 
 
 class Unknown(Exception):
@@ -97,9 +99,9 @@ def measure(
 def _recorded(module: Any, trial: Trial) -> Run:
     """The run of a trial, which was made twice; Unknown where both are not the same."""
     try:
-        with recording(module) as run:
+        with recording(module, trial.apart) as run:
             first = trial.run()
-        with recording(module) as again:
+        with recording(module, trial.apart) as again:
             trial.run()
     except Exception as error:
         raise Unknown("raises", f"{type(error).__name__}: {error}") from error
