@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -256,6 +258,14 @@ def test_weights_come_from_a_file_beside_the_case(bench, tmp_path):
     record = bench.run_cell(cell)
     assert verdict(record) == PASSED and record.coverage["seen"] == 6
     assert cell.case.folder.resolve() / "own.pt" in files(cell.case)  # editing it exports again
+
+
+def test_safetensors_need_their_package(bench, monkeypatch):
+    (cell, *_) = cells_of(bench, say(CASE, "weights: own.safetensors"))
+    (cell.case.folder / "own.safetensors").write_bytes(b"")
+    for name in ("safetensors", "safetensors.torch"):
+        monkeypatch.setitem(sys.modules, name, None)  # as where it is not installed
+    assert verdict(bench.run_cell(cell)) == ("failed", "declare", "MissingPackage", "case")
 
 
 @pytest.mark.parametrize("content, error", [(None, "MissingFile"), (b"no weights", "WrongWeights")])
