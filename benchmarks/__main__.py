@@ -1,7 +1,7 @@
 """Measures everything and writes ``docs/benchmarks.md``; with a group or ``--quick`` it prints and writes nothing.
 
-The group ``mutants`` writes ``docs/mutants.md``; ``size``, ``endurance``, ``culprits`` and ``accusations`` write
-pages in ``docs/evidence``.
+The group ``mutants`` writes ``docs/mutants.md``; ``size``, ``endurance``, ``culprits``, ``accusations`` and
+``location`` write pages in ``docs/evidence``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from benchmarks import (
     inner_loop,
     isolation,
     latency,
+    location,
     mutants,
     precision,
     size,
@@ -44,9 +45,10 @@ GROUPS = {
     "endurance": endurance,
     "culprits": culprits,
     "accusations": accusations,
+    "location": location,
     "catalogue": catalogue,
 }
-APART = {"latency", "mutants", "size", "endurance", "culprits", "accusations"}
+APART = {"latency", "mutants", "size", "endurance", "culprits", "accusations", "location"}
 """Take a quarter of an hour and more, and have pages of their own: ``docs/mutants.md``, and the others in
 ``docs/evidence``."""
 
@@ -79,6 +81,8 @@ What 100,000 cells take besides running them stands in [size](evidence/size.md),
 `python -m benchmarks size`.
 What a long run among hostile cells loses stands in [endurance](evidence/endurance.md), made by
 `python -m benchmarks endurance`.
+Which operator and line are named for a wrong export stands in [location](evidence/location.md), made by
+`python -m benchmarks location`.
 Whether the suite accuses modules that are sound stands in [false accusations](evidence/accusations.md), made by
 `python -m benchmarks accusations`.
 
@@ -111,6 +115,8 @@ def main() -> None:
         culprits.write(culprits.study(options.quick), _where())
     if not options.quick and "accusations" in options.group:
         accusations.write(_where())
+    if not options.quick and "location" in options.group:
+        location.write(_where())
 
 
 def _where() -> str:

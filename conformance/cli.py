@@ -21,6 +21,7 @@ COMMANDS = {
     "sensitivity": "rank nodes by what keeping them in fp32 wins back",
     "align": "PyTorch against ONNX layer by layer: where they part first",
     "report": "a run as a page, a summary for CI, annotations, or data",
+    "findings": "the causes that the red cells of a run come to",
     "diff": "what is better and worse in one run than in another",
     "accept": "make a baseline agree with a run, in what is named",
     "merge": "join the runs of several jobs",

@@ -18,7 +18,7 @@ def woken(build: Any, shape: tuple[int, ...] = (4, 8), seed: int = 0) -> tuple[d
     module = build(torch.nn).eval()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     inputs = [torch.randn(shape, generator=torch.Generator().manual_seed(number)) for number in range(4)]
-    awaken(module, seed, [partial(module, x) for x in inputs])
+    awaken(module, seed, lambda called: [partial(called, x) for x in inputs])
     return before, module.state_dict()
 
 

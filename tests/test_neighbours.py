@@ -19,6 +19,7 @@ from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings
 from conformance.records import matrix, text
 from conformance.worker.isolation import Worker
+from conformance.worker.state.functions import OWN
 from conformance.worker.warm import prepare_process
 from tests.planted_neighbours import HARMS, JUDGING, LEFT, PYTHON, cells_of
 from tests.support import details, run_suite, verdict
@@ -322,6 +323,14 @@ def test_a_change_reads_as_what_happened() -> None:
     assert list(matrix.changed([{"case": "planted", "changed": [change, left]}, {"case": "sound"}])) == [
         "cases that changed the process they ran in (other cases did not see it):", "  planted: os.umask, threads",
     ]  # fmt: skip
+
+
+def test_all_that_compares_is_watched() -> None:
+    folder = ROOT / "conformance" / "compare"
+    assert {f"conformance.compare.{file.stem}" for file in folder.glob("*.py")} <= {
+        *OWN,
+        "conformance.compare.__init__",
+    }
 
 
 # ---- a whole run ---------------------------------------------------------------------------------------------

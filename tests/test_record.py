@@ -134,6 +134,23 @@ EXPLAINED = {
         witnesses=[{"runtime": "a runtime of another version", "answer": "agrees"}]
     ),
     "so the model is right, and onnxruntime's graph optimizer breaks it": record(conclusion="optimizer"),
+    "passes A and B of ONNX Runtime's optimizer, from level basic on: the model runs without these, and with any one "
+    "of them not": record(optimizer={"of": "onnxruntime", "level": "basic", "passes": ["A", "B"]}),
+    "pass A of ONNX Runtime's optimizer: the model runs without it; by itself it breaks nothing": record(
+        optimizer={"of": "onnxruntime", "passes": ["A"], "alone": False}
+    ),
+    "which pass of ONNX Runtime's optimizer it is stays open: none is enough to switch off": record(
+        optimizer={"of": "onnxruntime", "passes": []}
+    ),
+    "  it makes Gelu n of Div a, Erf b, and 2 more nodes": record(
+        optimizer={
+            "of": "onnxruntime",
+            "passes": ["A"],
+            "added": ["Gelu n"],
+            "removed": ["Div a", "Erf b"],
+            "more": 2,
+        }
+    ),
     "  export       no loss   the exported fp32 model against PyTorch": record(loss={"export": math.inf}),
     "  optimizer    12.3 dB   ONNX Runtime's optimizer on, against off": record(loss={"optimizer": 12.34}),
     "ONNX Runtime with key=1: is wrong too": record(

@@ -10,6 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from conformance.case.file import load
+from conformance.checks import remedy
 from conformance.plan.catalogue import plan
 from conformance.records import text
 from conformance.runtimes import onnxruntime
@@ -122,6 +123,13 @@ def test_what_a_vacuous_output_is_like_is_said(bench, forward, fact):
     record = bench.run(f'forward: "{forward}"\n{X}\nspecials: false')
     assert record.error == "Vacuous"
     assert f"  {fact}" in text.failure(record.as_dict()).split("\n")
+
+
+def test_where_no_time_is_left_nothing_is_said_that_was_not_seen(bench, monkeypatch):
+    monkeypatch.setattr(remedy, "SECONDS", 0.0)
+    record = bench.run(f'forward: "x * 0 + 1"\n{X}\nspecials: false')
+    assert record.error == "Vacuous"
+    assert "no values" not in text.failure(record.as_dict())
 
 
 DECLARED = "{uniform: {low: 0.5, high: 0.9}}"

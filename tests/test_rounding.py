@@ -53,6 +53,48 @@ def test_a_unit_in_the_last_place_of_an_intermediate_result_is_no_finding(bench,
         assert verify.judged(example, [got]).verdict in verdicts
 
 
+def test_a_tanh_that_is_off_by_three_units_is_no_finding_of_tanhshrink(bench):
+    """Whichever way PyTorch's own tanh is rounded, an approximation may be off the other way."""
+    x = np.float32([[0.1, -0.2, 0.0]])
+    tanh = np.tanh(x.astype(np.float64)).astype(np.float32)
+    with verifying(bench, TANHSHRINK) as verify:
+        for units in (-3, 3):
+            example = verify.example(Draw({"n": 1}, "grid", 0), {"x": x})
+            got = x - (tanh + np.float32(units) * np.spacing(tanh))
+            assert verify.judged(example, [got]).verdict != "failed"
+
+
+@pytest.mark.parametrize("units, failed", [(0, False), (2, False), (-3, False), (100, True), (-1000, True)])
+def test_what_rounding_leaves_inside_of_gelu_is_no_finding(bench, units, failed):
+    """1 + tanh at -3.3 is 40 units of the tanh; PyTorch's kernel happens to be closer than that."""
+    x = np.full((1, 3), -3.2981968, np.float32)
+    body = say("forward: \"F.gelu(x, approximate='tanh')\"", 'inputs: {x: "float32[n, 3]"}', "dims: {n: 1..9}")
+    wide = x.astype(np.float64)
+    tanh = np.tanh(np.sqrt(2 / np.pi) * (wide + 0.044715 * wide**3)).astype(np.float32)
+    got = (0.5 * x * (1 + (tanh + np.float32(units) * np.spacing(tanh)))).astype(np.float32)
+    with verifying(bench, body) as verify:
+        example = verify.example(Draw({"n": 1}, "plain", 0), {"x": x})
+        assert (verify.judged(example, [got]).verdict == "failed") == failed
+
+
+NORMALISED = {
+    "group": "F.group_norm(x, 2)", "layer": "F.layer_norm(x, (6, 9, 8))", "instance": "F.instance_norm(x)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("units, failed", [(0, False), (5, False), (-6, False), (3000, True)])
+@pytest.mark.parametrize("name", NORMALISED)
+def test_a_mean_that_is_added_up_otherwise_is_no_finding(bench, name, units, failed):
+    """Of equal values nothing is left but what their mean is off by, divided by the root of eps."""
+    x = np.full((1, 6, 9, 8), 1.4526228, np.float32)
+    body = say(f'forward: "{NORMALISED[name]}"', 'inputs: {x: "float32[n, 6, 9, 8]"}', "dims: {n: 1..9}")
+    mean = x.flat[0] + np.float32(units) * np.spacing(x.flat[0])
+    got = ((x - mean) / np.sqrt((x - mean).astype(np.float64) ** 2 + 1e-5)).astype(np.float32)
+    with verifying(bench, body) as verify:
+        example = verify.example(Draw({"n": 1}, "equal", 0), {"x": x})
+        assert (verify.judged(example, [got]).verdict == "failed") == failed
+
+
 def kept_bits(array, bits: int):
     """The values with so many bits of significand, cut off as tensor cores cut them off."""
     return (array.view(np.uint32) & np.uint32(0xFFFFFFFF << (24 - bits) & 0xFFFFFFFF)).view(np.float32)

@@ -43,6 +43,16 @@ def test_specials_that_spread_to_all_outputs_prove_nothing(bench: Bench, runtime
     assert "mostly NaN in every draw" in str(record.reason)
 
 
+def test_a_single_draw_that_is_no_nan_is_no_fault_of_the_case(bench: Bench) -> None:
+    """A power of 1.5 is NaN for all that is negative; one draw of specials has only positive values in some rows."""
+    body = say("forward: torch.pow(x, 1.5).sum(1)", "inputs: {x: 'float32[batch, 3]'}", "dims: {batch: 1..3}")
+    record = bench.run(body, check="specials", examples=1)
+    assert (record.status, record.error, record.examples) == ("skipped", None, 1)
+    assert f"mostly NaN in {record.nothing} of {record.nothing + 1} draws" in str(record.reason)
+    insisted = bench.run(say(body, "specials: true"), check="specials", examples=1)
+    assert verdict(insisted) == ("failed", "compare", "Vacuous", "case")
+
+
 def test_a_case_that_asks_for_specials_is_held_to_them(bench: Bench) -> None:
     record = bench.run(say(SPREADS, VECTOR, "specials: true"), check="specials")
     assert verdict(record) == PASSED  # by signed zeros

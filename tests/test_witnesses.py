@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import signal
@@ -66,6 +67,24 @@ def test_of_a_witness_that_crashes_or_hangs_only_the_answer_is_lost(bench, break
     assert (record.status, record.stage, record.error) == ("failed", "compare", "WrongValue")
     assert answers(record)[REFERENCE] == "lost"
     assert f"the ONNX specification's evaluator: no answer, it ended with {how}" in details(record)
+
+
+def test_what_a_witness_imports_is_imported_once_and_only_where_that_does_no_harm(bench, break_opener, monkeypatch):
+    imported = []
+    entries = dict(registry._BY_NAME)
+    entries[OPENVINO] = dataclasses.replace(entries[OPENVINO], imports=f"{__name__}:note_import")
+    monkeypatch.setattr(registry, "_BY_NAME", entries)
+    monkeypatch.setitem(globals(), "note_import", lambda: imported.append(os.getpid()))
+    for module, name in ((onnxruntime, "open_optimized"), (onnxruntime, "open_unoptimized")):
+        break_opener(module, name, off)
+    for module in (onnxreference, openvino):
+        break_opener(module, "open_model", off)
+    assert answers(bench.run(BODY))[OPENVINO] == "wrong"
+    assert set(imported) == {os.getpid()}
+    imported.clear()
+    break_opener(openvino, "open_model", crash)
+    assert answers(bench.run(BODY))[OPENVINO] == "lost"
+    assert imported == []
 
 
 def test_a_model_that_only_crashes_elsewhere_is_not_accused(bench, break_opener):

@@ -20,7 +20,7 @@ class Graph:
         self.makers = {name: index for index, node in enumerate(self.nodes) for name in node.output if name}
         self.readers: dict[str, list[int]] = {}
         for index, node in enumerate(self.nodes):
-            for name in _read(node):
+            for name in reads(node):
                 self.readers.setdefault(name, []).append(index)
 
     def leaving(self, nodes: set[int]) -> list[str]:
@@ -50,7 +50,7 @@ class Graph:
             elif (index := self.makers.get(name)) is not None and index not in nodes:
                 nodes.add(index)
                 if self.nodes[index].op_type not in ("Shape", "Size"):
-                    todo += _read(self.nodes[index])
+                    todo += reads(self.nodes[index])
         ordered = sorted(nearest, key=lambda name: self.makers.get(name, -1))
         return ordered, self._with_values(sorted(nodes), {*nearest, *self.inputs}) or sorted(nodes)
 
@@ -59,7 +59,7 @@ class Graph:
         reached, kept = set(values), []
         for index in nodes:
             node = self.nodes[index]
-            if node.op_type not in ("Shape", "Size") and reached & {*_read(node)}:
+            if node.op_type not in ("Shape", "Size") and reached & {*reads(node)}:
                 reached.update(node.output)
                 kept.append(index)
         return kept
@@ -69,13 +69,13 @@ class Graph:
         return None if index is None else self.nodes[index]
 
 
-def _read(node: NodeProto) -> list[str]:
+def reads(node: NodeProto) -> list[str]:
     """What a node reads, its subgraphs included."""
     names = [name for name in node.input if name]
     for attribute in node.attribute:
         for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
             own = {name for within in inner.node for name in within.output}
-            names += [name for within in inner.node for name in _read(within) if name not in own]
+            names += [name for within in inner.node for name in reads(within) if name not in own]
             names += [value.name for value in inner.output if value.name not in own]
     return names
 

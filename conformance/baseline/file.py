@@ -17,8 +17,9 @@ from conformance.baseline.change import Record, Run
 from conformance.baseline.line import Line, check, compact, dump, expand
 from conformance.disk.reading import parse_json, read_text
 from conformance.errors import UserError, display_path, why
+from conformance.records.json_checks import Misfit
 from conformance.records.run_file import read_run
-from conformance.records.shape import ENVIRONMENT, Misfit
+from conformance.records.shape import ENVIRONMENT
 
 VERSION = 1
 """Of the format that a baseline's first line names."""

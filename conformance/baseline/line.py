@@ -12,7 +12,8 @@ from conformance.baseline.change import KINDS, Record, number
 from conformance.baseline.ids import fields_of
 from conformance.baseline.timing import timing
 from conformance.errors import UserError, did_you_mean
-from conformance.records.shape import FIELDS, LONGEST_ID, Misfit, plain
+from conformance.records.json_checks import Misfit, plain
+from conformance.records.shape import FIELDS, LONGEST_ID
 
 Line = dict[str, Any]
 

@@ -66,6 +66,12 @@ class When(Says):
         return bool(self.at or self.values)
 
 
+def _said(value: object) -> object:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise ValueError("say the fact behind the failure, in a sentence")
+    return value
+
+
 class Fails(Says):
     """An expected failure. Strict: it has to happen, at this stage, with this error."""
 
@@ -78,7 +84,7 @@ class Fails(Says):
     text."""
     fault: Fault | None = None
     """Who is at fault, where the author knows better than the suite can tell."""
-    because: str = Field(min_length=1)
+    because: Annotated[str, BeforeValidator(_said)] = Field(min_length=1)
     """The fact behind the failure, in a sentence."""
 
 

@@ -12,8 +12,10 @@ from conformance.checks.coverage import note_coverage
 from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
 from conformance.checks.explain import CaseExplainer
+from conformance.checks.locate import note_operator
 from conformance.checks.models import CellRun
 from conformance.checks.pack import leave
+from conformance.checks.smallest import leave_smallest
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier, rounding_otherwise
 from conformance.checks.witnesses import may_saturate, whom_to_ask
@@ -67,6 +69,8 @@ def check_accuracy(run: CellRun) -> None:
                     f"the ONNX specification's evaluator stops with {stop.error}, which nothing lays to the model; "
                     "runtimes: [onnx-reference, onnxruntime] would insist on it"
                 ) from stop
+            if not explainer.is_declared(stop):
+                note_operator(run, verify, stored, explainer.example, stop)
             _leave_bundle(run, verify, explainer, draws, model, stop)
             raise
 
@@ -134,6 +138,11 @@ def _leave_bundle(
     if explainer.example is None or explainer.is_declared(stop):
         return
     try:
-        leave(run, verify, model, draws, explainer.example)
+        folder = leave(run, verify, model, draws, explainer.example)
     except Exception as error:  # the failure itself is what counts
         run.record.no_bundle = describe(error, run.cell.case.folder)
+        return
+    try:
+        stop.fields["smallest"] = leave_smallest(run, model.file, explainer.example, stop, folder / "smallest")
+    except Exception as error:
+        stop.fields["smallest"] = {"why_not": describe(error, run.cell.case.folder)}

@@ -76,7 +76,7 @@ def believed(record: Record, alone: Record, before: dict[str, Any]) -> Record:
     record.reason = f"{record.error} only after other cells in the same process: {record.reason}"
     record.status, record.error, record.fault = "failed", "OnlyAfter", None
     record.witnesses, record.conclusion, record.own_code, record.cause = [], None, [], None
-    record.parts_at = None
+    record.parts_at = record.operator = None
     return record
 
 

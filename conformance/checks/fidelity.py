@@ -9,9 +9,11 @@ from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
 from conformance.checks.explain import CaseExplainer
 from conformance.checks.finiteness import check_finite
+from conformance.checks.locate import note_operator
 from conformance.checks.models import CellRun
 from conformance.checks.verify_converted import FidelityVerifier
 from conformance.checks.witnesses import whom_to_ask
+from conformance.errors import Stopped
 from conformance.runtimes import opener
 from conformance.verdict.loss import LITERAL
 
@@ -34,5 +36,10 @@ def check_fidelity(run: CellRun) -> None:
         ask = whom_to_ask(run, verify, stored, converted)
         explainer = CaseExplainer(run.settings, run.record, verify, dims, ask)
         draws = Draws(cell, run.settings, prepared, dims, traced)
-        Examples(cell, run.settings, run.record, draws, verify, explainer).run()
-        check_finite(run, session, draws, stored, converted)
+        try:
+            Examples(cell, run.settings, run.record, draws, verify, explainer).run()
+            check_finite(run, session, draws, stored, converted)
+        except Stopped as stop:
+            if stop.fault == "exporter" and not explainer.is_declared(stop):
+                note_operator(run, verify, stored, explainer.example, stop)
+            raise

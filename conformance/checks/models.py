@@ -72,9 +72,11 @@ class CellRun:
             record.stop(stopped)
             raise stopped from error
 
-    def export(self, *, odd: bool = False, with_symbolics: bool = True) -> Exported:
-        """Exports now, without the store; afterwards the module has to be what it was."""
-        sizes, inputs = self.prepared.trace(odd=odd), self.prepared.inputs(odd=odd)
+    def export(self, *, odd: bool = False, with_symbolics: bool = True, inputs: Inputs | None = None) -> Exported:
+        """Exports now, without the store, with other ``inputs`` where there are any; afterwards the module has to be
+        what it was."""
+        sizes = self.prepared.trace(odd=odd)
+        inputs = self.prepared.inputs(odd=odd) if inputs is None else inputs
         reference = self.reference
         reference.restore()
         exported = export(

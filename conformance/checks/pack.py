@@ -141,14 +141,16 @@ def write_entry(
     )  # fmt: skip
 
 
-def leave(run: CellRun, verify: Verifier, model: Stored, draws: Draws, example: Example) -> None:
-    """Writes a bundle of one failing example beside the store; the record says where, and which code it has."""
+def leave(run: CellRun, verify: Verifier, model: Stored, draws: Draws, example: Example) -> Path:
+    """Writes a bundle of one failing example beside the store; the record says where, and which code it has. The
+    bundle's folder."""
     folder = run.settings.store.parent / "failing" / f"{run.cell.check}-{run.cell.label}"
     writer = BundleWriter(folder, environment([]))
     entry = write_entry(run, verify, model, draws, folder / CELLS, [_seen(verify, example)])
     # The bundle only shows whether the example still fails. One example would be vacuous, which is excused.
     writer.add(dataclasses.replace(entry, excused=list(range(sum(run.reference.layout or [])))))
     run.record.bundle, run.record.bundle_libraries = display_path(folder), entry.code
+    return folder
 
 
 def _expected_by_runtime(cell: Cell) -> dict[str, list[dict[str, object]]]:

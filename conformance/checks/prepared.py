@@ -97,20 +97,28 @@ _kept: dict[tuple[Path, str], Prepared] = {}
 
 
 def prepare(case: Case, folder: Folder) -> Prepared:
-    """The case with its module, which is built once in each process as long as there is room for its weights."""
+    """The case with its module, which is built once in each process as long as there is room for its weights, and
+    anew where an earlier cell has changed it."""
     name = (case.file, case.name)
     prepared = _kept.pop(name, None)
     if prepared is None or prepared.case != case:
         with fence.loading():
-            alike = (kept.reference.for_case(case) for kept in reversed(_kept.values()))
-            reference = next(filter(None, alike), None) or Reference(case, folder)
-            prepared = Prepared(case, reference, Maker(case, folder.resolve))
+            prepared = Prepared(case, _reference(case, folder), Maker(case, folder.resolve))
+    elif prepared.reference.changed():
+        with fence.loading():
+            prepared.reference = _reference(case, folder)
     _kept[name] = prepared
     while len(_kept) > 1 and _bytes() > KEPT_BYTES:
         del _kept[next(iter(_kept))]
     return prepared
 
 
+def _reference(case: Case, folder: Folder) -> Reference:
+    """The module of a case, with the parameters of one that is kept and built alike, if there is one."""
+    alike = (kept.reference.for_case(case) for kept in reversed(_kept.values()))
+    return next(filter(None, alike), None) or Reference(case, folder)
+
+
 def _bytes() -> int:
-    """What the kept modules take, each counted once."""
-    return sum({id(kept.reference.module): kept.reference.bytes for kept in _kept.values()}.values())
+    """What the kept modules take, shared parameters counted once."""
+    return sum({kept.reference.sharing: kept.reference.bytes for kept in _kept.values()}.values())

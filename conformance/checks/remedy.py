@@ -55,6 +55,7 @@ class Remedies:
         self._verify, self._case = verify, verify.cell.case
         self._draws = [draw for draw in draws if draw.index >= 0][:DRAWS]
         self._deadline = time.monotonic() + SECONDS
+        self._facts: dict[int, dict[str, Any]] = {}
 
     # ---- vacuous outputs -------------------------------------------------------------------------------------
 
@@ -166,8 +167,15 @@ class Remedies:
 
     def fact(self, output: int) -> dict[str, Any]:
         """What is the same in all values of an output: ``name`` and, of a constant, ``value``."""
+        if output not in self._facts:
+            self._facts[output] = self._fact(output)
+        return self._facts[output]
+
+    def _fact(self, output: int) -> dict[str, Any]:
         seen = [wanted[output] for _, wanted in self._answers(self._case, self._draws)]
         filled = [array for array in seen if array.size]
+        if not seen:  # no time was left to look
+            return {"name": "close"}
         if not filled:
             return {"name": "empty"}
         first = filled[0].flat[0]

@@ -61,4 +61,4 @@ def _check_judges(record: Record) -> None:
     if stop is not None and record.status != "skipped":
         record.stop(stop)
         record.draw, record.witnesses, record.conclusion, record.bundle = None, [], None, None
-        record.parts_at = None
+        record.parts_at = record.operator = None

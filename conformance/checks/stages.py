@@ -49,6 +49,10 @@ class Stages:
             self._noted = draw, encode(draw.as_dict())
         self._progress.write(f'{{"stage":"{stage}","draw":{self._noted[1]},"examples":{self._record.examples}}}')
 
+    def told_to_nobody(self) -> None:
+        """From here on the parent process is told nothing, as in a fork, whose steps are no steps of the cell."""
+        self._progress = Progress()
+
     def stopped_by(self, error: BaseException, fault: str = "harness") -> Stopped:
         """The exception as a stop at the current stage; the harness is at fault for what this package raised."""
         if _is_of_this_package(error):

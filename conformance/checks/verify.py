@@ -33,8 +33,9 @@ from conformance.runtimes import Session
 from conformance.verdict.example import Answers, Example
 from conformance.verdict.loop import Comparer
 
-NUDGES = 4
-"""How many other roundings are tried, to see how far rounding alone can move the outputs."""
+NUDGES = 3
+"""How many other roundings are tried, each in both directions, to see how far rounding alone can move the outputs: a
+result that is rounded up already moves by half a unit one way, and by one and a half the other."""
 
 
 class Stages(Protocol):
@@ -161,14 +162,17 @@ class Verifier(Comparer):
         divided by almost nothing. An output that jumps, as a rounding at a tie does, moves as far for a step a
         thousand times smaller; that is no question of precision and excuses nothing.
         """
-        rng = np.random.default_rng(0)
         bits = bits_of([str(array.dtype) for array in inputs.values()])
         moved = [0.0] * len(exact)
-        for nudge in range(NUDGES):
+        for nudge in range(2 * NUDGES):
+            seed, mirrored = divmod(nudge, 2)
+            rng = np.random.default_rng(seed)
             signs = {name: rng.choice([-1.0, 1.0], size=array.shape) for name, array in inputs.items()}
+            direction = -1.0 if mirrored else 1.0
             far, near = (
                 self.reference.oracle(
-                    _nudged(inputs, signs, 2.0**-finer), None if bits is None else Rounding(bits, nudge, finer)
+                    _nudged(inputs, signs, direction * 2.0**-finer),
+                    None if bits is None else Rounding(bits, seed, finer, bool(mirrored)),
                 )
                 for finer in (0, 10)
             )

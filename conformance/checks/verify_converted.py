@@ -20,7 +20,7 @@ from conformance.arrays import Array, Inputs
 from conformance.case.python import describe
 from conformance.case.words import base_of
 from conformance.checks.models import CellRun
-from conformance.checks.verify import NUDGES, Stages, Verifier, WrongTogether
+from conformance.checks.verify import Stages, Verifier, WrongTogether
 from conformance.compare.judges import NoiseLimits, Right
 from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, decibels, power
 from conformance.compare.reading import Read, Reading
@@ -35,6 +35,9 @@ from conformance.runtimes import Session
 from conformance.runtimes.otherwise import PHASE, open_otherwise
 from conformance.verdict.example import Answers, Example
 from conformance.verdict.loop import WrongAnswer, worst_dict
+
+NUDGES = 4
+"""How many other roundings of the inputs and nodes are tried, to see how far rounding alone can move the outputs."""
 
 
 class _NoiseLimited(Verifier):

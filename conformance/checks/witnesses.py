@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from conformance.case.words import base_of
@@ -17,6 +17,7 @@ from conformance.verdict.asking import ask
 from conformance.verdict.blame import Opinion, Suspect
 from conformance.verdict.example import Example
 from conformance.verdict.loop import Ask
+from conformance.verdict.passes import Broken, guilty
 
 
 def may_saturate(run: CellRun) -> bool:
@@ -40,7 +41,7 @@ def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Store
                 if witness is not None:
                     opinion = Opinion("exporter", [witness])
             elif stop.stage == "compare" and run.cell.runtime == "onnxruntime":
-                _ask_without_optimizer(opinion, verify, converted.file, libraries, example)
+                _ask_without_optimizer(opinion, verify, converted.file, run.config(), libraries, example, stop)
         if stop.stage == "compare":
             file = converted.file if converted is not None else None
             output = (run.record.fidelity or {}).get("output")
@@ -61,9 +62,10 @@ def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Store
 
 
 def _ask_without_optimizer(
-    opinion: Opinion, verify: Verifier, model: Path, libraries: Sequence[str], example: Example
-) -> None:
-    """Names the optimizer, where ONNX Runtime gives without it what the converted model means."""
+    opinion: Opinion, verify: Verifier, model: Path, config: Mapping[str, str], libraries: Sequence[str],
+    example: Example, stop: Stopped,
+) -> None:  # fmt: skip
+    """Names the optimizer and its pass, where ONNX Runtime gives without it what the converted model means."""
     runtime = "onnxruntime-unoptimized"
     asked = ask(runtime, model, libraries, example.inputs)
     if asked.outputs is None:
@@ -72,6 +74,8 @@ def _ask_without_optimizer(
     opinion.witnesses.append(Witness(runtime, "agrees" if agrees else "wrong"))
     if agrees:
         opinion.conclusion = "optimizer"
+        outcome = blame.outcome_of(stop, example, verify.judged)
+        opinion.optimizer = guilty(Broken(model, libraries, example.inputs, config, outcome))
 
 
 MEANT = 10.0

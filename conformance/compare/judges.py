@@ -12,7 +12,8 @@ import numpy as np
 from conformance.arrays import Array, Inputs
 from conformance.compare.noise import NoiseLimit, compare_outputs
 from conformance.compare.reading import PLAIN, Read, Reading
-from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, compare, matched_rows
+from conformance.compare.rows import matched_rows
+from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, compare
 from conformance.compare.vacuity import Vacuity
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from conformance.arrays import Array
 from conformance.compare.detections import Detections
 from conformance.compare.indices import Indices, Unreadable
-from conformance.compare.tolerance import Comparison, Subject, Worst, failed, odd_shape, row_order, subjects
+from conformance.compare.rows import row_order
+from conformance.compare.tolerance import Comparison, Subject, Worst, failed, odd_shape, subjects
 from conformance.errors import Stopped
 
 

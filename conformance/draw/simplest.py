@@ -23,7 +23,7 @@ def simplest(case: Case, sizes: Sizes, inputs: Inputs, fails: Callable[[Inputs],
         if case.says.draw or (values and (values.python or values.choice or values.permutations)):
             continue
         between = (values.uniform or values.integers) if values else None
-        for candidate in _simpler(best[name]):
+        for candidate in simpler(best[name]):
             if _inside(candidate, between, sizes) and not np.array_equal(
                 candidate, best[name], equal_nan=candidate.dtype.kind == "f"
             ):
@@ -34,7 +34,7 @@ def simplest(case: Case, sizes: Sizes, inputs: Inputs, fails: Callable[[Inputs],
     return best
 
 
-def _simpler(array: Array) -> Iterator[Array]:
+def simpler(array: Array) -> Iterator[Array]:
     """From the simplest: constants, counting, then the same values rounded or mostly zero."""
     if not array.size:
         return

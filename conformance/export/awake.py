@@ -7,6 +7,7 @@ part computes hardly reaches the output, so that a wrong one passes.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -46,9 +47,9 @@ def load_weights(module: Any, file: Path) -> None:
         raise Stopped("declare", "WrongWeights", f"weights: {file.name}: {said}", "case") from None
 
 
-def awaken(module: Any, seed: int, calls: Iterable[Callable[[], object]]) -> None:
-    """Gives parameters that are asleep a scale at which they show, and fresh batch norms the statistics of ``calls``,
-    each of which calls the module. Others stay as they are."""
+def awaken(module: Any, seed: int, calls: Callable[[Any], Iterable[Callable[[], object]]]) -> None:
+    """Gives parameters that are asleep a scale at which they show, and fresh batch norms the statistics of the calls
+    that ``calls`` makes of a copy of the module. All else stays as it is."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
@@ -59,7 +60,7 @@ def awaken(module: Any, seed: int, calls: Iterable[Callable[[], object]]) -> Non
                 if parameter.is_floating_point() and parameter.numel() and id(parameter) not in done:
                     done.add(id(parameter))
                     _wake(owner, name, parameter, generator)
-        _calibrate([norm for norm in module.modules() if _is_fresh(norm)], calls, generator)
+        _calibrate(module, [name for name, norm in module.named_modules() if _is_fresh(norm)], calls, generator)
 
 
 def _wake(owner: Any, name: str, parameter: Any, generator: Any) -> None:
@@ -111,27 +112,30 @@ def _is_fresh(module: Any) -> bool:
     return not module.running_mean.any() and bool((module.running_var == 1).all())
 
 
-def _calibrate(norms: list[Any], calls: Iterable[Callable[[], object]], generator: Any) -> None:
-    """Gives batch norms the mean statistics of the calls; where the module cannot be called so, as with a single
-    value for each channel, others that are not 0 and 1."""
+def _calibrate(
+    module: Any, names: list[str], calls: Callable[[Any], Iterable[Callable[[], object]]], generator: Any
+) -> None:
+    """Gives the batch norms with these names the mean statistics of the calls; where the module cannot be called so,
+    as with a single value for each channel, others that are not 0 and 1."""
     import torch
 
-    before = [(norm, norm.training, norm.momentum) for norm in norms]
+    if not names:
+        return
+    norms = [module.get_submodule(name) for name in names]
     try:
-        for norm in norms:
+        called = copy.deepcopy(module).eval()  # what else calls leave in a module must not be in this one
+        measured = [called.get_submodule(name) for name in names]
+        for norm in measured:
             norm.train()
             norm.momentum = None  # the mean of all calls
-        if norms:
-            for call in calls:
-                call()
+        for call in calls(called):
+            call()
     except Exception:
         for norm in norms:
             shape, dtype = norm.running_mean.shape, norm.running_mean.dtype
             norm.running_mean.copy_(torch.randn(shape, generator=generator, dtype=dtype) * 3 * SMALL)
             norm.running_var.copy_(torch.rand(shape, generator=generator, dtype=dtype) + 0.5)
-    finally:
-        for norm, training, momentum in before:
-            norm.train(training)
-            norm.momentum = momentum
-            if norm.num_batches_tracked is not None:
-                norm.num_batches_tracked.zero_()
+        return
+    for norm, other in zip(norms, measured, strict=True):
+        norm.running_mean.copy_(other.running_mean)
+        norm.running_var.copy_(other.running_var)

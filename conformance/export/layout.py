@@ -1,4 +1,4 @@
-"""Which tensors of a module's outputs are one output of its graph.
+"""The tensors of a module's outputs, and which of them are one output of its graph.
 
 A traced module has an output for each tensor. A scripted one that returns a list has one output for the list, a
 sequence; tuples are taken apart. ``outputs:`` may name either the graph's outputs or all tensors.
@@ -9,7 +9,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from conformance.arrays import Array
 from conformance.case.must_hold import Output
+from conformance.errors import Stopped
+
+
+def tensors_of(result: Any) -> list[Any]:
+    """The tensors of an output, depth first; Stopped at ``declare`` where it has none, or anything but tensors."""
+    import torch
+    from torch.utils import _pytree
+
+    if isinstance(result, torch.Tensor):
+        return [result]
+    leaves = [leaf for leaf in _pytree.tree_leaves(result) if leaf is not None]
+    odd = [type(leaf).__name__ for leaf in leaves if not isinstance(leaf, torch.Tensor)]
+    if odd or not leaves:
+        what = f"a {odd[0]}" if odd else "nothing"
+        raise Stopped("declare", "NoTensor", f"forward returns {what} where tensors are expected", "case")
+    return leaves
+
+
+def array_of(tensor: Any) -> Array:
+    """The tensor as NumPy has it; Stopped at ``declare`` for one that it cannot hold."""
+    try:
+        array: Array = tensor.detach().resolve_conj().resolve_neg().numpy()
+    except (TypeError, RuntimeError):  # bfloat16, sparse, quantized
+        text = f"forward returns a tensor that NumPy cannot hold ({tensor.dtype}, {tensor.layout}); convert it"
+        raise Stopped("declare", "NoTensor", text, "case") from None
+    return array
 
 
 def layout_of(result: Any) -> list[int]:

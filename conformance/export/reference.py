@@ -23,7 +23,7 @@ from conformance.draw.shapes import trace_sizes
 from conformance.errors import Stopped
 from conformance.export.awake import PASSES, awaken, load_weights
 from conformance.export.expression import expression_module, torch_value
-from conformance.export.layout import layout_of, names_in_graph, tensors_in
+from conformance.export.layout import array_of, layout_of, names_in_graph, tensors_in, tensors_of
 from conformance.export.rounding import Rounding, nudged, rounds
 
 
@@ -44,10 +44,14 @@ class Reference:
         random.seed(case.says.seed)
         self._eager: torch.nn.Module = self._build()
         self.module: torch.nn.Module = self._scripted(self._eager) if case.says.script else self._eager
+        self.sharing = object()
+        """The same for all references that share their parameters."""
         self.weights = self.fingerprint()
+        self._sums = self._checksums()
         # In training mode every forward updates statistics; each use then starts from the same statistics.
         self._state = copy.deepcopy(self.module.state_dict()) if case.says.mode == "train" else None
         self.oracle_missing: str | None = None
+        self._uncalled: tuple[torch.nn.Module, torch.nn.Module] | None = None
         self._twin: torch.nn.Module | None = None
         self._twin_is_eager = not case.says.script
         self._rounds_not = False
@@ -63,22 +67,26 @@ class Reference:
             self._twin = torch.jit.script(twin) if case.says.script else twin
         except Exception:
             self._twin, self._twin_is_eager = twin, True
+        self._uncalled = None if case.says.script else (_copied(self._eager), _copied(twin))
 
     def for_case(self, case: Case) -> Reference | None:
-        """The same module for another case that builds it alike; None for a case that does not, and where calls have
-        changed the module or shown that it has no float64 form, which may be due to this case's inputs."""
-        if recipe(case) != recipe(self.case) or self.oracle_missing or self.fingerprint() != self.weights:
+        """A reference of another case that builds the module alike, with the same parameters and whatever else the
+        module keeps as it was before the first call. None for a case that builds it otherwise, where parameters have
+        changed since, and for scripted modules and those without a float64 form."""
+        if recipe(case) != recipe(self.case) or self._uncalled is None or self.changed():
             return None
         other = copy.copy(self)
         other.case, other.layout = case, None
+        other._eager, other._twin = map(_copied, self._uncalled)
+        other.module = other._eager
         for derived in ("_by_position", "_by_keyword"):
             other.__dict__.pop(derived, None)
         return other
 
     def copied(self) -> Reference:
-        """The same on a copy of the module, which may be called in ways that leave wrong values in it."""
+        """The same on a module that shares nothing, to be called in ways that leave wrong values in it."""
         other = copy.copy(self)
-        other.module = copy.deepcopy(self.module)
+        other.sharing, other.module = object(), copy.deepcopy(self.module)
         return other
 
     def _build(self) -> Any:
@@ -94,7 +102,7 @@ class Reference:
             if not isinstance(module, torch.nn.Module):
                 raise TypeError(f"{says.module} gave a {type(module).__name__}, not a torch.nn.Module")
             if says.weights == "awake":
-                awaken(module, says.seed, self._calls(module))
+                awaken(module, says.seed, self._calls)
             elif says.weights is not None:
                 load_weights(module, self.case.folder / says.weights)
             if says.prepare is not None:
@@ -134,6 +142,22 @@ class Reference:
             if tensor.numel():
                 digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(_torch().uint8).numpy().data)
         return digest.hexdigest()
+
+    def changed(self) -> bool:
+        """Whether a parameter or a buffer is another one than when the module was built, but for the statistics of a
+        module in training mode, which ``restore`` puts back."""
+        self.restore()
+        return self._checksums() != self._sums
+
+    def _checksums(self) -> list[int]:
+        """A sum of the bytes of each parameter and buffer, which takes a tenth of a hash."""
+        torch = _torch()
+        sums = []
+        for tensor in self.module.state_dict().values():
+            flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            whole = flat.numel() // 8 * 8
+            sums.append(int(flat[:whole].view(torch.int64).sum()) + int(flat[whole:].sum()))
+        return sums
 
     @property
     def bytes(self) -> int:
@@ -209,9 +233,9 @@ class Reference:
                     "the module changes its input in place, so that the reference and the runtimes would see "
                     "different inputs; clone it first in forward", "case",
                 )  # fmt: skip
-        leaves = _leaves(result)
+        leaves = tensors_of(result)
         self._hold_layout(layout_of(result) if self.case.says.script else [1] * len(leaves))
-        return [_array(leaf) for leaf in leaves]
+        return [array_of(leaf) for leaf in leaves]
 
     def _hold_layout(self, layout: list[int]) -> None:
         """Stopped at ``declare`` where there are more or fewer tensors than there were before."""
@@ -275,7 +299,7 @@ class Reference:
         positional, keywords = self.arguments(inputs)
         self.restore()
         with torch.no_grad():
-            eager = [_array(leaf) for leaf in _leaves(self._eager(*positional, **keywords))]
+            eager = [array_of(leaf) for leaf in tensors_of(self._eager(*positional, **keywords))]
         self.restore()
         return defaults_for(eager).compare(self(inputs), Right(eager)).verdict != "failed"
 
@@ -291,10 +315,10 @@ class Reference:
         try:
             with torch.no_grad():
                 if rounding is None:
-                    return [_array(leaf) for leaf in _leaves(self._twin(*positional, **keywords))]
+                    return [array_of(leaf) for leaf in tensors_of(self._twin(*positional, **keywords))]
                 with self._weights_moved(rounding), rounds(rounding):
                     result = self._twin(*positional, **keywords)
-                return [_array(leaf) for leaf in _leaves(result)]
+                return [array_of(leaf) for leaf in tensors_of(result)]
         finally:
             torch.set_default_dtype(before)
 
@@ -313,31 +337,12 @@ class Reference:
                 own[name].data = value
 
 
+def _copied(module: Any) -> Any:
+    """The module and all that it keeps but for its parameters, which the copy shares."""
+    return copy.deepcopy(module, {id(parameter): parameter for parameter in module.parameters()})
+
+
 def _torch() -> Any:
     import torch
 
     return torch
-
-
-def _leaves(result: Any) -> list[Any]:
-    """The tensors of an output, depth first; Stopped at ``declare`` where it has none, or anything but tensors."""
-    import torch
-    from torch.utils import _pytree
-
-    if isinstance(result, torch.Tensor):
-        return [result]
-    leaves = [leaf for leaf in _pytree.tree_leaves(result) if leaf is not None]
-    odd = [type(leaf).__name__ for leaf in leaves if not isinstance(leaf, torch.Tensor)]
-    if odd or not leaves:
-        what = f"a {odd[0]}" if odd else "nothing"
-        raise Stopped("declare", "NoTensor", f"forward returns {what} where tensors are expected", "case")
-    return leaves
-
-
-def _array(tensor: Any) -> Array:
-    try:
-        array: Array = tensor.detach().resolve_conj().resolve_neg().numpy()
-    except (TypeError, RuntimeError):  # bfloat16, sparse, quantized
-        text = f"forward returns a tensor that NumPy cannot hold ({tensor.dtype}, {tensor.layout}); convert it"
-        raise Stopped("declare", "NoTensor", text, "case") from None
-    return array

@@ -8,6 +8,7 @@ last place of a given number of bits.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ class Rounding:
     bits: int
     seed: int
     finer: int = 0
+    mirrored: bool = False
+    """Whether everything is moved in the direction opposite to that without it."""
 
 
 def bits_of(dtypes: list[str]) -> int | None:
@@ -48,6 +51,7 @@ class Units:
 
     def __init__(self, rounding: Rounding) -> None:
         self._rng = np.random.default_rng(rounding.seed)
+        self._direction = -1.0 if rounding.mirrored else 1.0
         self._bits = rounding.bits + rounding.finer
         self._smallest = SMALLEST[rounding.bits] - rounding.finer
         self._largest = LARGEST[rounding.bits]
@@ -92,7 +96,10 @@ class Units:
 
         count = value.numel()
         bits = np.frombuffer(self._rng.bytes(math.ceil(count / 8)), dtype=np.uint8)
-        return torch.from_numpy(np.unpackbits(bits, count=count)).reshape(value.shape) * 2.0 - 1.0
+        return (
+            torch.from_numpy(np.unpackbits(bits, count=count)).reshape(value.shape) * 2.0 * self._direction
+            - self._direction
+        )
 
 
 OF_SUMS = 0.5
@@ -110,6 +117,14 @@ SUMS = {
 """Operators that add up products of their tensors: of the sizes of their tensors they give the sizes of their terms,
 added up."""
 
+FUSED = (
+    "gelu", "native_group_norm", "native_layer_norm", "native_batch_norm", "_native_batch_norm_legit",
+    "_native_batch_norm_legit_no_training", "var", "std", "var_mean", "std_mean", "addcmul", "addcdiv", "lerp",
+)  # fmt: skip
+"""Operators of ``aten`` that are several by their definition, of which a graph has each. What is rounded in between
+may be all that is left of their result: the mean, where equal values are normalised, or a tanh of nearly -1 in
+GELU."""
+
 MOVED_WEIGHTS = 2**24
 """How many weights are moved at most, for time and memory. Of a module with more, the results alone tell."""
 
@@ -126,8 +141,21 @@ def nudged(weights: Mapping[str, Any], rounding: Rounding) -> dict[str, Any]:
 
 def rounds(rounding: Rounding) -> Any:
     """A context in which torch's operators round their float64 results. It sees what the dispatcher runs, scripted
-    code included, and not what a single operator does inside."""
+    code included; of what a single operator does inside, only that of ``FUSED``, by PyTorch's own decompositions."""
     return _mode()(rounding)
+
+
+@cache
+def _decompositions() -> Mapping[Any, Any]:
+    """What PyTorch takes the operators of ``FUSED`` apart into; a version without these tables leaves them whole."""
+    import torch
+
+    try:
+        from torch._decomp import get_decompositions
+    except ImportError:
+        return {}
+    packets = (getattr(torch.ops.aten, name, None) for name in FUSED)
+    return dict(get_decompositions([packet for packet in packets if packet is not None]))
 
 
 @cache
@@ -150,7 +178,7 @@ def _mode() -> Any:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if torch.Tag.pointwise in func.tags:  # elsewhere a number may say how many values there are
                 args = tuple(self._constant(arg) for arg in args)
-            result = func(*args, **(kwargs or {}))
+            result = self._run(func, args, dict(kwargs or {}))
             if func.is_view:
                 return result
             if str(func).rpartition(".")[0] in SUMS and self._is_plain(result):
@@ -160,6 +188,14 @@ def _mode() -> Any:
                 tree_map_only(torch.Tensor, self._write, result)
                 return result
             return tree_map_only(torch.Tensor, self._rounded, result)
+
+        def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+            parts = None if func._schema.is_mutable else _decompositions().get(func)
+            if parts is not None:
+                # some decompositions refuse arguments that the operator takes
+                with contextlib.suppress(Exception), self:
+                    return parts(*args, **kwargs)
+            return func(*args, **kwargs)
 
         def _constant(self, arg: Any) -> Any:
             """A number in the code of the module, such as 0.1, which a model holds rounded."""

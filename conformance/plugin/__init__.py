@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance.plugin import options
+from conformance.plugin.findings_first import FindingsFirst
 from conformance.plugin.ordering import TELLS, cell_of
 from conformance.plugin.session import STARTED_BY, Session
 from conformance.plugin.terminal import Terminal
@@ -199,6 +200,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if _has_terminal(session.config):
         own, plugins = session.config.stash[_SESSION], session.config.pluginmanager
         plugins.register(Terminal(own), "conformance-results")
+        plugins.register(FindingsFirst(own), "conformance-findings")
         plugins.register(own.progress, "conformance-progress")  # later, and so asked before, the run file is begun
 
 

@@ -9,15 +9,19 @@ from functools import lru_cache
 from typing import Any
 
 from conformance.records import coverage
+from conformance.records.clean import one_line
+from conformance.records.findings import RED, key_of
 from conformance.records.matrix import SLOW_SECONDS
 
 _ALWAYS = ("case", "exporter", "opset", "runtime", "precision", "check", "status", "examples")
+_REASON = 240
+"""Characters of a reason that are kept of a red cell."""
 _OFTEN_NOTHING = ("ill_conditioned", "reused", "changed", "dropped_draws")
 
 
 def brief(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a record that ``matrix``, ``coverage`` and ``text.dropped_draws`` read. They tell the same of it
-    as of the whole record."""
+    """The parts of a record that ``matrix``, ``findings``, ``coverage`` and ``text.dropped_draws`` read. They tell
+    the same of it as of the whole record."""
     short: dict[str, Any] = {"id": record["id"], **{name: _shared(record[name]) for name in _ALWAYS}}
     short |= {name: record[name] for name in _OFTEN_NOTHING if record[name]}
     short["source"] = _source(**(record["source"] or {}))
@@ -31,6 +35,10 @@ def brief(record: Mapping[str, Any]) -> dict[str, Any]:
     if record["fidelity"] and record["worst"]:
         cost = {name: value for name, value in record["fidelity"].items() if name in ("sqnr", "changed")}
         short["fidelity"], short["worst"] = cost, {"ratio": record["worst"]["ratio"]}
+    if record["status"] in RED:
+        short |= {name: record[name] for name in ("stage", "error")}
+        short["finding"] = [_shared(part) for part in key_of(record)]
+        short["reason"] = one_line(record["reason"], _REASON)
     if record["latency"]:
         short["latency"] = {"budgets": record["latency"].get("budgets", ())}
     return short

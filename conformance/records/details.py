@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from conformance.records.location import located
+from conformance.records.location import number as number
 from conformance.records.testimony import asked, title
 
 
@@ -30,6 +32,7 @@ def details(record: Mapping[str, Any]) -> list[str]:
         *_conditioned(record),
         *_beyond(record),
         *asked(record),
+        *located(record),
         *_to_look_at(record),
         *_changed(record),
     ]
@@ -282,8 +285,3 @@ def _to_look_at(record: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"{name} = {value}" for name, value in (record.get("inputs") or {}).items())
     for entry in _declared(record, "another"):
         yield f"line {entry['line']} declares another failure there: stage {entry['stage']}, {entry['error']}"
-
-
-def number(value: Any) -> str:
-    """A number as it is shown, with the digits that tell float32 values apart."""
-    return f"{value:.9g}" if isinstance(value, float) else str(value)

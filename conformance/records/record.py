@@ -83,6 +83,9 @@ class Record:
     witnesses: list[dict[str, Any]] = field(default_factory=list)
     conclusion: str | None = None
     parts_at: dict[str, Any] | None = None
+    optimizer: dict[str, Any] | None = None
+    operator: dict[str, Any] | None = None
+    smallest: dict[str, Any] | None = None
     own_code: list[str] = field(default_factory=list)
     inputs: dict[str, str] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)

@@ -4,117 +4,32 @@ from records may rely on their types, whoever wrote the file."""
 from __future__ import annotations
 
 import dataclasses
-import math
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 from conformance.errors import UserError
+from conformance.records.json_checks import (
+    FLAG,
+    TEXT,
+    TEXT_OR_NULL,
+    Check,
+    Misfit,
+    form,
+    integer,
+    kind_of,
+    list_of,
+    map_of,
+    measure,
+    number,
+    of_type,
+    or_null,
+    scalar,
+)
 from conformance.records.record import Record, Status
 
-Check = Callable[[Any], None]
-"""Raises ``Misfit`` for a value that it does not allow."""
-
-DEEPEST = 20
-"""How deeply the plain data of a field may be nested."""
 LONGEST_ID = 20_000
 """Characters of an id, which is taken apart by a regular expression."""
-_LARGEST = 2**63
-"""Above all integers of a record; larger ones do not fit what computes with them."""
-
-
-class Misfit(Exception):
-    """A value that its field cannot have; ``str`` names the field and says why."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-        self.path: list[str] = []
-
-    def inside(self, name: object) -> Misfit:
-        """The same misfit, seen from what has the value under ``name``."""
-        self.path.insert(0, str(name)[:80])
-        return self
-
-    def __str__(self) -> str:
-        return f"'{'.'.join(self.path)}' {self.why}" if self.path else self.why
-
-
-# ---- single values -------------------------------------------------------------------------------------------
-
-
-def _of(words: str, *kinds: type) -> Check:
-    """Allows values of exactly these types: to JSON ``true`` is no number."""
-
-    def check(value: Any) -> None:
-        if type(value) not in kinds:
-            raise Misfit(f"is {_kind(value)}, not {words}")
-
-    return check
-
-
-def _kind(value: Any) -> str:
-    names = {
-        str: "text",
-        bool: "true or false",
-        int: "a number",
-        float: "a number",
-        list: "a list",
-        dict: "an object",
-    }
-    return names.get(type(value), "null")
-
-
-TEXT = _of("text", str)
-TEXT_OR_NULL = _of("text or null", str, type(None))
-_FLAG = _of("true or false", bool)
-_LIST = _of("a list", list)
-_OBJECT = _of("an object", dict)
-_INTEGER = _of("a whole number", int)
-
-
-def integer(value: Any) -> None:
-    _INTEGER(value)
-    if not -_LARGEST < value < _LARGEST:
-        raise Misfit("is larger than any such number")
-
-
-def number(value: Any) -> None:
-    """A finite number."""
-    if type(value) is int:
-        integer(value)
-    elif type(value) is not float:
-        raise Misfit(f"is {_kind(value)}, not a number")
-    elif not math.isfinite(value):
-        raise Misfit("is larger than any such number")
-
-
-def measure(value: Any) -> None:
-    """A number, also NaN or an infinity, which records write as text."""
-    if value not in ("nan", "inf", "-inf"):
-        number(value)
-
-
-def plain(value: Any, depth: int = DEEPEST) -> None:
-    """Any value of JSON whose numbers are finite, nested at most so deeply."""
-    if depth < 0:
-        raise Misfit("is nested too deeply")
-    kind = type(value)
-    if kind is dict:
-        for item in value.values():
-            plain(item, depth - 1)
-    elif kind is list:
-        for item in value:
-            plain(item, depth - 1)
-    elif kind is int or kind is float:
-        number(value)
-
-
-def scalar(value: Any) -> None:
-    """Text, a number, true, false or null."""
-    if type(value) in (list, dict):
-        raise Misfit(f"is {_kind(value)}, not a single value")
-    plain(value)
 
 
 def _status(value: Any) -> None:
@@ -134,62 +49,16 @@ def _nothing(value: Any) -> None:
         raise Misfit("is a field of baselines, which no run has")
 
 
-# ---- values made of others -----------------------------------------------------------------------------------
-
-
-def or_null(check: Check) -> Check:
-    def checked(value: Any) -> None:
-        if value is not None:
-            check(value)
-
-    return checked
-
-
-def list_of(check: Check) -> Check:
-    def checked(value: Any) -> None:
-        _LIST(value)
-        for number, item in enumerate(value):
-            try:
-                check(item)
-            except Misfit as misfit:
-                raise misfit.inside(number) from None
-
-    return checked
-
-
-def map_of(check: Check) -> Check:
-    def checked(value: Any) -> None:
-        _OBJECT(value)
-        for name, item in value.items():
-            try:
-                check(item)
-            except Misfit as misfit:
-                raise misfit.inside(name) from None
-
-    return checked
-
-
-def form(needs: tuple[str, ...] = (), /, **fields: Check) -> Check:
-    """An object with these fields. It may lack those that it does not need, and have others of plain data."""
-
-    def checked(value: Any) -> None:
-        _OBJECT(value)
-        for name in needs:
-            if name not in value:
-                raise Misfit("is not there").inside(name)
-        for name, item in value.items():
-            try:
-                fields.get(name, plain)(item)
-            except Misfit as misfit:
-                raise misfit.inside(name) from None
-
-    return checked
-
-
 def _interval(value: Any) -> None:
     _NUMBERS(value)
     if len(value) != 2:
         raise Misfit(f"has {len(value)} ends, not 2")
+
+
+def _two(value: Any) -> None:
+    list_of(integer)(value)
+    if len(value) != 2:
+        raise Misfit(f"has {len(value)} members, not 2")
 
 
 _TEXTS = list_of(TEXT)
@@ -229,6 +98,22 @@ FIELDS: dict[str, Check] = {
     "parts_at": or_null(form(
         ("operator", "how"), **dict.fromkeys(("operator", "how"), TEXT),
         **dict.fromkeys(("node", "line", "by", "why"), TEXT_OR_NULL),
+    )),
+    "optimizer": or_null(form(
+        ("of", "passes"), of=TEXT, level=TEXT_OR_NULL, changed=_COUNTS, more=_COUNTS, alone=FLAG, unfinished=FLAG,
+        **dict.fromkeys(("passes", "helpers", "removed", "added"), _TEXTS),
+    )),
+    "operator": or_null(form(
+        **dict.fromkeys(
+            ("operator", "line", "source", "module", "within", "stage", "how", "node", "type", "tensor", "dtype",
+             "rules", "unable", "detail", "inside"), TEXT_OR_NULL,
+        ),
+        untied=_TEXTS, index=list_of(integer), differ=_two, arguments=list_of(scalar),
+    )),
+    "smallest": or_null(form(
+        seconds=or_null(number), unfinished=FLAG, operators=_TEXTS, passes=_TEXTS,
+        **dict.fromkeys(("nodes", "of", "tried"), _COUNTS),
+        **dict.fromkeys(("bundle", "repro", "issue", "why_not"), TEXT_OR_NULL),
     )),
     "warnings": list_of(form(("name",), name=TEXT, agree=_TEXTS, **dict.fromkeys(("error", "text"), TEXT_OR_NULL))),
     "inputs": map_of(TEXT),
@@ -278,7 +163,7 @@ FIELDS: dict[str, Check] = {
         **dict.fromkeys(("node", "operator", "gives"), TEXT_OR_NULL),
     )),
     "latency": or_null(form(budgets=or_null(list_of(_BUDGET)), own=or_null(_SIDE), other=or_null(_SIDE))),
-    "reused": _FLAG,
+    "reused": FLAG,
     "accepted": _nothing,
 }  # fmt: skip
 """The fields of a record, and ``details`` of earlier versions."""
@@ -288,7 +173,7 @@ NEEDED = ("id", "case", "exporter", "opset", "check", "status")
 
 _RECORD = form(**FIELDS)
 
-_PROCESSOR = or_null(_of("an object, text or null", dict, str))
+_PROCESSOR = or_null(of_type("an object, text or null", dict, str))
 _PROCESSOR_FORM = form(name=TEXT_OR_NULL, instructions=or_null(_TEXTS))
 
 
@@ -308,7 +193,7 @@ _HEADER = form(
     process=form(pid=integer, host=TEXT, command=TEXT),
 )  # fmt: skip
 _CHANGES = list_of(form(
-    ("id", "kind"), id=_id, kind=TEXT, regression=_FLAG, accepted=_FLAG, text=TEXT_OR_NULL,
+    ("id", "kind"), id=_id, kind=TEXT, regression=FLAG, accepted=FLAG, text=TEXT_OR_NULL,
     source=or_null(form(file=TEXT_OR_NULL, line=_COUNTS)),
 ))  # fmt: skip
 
@@ -337,7 +222,7 @@ def record_of(value: Any) -> dict[str, Any]:
     Raises UserError with what is wrong where it is no record.
     """
     if not isinstance(value, dict):
-        raise UserError(f"is {_kind(value)}, not a record")
+        raise UserError(f"is {kind_of(value)}, not a record")
     lacking = [name for name in NEEDED if value.get(name) is None]
     if lacking:
         raise UserError(f"lacks {', '.join(lacking)}")

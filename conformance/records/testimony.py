@@ -44,12 +44,66 @@ def asked(record: Mapping[str, Any]) -> Iterator[str]:
     if conclusion is not None:
         known = _CONCLUSIONS.get(conclusion)  # another version's is no template
         yield str(conclusion) if known is None else known.format(runtime=record.get("runtime"))
+    yield from _passes(record.get("optimizer") or {}, record)
+    yield from _smallest(record.get("smallest") or {})
     yield from _loss(record.get("loss") or {}, SHOWN_BEST if record.get("fidelity") else None)
     for witness in witnesses:
         if witness.get("config"):
             yield _with_options(witness)
             if witness["answer"] == "agrees":
                 yield from _advice(record.get("cause") or {})
+
+
+_OPTIMIZERS = {
+    "onnxruntime": "ONNX Runtime's optimizer",
+}
+
+
+def _passes(told: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[str]:
+    """The pass of an optimizer that is wrong, and the nodes that it changed."""
+    if not told:
+        return
+    title = _OPTIMIZERS.get(str(told["of"]), str(told["of"]))
+    names = list(told["passes"])
+    level = f", from level {told['level']} on" if told.get("level") else ""
+    right = "the outputs are right" if record.get("stage") == "compare" else "the model runs"
+    if not names:
+        why = "there was no time to try them all" if told.get("unfinished") else "none is enough to switch off"
+        yield f"which pass of {title} it is stays open{level}: {why}"
+        return
+    if len(names) > 1:
+        yield f"passes {' and '.join(names)} of {title}{level}: {right} without these, and with any one of them not"
+    elif told.get("alone"):
+        yield f"pass {names[0]} of {title}{level}: {right} without it, and with no other pass it fails alike"
+    else:
+        yield f"pass {names[0]} of {title}{level}: {right} without it; by itself it breaks nothing"
+    if told.get("helpers"):
+        yield f"  {right} without {' or '.join(told['helpers'])} too, of which none breaks anything by itself"
+    removed, added = told.get("removed") or (), told.get("added") or ()
+    if removed or added:
+        more = f", and {told['more']} more nodes" if told.get("more") else ""
+        yield f"  it makes {', '.join(added) or 'nothing'} of {', '.join(removed) or 'nothing'}{more}"
+
+
+_NO_SCRIPT = {
+    "libraries": "it would need the case's own libraries",
+    "length": "it would be too long",
+}
+
+
+def _smallest(told: Mapping[str, Any]) -> Iterator[str]:
+    """The smallest model that still fails, and what shows it."""
+    why_not = told.get("why_not")
+    if told.get("bundle"):
+        operators = ", ".join(told.get("operators") or ())
+        far = ", when time ran out" if told.get("unfinished") else ""
+        yield f"smallest model that fails alike: {told.get('nodes')} of {told.get('of')} nodes ({operators}){far}"
+        if told.get("repro"):
+            yield f"  python {told['repro']} shows it; to report: {told.get('issue')}"
+        else:
+            yield f"  in {told['bundle']}; no script shows it by itself: {_NO_SCRIPT.get(str(why_not), why_not)}"
+    elif why_not:
+        yield f"no smaller model could be made: {why_not}"
 
 
 def _parting(place: Mapping[str, Any]) -> str:

@@ -1,4 +1,5 @@
-"""What a record reads like. All text about records is made here, in ``details`` and in ``testimony``.
+"""What a record reads like. All text about records is made here, in ``details``, ``testimony`` and
+``location``.
 
 Fields hold what cases, models and exceptions say. What ``failure`` and ``repetition`` give is harmless to show;
 whoever shows ``details`` makes them so.
@@ -13,6 +14,7 @@ from conformance.records.clean import block, command_line, literal, one_line
 from conformance.records.details import details as details
 from conformance.records.details import dropped_draws as dropped_draws
 from conformance.records.details import number
+from conformance.records.location import located as located
 from conformance.records.testimony import SHOWN_BEST
 
 _WHO = {
@@ -45,6 +47,49 @@ def verdict(record: Mapping[str, Any]) -> str:
 def not_run(runtime: str, count: int, reasons: Sequence[str]) -> str:
     """The line about a runtime of which every cell was skipped."""
     return f"NOT RUN: {runtime}, {count} cells skipped: {'; '.join(reasons)}"
+
+
+def finding(told: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
+    """A finding (``Finding.as_dict()``) in two lines: what is wrong and in which cells, and the first of them."""
+    which = told["which"]
+    component = _COMPONENTS.get(told["component"], told["component"]).replace("{which}", which).strip()
+    about = _ABOUT.get(told["by"], "{of}").replace("{of}", one_line(told["of"], _REPEATED))
+    kind = "other values" if told["kind"] == "values" else told["kind"]
+    count = len(told["cells"])
+    since = f"; since {told['since']}" if told.get("since") else ""
+    axes = (("opset", told["opsets"]), ("", told["exporters"]), ("", told["runtimes"]), ("", told["precisions"]))
+    where = "; ".join(f"{word} {', '.join(map(str, values))}".strip() for word, values in axes if values)
+    cases = told["cases"]
+    of = f"of {cases[0]}" if len(cases) == 1 else f"of {len(cases)} cases"
+    cells = f"{count} cell{'' if count == 1 else 's'} {of}"
+    head = f"{told['id']}  {component}, {about}: {kind}; {cells} ({where}){since}"
+    return [
+        literal(head),
+        literal(f"  {first['id']}: {one_line(first.get('reason') or first.get('error'), _REPEATED)}"),
+    ]
+
+
+_COMPONENTS = {
+    "exporter": "the exporter {which}",
+    "runtime": "{which}",
+    "optimizer": "{which}'s optimizer",
+    "precision": "the conversion to {which}",
+    "reference": "PyTorch itself",
+    "case": "the case",
+    "harness": "the harness",
+    "declaration": "a declared failure",
+    "open": "fault open {which}",
+}
+_ABOUT = {
+    "pass": "pass {of}", "code": "the case's own {of}", "operator": "operator {of}", "case": "in {of}",
+    "entry": "in {of}",
+}  # fmt: skip
+
+
+def found(findings: int, cells: int) -> str:
+    """The line about how many findings the red cells of a run come to."""
+    red = "1 red cell" if cells == 1 else f"{cells} red cells"
+    return f"{red}: 1 finding" if findings == 1 else f"{red}: {findings} findings"
 
 
 def doing(note: Mapping[str, Any], seconds: float) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.records.clean import one_line, visible
+from conformance.records.findings import findings
 from conformance.report.rows import Row, blocking, complete, failures
 from conformance.report.words import verdict
 
@@ -32,12 +33,12 @@ def github(records: Sequence[Mapping[str, Any]], changes: Sequence[Mapping[str, 
     """One line for each failure, for each regression that is no failure (``changes`` are those since a baseline), and
     for each reason for which cells were skipped; each at a case's line.
 
-    Cells of a case that fail for the same reason share a line. Of more than ten errors or warnings the last that
+    Cells that are red for one cause share a line. Of more than ten errors or warnings the last that
     GitHub shows says how many are left out. Raises UserError where a record lacks what every record has.
     """
     rows = complete(records)
     red = failures(rows)
-    errors = [_error(group) for group in _same(red, ("stage", "error", "reason"), by_case=True)]
+    errors = [_error([dict(cell) for cell in finding.cells]) for finding in findings(red)]
     told = {row["id"] for row in red}
     worse = [_changed(change) for change in blocking(changes) if change.get("id") not in told]
     errors += [_worse(group) for group in _same(worse, ("kind",), by_case=True)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError, why
+from conformance.records.findings import findings, since
 from conformance.records.run_file import read_run, with_records
 from conformance.report.rows import STATUSES, complete, finished, ratio
 
@@ -94,9 +95,16 @@ def as_data(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> d
             for (run, about, _), rows in zip(runs, rows_of_runs, strict=True)
         ],
         "changes": [dict(change) for change in changes],
+        "findings": found(runs),
         "history": history,
         "records": records,
     }  # fmt: skip
+
+
+def found(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """The findings of the last run as data, each since the earliest of the runs that has it."""
+    past = [(name, {record["id"]: record for record in records}) for name, _, records in runs[:-1]]
+    return [finding.as_dict(since(finding, past)) for finding in findings(runs[-1][2])]
 
 
 def _counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -12,8 +12,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from conformance.errors import UserError
-from conformance.records import matrix
+from conformance.records import matrix, text
 from conformance.records.clean import cleaned, literal, visible
+from conformance.records.findings import Finding, findings, since
 from conformance.records.text import replay_of
 from conformance.report import embed
 from conformance.report.grid import grid
@@ -37,11 +38,11 @@ Run = tuple[str, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 FIELDS = (
     "id", "case", "exporter", "opset", "runtime", "precision", "check", "source", "status", "stage", "error",
     "reason", "fault", "details", "observed", "declared", "declared_for", "witnesses", "conclusion", "parts_at",
-    "cause", "own_code", "inputs", "findings", "warnings", "hints", "vacuous", "coverage", "remedy", "conditioning",
-    "beyond", "output", "traceback", "no_bundle", "examples", "ill_conditioned", "nothing", "dropped_draws",
-    "outputs", "rows", "worst", "draw", "signal", "graph", "arithmetic", "fidelity", "conversion", "loss", "engine",
-    "latency", "histogram", "seconds", "command", "bundle", "bundle_libraries", "replay", "changed", "after",
-    "reused", "words",
+    "optimizer", "operator", "smallest", "cause", "own_code", "inputs", "findings", "warnings", "hints", "vacuous",
+    "coverage", "remedy", "conditioning", "beyond", "output", "traceback", "no_bundle", "examples", "ill_conditioned",
+    "nothing", "dropped_draws", "outputs", "rows", "worst", "draw", "signal", "graph", "arithmetic", "fidelity",
+    "conversion", "loss", "engine", "latency", "histogram", "seconds", "command", "bundle", "bundle_libraries",
+    "replay", "changed", "after", "reused", "words",
 )  # fmt: skip
 """The fields of each record that the page has. It lacks the fingerprint, which says nothing to a reader."""
 
@@ -49,8 +50,8 @@ MOST_SAMPLES = 400
 """Dots of a latency that are drawn; nobody could tell more of them apart."""
 MOST_CHANGES = 100
 """Changes of a kind that are listed; the others are in the list of cells."""
-MOST_FIRST = 3
-"""Failures that are shown at the top, in the order of the run."""
+MOST_FIRST = 20
+"""Findings that are shown at the top, those with most cells first."""
 
 _HERE = Path(__file__).parent
 _SCRIPTS = ("data.js", "charts.js", "cell.js", "matrix.js", "list.js", "page.js")
@@ -71,6 +72,8 @@ def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
     name, header, rows = visible(name), cleaned(dict(header)), complete(cleaned(list(records)))
     history = [*(_past(*run, rows) for run in earlier), _past(name, header, rows, rows)]
     changed = _changes(changes, rows)
+    found = findings(rows)
+    past = [(run, {row["id"]: row for row in cleaned(list(records))}) for run, _, records in earlier]
     skipped = [row for row in rows if row["status"] == "skipped"]
     script = '"use strict";\n(() => {\n' + "\n".join(map(_read, _SCRIPTS)) + "\n})();\n"
     style = _read("page.css")
@@ -88,7 +91,8 @@ def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
         statuses=[(status, WORDS[status], sum(row["status"] == status for row in rows)) for status in STATUSES],
         counts=matrix.counts(rows),
         verified=matrix.counts(rows).partition("; ")[2],
-        first=[_headline(row) for row in failures(rows)[:MOST_FIRST]],
+        first=[_headline(finding, past) for finding in found[:MOST_FIRST]],
+        findings=text.found(len(found), len(failures(rows))),
         red=len(failures(rows)),
         faults=_faults(rows),
         skipped=[(reason, len(same)) for reason, same in by_reason(skipped).items()],
@@ -142,8 +146,12 @@ def _title(rows: Sequence[Row], regressions: int) -> str:
     )
 
 
-def _headline(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name in ("id", "fault", "stage", "reason", "error")} | {"place": place(row)}
+def _headline(finding: Finding, past: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    """A finding in words, with its first cell."""
+    row = dict(finding.cells[0])
+    words, _ = text.finding(finding.as_dict(since(finding, past)), row)
+    shown = {name: row[name] for name in ("id", "fault", "stage", "reason", "error")}
+    return shown | {"place": place(row), "words": words, "more": len(finding.cells) - 1}
 
 
 def _faults(rows: Sequence[Row]) -> list[tuple[str, int]]:

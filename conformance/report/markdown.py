@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.errors import UserError
-from conformance.records import matrix
+from conformance.records import matrix, text
 from conformance.records.clean import literal, one_line, visible
+from conformance.records.findings import findings
 from conformance.report.rows import WORDS, Row, blocking, by_reason, complete, failures, finished, place
 
 LIMIT_BYTES = 1 << 20
@@ -73,6 +74,7 @@ def _lines(
     if not finished(header):
         yield ""
         yield "**The run did not finish:** it was killed, or still runs. Cells that are not here were not reached."
+    yield from _findings(red, most)
     yield from _failures(red, most)
     yield from _changes(changes, most)
     for status in ("xfailed", "skipped"):
@@ -86,6 +88,20 @@ def _mark(header: Mapping[str, Any], rows: Sequence[Row], changes: Sequence[Mapp
     if failures(rows) or blocking(changes) or not finished(header):
         return "❌"
     return "✅" if any(row["status"] != "skipped" for row in rows) else "⚪"
+
+
+def _findings(red: Sequence[Row], most: int) -> Iterator[str]:
+    found = findings(red)
+    if not found or not most:
+        return
+    yield ""
+    yield f"**{text.found(len(found), len(red))}**"
+    yield ""
+    for finding in found[:most]:
+        head, _ = text.finding(finding.as_dict(), finding.cells[0])
+        yield f"- {code(head, 2 * _WIDE)}"
+    if len(found) > most:
+        yield f"- and {len(found) - most} more findings"
 
 
 def _failures(red: Sequence[Row], most: int) -> Iterator[str]:

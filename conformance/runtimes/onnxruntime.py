@@ -7,6 +7,7 @@ import mmap
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,20 @@ if TYPE_CHECKING:
 PROVIDER = "CPUExecutionProvider"
 
 
+@dataclass(frozen=True)
+class Optimizing:
+    """How far a model is optimized."""
+
+    level: str = "ALL"
+    """BASIC, EXTENDED, LAYOUT or ALL."""
+    off: tuple[str, ...] = ()
+    """The names of passes that are switched off."""
+    saved: Path | None = None
+    """Where the optimized model is written."""
+    log: bool = False
+    """Whether ONNX Runtime tells on standard error what it does."""
+
+
 class OnnxRuntimeSession:
     """One thread, so that results and timings do not depend on what else the host does."""
 
@@ -31,14 +46,24 @@ class OnnxRuntimeSession:
         *,
         optimize: bool,
         config: Mapping[str, str] | None = None,
+        optimizing: Optimizing | None = None,
     ) -> None:
+        """``optimizing`` is what a session with the optimizer on does in place of all that it can."""
         import onnxruntime
 
-        options = _options(libraries, config)
+        options, more = _options(libraries, config), {}
+        levels = onnxruntime.GraphOptimizationLevel
         if not optimize:
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+            options.graph_optimization_level = levels.ORT_DISABLE_ALL
+        elif optimizing is not None:
+            options.graph_optimization_level = getattr(levels, f"ORT_ENABLE_{optimizing.level}")
+            if optimizing.saved is not None:
+                options.optimized_model_filepath = str(optimizing.saved)
+            if optimizing.log:
+                options.log_severity_level = 1
+            more = {"disabled_optimizers": list(optimizing.off)}
         self._session = onnxruntime.InferenceSession(
-            model if isinstance(model, bytes) else str(model), options, providers=[PROVIDER]
+            model if isinstance(model, bytes) else str(model), options, providers=[PROVIDER], **more
         )
         self._inputs = [argument.name for argument in self._session.get_inputs()]
         self.arithmetic: Mapping[str, Any] = {

@@ -41,7 +41,7 @@ class OpenVinoSession:
     def __init__(self, model: Path, libraries: Sequence[str]) -> None:
         if libraries:
             raise Unavailable("OpenVINO cannot load ONNX Runtime's custom-operator libraries")
-        self._model = _imported().Core().compile_model(str(model), DEVICE, SETTINGS)
+        self._model = imported().Core().compile_model(str(model), DEVICE, SETTINGS)
         self._names = [[*port.get_names()] for port in self._model.inputs]
         self.arithmetic: Mapping[str, Any] = {
             "provider": f"OpenVINO {DEVICE}", "optimizer": True, "storage": "float32", **_kernels(self._model),
@@ -68,7 +68,7 @@ def absence() -> str | None:
     return "openvino is not installed (pip install onnx-export-conformance[openvino])" if missing else None
 
 
-def _imported() -> Any:
+def imported() -> Any:
     """The module ``openvino``, without its telemetry, which would send from a thread and a process that outlive the
     cell."""
     telemetry = "openvino_telemetry"

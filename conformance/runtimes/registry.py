@@ -30,6 +30,9 @@ class RuntimeEntry:
     """Its name in the heads of the matrix; ``name`` where this is empty."""
     kernels: str = ""
     """The runtime that it is a form of, without its optimizer but with its kernels; empty for kernels of its own."""
+    imports: str = ""
+    """``module:function`` that imports what ``opens`` would, where that takes long: each question is asked in a fork,
+    which has what the process that asks has imported."""
     second_opinion: bool = False
     """Whether it is run where another runtime fails, to tell whether the model itself is right."""
     values_only: bool = False
@@ -100,6 +103,7 @@ RUNTIMES = (
         name="openvino",
         title="OpenVINO",
         opens="conformance.runtimes.openvino:open_model",
+        imports="conformance.runtimes.openvino:imported",
         short="ov",
         second_opinion=True,
         values_only=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +41,10 @@ def ask(
 ) -> Asked:
     """What a runtime computes of a model, whatever that does to the process that computes it."""
 
+    entry = registry.named(runtime)
+
     def question() -> Asked:
-        why_not = registry.named(runtime).no_witness
+        why_not = entry.no_witness
         reason = registry.function(why_not)(model, inputs) if why_not else None
         if reason is not None:
             return Asked(None, "abstains", reason=reason)
@@ -53,7 +56,11 @@ def ask(
         except Exception as error:
             return Asked(None, "stops", type(error).__name__)
 
-    return answered(question)
+    asked = answered(question)
+    if entry.imports and asked.outputs is not None:  # which shows that importing it does no harm
+        with contextlib.suppress(Exception):
+            registry.function(entry.imports)()
+    return asked
 
 
 def answered(question: Callable[[], Asked]) -> Asked:

@@ -20,8 +20,9 @@ from conformance.compare.tolerance import Comparison
 from conformance.errors import Stopped
 from conformance.records.record import FLOAT64, Witness
 from conformance.runtimes import Session, registry
-from conformance.verdict.asking import ask
+from conformance.verdict.asking import Asked, ask
 from conformance.verdict.example import Example, given
+from conformance.verdict.passes import Broken, guilty
 from conformance.verdict.walk import decided, walk
 from conformance.worker import aside
 
@@ -59,6 +60,8 @@ class Opinion:
     cause: Mapping[str, Any] | None = None
     parts_at: Mapping[str, str] | None = None
     """The node that the conclusion is about, as ``walk.Place``."""
+    optimizer: Mapping[str, Any] | None = None
+    """The pass of an optimizer that the conclusion is about, as ``passes.guilty``."""
 
     def onto(self, stop: Stopped) -> None:
         """Writes the opinion into the fields of a failure."""
@@ -69,6 +72,7 @@ class Opinion:
             "parts_at": self.parts_at,
             "loss": self.loss,
             "cause": self.cause,
+            "optimizer": self.optimizer,
         }
 
 
@@ -77,6 +81,9 @@ def find(suspect: Suspect, example: Example, stop: Stopped) -> Opinion:
     witnesses = list(collect(suspect, example, stop))
     fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, suspect.own_code)
     opinion = Opinion(fault, witnesses, conclusion)
+    if conclusion == "optimizer":
+        outcome = outcome_of(stop, example, suspect.judged)
+        opinion.optimizer = guilty(Broken(suspect.model, suspect.libraries, example.inputs, suspect.config, outcome))
     _look_at_nodes(opinion, suspect, example, stop)
     return opinion
 
@@ -183,6 +190,27 @@ def decide(witnesses: Sequence[Witness], suspect: str, stage: str, own_code: boo
     if not own_code and {*map(_kernels, against)} <= {_kernels(suspect)}:
         return None, "nobody"
     return "exporter", None
+
+
+Judged = Callable[[Example, list[Array]], Comparison]
+"""Compares outputs with those that are right for an example."""
+
+
+def outcome_of(stop: Stopped, example: Example, judged: Judged) -> Callable[[Asked], str]:
+    """What an answer to the failing example shows: ``right``, ``alike`` where it fails as it did, or ``other``."""
+
+    def outcome(asked: Asked) -> str:
+        if asked.outputs is None:
+            stops_alike = stop.stage != "compare" and (asked.answer, asked.error) == ("stops", stop.error)
+            return "alike" if stops_alike else "other"
+        if stop.stage != "compare":
+            return "right"
+        comparison = judged(example, _where_it_failed(stop, asked.outputs, example.wanted))
+        if comparison.verdict != "failed":
+            return "right"
+        return "alike" if comparison.error == stop.error else "other"
+
+    return outcome
 
 
 def _kernels(runtime: str) -> str:

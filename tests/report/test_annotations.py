@@ -51,7 +51,7 @@ def test_percent_colon_and_comma_are_escaped_as_documented() -> None:
 
 
 def test_cells_that_fail_alike_share_a_line() -> None:
-    lines = list(annotations.github([failed(), failed(opset=18), failed(opset=19, reason="another")]))
+    lines = list(annotations.github([failed(), failed(opset=18), failed(opset=19, error="WrongShape")]))
     assert len(lines) == 2
     assert parsed(lines[0])[2].endswith("\nthe same in accuracy[asinh-dynamo-op18-onnxruntime-fp32]")
 

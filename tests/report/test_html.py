@@ -93,8 +93,8 @@ def test_a_run_without_records_has_a_page() -> None:
 
 def test_what_failed_first_stands_at_the_top_with_its_fault() -> None:
     made = page([("run", HEADER, [record("sound"), failed("first", fault="exporter"), failed("second")])])
-    top = made[made.index("Failed first") : made.index("Environment")]
-    assert top.index("accuracy[first-") < top.index("exporter") < top.index("accuracy[second-")
+    top = made[made.index("2 red cells: 2 findings") : made.index("Environment")]
+    assert top.index("the exporter") < top.index("accuracy[first-") < top.index("accuracy[second-")
     assert "accuracy[sound" not in top and "cases/first.yaml:7" in top
 
 

@@ -57,7 +57,11 @@ def test_hostile_text_stays_in_its_code_span(name: str) -> None:
             assert fence and inner.endswith(fence[0])
             content = inner[len(fence[0]) : -len(fence[0])]
             assert len(fence[0]) not in [len(run) for run in re.findall("`+", content)]
-    outside = [line for line in found.splitlines() if not line.startswith(("| `", "- 1 × `"))]
+    (finding,) = (line[2:] for line in found.splitlines() if line.startswith("- `"))
+    fence = re.match("`+", finding)
+    assert fence and finding.endswith(fence[0])
+    assert len(fence[0]) not in [len(run) for run in re.findall("`+", finding[len(fence[0]) : -len(fence[0])])]
+    outside = [line for line in found.splitlines() if not line.startswith(("| `", "- `", "- 1 × `"))]
     command = literal(poison, 2000)
     assert [line for line in outside if poison[:40] in line and line != command and "```" not in line] == []
 

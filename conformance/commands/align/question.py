@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from conformance.align.matching import candidates, match
 from conformance.align.modules import Call, calls_of, paired
@@ -58,6 +58,18 @@ class Answer:
 
 def align(question: Question) -> Answer:
     """Raises UserError with what the user has to correct."""
+    return asked(question, _aligned_cell)
+
+
+_T = TypeVar("_T")
+
+
+def _aligned_cell(run: CellRun, draw: Draw, question: Question) -> Answer:
+    return Answer(run.cell, draw, question.runtime, _aligned(run, draw, question.runtime))
+
+
+def asked(question: Question, answer: Callable[[CellRun, Draw, Question], _T]) -> _T:
+    """What ``answer`` gives for the cell and the draw that a question is about; raises UserError."""
     from conformance.worker.warm import prepare_process
 
     cell = _cell(find_case(question.case, question.paths), question)
@@ -68,8 +80,7 @@ def align(question: Question) -> Answer:
     prepare_process()
     try:
         with CellRun.opened(cell, Settings(store=question.store)) as run:
-            draw = _draw(run, question)
-            return Answer(cell, draw, question.runtime, _aligned(run, draw, question.runtime))
+            return answer(run, _draw(run, question), question)
     except (Stopped, Unavailable) as stop:
         if isinstance(stop, Stopped) and stop.fault == "harness":
             raise
@@ -167,8 +178,8 @@ def _no_submodules(case: Case) -> str:
     if case.says.script:
         why = "torch.jit.script compiles them away"
     return (
-        f"{case.name} has no submodules to align by: {why}. pytest says of a failing cell what differs, and "
-        "conformance sensitivity ranks the nodes of a model that was converted"
+        f"{case.name} has no submodules to align by: {why}. --operators aligns by operators, pytest says of a "
+        "failing cell what differs, and conformance sensitivity ranks the nodes of a model that was converted"
     )
 
 

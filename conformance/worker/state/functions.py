@@ -27,9 +27,11 @@ _CLASSES = (
 )  # fmt: skip
 _LAYERS = "torch.nn"
 """The module whose classes are watched for their ``forward``."""
-_OWN = (
-    "conformance.compare.judges", "conformance.compare.noise", "conformance.compare.tolerance",
-    "conformance.compare.vacuity", "conformance.runtimes", "conformance.runtimes.onnxruntime",
+OWN = (
+    "conformance.compare.detections", "conformance.compare.indices", "conformance.compare.judges",
+    "conformance.compare.noise", "conformance.compare.reading", "conformance.compare.rows",
+    "conformance.compare.tolerance", "conformance.compare.vacuity",
+    "conformance.runtimes", "conformance.runtimes.onnxruntime",
 )  # fmt: skip
 """What runs models and compares; the classes defined there are watched too."""
 _FOLLOWS = frozenset({"torch.Storage"})
@@ -91,7 +93,7 @@ class Functions:
         self._watched: list[_Names] = []
         self._layers: list[type] = []
         self._forwards: list[Any] = []
-        self._pending: list[tuple[str, str | None]] = [*((name, None) for name in (*_MODULES, *_OWN)), *_CLASSES]
+        self._pending: list[tuple[str, str | None]] = [*((name, None) for name in (*_MODULES, *OWN)), *_CLASSES]
         self.watch()
 
     def watch(self) -> None:
@@ -131,7 +133,7 @@ def _spaces(name: str, of_class: str | None) -> Iterator[_Names]:
         yield _Names(f"{name}.{of_class}", getattr(module, of_class))
         return
     yield _Names(name, module)
-    if name in _OWN:
+    if name in OWN:
         for value in list(vars(module).values()):
             if isinstance(value, type) and value.__module__ == name:
                 yield _Names(f"{name}.{value.__name__}", value)

@@ -1,0 +1,90 @@
+"""Models that are right: what is compared of them operator by operator, and whether anything parts."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.plan.cell import Cell
+
+
+@dataclass(frozen=True)
+class Sound:
+    """What became of a model that is right."""
+
+    label: str
+    compared: int = 0
+    """Values of operators that were compared."""
+    untied: int = 0
+    """Values whose tensor is not known."""
+    parted: int = 0
+    """Values that differ by more than two kernels may. None of them makes the outputs wrong."""
+    named: str = ""
+    """The operator that was named; empty where none was, as it should be."""
+    unable: str = ""
+    """Why operators could not be looked at."""
+    seconds: float = 0.0
+
+
+@functools.cache
+def study(quick: bool) -> list[Sound]:
+    from benchmarks.mutants.run import cells
+    from conformance.checks.run_cell import run_cell
+    from conformance.plan.settings import Settings
+    from conformance.worker.progress import Progress
+    from conformance.worker.warm import prepare_process
+
+    prepare_process()
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for cell, _ in cells(quick):
+            if run_cell(Progress(), cell, Settings(store=Path(folder))).status != "passed":
+                continue  # one that is declared to fail is not sound
+            found.append(look_at(cell, Path(folder)))
+            if not quick:
+                print(found[-1], file=sys.stderr, flush=True)
+    return found
+
+
+def look_at(cell: Cell, store: Path) -> Sound:
+    """A cell at its first draw, to the end of the program."""
+    from conformance.align.operators.locate import Search
+    from conformance.align.operators.program import Unable
+    from conformance.checks.draws import Draws
+    from conformance.checks.locate import question
+    from conformance.checks.models import CellRun
+    from conformance.checks.verify import Verifier
+    from conformance.errors import Stopped, Unavailable
+    from conformance.plan.settings import Settings
+
+    settings = Settings(store=store)
+    try:
+        with CellRun.opened(cell, settings) as run:
+            stored = run.model()
+            verify = Verifier(
+                cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs)
+            )
+            inputs = verify.inputs(Draws(cell, settings, run.prepared, run.dims(), run.prepared.trace()).first())
+            run.reference.restore()
+            wanted = run.reference(inputs)
+            start = time.perf_counter()
+            try:
+                search = Search(question(run, verify, stored, inputs, wanted), whole=True)
+            except Unable as reason:
+                return Sound(cell.label, unable=f"{reason.why} {reason}".strip())
+            named, unable = "", ""
+            try:
+                named = str(search.found().get("operator"))
+            except Unable as reason:
+                unable = "" if reason.why == "vanished" else f"{reason.why} {reason}".strip()
+            compared = [step for step in search.steps if step.tensor is not None]
+            return Sound(
+                cell.label, len(compared), len(search.steps) - len(compared),
+                sum(step.parting is not None for step in compared), named, unable, time.perf_counter() - start,
+            )  # fmt: skip
+    except (Stopped, Unavailable) as stop:
+        return Sound(cell.label, unable=f"the case stops: {stop}"[:200])

@@ -1,0 +1,210 @@
+"""What the dynamo exporter captured, decomposed and translated, seen while it exports again."""
+
+from __future__ import annotations
+
+import contextlib
+import operator as python
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from conformance.align.operators.instruments import below_forward, frames_of, part_of, told, wrapped
+from conformance.align.operators.program import Exhibit, Operator, Program, Unable, Values
+
+_CORE = "torch.onnx._internal.exporter._core"
+
+
+class Seen:
+    """The exporter's own objects, as they passed by."""
+
+    def __init__(self) -> None:
+        self.captured: Any = None
+        self.decomposed: Any = None
+        self.raw: Any = None
+        self.values: dict[int, Mapping[str, Any]] = {}
+        """By id of a graph of FX, what the exporter made of each of its nodes."""
+        self.functions: dict[int, tuple[str, str]] = {}
+        """By id of a graph of FX, the domain and name of the local function that the exporter made of it."""
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[Seen]:
+    """Sees the dynamo exports inside the block; of several the last. Raises Unable where torch is built otherwise."""
+    seen = Seen()
+    core = part_of(_CORE)
+
+    def prepared(original: Callable[..., Any], program: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.captured, seen.decomposed = program, original(program, *args, **kwargs)
+        return seen.decomposed
+
+    def translated(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+        values = original(graph, *args, **kwargs)
+        seen.values[id(graph)] = values
+        made = kwargs.get("graph_like")
+        if made is not None and hasattr(made, "domain"):
+            seen.functions[id(graph)] = (made.domain, made.name)
+        return values
+
+    def lowered(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        program = original(*args, **kwargs)
+        seen.raw = program.model_proto
+        seen.values = {graph: dict(map(_named, values.items())) for graph, values in seen.values.items()}
+        return program
+
+    def frames(original: Callable[..., Any], tracer: Any, summary: Any) -> Any:
+        own = below_forward([(frame.filename, frame.lineno or 0, frame.name) for frame in summary])
+        kept = [frame for frame in summary if (frame.filename, frame.lineno or 0, frame.name) in own]
+        return type(summary).from_list(kept) if kept else original(tracer, summary)
+
+    tracer = part_of("torch.fx.proxy", "TracerBase")
+    with (
+        wrapped(core, "_prepare_exported_program_for_export", prepared),
+        wrapped(core, "_exported_program_to_onnx_program", lowered),
+        wrapped(core, "_translate_fx_graph", translated),
+        wrapped(tracer, "_filter_traceback_frames", frames),
+    ):
+        yield seen
+
+
+def _named(pair: tuple[str, Any]) -> tuple[str, list[str | None]]:
+    """The names that the values of a node have in the raw graph, which the passes after that do not change here."""
+    name, value = pair
+    members = list(value) if isinstance(value, list | tuple) else [value]
+    return name, [getattr(member, "name", None) for member in members]
+
+
+def exhibit(seen: Seen, model: Any) -> Exhibit:
+    """What was seen, as data. Raises Unable where something was not seen."""
+    if seen.captured is None or seen.decomposed is None or seen.raw is None:
+        raise Unable("instruments")
+    captured = _of_exported(seen.captured, Seen(), {})
+    origins = {node.name: node for node in seen.captured.graph_module.graph.nodes if node.op == "call_function"}
+    return Exhibit(model, captured, _of_exported(seen.decomposed, seen, origins), seen.raw)
+
+
+def _of_exported(exported: Any, seen: Seen, origins: Mapping[str, Any]) -> Program:
+    """An exported program, whose weights and constants are inputs of its graph."""
+    signature = exported.graph_signature
+    graph = exported.graph_module.graph
+    holders = [node.name for node in graph.nodes if node.op == "placeholder"]
+    start: Values = {}
+    inputs = []
+    buffers = dict(exported.named_buffers())
+    for name, spec in zip(holders, signature.input_specs, strict=True):
+        target = spec.target
+        if target is None:
+            if hasattr(spec.arg, "value"):  # a constant argument
+                start[name] = spec.arg.value
+            else:
+                inputs.append(name)
+            continue
+        for source in (exported.state_dict, exported.constants, buffers):
+            if target in source:
+                start[name] = source[target].detach() if hasattr(source[target], "detach") else source[target]
+                break
+        else:
+            raise Unable("program", target)
+    program = of_graph(exported.graph_module, seen, origins)
+    program.start |= start
+    program.inputs = inputs
+    users = [spec.kind.name == "USER_OUTPUT" for spec in signature.output_specs]
+    program.outputs = [name for name, own in zip(program.outputs, users, strict=True) if own]
+    return program
+
+
+def of_graph(module: Any, seen: Seen, origins: Mapping[str, Any]) -> Program:
+    """A graph of FX as a program; all its placeholders are inputs."""
+    start: Values = {}
+    program = Program([], [], start, [], dict(seen.values.get(id(module.graph), {})))
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            program.inputs.append(node.name)
+        elif node.op == "get_attr":
+            start[node.name] = part_of_module(module, node.target)
+        elif node.op == "call_function":
+            program.operators.append(_operator(node, seen, origins))
+        elif node.op == "output":
+            returned = node.args[0] if isinstance(node.args[0], list | tuple) else [node.args[0]]
+            program.outputs = [getattr(value, "name", None) for value in returned]
+    return program
+
+
+def part_of_module(module: Any, path: str) -> Any:
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module
+
+
+def _operator(node: Any, seen: Seen, origins: Mapping[str, Any]) -> Operator:
+    import torch
+
+    def bound(values: Values) -> tuple[Any, Any]:
+        return (
+            torch.fx.node.map_arg(node.args, lambda argument: values[argument.name]),
+            torch.fx.node.map_arg(node.kwargs, lambda argument: values[argument.name]),
+        )
+
+    def compute(values: Values) -> tuple[Any, ...]:
+        args, kwargs = bound(values)
+        with torch.no_grad():
+            return (node.target(*args, **kwargs),)
+
+    def inner(values: Values) -> tuple[int, Program, list[Any]] | None:
+        return _branch(bound(values)[0], seen, origins) if named == "higher_order.cond" else None
+
+    origin = _origin(node, origins)
+    named, called = name_of(node.target), name_of(origin.target) if origin is not None else None
+    line, source = told(below_forward(frames_of(node.meta.get("stack_trace") or "")) or _plain(node))
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    tags = getattr(node.target, "tags", ())
+    return Operator(
+        node.name, named, tuple(argument.name for argument in node.all_input_nodes), (node.name,), compute, line,
+        source, stack[-1][0] if stack else None, called if called != named else None,
+        pointwise=node.target.__module__ == "_operator" or torch.Tag.pointwise in tags,
+        constants=tuple(value for value in _leaves((node.args, node.kwargs)) if not isinstance(value, torch.fx.Node)),
+        arguments=lambda values: bound(values)[0], inner=inner,
+    )  # fmt: skip
+
+
+def _leaves(value: Any) -> list[Any]:
+    from torch.utils import _pytree
+
+    leaves: list[Any] = _pytree.tree_leaves(value)
+    return leaves
+
+
+def _plain(node: Any) -> list[tuple[str, int, str]]:
+    """The frames of users where none is of a forward, as in a program captured under another name."""
+    from conformance.align.operators.instruments import of_users
+
+    return [frame for frame in frames_of(node.meta.get("stack_trace") or "") if of_users(frame[0])]
+
+
+def _origin(node: Any, origins: Mapping[str, Any]) -> Any:
+    """The node of the captured program that a decomposed one comes from."""
+    sources = node.meta.get("from_node") or []
+    found = origins.get(node.name)
+    while sources:
+        source = sources[-1]
+        found = origins.get(source.name) or found
+        sources = source.from_node or []
+    return found
+
+
+def name_of(target: Any) -> str:
+    """``aten.floor_divide``, ``operator.floordiv``; overloads are left out."""
+    if isinstance(target, str):
+        return target
+    schema = getattr(target, "_schema", None)
+    if schema is not None:
+        return str(schema.name).replace("::", ".")
+    if getattr(target, "__module__", "") == "_operator" or target in vars(python).values():
+        return f"operator.{target.__name__}"
+    namespace = getattr(target, "namespace", None)
+    name = getattr(target, "__name__", None) or str(target)
+    return f"{namespace}.{name}" if namespace else str(name)
+
+
+def _branch(args: Sequence[Any], seen: Seen, origins: Mapping[str, Any]) -> tuple[int, Program, list[Any]]:
+    """The branch that ``torch.cond`` takes, as a program, and what that is given."""
+    number = 0 if bool(args[0]) else 1
+    return number, of_graph(args[1 + number], seen, origins), list(args[3])

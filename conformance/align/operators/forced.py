@@ -1,0 +1,285 @@
+"""Each operator in PyTorch on what the graph computed of the operators before: which of them the graph has wrong.
+
+What a sound operator makes of an earlier error is then no difference at all, so that comparing can be far stricter
+than for whole networks, and argmax or a rounding accuse nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from conformance.align.operators.inside import Inside
+from conformance.align.operators.program import Operator, Program, Values, array, leaves, like
+from conformance.align.operators.tensors import Stops, Tensors
+from conformance.arrays import Array
+
+UNITS = 16.0
+"""Units in the last place of a value within which two kernels give the same of the same inputs, and multiples of what
+the rounding of these inputs makes of it."""
+LARGEST = 8.0
+"""The same in units of the output's largest value: kernels approximate what they cannot compute exactly."""
+NUDGES = 2
+FOLDED = 50.0
+"""Times what two kernels may differ by, within which a tensor is that of the operator after: folding rounds anew."""
+
+
+@dataclass
+class Parting:
+    """An operator of which the graph has something else than PyTorch, though what it is computed from is the same."""
+
+    operator: Operator
+    tensor: str
+    how: str
+    """``value``, ``shape``, ``dtype``, or ``stops`` where the graph cannot be computed."""
+    index: tuple[int, ...] = ()
+    got: Any = None
+    wanted: Any = None
+    arguments: list[Any] = field(default_factory=list)
+    """What the element is computed of, where that is known: one value for each argument."""
+    count: int = 0
+    """How many elements differ, of ``size``."""
+    size: int = 0
+    why: str | None = None
+    untied: list[Operator] = field(default_factory=list)
+    """Operators between it and the nearest tensors that are known, any of which may be the one."""
+    value: Any = None
+    """What the graph has, as a value of PyTorch's; None where it does not fit."""
+    right: list[Any] = field(default_factory=list)
+    """The outputs of the operator."""
+    inside: Inside | None = None
+    """The program that the operator runs."""
+    array: Array | None = None
+    """What the graph has, where all of it has the right shape."""
+
+
+@dataclass
+class Step:
+    """An operator, one of its values, and what the graph has for that."""
+
+    operator: Operator
+    tensor: str | None
+    """None where the graph is not known to have it."""
+    ratio: float | None = None
+    """The largest error over what is allowed; None where it was not compared."""
+    parting: Parting | None = None
+
+
+def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator[Step]:
+    """The operators in order, as far as the graph can be followed."""
+    values: Values = {**program.start, **dict(zip(program.inputs, inputs, strict=True))}
+    untied: dict[str, list[Operator]] = {}
+    for operator, done in program.order():
+        try:
+            results = operator.compute(values)
+        except Exception:  # what the graph computed before is of no use to it
+            return
+        before = [*dict.fromkeys(one for name in operator.inputs for one in untied.get(name, ()))]
+        for output, (name, right) in enumerate(zip(operator.outputs, results, strict=True)):
+            members, known = [], True
+            for place, (member, tensor) in enumerate(_tied(program, name, right)):
+                step = Step(operator, tensor)
+                if tensor is None or tensor not in tensors or array(member) is None:
+                    known, value, step.tensor = False, member, None
+                else:
+                    value = _look(step, partial(_picked, output, place), results, tensors, values)
+                    if step.parting is not None and _folded(program, step, {**values, name: right}, tensors):
+                        known, value, step.tensor, step.parting = False, member, None, None
+                    if step.parting is not None:
+                        step.parting.untied = before
+                        step.parting.right = [array(member) for right in results for member in leaves(right)]
+                        inner = operator.inner(values)
+                        step.parting.inside = None if inner is None else Inside(*inner)
+                yield step
+                if value is None and member is not None:
+                    return
+                members.append(value)
+            values[name] = type(right)(members) if isinstance(right, list | tuple) else members[0]
+            if not known:
+                untied[name] = [*before, operator]
+        for name in done:
+            values.pop(name, None)
+
+
+def _folded(program: Program, step: Step, values: Values, tensors: Tensors) -> bool:
+    """Whether the tensor is not that of the operator, but of one after it that the exporter has folded into its node,
+    as a batch norm is into a convolution. The tensor is then tied to that one."""
+    parting, operator = step.parting, step.operator
+    if parting is None or parting.array is None or step.tensor is None or len(operator.outputs) != 1:
+        return False
+    readers = [one for one in program.operators if operator.name in one.inputs]
+    if len(readers) != 1 or len(readers[0].outputs) != 1 or program.ties.get(readers[0].name):
+        return False
+    try:
+        (after,) = readers[0].compute(values)
+        wanted = array(after)
+    except Exception:
+        return False
+    got = parting.array
+    if wanted is None or wanted.shape != got.shape or (ratios(got, wanted, readers[0], lambda: None) > FOLDED).any():
+        return False
+    program.ties[readers[0].name], program.ties[operator.name] = [step.tensor], [None]
+    tensors.back(step.tensor, got)
+    return True
+
+
+def _tied(program: Program, name: str, right: Any) -> list[tuple[Any, str | None]]:
+    """The members of a value, each with its tensor."""
+    members = leaves(right)
+    ties = program.ties.get(name, [])
+    padded = ties if len(ties) == len(members) else [None] * len(members)
+    return list(zip(members, padded, strict=True))
+
+
+_Pick = Callable[[Sequence[Any]], Any]
+"""Picks a value out of all outputs of an operator."""
+
+
+def _picked(output: int, place: int, results: Sequence[Any]) -> Any:
+    return leaves(results[output])[place]
+
+
+def _look(step: Step, pick: _Pick, results: Sequence[Any], tensors: Tensors, values: Values) -> Any:
+    """Notes how a tensor of the graph parts from the right value. Gives what to go on with, or None where nothing
+    fits."""
+    operator, tensor, right = step.operator, step.tensor, pick(results)
+    assert tensor is not None
+    wanted = array(right)
+    assert wanted is not None
+    try:
+        got = tensors[tensor]
+    except Stops as error:
+        step.parting = Parting(operator, tensor, "stops", why=str(error))
+        return None
+    if got is None:
+        return right
+    if got.size == wanted.size == 1:  # numbers have one axis, or none
+        got = got.reshape(wanted.shape)
+    if got.shape != wanted.shape:
+        step.parting = Parting(operator, tensor, "shape", got=list(got.shape), wanted=list(wanted.shape))
+        return None
+    if wanted.dtype == np.float64 and not _is_tensor(right):
+        wanted = wanted.astype(got.dtype)
+    if got.dtype.kind != wanted.dtype.kind and not _holds(got, wanted):
+        step.parting = Parting(operator, tensor, "dtype", got=str(got.dtype), wanted=str(wanted.dtype))
+        return None
+    errors = ratios(got, wanted, operator, lambda: _rough(operator, values, wanted, pick))
+    step.ratio = float(errors.max(initial=0.0))
+    off = errors > 1
+    value = like(right, got.astype(wanted.dtype))
+    if not off.any():
+        return right if value is None else value
+    at = tuple(int(i) for i in np.argwhere(off)[0]) if off.ndim else ()
+    step.parting = Parting(
+        operator, tensor, "value", at, got[at].item(), wanted[at].item(),
+        _arguments(operator, values, wanted, at, pick), int(off.sum()), off.size, value=value, array=got,
+    )  # fmt: skip
+    return value
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "dtype")
+
+
+def _holds(got: Array, wanted: Array) -> bool:
+    """Whether an array has the same values in another type."""
+    with np.errstate(all="ignore"):
+        return bool(np.array_equal(got.astype(wanted.dtype), wanted, equal_nan=wanted.dtype.kind == "f"))
+
+
+def ratios(got: Array, wanted: Array, operator: Operator, rough: Callable[[], Array | None]) -> Array:
+    """By how many times each element differs more than two kernels may; ``rough`` is what rounding the inputs makes
+    of each."""
+    if wanted.dtype.kind != "f":
+        return np.where(got == wanted, 0.0, np.inf)
+    eps, tiny = float(np.finfo(wanted.dtype).eps), float(np.finfo(wanted.dtype).tiny)
+    with np.errstate(all="ignore"):
+        left, right = got.astype(np.float64), wanted.astype(np.float64)
+        largest = float(np.abs(right).max(initial=0.0, where=np.isfinite(right)))
+        allowed = eps * (UNITS * np.abs(right) + (LARGEST if operator.pointwise else 4 * LARGEST) * largest) + tiny
+        same = (left == right) | (np.isnan(left) & np.isnan(right))
+        found = np.where(same, 0.0, np.abs(left - right) / allowed)
+        found = np.where(np.isnan(found), np.inf, found)
+        moved = rough() if (found > 1).any() else None
+        if moved is not None:
+            spread = moved if operator.pointwise else np.full_like(moved, moved.max(initial=0.0))
+            found = found * allowed / (allowed + UNITS * spread)
+    return np.asarray(np.where(np.isnan(found), np.inf, found))
+
+
+def _rough(operator: Operator, values: Values, wanted: Array, pick: _Pick) -> Array | None:
+    """How far each element moves when every float that the operator is given moves by a unit in its last place."""
+    moved = np.zeros(wanted.shape)
+    rng = np.random.default_rng(0)
+    for _ in range(NUDGES):
+        shifted = {name: _shifted(values[name], rng) for name in operator.inputs if name in values}
+        try:
+            near = array(pick(operator.compute({**values, **shifted})))
+        except Exception:
+            return None
+        if near is None or near.shape != wanted.shape:
+            return None
+        with np.errstate(all="ignore"):
+            far = np.abs(near.astype(np.float64) - wanted.astype(np.float64))
+        moved = np.fmax(moved, np.where(np.isfinite(far), far, 0.0))
+    return moved
+
+
+def _shifted(value: Any, rng: np.random.Generator) -> Any:
+    import torch
+
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    way = torch.from_numpy(rng.choice([-np.inf, np.inf], tuple(value.shape))).to(value.dtype)
+    try:
+        return torch.nextafter(value.detach(), way)
+    except RuntimeError:  # half precision
+        return value
+
+
+def _arguments(operator: Operator, values: Values, wanted: Array, at: tuple[int, ...], pick: _Pick) -> list[Any]:
+    """The numbers that an element is computed of, if the operator gives that element of these alone; else none."""
+    import torch
+
+    def element(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return torch.broadcast_to(value, wanted.shape)[at].reshape((1,) * wanted.ndim)
+        return value
+
+    try:
+        alone = {**values, **{name: element(values[name]) for name in operator.inputs}}
+        result = array(pick(operator.compute(alone)))
+        if result is None or result.size != 1 or not np.allclose(result, wanted[at], 1e-5, 1e-6, equal_nan=True):
+            return []
+        given = [array(value) for value in operator.arguments(alone) if not isinstance(value, str | type(None))]
+        return [] if any(value is None for value in given) else [value.item() for value in given if value is not None]
+    except Exception:  # it takes no single elements
+        return []
+
+
+def explains(program: Program, inputs: Sequence[Any], parting: Parting, fails: Callable[[list[Array]], bool]) -> bool:
+    """Whether PyTorch's outputs are wrong as soon as this operator alone gives what the graph has."""
+    if parting.value is None:
+        return True
+    values: Values = {**program.start, **dict(zip(program.inputs, inputs, strict=True))}
+    for operator, done in program.order():
+        try:
+            results = operator.compute(values)
+        except Exception:
+            return True
+        for name, right in zip(operator.outputs, results, strict=True):
+            values[name] = right
+            if operator is parting.operator and parting.tensor in program.ties.get(name, ()):
+                members = [
+                    parting.value if tensor == parting.tensor else member
+                    for member, tensor in _tied(program, name, right)
+                ]
+                values[name] = type(right)(members) if isinstance(right, list | tuple) else members[0]
+        for name in done:
+            values.pop(name, None)
+    arrays = [array(values[name]) for name in program.outputs if name is not None]
+    return any(found is None for found in arrays) or fails([found for found in arrays if found is not None])

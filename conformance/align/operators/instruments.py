@@ -1,0 +1,82 @@
+"""Looking into an exporter while it works: functions of torch wrapped for a time, and whose a line of Python is."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import linecache
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from conformance.align.operators.program import Unable
+
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)')
+Frame = tuple[str, int, str]
+"""File, line, name of the function."""
+
+
+def part_of(module: str, *names: str) -> Any:
+    """Something of torch's, private or not, by its module and the names of attributes.
+
+    Raises Unable where this torch has no such thing.
+    """
+    try:
+        found: Any = importlib.import_module(module)
+        for name in names:
+            found = getattr(found, name)
+    except (ImportError, AttributeError):
+        raise Unable("torch", ".".join((module, *names))) from None
+    return found
+
+
+@contextlib.contextmanager
+def wrapped(owner: Any, name: str, wrapper: Callable[..., Any]) -> Iterator[None]:
+    """Inside the block ``owner.name(...)`` is ``wrapper(original, ...)``. Raises Unable where it has no such name."""
+    try:
+        original = getattr(owner, name)
+    except AttributeError:
+        raise Unable("torch", f"{getattr(owner, '__name__', owner)}.{name}") from None
+
+    @functools.wraps(original)
+    def instead(*args: Any, **kwargs: Any) -> Any:
+        return wrapper(original, *args, **kwargs)
+
+    setattr(owner, name, instead)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def of_users(file: str) -> bool:
+    """Whether a file is neither torch's own nor made up, with no source to show."""
+    import torch
+
+    own = f"{Path(torch.__file__).parent}{os.sep}"
+    if file.startswith((own, f"torch{os.sep}", "<eval_with_key>")):
+        return False
+    return not file.startswith("<") or bool(linecache.getline(file, 1))
+
+
+def frames_of(trace: str) -> list[Frame]:
+    """The frames of a stack as Python writes it, from the outermost."""
+    return [(found["file"], int(found["line"]), found["name"].strip()) for found in _FRAME.finditer(trace)]
+
+
+def below_forward(frames: list[Frame]) -> list[Frame]:
+    """The frames of users from the first call of a forward on: the rest is who runs the exporter."""
+    names = [name for _, _, name in frames]
+    start = names.index("forward") if "forward" in names else len(frames)
+    return [frame for frame in frames[start:] if of_users(frame[0])]
+
+
+def told(frames: list[Frame]) -> tuple[str | None, str | None]:
+    """The innermost of some frames as ``modules.py:53``, and the text of that line; None for each that is unknown."""
+    if not frames:
+        return None, None
+    file, line, _ = frames[-1]
+    return f"{Path(file).name}:{line}", linecache.getline(file, line).strip() or None

@@ -1,0 +1,301 @@
+"""From a failing example to the first operator that parts, as a record has it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from conformance.align.nodes import Graph, reads, rewritten
+from conformance.align.operators import dynamo, torchscript
+from conformance.align.operators.forced import Parting, Step, explains, steps
+from conformance.align.operators.frozen import frozen
+from conformance.align.operators.inside import opened
+from conformance.align.operators.program import Exhibit, Operator, Program, Unable, array, leaves
+from conformance.align.operators.tensors import Tensors, run
+from conformance.arrays import Array, Inputs
+from conformance.export import graph
+from conformance.verdict.nodes import operator_of
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+
+CANDIDATES = 24
+"""How many operators that part a little are tried as the cause."""
+_HANDED_ON = ("Cast", "Identity")
+"""Nodes that only hand on what the node before them got wrong."""
+NAMED = 6
+"""How many names of nodes or operators a list has at most."""
+
+
+@dataclass(frozen=True)
+class Failing:
+    """What is to be explained."""
+
+    exporter: str
+    structure: str
+    """That of the model that fails, which exporting with instruments must not change."""
+    export: Callable[[Inputs | None], ModelProto]
+    """Exports again, as for the cell, or with these inputs."""
+    arguments: Callable[[Inputs], Sequence[Any]]
+    """The inputs as PyTorch takes them, in the order that they have in the graph."""
+    names: Sequence[str]
+    """The names of the inputs in that order."""
+    libraries: Sequence[str]
+    inputs: Inputs
+    fails: Callable[[Sequence[Array]], bool]
+    """Whether these outputs are wrong for the failing example."""
+
+
+def locate(failing: Failing) -> dict[str, Any]:
+    """The first operator that parts, or why none can be named, in the fields of ``Record.operator``."""
+    try:
+        return Search(failing).found()
+    except Unable as reason:
+        return {"unable": reason.why, **({"detail": str(reason)} if str(reason) else {})}
+
+
+class Search:
+    """One search; ``steps`` has what was compared on the way, up to the first operator that parts, or with ``whole``
+    to the end."""
+
+    def __init__(self, failing: Failing, *, whole: bool = False) -> None:
+        """Exports again; raises Unable."""
+        self._failing, self._whole = failing, whole
+        self.steps: list[Step] = []
+        self.model: ModelProto
+        """The graph that was looked at last."""
+        self._exhibit = _exhibited(failing)
+        if graph.structure(self._exhibit.model) != failing.structure:
+            raise Unable("changed")
+        self._inputs = failing.arguments(failing.inputs)
+        self.model = self._exhibit.model
+
+    def found(self) -> dict[str, Any]:
+        """The first operator that parts; raises Unable where none can be named."""
+        exhibit = self._exhibit
+        sizes: dict[str, int] = {}
+
+        def measured(name: str, value: Any) -> None:
+            for member, tensor in zip(leaves(value), exhibit.program.ties.get(name, ()), strict=False):
+                if tensor is not None:
+                    sizes[tensor] = int(getattr(member, "nbytes", 8))
+
+        try:
+            outputs = _arrays(exhibit.program.run(self._inputs, measured))
+        except Exception as error:
+            return self._captured(error)
+        if self._failing.fails(outputs):
+            return self._captured(None)
+        stage, model, fails = self._stage()
+        if not fails and not self._whole:
+            raise Unable("vanished")
+        found = self._translated(exhibit.program, stage, model, sizes)
+        if found is None or not fails:
+            raise Unable("nothing" if fails else "vanished")
+        return found
+
+    def _stage(self) -> tuple[str, ModelProto, bool]:
+        """The graph in which the operator is looked for, which is that before the exporter's own passes if it is
+        wrong; and whether it is wrong."""
+        exhibit = self._exhibit
+        if exhibit.raw is not None:
+            exhibit.raw.functions.extend(
+                function for function in exhibit.model.functions
+                if (function.domain, function.name) not in {(one.domain, one.name) for one in exhibit.raw.functions}
+            )  # fmt: skip
+            if self._fails(exhibit.raw):
+                return "translation", exhibit.raw, True
+        stage = "optimizer" if exhibit.raw is not None else "export"
+        return stage, exhibit.model, self._fails(exhibit.model)
+
+    def _fed(self, model: ModelProto) -> Inputs:
+        """The inputs under the names that they have in a graph, which lacks those that nobody needs."""
+        own = Graph(model).inputs
+        if {*own} <= {*self._failing.names}:
+            return self._failing.inputs
+        if len(own) != len(self._failing.names):
+            raise Unable("inputs")
+        return {name: self._failing.inputs[given] for name, given in zip(own, self._failing.names, strict=True)}
+
+    def _fails(self, model: ModelProto) -> bool:
+        """Whether a graph is wrong when it is computed node by node; one that cannot be computed is."""
+        try:
+            outputs = run(
+                model, Graph(model), [value.name for value in model.graph.output], self._failing.libraries,
+                self._fed(model),
+            )  # fmt: skip
+        except Unable:
+            raise
+        except Exception:
+            return True
+        return self._failing.fails(outputs)
+
+    def _translated(
+        self, program: Program, stage: str, model: ModelProto, sizes: Mapping[str, int]
+    ) -> dict[str, Any] | None:
+        found = None
+        self.model = model
+        names = [tensor for operator in program.operators for name in operator.outputs
+                 for tensor in program.ties.get(name, ()) if tensor is not None]  # fmt: skip
+        tensors = Tensors(model, self._failing.libraries, self._fed(model), names, sizes)
+        tried = 0
+        for step in steps(program, self._inputs, tensors):
+            self.steps.append(step)
+            if step.parting is None or tried == CANDIDATES or found is not None:
+                continue
+            tried += 1
+            if explains(program, self._inputs, step.parting, self._failing.fails):
+                found = self._told(step.parting, stage, model)
+                if not self._whole:
+                    return found
+        return found
+
+    def _within(self, parting: Parting, model: ModelProto) -> tuple[Parting, ModelProto] | None:
+        """The operator inside of one that chooses between programs, which explains what comes out of it."""
+        node = Graph(model).node_of(parting.tensor)
+        if parting.inside is None or node is None:
+            return None
+        with contextlib.suppress(Exception):  # then the operator around it has to do
+            found = opened(model, node, parting.inside)
+            if found is None:
+                return None
+            whole, program = found
+            inputs = parting.inside.inputs
+            names = [tensor for tied in program.ties.values() for tensor in tied if tensor is not None]
+            tensors = Tensors(whole, self._failing.libraries, self._fed(model), names, {})
+
+            def fails(outputs: Sequence[Array]) -> bool:
+                return any(
+                    wanted is not None and (got.shape != wanted.shape or not np.allclose(got, wanted, equal_nan=True))
+                    for got, wanted in zip(outputs, parting.right, strict=False)
+                )
+
+            for step in steps(program, inputs, tensors):
+                if step.parting is not None and explains(program, inputs, step.parting, fails):
+                    return step.parting, whole
+        return None
+
+    def _told(self, parting: Parting, stage: str, model: ModelProto) -> dict[str, Any]:
+        deeper = self._within(parting, model)
+        if deeper is not None:
+            told = self._told(deeper[0], stage, deeper[1]) | {"inside": parting.operator.operator}
+            told.pop("removed", None)  # branches are functions before the exporter's passes, with other names
+            return told
+        told = of_operator(parting.operator) | {"stage": stage, "how": parting.how}
+        told |= _node(model, self._exhibit.model, parting)
+        if parting.how == "value":
+            told |= {
+                "index": list(parting.index), "got": parting.got, "wanted": parting.wanted,
+                "arguments": parting.arguments, "differ": [parting.count, parting.size],
+            }  # fmt: skip
+        elif parting.how == "stops":
+            told["detail"] = (parting.why or "").splitlines()[0][:300]
+        else:
+            told |= {"got": parting.got, "wanted": parting.wanted}
+        if parting.untied:
+            others = [one.operator for one in parting.untied if not one.plumbing]
+            told["untied"] = list(dict.fromkeys(others[-NAMED:]))
+        return told
+
+    def _captured(self, error: Exception | None) -> dict[str, Any]:
+        """Where the captured program itself is not what the module computes."""
+        captured = self._exhibit.captured
+        if captured is not self._exhibit.program:
+            with contextlib.suppress(Exception):
+                if not self._failing.fails(_arrays(captured.run(self._inputs))):
+                    raise Unable("decomposition")
+        try:
+            again = _exhibited(self._failing, self._failing.inputs).captured
+        except Unable:
+            raise
+        except Exception as refused:
+            raise Unable("again", f"{type(refused).__name__}: {refused}".splitlines()[0][:300]) from None
+        found = frozen(captured, again)
+        if found is None and error is None:
+            raise Unable("capture")
+        if found is None:
+            raise Unable("interpreted", f"{type(error).__name__}: {error}".splitlines()[0][:300])
+        return found | {"stage": "capture"}
+
+
+def _exhibited(failing: Failing, inputs: Inputs | None = None) -> Exhibit:
+    if failing.exporter == "dynamo":
+        with dynamo.watching() as seen:
+            model = failing.export(inputs)
+        return dynamo.exhibit(seen, model)
+    if failing.exporter == "torchscript":
+        with torchscript.watching() as traced:
+            model = failing.export(inputs)
+        return torchscript.exhibit(traced, model)
+    raise Unable("exporter")
+
+
+def _arrays(outputs: Sequence[Any]) -> list[Array]:
+    arrays = [array(output) for output in outputs]
+    if any(found is None for found in arrays):
+        raise Unable("outputs")
+    return [np.asarray(found) for found in arrays]
+
+
+def of_operator(operator: Operator) -> dict[str, Any]:
+    """Where an operator is from, as a record has it."""
+    told = {
+        "operator": operator.called or operator.operator, "line": operator.line, "source": operator.source,
+        "module": operator.module, "within": operator.operator if operator.called else None,
+    }  # fmt: skip
+    return {name: value for name, value in told.items() if value}
+
+
+def _node(model: ModelProto, final: ModelProto, parting: Parting) -> dict[str, Any]:
+    """The node that has the tensor, by its name in the exported model if it is there."""
+    known = Graph(model)
+    node = known.node_of(parting.tensor)
+    if node is None:
+        return {}
+    while node.op_type in _HANDED_ON and (before := known.node_of(node.input[0])) is not None:
+        node = before
+    kept = model is final or any(one.name == node.name and one.op_type == node.op_type for one in _nodes(final.graph))
+    told: dict[str, Any] = {"node": node.name, "type": operator_of(node), "tensor": parting.tensor}
+    told |= {} if kept else {"removed": True}
+    rules = rewritten(node)
+    dtype = _dtype(parting)
+    return told | ({"rules": rules} if rules else {}) | dtype | ({"sizes": True} if _of_sizes(known, node) else {})
+
+
+def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    """The nodes of a graph, those of its subgraphs included."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                yield from _nodes(inner)
+
+
+def _dtype(parting: Parting) -> dict[str, Any]:
+    kinds = {int: "int64", bool: "bool", float: "float32"}
+    if type(parting.value) in kinds:
+        return {"dtype": kinds[type(parting.value)]}
+    dtype = getattr(parting.value, "dtype", None)
+    return {} if dtype is None else {"dtype": str(dtype).removeprefix("torch.")}
+
+
+def _of_sizes(known: Graph, node: NodeProto) -> bool:
+    """Whether a node computes with sizes alone: nothing that it needs is a tensor's content."""
+    todo, seen, sizes = [node], set(), False
+    while todo:
+        node = todo.pop()
+        if node.op_type in ("Shape", "Size"):
+            sizes = True
+            continue
+        for name in reads(node):
+            if name in known.inputs:
+                return False
+            maker = known.node_of(name)
+            if maker is not None and name not in seen:
+                seen.add(name)
+                todo.append(maker)
+    return sizes

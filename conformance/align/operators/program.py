@@ -1,0 +1,160 @@
+"""A captured program as its operators in order, whichever exporter captured it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from conformance.arrays import Array
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+Values = dict[str, Any]
+"""PyTorch's values by name: tensors, numbers, and lists of them."""
+
+
+class Unable(Exception):
+    """No operator can be looked for; ``why`` is the name of the reason, as a record has it, ``str`` the detail."""
+
+    def __init__(self, why: str, detail: str = "") -> None:
+        super().__init__(detail)
+        self.why = why
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A call of one operator in a captured program."""
+
+    name: str
+    """That of its first output, which no other operator has."""
+    operator: str
+    """``aten.floor_divide``, ``operator.floordiv``."""
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    compute: Callable[[Values], tuple[Any, ...]]
+    """Its outputs, of the values of its inputs; raises what PyTorch raises."""
+    line: str | None = None
+    """The innermost line of the user's Python, as ``modules.py:53``."""
+    source: str | None = None
+    """The text of that line."""
+    module: str | None = None
+    """The path of the submodule that calls it."""
+    called: str | None = None
+    """The operator that PyTorch was asked for, where the exporter has decomposed that one into others."""
+    plumbing: bool = False
+    """Whether it only puts values together."""
+    pointwise: bool = False
+    """Whether each element of its output is computed of the elements at the same index."""
+    constants: tuple[Any, ...] = ()
+    """What it is called with that no operator computes, in order."""
+    arguments: Callable[[Values], Sequence[Any]] = field(default=lambda _: (), compare=False)
+    """What it is called with, in order."""
+    inner: Callable[[Values], tuple[int, Program, list[Any]] | None] = field(default=lambda _: None, compare=False)
+    """Of an operator that chooses between programs: the number of the one that it runs for these values, the program,
+    and what that is given."""
+
+
+@dataclass
+class Program:
+    """Operators in the order in which they are computed, and where their values are in a graph."""
+
+    operators: list[Operator]
+    outputs: list[str | None]
+    """The names of the values that the program returns; None for one that is no tensor."""
+    start: Values
+    """What is known before the first operator but for the inputs: weights, constants."""
+    inputs: list[str]
+    """The names of the inputs in the order in which they are passed."""
+    ties: dict[str, list[str | None]] = field(default_factory=dict)
+    """By name of a value, the tensor of the graph that it is, or those of its members."""
+
+    def run(self, inputs: Sequence[Any], keep: Callable[[str, Any], None] | None = None) -> list[Any]:
+        """The outputs; ``keep`` is given every value by its name. Raises what PyTorch raises."""
+        return self.within(self.start, inputs, keep)
+
+    def within(
+        self, around: Values, inputs: Sequence[Any], keep: Callable[[str, Any], None] | None = None
+    ) -> list[Any]:
+        """As ``run``, with the values around the program in place of what it starts with."""
+        values = {**around, **dict(zip(self.inputs, inputs, strict=True))}
+        for operator, done in self.order():
+            for name, value in zip(operator.outputs, operator.compute(values), strict=True):
+                values[name] = value
+                if keep is not None:
+                    keep(name, value)
+            for name in done:
+                values.pop(name, None)
+        return [None if name is None else values[name] for name in self.outputs]
+
+    def order(self) -> Iterator[tuple[Operator, list[str]]]:
+        """Each operator, with the values that nobody needs after it."""
+        last: dict[str, int] = {}
+        for index, operator in enumerate(self.operators):
+            last.update(dict.fromkeys((*operator.outputs, *operator.inputs), index))
+        for name in self.outputs:
+            last.pop(name or "", None)
+        done: dict[int, list[str]] = {}
+        for name, index in last.items():
+            done.setdefault(index, []).append(name)
+        for index, operator in enumerate(self.operators):
+            yield operator, done.get(index, [])
+
+
+@dataclass
+class Exhibit:
+    """What an export with instruments has shown."""
+
+    model: ModelProto
+    """The model, as the exporter gave it to the user."""
+    captured: Program
+    """What was captured of the module; its values are tied to no tensor where ``program`` is another one."""
+    program: Program
+    """What was translated, after decomposition, with ties to ``raw``, or to ``model`` where there is no raw graph."""
+    raw: ModelProto | None = None
+    """The graph as it was translated, before any pass over it."""
+
+
+def leaves(value: Any) -> list[Any]:
+    """The members of a value that is a list or tuple, or else the value itself."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def array(value: Any) -> Array | None:
+    """A value of PyTorch's as NumPy has it; complex ones with a last axis of two, as graphs have them. None where
+    there is no such array."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        with contextlib.suppress(TypeError, RuntimeError):
+            plain = value.detach()
+            plain = torch.view_as_real(plain.resolve_conj()) if plain.is_complex() else plain
+            if plain.dtype == torch.bfloat16:
+                return None
+            return np.asarray(plain.resolve_neg().cpu().numpy())
+        return None
+    if isinstance(value, bool | int | float):
+        kinds: Mapping[type, Any] = {bool: np.bool_, int: np.int64, float: np.float64}
+        try:
+            return np.asarray(value, kinds[type(value)])
+        except (KeyError, OverflowError):
+            return None
+    return None
+
+
+def like(value: Any, got: Array) -> Any:
+    """What a graph computed, as a value of the kind that PyTorch's own is; None where it does not fit."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        tensor = torch.from_numpy(np.array(got))
+        if value.is_complex():
+            tensor = torch.view_as_complex(tensor.contiguous()) if tensor.shape[-1:] == (2,) else tensor
+        if tensor.dtype != value.dtype or tensor.shape != value.shape:
+            return None
+        return tensor
+    return type(value)(got.reshape(()).item()) if got.size == 1 else None

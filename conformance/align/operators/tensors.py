@@ -1,0 +1,135 @@
+"""The values of a graph's tensors, a few at a time, so that they never all have to be held."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from conformance.align.nodes import Graph, reads
+from conformance.arrays import Array, Inputs
+from conformance.runtimes import opener
+from conformance.verdict.loss import LITERAL
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+CHUNK = 2**26
+"""Bytes of tensors that are asked for at a time, as PyTorch's values have them."""
+
+
+class Stops(Exception):
+    """The graph cannot be computed up to a tensor; the text is the runtime's."""
+
+
+class Tensors:
+    """The tensors of a model's main graph at one input, computed node by node (``LITERAL``)."""
+
+    def __init__(
+        self,
+        model: ModelProto,
+        libraries: Sequence[str],
+        inputs: Inputs,
+        names: Sequence[str],
+        sizes: Mapping[str, int],
+    ) -> None:
+        """``names`` are those that will be asked for, in that order, ``sizes`` their bytes as far as known."""
+        self._model, self._libraries, self._inputs = model, libraries, inputs
+        self.graph = Graph(model)
+        known = {*self.graph.makers}
+        self._uses = Counter(name for name in names if name in known)
+        self._names = [*self._uses]
+        self._places = {name: index for index, name in enumerate(self._names)}
+        self._sizes = sizes
+        self._arrays: dict[str, Array | Stops | None] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    def __getitem__(self, name: str) -> Array | None:
+        """The value of a tensor, forgotten once it was asked for as often as it is named; None for what is no
+        tensor. Raises Stops."""
+        if name not in self._arrays:
+            self._fetch(self._places[name])
+        value = self._arrays[name]
+        self._uses[name] -= 1
+        if self._uses[name] <= 0:
+            del self._arrays[name]
+        if isinstance(value, Stops):
+            raise value
+        return value
+
+    def back(self, name: str, array: Array) -> None:
+        """Takes back a tensor that will be asked for once more."""
+        self._arrays[name] = array
+        self._uses[name] = 1
+
+    def _fetch(self, start: int) -> None:
+        end, total = start, 0
+        while end < len(self._names) and (end == start or total + self._size(end) <= CHUNK):
+            total += self._size(end)
+            end += 1
+        names = [name for name in self._names[start:end] if name not in self._arrays]
+        while True:  # the first half again, as long as something in it cannot be computed
+            try:
+                arrays = run(self._model, self.graph, names, self._libraries, self._inputs)
+            except Exception as error:
+                if len(names) == 1:
+                    self._arrays[names[0]] = Stops(f"{type(error).__name__}: {error}")
+                    return
+            else:
+                if len(arrays) == len(names):
+                    self._arrays.update(zip(names, arrays, strict=True))
+                    return
+                if len(names) == 1:  # a sequence of tensors
+                    self._arrays[names[0]] = None
+                    return
+            names = names[: len(names) // 2]
+
+    def _size(self, index: int) -> int:
+        return self._sizes.get(self._names[index], 0)
+
+
+def run(
+    model: ModelProto, graph: Graph, names: Sequence[str], libraries: Sequence[str], inputs: Inputs
+) -> list[Array]:
+    """The values of these tensors, of which only what they need is computed. Raises what the runtime raises."""
+    import onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        onnx.save(cut(model, graph, names), file)
+        with opener(LITERAL)(file, libraries) as session:
+            return session.run(inputs)
+
+
+def cut(model: ModelProto, graph: Graph, names: Sequence[str]) -> ModelProto:
+    """The part of a model that computes these tensors, as a model of its own with the same inputs."""
+    import onnx
+
+    needed: set[int] = set()
+    read: set[str] = set()
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        read.add(name)
+        index = graph.makers.get(name)
+        if index is not None and index not in needed:
+            needed.add(index)
+            todo += reads(graph.nodes[index])
+    part = onnx.ModelProto(ir_version=model.ir_version)
+    part.opset_import.extend(model.opset_import)
+    part.functions.extend(model.functions)
+    part.graph.name = "part"
+    part.graph.node.extend(graph.nodes[index] for index in sorted(needed))
+    part.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in read)
+    part.graph.sparse_initializer.extend(model.graph.sparse_initializer)
+    part.graph.input.extend(model.graph.input)
+    known = {value.name: value.type.tensor_type for value in (*model.graph.output, *model.graph.value_info)}
+    for name in names:  # without its shape, which may be inferred wrong, or for other sizes
+        value = part.graph.output.add(name=name)
+        if name in known and known[name].elem_type:
+            value.type.tensor_type.elem_type = known[name].elem_type
+    return part

@@ -1,0 +1,266 @@
+"""What the TorchScript exporter traced or compiled, and which nodes it made of that, seen while it exports again."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from conformance.align.operators.instruments import Frame, below_forward, of_users, part_of, told, wrapped
+from conformance.align.operators.program import Exhibit, Operator, Program, Unable, Values
+
+_UTILS = "torch.onnx._internal.torchscript_exporter.utils"
+_TIE = "conformance_tie"
+"""The attribute of a node of the exporter's graph that says which values it has; taken off before a file is made."""
+_TRACED = re.compile(r"^(?P<file>.+)\((?P<line>\d+)\): (?P<name>\S+)$", re.M)
+_COMPILED = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_PLUMBING = frozenset({"prim::Constant", "prim::ListConstruct", "prim::TupleConstruct"})
+"""Nodes that are no call of an operator."""
+
+
+class Seen:
+    """The exporter's graph before it is lowered, as data, and the tensors that its values became."""
+
+    def __init__(self) -> None:
+        self.weights: list[Any] = []
+        self.program: Program | None = None
+        self.ties: dict[str, list[str | None]] = {}
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[Seen]:
+    """Sees the TorchScript exports inside the block; of several the last. Raises Unable where torch is built
+    otherwise."""
+    seen = Seen()
+    utils, binding = part_of(_UTILS), part_of("torch._C")
+
+    def created(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        seen.weights = list(result[1])
+        return result
+
+    def typed(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+        # the last moment at which numbers are numbers, and not tensors
+        seen.ties = {}
+        seen.program = _program(graph, seen.weights, seen.ties)
+        return original(graph, *args, **kwargs)
+
+    def lowered(original: Callable[..., Any], graph: Any, block: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
+        outputs = [output.debugName() for output in node.outputs()]
+        result = original(graph, block, node, *args, **kwargs)
+        for name, value in zip(outputs, result if isinstance(result, list | tuple) else [result], strict=False):
+            maker = value.node() if hasattr(value, "node") else None
+            if maker is not None and maker.kind().partition("::")[0] not in ("prim", "aten"):
+                place = [output.debugName() for output in maker.outputs()].index(value.debugName())
+                before = maker.s(_TIE) if maker.hasAttribute(_TIE) else ""
+                maker.s_(_TIE, f"{before}{name}:{place} ")
+        return result
+
+    def named(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(graph, *args, **kwargs)
+        seen.ties.update(_collected(graph))
+        return result
+
+    with (
+        wrapped(utils, "_create_jit_graph", created),
+        wrapped(binding, "_jit_pass_erase_number_types", typed),
+        wrapped(utils, "_run_symbolic_function", lowered),
+        wrapped(binding, "_jit_pass_onnx_assign_scoped_names_for_node_and_value", named),
+    ):
+        yield seen
+
+
+def _collected(block: Any) -> Iterator[tuple[str, list[str | None]]]:
+    """The tensor of each value by the marks on nodes, which are taken off; blocks inside come with their own."""
+    for node in block.nodes():
+        if node.hasAttribute(_TIE):
+            outputs = [output.debugName() for output in node.outputs()]
+            for mark in node.s(_TIE).split():
+                name, _, place = mark.rpartition(":")
+                yield name, [outputs[int(place)]]
+            node.removeAttribute(_TIE)
+        for inner in node.blocks():
+            yield from _collected(inner)
+
+
+def exhibit(seen: Seen, model: Any) -> Exhibit:
+    """What was seen, as data. Raises Unable where something was not seen."""
+    if seen.program is None:
+        raise Unable("instruments")
+    seen.program.ties = seen.ties
+    return Exhibit(model, seen.program, seen.program)
+
+
+def _program(graph: Any, weights: Sequence[Any], ties: dict[str, list[str | None]]) -> Program:
+    names = [value.debugName() for value in graph.inputs()]
+    count = len(names) - len(weights)
+    start: Values = {
+        name: weight.detach() if hasattr(weight, "detach") else weight
+        for name, weight in zip(names[count:], weights, strict=True)
+    }
+    program = _block(graph, start, ties)
+    program.start, program.inputs = start, names[:count]
+    return program
+
+
+def _block(block: Any, start: Values, ties: dict[str, list[str | None]]) -> Program:
+    """The nodes of a block as operators. Constants go to ``start``, which serves the blocks inside too, as ``ties``
+    does, which is filled later."""
+    program = Program([], [value.debugName() for value in block.outputs()], {}, [])
+    program.inputs = [value.debugName() for value in block.inputs()]
+    for node in block.nodes():
+        if node.kind() == "prim::Constant":
+            start[node.output().debugName()] = node.output().toIValue()
+        else:
+            program.operators.append(_operator(node, start, ties))
+    return program
+
+
+def _operator(node: Any, start: Values, ties: dict[str, list[str | None]]) -> Operator:
+    kind = node.kind()
+    inputs = tuple(value.debugName() for value in node.inputs())
+    outputs = tuple(value.debugName() for value in node.outputs())
+    blocks = [_block(block, start, ties) for block in node.blocks()]
+    line, source = told(_frames(node.sourceRange()))
+    function, tags = _function(kind, node.schema(), inputs, blocks)
+    if kind == "prim::PythonOp":
+        function = _of_python(node, inputs)
+    read = dict.fromkeys((*inputs, *(name for block in blocks for name in _from_outside(block))))
+    pointwise = kind.partition("::")[0] == "aten" and _pointwise(tags)
+
+    def compute(values: Values) -> tuple[Any, ...]:
+        import torch
+
+        with torch.no_grad():
+            results = function(values)
+        if len(results) == 1 < len(outputs):  # the exporter has put the unpacking of a list into its operator
+            return tuple(results[0])
+        return results
+
+    def inner(values: Values) -> tuple[int, Program, list[Any]] | None:
+        if kind != "prim::If":
+            return None
+        number = 0 if values[inputs[0]] else 1
+        around = {name: values[name] for name in _from_outside(blocks[number])}
+        return number, Program(blocks[number].operators, blocks[number].outputs, around, [], ties), []
+
+    return Operator(
+        outputs[0] if outputs else "", kind.replace("::", ".").removesuffix("_"), tuple(read), outputs, compute, line,
+        source, _module(node.scopeName()), pointwise=pointwise,
+        constants=tuple(_plain(start[name]) for name in inputs if name in start),
+        arguments=lambda values: [values[name] for name in inputs], inner=inner,
+        plumbing=kind in _PLUMBING,
+    )  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, bool | int | float | str) or value is None else repr(value)[:80]
+
+
+def _from_outside(program: Program) -> Iterator[str]:
+    own = {*program.inputs}
+    for operator in program.operators:
+        yield from (name for name in operator.inputs if name not in own)
+        own.update(operator.outputs)
+    yield from (name for name in program.outputs if name is not None and name not in own)
+
+
+def _module(scope: str) -> str | None:
+    """``layer1.0`` of ``Net::/Sequential::layer1/Block::layer1.0``."""
+    path = scope.rpartition("::")[2]
+    return path or None
+
+
+def _frames(trace: str) -> list[Frame]:
+    """The frames of users from the outermost; those of a compiled module have no functions."""
+    traced = [(found["file"].strip(), int(found["line"]), found["name"]) for found in _TRACED.finditer(trace)]
+    if traced:
+        return below_forward(traced[::-1])
+    compiled = [(found["file"], int(found["line"]), "") for found in _COMPILED.finditer(trace)]
+    return [frame for frame in compiled[::-1] if of_users(frame[0])] or compiled  # at least where in torch
+
+
+def _pointwise(tags: Sequence[Any]) -> bool:
+    import torch
+
+    return torch.Tag.pointwise in tags
+
+
+_Function = Callable[[Values], tuple[Any, ...]]
+
+
+def _function(
+    kind: str, schema: str, inputs: Sequence[str], blocks: Sequence[Program]
+) -> tuple[_Function, Sequence[Any]]:
+    """What a node computes of the values around it, and the tags of its operator."""
+    special: Mapping[str, _Function] = {
+        "prim::ListConstruct": lambda values: ([values[name] for name in inputs],),
+        "prim::TupleConstruct": lambda values: (tuple(values[name] for name in inputs),),
+        "prim::ListUnpack": lambda values: tuple(values[inputs[0]]),
+        "prim::TupleUnpack": lambda values: tuple(values[inputs[0]]),
+        "prim::Uninitialized": lambda values: (None,),
+        "prim::unchecked_cast": lambda values: (values[inputs[0]],),
+        "prim::If": lambda values: tuple(blocks[0 if values[inputs[0]] else 1].within(values, ())),
+        "prim::Loop": lambda values: _loop(blocks[0], [values[name] for name in inputs], values),
+    }
+    if kind in special:
+        return special[kind], ()
+    call, keywords, tags = _resolved(kind, schema)
+
+    def function(values: Values) -> tuple[Any, ...]:
+        given = [values[name] for name in inputs]
+        if kind.endswith("_"):  # in the graph nothing is changed in place
+            given = [value.clone() if hasattr(value, "clone") else value for value in given]
+        positional = len(given) - len(keywords) if keywords else len(given)
+        result = call(*given[:positional], **dict(zip(keywords, given[positional:], strict=True)))
+        return tuple(result) if isinstance(result, tuple) else (result,)
+
+    return function, tags
+
+
+def _of_python(node: Any, inputs: Sequence[str]) -> _Function:
+    """A call of an ``autograd.Function``: the letters of its convention say what is a tensor and what a constant."""
+    call, convention, constants = node.pyobj(), node.cconv(), list(node.scalar_args())
+
+    def function(values: Values) -> tuple[Any, ...]:
+        tensors, others = iter([values[name] for name in inputs]), iter(constants)
+        result = call(*(next(tensors if letter == "d" else others) for letter in convention))
+        return tuple(result) if isinstance(result, tuple) else (result,)
+
+    return function
+
+
+def _resolved(kind: str, schema: str) -> tuple[Callable[..., Any], list[str], Sequence[Any]]:
+    """The function of an operator, the names of those of its arguments that go by keyword, and its tags."""
+    import torch
+
+    keywords: list[str] = []
+    overload = ""
+    if "(" in schema and not schema.startswith("("):
+        parsed = torch._C.parse_schema(schema)
+        keywords = [argument.name for argument in parsed.arguments if argument.kwarg_only]
+        overload = parsed.overload_name
+    namespace, _, name = kind.partition("::")
+    with contextlib.suppress(AttributeError, RuntimeError):
+        packet = getattr(getattr(torch.ops, namespace), name)
+        found = getattr(packet, overload or "default", packet)
+        return found, keywords, getattr(found, "tags", ())
+    get = part_of("torch._C", "_jit_get_operation")
+
+    def unknown(*_: Any, **__: Any) -> Any:
+        raise Unable("interpreted", kind)
+
+    try:
+        return get(kind)[0] or unknown, keywords, ()
+    except RuntimeError:
+        return unknown, keywords, ()
+
+
+def _loop(body: Program, given: Sequence[Any], values: Values) -> tuple[Any, ...]:
+    most, going, *carried = given
+    turn = 0
+    while turn < int(most) and going:
+        going, *carried = body.within(values, (turn, *carried))
+        turn += 1
+    return tuple(carried)

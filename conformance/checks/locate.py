@@ -1,0 +1,76 @@
+"""Which operator a model that is wrong was exported wrongly at: the question of ``align.operators`` about a cell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from conformance.align.operators.locate import Failing, locate
+from conformance.arrays import Array, Inputs
+from conformance.case.declaration import Case
+from conformance.checks.models import CellRun
+from conformance.checks.verify import Verifier
+from conformance.compare.judges import Right, defaults_for
+from conformance.errors import Stopped, display_path
+from conformance.export.store import Stored
+from conformance.verdict.example import Example
+from conformance.worker import aside
+
+SECONDS = 120.0
+"""How long an operator may be looked for. It is done in a process of its own, which is then ended."""
+
+
+def note_operator(run: CellRun, verify: Verifier, stored: Stored, example: Example | None, stop: Stopped) -> None:
+    """Writes the first operator that parts into the fields of a failure that is the exporter's, or may be; or why
+    none can be named. The verdict stays as it is."""
+    if example is None or stop.fault not in ("exporter", None) or stop.stage not in ("load", "run", "compare"):
+        return
+    start = time.perf_counter()
+    try:
+        inputs, wanted = example.inputs, verify.of_pytorch(example)
+        told = aside.ask(lambda: _located(run, verify, stored, inputs, wanted), SECONDS)
+        stop.fields["operator"] = _in_the_case_file(told, run.cell.case)
+    except Exception as error:  # this only explains a failure, and must not be another
+        detail = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        stop.fields["operator"] = {"unable": "raised", "detail": detail}
+    verify.add_seconds("locate", time.perf_counter() - start)
+
+
+def _located(
+    run: CellRun, verify: Verifier, stored: Stored, inputs: Inputs, wanted: Sequence[Array]
+) -> dict[str, Any]:
+    import torch
+
+    run.stages.told_to_nobody()
+    torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
+    run.reference.restore()
+    return locate(question(run, verify, stored, inputs, wanted))
+
+
+def _in_the_case_file(told: dict[str, Any], case: Case) -> dict[str, Any]:
+    """The same, where the module is an expression with the place and the text that it has in the case file."""
+    if not str(told.get("line")).startswith("<forward of "):
+        return told
+    return {**told, "line": f"{display_path(case.file)}:{case.line}", "source": case.says.forward}
+
+
+def question(run: CellRun, verify: Verifier, stored: Stored, inputs: Inputs, wanted: Sequence[Array]) -> Failing:
+    """Why the exported model does not give at these inputs what is wanted."""
+    cell, reference = run.cell, run.reference
+    right = [np.array(array) for array in wanted]
+
+    def arguments(given: Inputs) -> list[Any]:
+        positional, keywords = reference.arguments(given)
+        return [*positional, *keywords.values()]
+
+    def fails(outputs: Sequence[Array]) -> bool:
+        judge = defaults_for(right) if cell.converted else verify.judge_of(right)
+        return judge.compare(list(outputs), Right(right)).verdict == "failed"
+
+    return Failing(
+        cell.exporter, stored.facts.structure, lambda at: run.export(inputs=at).model, arguments,
+        reference.graph_order(), run.libraries(), inputs, fails,
+    )  # fmt: skip

@@ -1,0 +1,192 @@
+"""Smaller shapes, simpler values and plain names for a model that has as few nodes as fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from conformance.arrays import Array
+from conformance.checks.reduce.cut import Cut
+from conformance.checks.reduce.trial import OutOfTime, Trials
+from conformance.draw.simplest import simpler
+from conformance.verdict.nodes import Nodes
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+MOST_SIZES = 8
+"""Of how many different sizes of axes smaller ones are tried."""
+MOST_ARRAYS = 12
+"""For how many inputs and constants simpler values are tried."""
+
+
+def simplified(cut: Cut, trials: Trials) -> Cut:
+    """A model that fails alike with fewer outputs, smaller shapes, simpler values and plain names, as far as there is
+    time for it."""
+    try:
+        for candidate in (_remade(cut), _with_one_output(cut)):
+            if candidate is not None and trials.fails(candidate):
+                cut = candidate
+        cut = _values(_shapes(_bypassed(cut, trials), trials), trials)
+        renamed = _renamed(cut)
+        return renamed if trials.fails(renamed) else cut
+    except OutOfTime:
+        return cut
+
+
+def constants(cut: Cut) -> dict[str, Array]:
+    """The constants of the model by name."""
+    from onnx import numpy_helper
+
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in cut.model.graph.initializer}
+
+
+def _copy(model: ModelProto) -> ModelProto:
+    copy = type(model)()
+    copy.CopyFrom(model)
+    return copy
+
+
+def _remade(cut: Cut, arrays: Mapping[str, Array] | None = None) -> Cut:
+    """The model with other arrays for some inputs and constants: with the shapes of these, without texts of its
+    exporter, and without functions that it does not call."""
+    from onnx import helper, numpy_helper
+
+    arrays, nodes = arrays or {}, Nodes(cut.model)
+    feeds = {name: arrays.get(name, value) for name, value in cut.feeds.items()}
+    known = {**constants(cut), **{name: value for name, value in arrays.items() if name not in feeds}}
+    model = _copy(cut.model)
+    graph = model.graph
+    used = {one for node in graph.node for one in nodes.needs(node)}
+    known = {name: value for name, value in known.items() if name in used}
+    for field in (graph.initializer, graph.input):
+        del field[:]
+    graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in known.items())
+    graph.input.extend(
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+        for name, value in feeds.items()
+    )
+    for node in graph.node:
+        for text in ("doc_string", "metadata_props"):
+            node.ClearField(text)
+    called = {(node.domain, node.op_type) for node in graph.node}
+    if not any((function.domain, function.name) in called for function in model.functions):
+        del model.functions[:]
+        domains = {node.domain for node in graph.node} | {""}
+        imports = [entry for entry in cut.model.opset_import if entry.domain in domains or entry.domain == "ai.onnx"]
+        del model.opset_import[:]
+        model.opset_import.extend(imports)
+    return Cut(model, feeds)
+
+
+def _with_one_output(cut: Cut) -> Cut | None:
+    """The model with its last output alone; None where it has one."""
+    if len(cut.model.graph.output) < 2:
+        return None
+    model = _copy(cut.model)
+    del model.graph.output[:-1]
+    return Cut(model, cut.feeds)
+
+
+def _bypassed(cut: Cut, trials: Trials) -> Cut:
+    """The model without nodes whose input may stand in their output's place, as that of an Identity between two nodes
+    that fail together."""
+    number = len(cut.model.graph.node) - 1
+    while number >= 0 and len(cut.model.graph.node) > 1:
+        for name in dict.fromkeys(cut.model.graph.node[number].input):
+            candidate = _without(cut, number, name) if name else None
+            if candidate is not None and trials.fails(candidate):
+                cut = candidate
+                break
+        number -= 1
+    return cut
+
+
+def _without(cut: Cut, number: int, name: str) -> Cut | None:
+    """The model with ``name`` in place of what a node makes; None where that would be an input given back."""
+    model = _copy(cut.model)
+    graph = model.graph
+    (made, *others) = [output for output in graph.node[number].output if output]
+    shown = {value.name for value in graph.output}
+    given = name in cut.feeds or name in constants(cut)
+    if others or (made in shown and (given or name in shown)):
+        return None
+    del graph.node[number]
+    for node in graph.node:
+        node.input[:] = [name if one == made else one for one in node.input]
+    for value in graph.output:
+        value.name = name if value.name == made else value.name
+    used = {one for node in graph.node for one in node.input}
+    return _remade(Cut(model, {own: value for own, value in cut.feeds.items() if own in used}))
+
+
+def _shapes(cut: Cut, trials: Trials) -> Cut:
+    """Smaller sizes, one after the other: all axes of one size together, as they mostly belong together."""
+    sizes = {size for array in (*cut.feeds.values(), *constants(cut).values()) for size in array.shape if size > 1}
+    for size in sorted(sizes, reverse=True)[:MOST_SIZES]:
+        for candidate in _with_size(cut, size):
+            if trials.fails(candidate):
+                cut = candidate
+                break
+    return cut
+
+
+def _with_size(cut: Cut, size: int) -> Iterator[Cut]:
+    """The model with smaller ones in place of a size; first also where it stands among integers, as in the target of
+    a Reshape."""
+    given = {**constants(cut), **cut.feeds}
+    for smaller in [count for count in dict.fromkeys((1, 2, size // 2)) if 0 < count < size]:
+        sliced = {
+            name: value[tuple(slice(smaller if axis == size else None) for axis in value.shape)]
+            for name, value in given.items()
+        }
+        told = {
+            name: np.where(value == size, smaller, value).astype(value.dtype) if value.dtype == np.int64 else value
+            for name, value in sliced.items()
+        }
+        if any(not np.array_equal(told[name], sliced[name]) for name in told if told[name].dtype == np.int64):
+            yield _remade(cut, told)
+        yield _remade(cut, sliced)
+
+
+def _values(cut: Cut, trials: Trials) -> Cut:
+    """Simpler values of each input, then of each constant."""
+    for name in [*cut.feeds, *constants(cut)][:MOST_ARRAYS]:
+        value = cut.feeds[name] if name in cut.feeds else constants(cut)[name]
+        for candidate in simpler(value):
+            if np.array_equal(candidate, value, equal_nan=candidate.dtype.kind == "f"):
+                continue
+            changed = _remade(cut, {name: candidate})
+            if trials.fails(changed):
+                cut = changed
+                break
+    return cut
+
+
+def _renamed(cut: Cut) -> Cut:
+    """The model with names of ours, where no node has a graph inside, whose names would have to follow."""
+    if any(
+        attribute.HasField("g") or attribute.graphs for node in cut.model.graph.node for attribute in node.attribute
+    ):
+        return cut
+    model = _copy(cut.model)
+    graph = model.graph
+    kinds = (
+        ("x", [value.name for value in graph.input]), ("c", [tensor.name for tensor in graph.initializer]),
+        ("y", [value.name for value in graph.output]),
+        ("t", [name for node in graph.node for name in node.output if name]),
+    )  # fmt: skip
+    names: dict[str, str] = {"": ""}
+    for letter, own in kinds:
+        new = [name for name in dict.fromkeys(own) if name not in names]
+        names |= {name: f"{letter}{number}" if len(new) > 1 else letter for number, name in enumerate(new)}
+    for value in (*graph.input, *graph.initializer, *graph.output):
+        value.name = names[value.name]
+    for number, node in enumerate(graph.node):
+        node.name = f"n{number}"
+        for field in (node.input, node.output):
+            field[:] = [names[name] for name in field]
+    graph.name = "smallest"
+    return Cut(model, {names[name]: value for name, value in cut.feeds.items()})

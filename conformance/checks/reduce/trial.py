@@ -1,0 +1,142 @@
+"""Whether a model fails as another one did: ONNX Runtime against what is right for the model."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from conformance.arrays import Array
+from conformance.checks.reduce.cut import Cut
+from conformance.records.findings import VALUES
+from conformance.runtimes import opener
+from conformance.runtimes.onnxruntime import Optimizing
+from conformance.runtimes.passes import open_at
+from conformance.verdict.asking import Asked
+from conformance.worker import aside
+
+ONE = 20.0
+"""Seconds that one model may take."""
+
+
+class OutOfTime(Exception):
+    """There is no time left to try more."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How the whole model fails, and who says what is right for it."""
+
+    kind: str
+    """``values``, the name of another error of a comparison, or ``stops`` with the name of an exception."""
+    right: str
+    """The runtime whose outputs are right."""
+    limit: float
+    """How far outputs may be off, relative to the largest value."""
+    libraries: Sequence[str] = ()
+    config: Mapping[str, str] | None = None
+    passes: Sequence[str] = ()
+    """Passes of the optimizer without which a model has to be right; empty where none was named."""
+
+
+def kind_of(stage: str, error: str) -> str:
+    """The kind of a failure at that stage with that error."""
+    if stage != "compare":
+        return f"stops {error}"
+    return "values" if error in VALUES else error
+
+
+def difference(got: Sequence[Array], right: Sequence[Array], limit: float) -> str | None:
+    """The kind in which outputs differ; None where they do not."""
+    if len(got) != len(right):
+        return "WrongCount"
+    for array, wanted in zip(got, right, strict=True):
+        if array.dtype != wanted.dtype:
+            return "WrongDtype"
+        if array.shape != wanted.shape:
+            return "WrongShape"
+    return (
+        "values" if any(not _near(array, wanted, limit) for array, wanted in zip(got, right, strict=True)) else None
+    )
+
+
+def _near(got: Array, right: Array, limit: float) -> bool:
+    if right.dtype.kind != "f":
+        return bool(np.array_equal(got, right))
+    left, wanted = got.astype(np.float64), right.astype(np.float64)
+    finite = np.isfinite(wanted)
+    if not np.array_equal(np.isfinite(left), finite):
+        return False
+    return bool((np.abs(left[finite] - wanted[finite]) <= limit * largest(right)).all())
+
+
+def largest(right: Array) -> float:
+    """The largest finite value of an output, in absolute terms."""
+    values = np.abs(right.astype(np.float64))
+    return float(values.max(initial=0.0, where=np.isfinite(values)))
+
+
+class Trials:
+    """Models that are tried until a deadline; each in a process of its own (``alone``), or in this one."""
+
+    def __init__(self, failure: Failure, deadline: float, *, alone: bool) -> None:
+        self.failure, self._deadline, self._alone = failure, deadline, alone
+        self.count = 0
+
+    def left(self) -> float:
+        """The seconds that are left; raises OutOfTime where there are none."""
+        seconds = self._deadline - time.monotonic()
+        if seconds <= 0:
+            raise OutOfTime
+        return seconds
+
+    def fails(self, cut: Cut | None) -> bool:
+        """Whether the model fails as the whole did. One that takes its process along does not."""
+        seconds = min(self.left(), ONE)
+        self.count += 1
+        if cut is None:
+            return False
+        try:
+            outcome = aside.ask(lambda: self._outcome(cut), seconds) if self._alone else self._outcome(cut)
+        except Exception:  # lost, or what is tried is no model at all
+            return False
+        return outcome == self.failure.kind
+
+    def _outcome(self, cut: Cut) -> str | None:
+        import onnx
+
+        failure = self.failure
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "model.onnx"
+            onnx.save(cut.model, file)
+            try:
+                with opener(failure.right, config=failure.config)(file, failure.libraries) as session:
+                    right = session.run(cut.feeds)
+            except Exception:
+                return "no reference"
+            try:
+                with opener("onnxruntime", config=failure.config)(file, failure.libraries) as session:
+                    kind = difference(session.run(cut.feeds), right, failure.limit)
+            except Exception as error:
+                kind = f"stops {type(error).__name__}"
+            if kind is None or not failure.passes:
+                return kind
+            without = Optimizing(off=tuple(failure.passes))
+            with open_at(file, failure.libraries, failure.config or {}, without) as session:
+                return kind if difference(session.run(cut.feeds), right, failure.limit) is None else "another pass"
+
+
+def outcome_of(failure: Failure, right: Sequence[Array]) -> Callable[[Asked], str]:
+    """What an answer to a small model, for which ``right`` is right, shows to ``passes.guilty``."""
+
+    def outcome(asked: Asked) -> str:
+        if asked.outputs is None:
+            return "alike" if f"{asked.answer} {asked.error}" == failure.kind else "other"
+        kind = difference(asked.outputs, right, failure.limit)
+        return "right" if kind is None else "alike" if kind == failure.kind else "other"
+
+    return outcome

@@ -1,0 +1,210 @@
+"""The smallest model that still shows a fault of ONNX Runtime, with a script and a text for whoever mends it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance.arrays import Array
+from conformance.bundle.entry import Entry
+from conformance.bundle.files import CELLS
+from conformance.bundle.layout import BundleWriter, write_model, write_set
+from conformance.checks.models import CellRun
+from conformance.checks.reduce.cut import Cut, Cutter, reference_values
+from conformance.checks.reduce.search import fewest
+from conformance.checks.reduce.simpler import simplified
+from conformance.checks.reduce.trial import ONE, Failure, Trials, kind_of, largest, outcome_of
+from conformance.checks.reduce.written import issue, script, shows
+from conformance.compare.judges import Tolerances
+from conformance.compare.tolerance import Tolerance
+from conformance.errors import Stopped, display_path
+from conformance.records.environment import environment, versions
+from conformance.runtimes import opener, registry
+from conformance.runtimes.tensorrt.options import Build, covering
+from conformance.verdict.example import Example, given
+from conformance.verdict.loop import WrongAnswer
+from conformance.verdict.nodes import operator_of
+from conformance.verdict.passes import Broken, guilty
+from conformance.worker import aside
+
+SECONDS = 30.0
+"""How long a model is made smaller; then the smallest so far is left."""
+TIGHTEST, LOOSEST = 4e-5, 1e-3
+"""How far outputs of a small model may be off at least and at most, relative to their largest value: above rounding,
+and below an eighth of what the whole model was off by."""
+
+
+def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, folder: Path) -> dict[str, Any] | None:
+    """Writes a bundle of the smallest model that fails as ``model`` does at the example into ``folder``, and gives
+    what is known of it, for the record; None where the fault is not ONNX Runtime's, or nobody says what is right.
+
+    ``nodes`` of ``of`` are left, ``operators`` are theirs. ``repro`` and ``issue`` are files that were written,
+    ``repro`` after it had shown the defect in a process of its own; else ``why_not`` is what it said. ``passes`` are
+    those of the optimizer that break the small model. ``unfinished`` is true where time ran out.
+    """
+    failure = _failure(run, example, stop)
+    if failure is None:
+        return None
+    start = time.monotonic()
+    found = _searched(model, failure, example)
+    if found is None:
+        return None
+    cut, most, finished, tried = found
+    failure = _with_passes_of(cut, failure)
+    expected = _expected(cut, failure)
+    shutil.rmtree(folder, ignore_errors=True)
+    _write(run, cut, failure, expected, example, folder)
+    told: dict[str, Any] = {
+        "bundle": display_path(folder), "nodes": len(cut.model.graph.node), "of": most,
+        "operators": [operator_of(node) for node in cut.model.graph.node], "passes": list(failure.passes),
+        **({} if finished else {"unfinished": True}),
+    }  # fmt: skip
+    told |= _scripted(cut, failure, expected, told, folder)
+    return {**told, "tried": tried, "seconds": round(time.monotonic() - start, 3)}
+
+
+def _failure(run: CellRun, example: Example, stop: Stopped) -> Failure | None:
+    fields = stop.fields
+    if run.cell.runtime != "onnxruntime" or stop.fault != "runtime" or fields.get("cause"):
+        return None
+    right = _who_is_right(fields)
+    if right is None:
+        return None
+    worst = stop.worst if isinstance(stop, WrongAnswer) else None
+    off = math.inf
+    if worst is not None and math.isfinite(worst.error):
+        off = worst.error / (largest(example.wanted[worst.output]) or 1.0)
+    limit = min(max(off / 8, TIGHTEST), LOOSEST)
+    passes = tuple((fields.get("optimizer") or {}).get("passes") or ())
+    kind = kind_of(stop.stage, stop.error)
+    return Failure(kind, right, limit, run.libraries(), run.config(), passes)
+
+
+def _who_is_right(fields: dict[str, Any]) -> str | None:
+    """The runtime that computes what is right for the whole model, or for the node at which ONNX Runtime parts."""
+    if fields.get("conclusion") == "optimizer":
+        return "onnxruntime-unoptimized"
+    others = [other.name for other in registry.second_opinions("onnxruntime") if other.computes_with == other.name]
+    for witness in fields.get("witnesses") or ():
+        if witness["answer"] == "agrees" and witness["runtime"] in others:
+            return str(witness["runtime"])
+    place = fields.get("parts_at") or {}
+    return place.get("by") if place.get("how") == "parts" else None
+
+
+_Found = tuple[Cut, int, bool, int]
+"""The small model, the nodes of the whole one, whether the search came to its end, how many models were tried."""
+
+
+def _searched(model: Path, failure: Failure, example: Example) -> _Found | None:
+    """The smallest model, sought in a process of its own, which most models do not take along; one that does is
+    sought again with each model in another process."""
+    import onnx
+
+    loaded = onnx.load(model)
+    with tempfile.TemporaryDirectory() as folder:
+        values = reference_values(loaded, failure.right, failure.libraries, example.inputs, SECONDS, Path(folder))
+    cutter = Cutter(loaded, values)
+
+    def search(*, alone: bool) -> _Found | None:
+        trials = Trials(failure, time.monotonic() + SECONDS, alone=alone)
+        found = fewest(cutter, trials)
+        cut = None if found is None else cutter.of(found[0])
+        if found is None or cut is None:
+            return None
+        return simplified(cut, trials), len(cutter.nodes), found[1], trials.count
+
+    try:
+        return aside.ask(lambda: search(alone=False), SECONDS + ONE)
+    except aside.Lost:
+        return search(alone=True)
+
+
+def _with_passes_of(cut: Cut, failure: Failure) -> Failure:
+    """The failure with the passes that break the small model, of which helpers have mostly dropped out."""
+    if failure.right != "onnxruntime-unoptimized":
+        return failure
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        _save(cut, file)
+        right = _expected(cut, failure)
+        outcome = outcome_of(failure, right)
+        told = guilty(Broken(file, failure.libraries, cut.feeds, failure.config or {}, outcome))
+    passes = tuple((told or {}).get("passes") or failure.passes)
+    return dataclasses.replace(failure, passes=passes)
+
+
+def _save(cut: Cut, file: Path) -> None:
+    import onnx
+
+    onnx.save(cut.model, file)
+
+
+def _expected(cut: Cut, failure: Failure) -> list[Array]:
+    """What is right for the small model, asked in a process of its own."""
+
+    def question() -> list[Array]:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "model.onnx"
+            _save(cut, file)
+            with opener(failure.right, config=failure.config)(file, failure.libraries) as session:
+                return [np.asarray(array) for array in session.run(cut.feeds)]
+
+    return aside.ask(question, SECONDS)
+
+
+def _write(
+    run: CellRun, cut: Cut, failure: Failure, expected: Sequence[Array], example: Example, folder: Path
+) -> None:
+    """Writes the bundle, which any replay reads."""
+    cell = run.cell
+    name = "test_smallest"
+    writer = BundleWriter(folder, environment([]))
+    place = folder / CELLS / name
+    with tempfile.TemporaryDirectory() as temporary:
+        file = Path(temporary) / "model.onnx"
+        _save(cut, file)
+        libraries = write_model(place, file, failure.libraries)
+    names = list(cut.feeds)
+    small = given(example.draw, dict(cut.feeds), list(expected), None, None, ())
+    sets = [write_set(place, 0, small, names, [])]
+    tolerances = tuple(
+        Tolerance(0.0, failure.limit * (largest(array) or 1.0), absolute=True) if array.dtype.kind == "f" else None
+        for array in expected
+    )
+    judge = Tolerances(tolerances, (False,) * len(expected))
+    build = Build(covering({name: value.shape for name, value in cut.feeds.items()}, ()))
+    writer.add(Entry(
+        name=name, case=cell.case.name, exporter=cell.exporter, opset=cell.opset, precision="fp32", check="accuracy",
+        source=run.record.source, graph={}, inputs=names, judge=judge.as_dict(), build=build.as_dict(), sets=sets,
+        runtimes=["onnxruntime"], excused=list(range(len(expected))), libraries=libraries,
+        config=dict(failure.config or {}),
+    ))  # fmt: skip
+
+
+def _scripted(
+    cut: Cut, failure: Failure, expected: Sequence[Array], told: dict[str, Any], folder: Path
+) -> dict[str, Any]:
+    """Writes the script, runs it, and keeps it with its text where it shows the defect."""
+    text = None if failure.libraries else script(cut, failure, expected)
+    if text is None:
+        return {"why_not": "libraries" if failure.libraries else "length"}
+    file = folder / "repro.py"
+    file.write_text(text, encoding="utf-8")
+    lives, said = shows(file)
+    if not lives:
+        file.unlink()
+        return {"why_not": said[-400:] or "it said nothing"}
+    packages = {name: versions().get(name) for name in ("onnxruntime", "onnx", "numpy")}
+    about = environment([])
+    packages |= {"Python": about["python"], "platform": about["platform"]}
+    (folder / "issue.md").write_text(issue(text, said, failure, told, packages), encoding="utf-8")
+    return {"repro": display_path(file), "issue": display_path(folder / "issue.md")}

@@ -1,0 +1,61 @@
+"""``conformance findings``: the causes that the red cells of a run come to."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from conformance.records.clean import tell
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "runs", type=Path, nargs="*", default=[Path("reports/latest")], metavar="RUN",
+        help="runs, oldest first: the findings are those of the last, since the earliest of the others that has them "
+        "(default: reports/latest)",
+    )  # fmt: skip
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help="a baseline, as the oldest of the runs")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the findings to a file")
+    parser.add_argument(
+        "--expect", action="append", default=[], metavar="ID",
+        help="write entries of `fails` for this finding (repeatable; `all` for all) into its case files; they are "
+        "refused until their `because` is filled in",
+    )  # fmt: skip
+
+
+def run(given: argparse.Namespace) -> int:
+    """0, or 1 where there are findings."""
+    from conformance.baseline import load
+    from conformance.errors import UserError
+    from conformance.records import text
+    from conformance.records.findings import findings, since
+    from conformance.report.command import names
+
+    places = [*([given.baseline] if given.baseline else []), *given.runs]
+    runs = [
+        (name, {record["id"]: record for record in load(place)[1]})
+        for name, place in zip(names(places), places, strict=True)
+    ]
+    *earlier, (_, last) = runs
+    found = findings(last.values())
+    told = [finding.as_dict(since(finding, earlier)) for finding in found]
+    if given.json is not None:
+        given.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    wanted = set(given.expect)
+    unknown = wanted - {"all"} - {finding.id for finding in found}
+    if unknown:
+        raise UserError(f"no finding of {places[-1]} is {', '.join(sorted(unknown))}; list them without --expect")
+    for finding, data in zip(found, told, strict=True):
+        if not wanted or wanted & {"all", finding.id}:
+            for line in text.finding(data, finding.cells[0]):
+                tell(line)
+    if wanted:
+        from conformance.commands.findings.expect import expect
+
+        chosen = [finding for finding in found if wanted & {"all", finding.id}]
+        for line in expect(chosen, last):
+            tell(line)
+        return 0
+    tell(text.found(len(found), sum(len(finding.cells) for finding in found)) if found else "no cell is red")
+    return 1 if found else 0

@@ -1,0 +1,148 @@
+"""Red cells with one cause, as one finding: by the component at fault, what of it, and the kind of difference.
+
+All of it is read off records. Cells are put together where a record names what is wrong: a pass, an operator, the
+case's own code. Where it names nothing, only cells of one case and one exporter or runtime are, so that a finding is
+rather split than made of two causes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+RED = ("failed", "xpassed")
+"""The statuses that make a run fail."""
+VALUES = ("WrongValue", "WrongNaN", "WrongInf", "WrongIndex", "LowFidelity")
+"""Errors that are one kind of difference: other values, which special values may make a NaN of."""
+_OPERATOR = re.compile(r"\b((?:aten|prim|prims|torchvision|onnx|com\.microsoft)::[\w.]+)")
+"""How exporters and runtimes name an operator that they stop at."""
+_KERNEL = re.compile(r"implementation for (\w+)\(\d+\)|\b[Oo]p(?:erator)? \(?([A-Z]\w+)\)?")
+
+
+class Key(NamedTuple):
+    """What tells findings apart."""
+
+    component: str
+    """exporter, runtime, optimizer, precision, reference, case, harness, declaration, or open."""
+    which: str
+    """The name of the component: a runtime, an exporter, a precision; empty where it has none."""
+    by: str
+    """What ``of`` is: pass, code, operator, error, entry, or case."""
+    of: str
+    kind: str
+    """``values``, or the name of an error."""
+
+
+@dataclass
+class Finding:
+    """Cells that are red for one cause."""
+
+    key: Key
+    cells: list[Mapping[str, Any]] = field(default_factory=list)
+    """Their records, in the order of the run; whole ones, or as ``records.brief`` keeps them."""
+
+    @property
+    def id(self) -> str:
+        """Eight hexadecimal digits of a hash of the key: the same in every run, as long as a case that is named by
+        its line stands there."""
+        return hashlib.sha256("\x1f".join(self.key).encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+    def named(self, field: str) -> list[Any]:
+        """The values of a field of the cells, each once, sorted."""
+        return sorted({cell[field] for cell in self.cells if cell.get(field) is not None})
+
+    def as_dict(self, since: str | None = None) -> dict[str, Any]:
+        """Plain data; ``since`` is the earliest run of those that are known since which it is red."""
+        names = ("case", "exporter", "opset", "runtime", "precision", "check")
+        return {
+            "id": self.id, **self.key._asdict(), "since": since, "cells": [cell["id"] for cell in self.cells],
+            **{f"{name}s" if name != "precision" else "precisions": self.named(name) for name in names},
+        }  # fmt: skip
+
+
+def findings(records: Iterable[Mapping[str, Any]]) -> list[Finding]:
+    """The findings of a run, those with most cells first."""
+    by_key: dict[Key, Finding] = {}
+    for record in records:
+        if record["status"] in RED:
+            key = Key(*record["finding"]) if record.get("finding") else key_of(record)
+            by_key.setdefault(key, Finding(key)).cells.append(record)
+    return sorted(by_key.values(), key=lambda finding: -len(finding.cells))
+
+
+def since(finding: Finding, runs: Sequence[tuple[str, Mapping[str, Mapping[str, Any]]]]) -> str | None:
+    """The name of the earliest run of an unbroken row up to now in which one of the cells was red at the same stage
+    with the same error; None where it was not so in the last of them. ``runs`` are names with the records by id,
+    oldest first; a line of a baseline has all that is read."""
+    known = None
+    for name, by_id in reversed(runs):
+        earlier = ((cell, by_id.get(cell["id"])) for cell in finding.cells)
+        if not any(was is not None and was["status"] in RED and _alike(was, cell) for cell, was in earlier):
+            break
+        known = name
+    return known
+
+
+def _alike(was: Mapping[str, Any], cell: Mapping[str, Any]) -> bool:
+    return all(was.get(part) == cell.get(part) for part in ("stage", "error"))
+
+
+def key_of(record: Mapping[str, Any]) -> Key:
+    """The finding that a red record belongs to."""
+    error = str(record.get("error"))
+    kind = "values" if error in VALUES else error
+    component, which = _component(record)
+    by, of = _subject(record, component)
+    if component == "exporter" and by == "case":  # the other exporter may be wrong for another reason
+        which = str(record["exporter"])
+    return Key(component, which, by, of, kind)
+
+
+def _component(record: Mapping[str, Any]) -> tuple[str, str]:
+    fault, runtime = record.get("fault"), str(record.get("runtime") or "")
+    if record["status"] == "xpassed":
+        return "declaration", ""
+    if fault == "runtime":
+        return ("optimizer" if record.get("conclusion") == "optimizer" else "runtime"), runtime
+    if fault == "precision":
+        return "precision", str(record.get("precision")).partition("-")[0]
+    return (str(fault), "") if fault else ("open", runtime)
+
+
+def _subject(record: Mapping[str, Any], component: str) -> tuple[str, str]:
+    """What of a component is wrong, by the first thing that the record names."""
+    passes = (record.get("optimizer") or {}).get("passes")
+    if component == "optimizer" and passes:
+        return "pass", " and ".join(passes)
+    if component == "exporter" and record.get("own_code"):
+        return "code", ", ".join(record["own_code"])
+    located = (record.get("operator") or {}).get("operator")
+    if component in ("exporter", "open") and located:
+        return "operator", str(located)
+    place = record.get("parts_at") or {}
+    if component in ("runtime", "exporter", "open") and place.get("operator") and place.get("how") != "open":
+        return "operator", str(place["operator"])
+    if component in ("runtime", "exporter", "open") and record.get("stage") != "compare":
+        named = _operator_in(str(record.get("reason") or ""))
+        if named:
+            return "operator", named
+    if component == "harness":
+        return "error", _without_numbers(str(record.get("reason") or ""))
+    source = record.get("source") or {}
+    place_of_case = f"{source['file']}:{source['line']}" if source.get("line") else str(record["case"])
+    return ("entry" if component == "declaration" else "case"), place_of_case
+
+
+def _operator_in(reason: str) -> str | None:
+    match = _OPERATOR.search(reason)
+    if match:
+        return match[1].rstrip(".")
+    match = _KERNEL.search(reason)
+    return None if match is None else match[1] or match[2]
+
+
+def _without_numbers(text: str) -> str:
+    return re.sub(r"0x[0-9a-f]+|\d+", "#", text)

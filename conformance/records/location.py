@@ -1,0 +1,109 @@
+"""The first operator that parts, in words: the line of Python, the node, and what it computes instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_STAGES = {
+    "translation": "",
+    "optimizer": "the exporter's own passes over the graph changed it: before them it is right",
+    "capture": "the program that the exporter captured is not what the module computes here",
+}
+_UNABLE = {
+    "torch": "this torch has no {detail}",
+    "instruments": "the exporter did not go the way that is watched",
+    "changed": "exporting again gives another graph",
+    "program": "the captured program has no {detail}",
+    "inputs": "the graph has other inputs than the module",
+    "outputs": "an output of the captured program is no tensor",
+    "exporter": "nothing is known of how this exporter works",
+    "decomposition": "the captured program is right, and wrong once its operators are decomposed",
+    "capture": "the captured program is not what the module computes here",
+    "again": "the captured program is not what the module computes here, and cannot be captured here: {detail}",
+    "nothing": "no operator by itself explains the failure",
+    "vanished": "the failure vanishes where the graph is computed node by node",
+    "interpreted": "the captured program cannot be run operator by operator: {detail}",
+    "raised": "{detail}",
+}
+_SIGNS = {
+    "operator.floordiv": "//", "operator.add": "+", "operator.sub": "-", "operator.mul": "*", "operator.mod": "%",
+    "operator.truediv": "/", "operator.pow": "**", "aten.add": "+", "aten.sub": "-", "aten.mul": "*", "aten.div": "/",
+    "aten.remainder": "%", "aten.pow": "**", "aten.floor_divide": "//", "aten.eq": "==", "aten.ne": "!=",
+    "aten.lt": "<", "aten.le": "<=", "aten.gt": ">", "aten.ge": ">=",
+}  # fmt: skip
+"""How an operator of two numbers is written in Python."""
+_UNTIED = 4
+"""Operators that are named where any of them may be the one."""
+
+
+def located(record: Mapping[str, Any]) -> Iterator[str]:
+    """Which operator parts first, or why none is named."""
+    told = record.get("operator")
+    if not told:
+        return
+    if told.get("unable"):
+        why = _UNABLE.get(told["unable"], str(told["unable"])).replace("{detail}", str(told.get("detail") or ""))
+        yield f"which operator parts first is not known: {why.rstrip(': ')}"
+        return
+    source = f"  {told['source']}" if told.get("source") else ""
+    where = told.get("line") or (f"the module {told['module']}" if told.get("module") else "an unknown line")
+    yield f"parts first at {where}{source}  ({told['operator']})"
+    yield from _node(told)
+    yield from _values(told)
+    if told.get("inside"):
+        yield f"  inside of the branch that is taken at {told['inside']}"
+    if told.get("untied"):
+        others = list(told["untied"])[-_UNTIED:]
+        yield f"  or at what comes just before it, whose values the graph does not have: {', '.join(others)}"
+    if _STAGES.get(told.get("stage") or ""):
+        yield f"  {_STAGES[told['stage']]}"
+
+
+def _node(told: Mapping[str, Any]) -> Iterator[str]:
+    if told.get("node") is None:
+        return
+    kind = f", of {told['dtype']}{' sizes' if told.get('sizes') else ''}" if told.get("dtype") else ""
+    within = f", of {told['within']}, to which it is decomposed" if told.get("within") else ""
+    gone = ", which the exporter's optimizer has merged into others" if told.get("removed") else ""
+    rules = f", made by the exporter's optimizer ({told['rules']})" if told.get("rules") else ""
+    yield f"node {told['node']} ({told.get('type')}){kind}{within}{gone}{rules}"
+
+
+def _values(told: Mapping[str, Any]) -> Iterator[str]:
+    """What the graph has where PyTorch has something else."""
+    how = told.get("how")
+    got, wanted = number(told.get("got")), number(told.get("wanted"))
+    if how == "stops":
+        yield f"its inputs agree; it cannot be computed: {told.get('detail')}"
+    elif how in ("shape", "dtype"):
+        yield f"its inputs agree; got the {how} {got}, wanted {wanted}"
+    elif how == "constant":
+        yield f"captured with {got}, which here is {wanted}"
+    elif how == "path":
+        yield "captured where the module goes another way here"
+    else:
+        yield f"its inputs agree; {_expression(told)}got {got}, wanted {wanted}{_share(told)}"
+
+
+def _expression(told: Mapping[str, Any]) -> str:
+    """``-3 // 2: ``, or the place of the first element that differs."""
+    arguments = [number(value) for value in told.get("arguments") or ()]
+    at = f"at [{', '.join(map(str, told['index']))}]: " if told.get("index") else ""
+    if not arguments:
+        return at
+    name = str(told.get("within") or told["operator"])
+    sign = _SIGNS.get(name)
+    written = f"{arguments[0]} {sign} {arguments[1]}" if sign and len(arguments) == 2 else None
+    written = written or f"{name.rpartition('.')[2]}({', '.join(arguments)})"
+    return f"{at}{written}: " if not at else f"{at}{written} "
+
+
+def number(value: Any) -> str:
+    """A number as it is shown, with the digits that tell float32 values apart."""
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def _share(told: Mapping[str, Any]) -> str:
+    count, size = told.get("differ") or (0, 0)
+    return f" ({count} of {size} elements differ)" if size > 1 else ""

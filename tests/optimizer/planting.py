@@ -1,0 +1,52 @@
+"""A pass of ONNX Runtime's optimizer made wrong: whatever it changes gives outputs that are off."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+
+@contextlib.contextmanager
+def wrong(*passes: str) -> Iterator[None]:
+    """The outputs of a session are off by a quarter where any of these passes changes its model: a pass does where
+    the optimized model is another one without it. With several names each of them does the same harm."""
+    import onnxruntime
+
+    original = onnxruntime.InferenceSession
+
+    class InferenceSession(original):  # type: ignore[misc, valid-type]
+        def __init__(self, model: Any, sess_options: Any = None, *arguments: Any, **options: Any) -> None:
+            super().__init__(model, sess_options, *arguments, **options)
+            levels = onnxruntime.GraphOptimizationLevel
+            level = levels.ORT_ENABLE_ALL if sess_options is None else sess_options.graph_optimization_level
+            off = options.get("disabled_optimizers") or []
+            with_all = _optimized(original, model, level, off)
+            self.wrong = level != levels.ORT_DISABLE_ALL and any(
+                _optimized(original, model, level, [*off, name]) != with_all for name in passes
+            )
+
+        def run(self, names: Any, inputs: Any, *arguments: Any) -> Any:
+            outputs = super().run(names, inputs, *arguments)
+            return [output * np.float32(1.25) for output in outputs] if self.wrong else outputs
+
+    with mock.patch.object(onnxruntime, "InferenceSession", InferenceSession):
+        yield
+
+
+def _optimized(session: Any, model: Any, level: Any, off: list[str]) -> bytes:
+    import onnxruntime
+
+    with tempfile.TemporaryDirectory() as folder:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        options.intra_op_num_threads = 1
+        options.graph_optimization_level = level
+        options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
+        session(model, options, providers=["CPUExecutionProvider"], disabled_optimizers=off)
+        return (Path(folder) / "optimized.onnx").read_bytes()

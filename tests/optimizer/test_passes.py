@@ -1,0 +1,215 @@
+"""The guilty pass of ONNX Runtime's optimizer is named, for known defects and for planted ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto
+
+from conformance.records.record import Record
+from conformance.records.shape import record_of
+from conformance.runtimes import opener
+from conformance.runtimes.onnxruntime import Optimizing
+from conformance.runtimes.passes import only
+from conformance.verdict import passes as searching
+from conformance.verdict.asking import Asked
+from conformance.verdict.passes import Broken, guilty
+from conformance.verdict.smallest import smallest
+from tests.optimizer import models
+from tests.optimizer.planting import wrong
+from tests.support import details, say, verdict
+
+X = models.normal(3, 8)
+
+
+def inputs_of(model: ModelProto) -> Any:
+    shape = [dim.dim_value or 3 for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    return models.normal(*shape)
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Callable[..., dict[str, Any] | None]:
+    """What is known of the passes that break a model, whose outputs without the optimizer are right."""
+
+    def ask(model: ModelProto, x: Any, **limits: Any) -> dict[str, Any] | None:
+        file = tmp_path / "model.onnx"
+        onnx.save(model, file)
+        with opener("onnxruntime-unoptimized")(file, ()) as session:
+            right = session.run({"x": x})
+
+        def outcome(answer: Asked) -> str:
+            if answer.outputs is None:
+                return "other"
+            return "right" if np.allclose(answer.outputs[0], right[0], 1e-4, 1e-4) else "alike"
+
+        return guilty(Broken(file, (), {"x": x}, {}, outcome), **limits)
+
+    return ask
+
+
+# ---- known defects of the pinned ONNX Runtime, each looked into by hand ----------------------------------------
+
+KNOWN = {
+    "a power of 4 taken for 2": (models.layer_norm(4.0), X, "LayerNormFusionL1", []),
+    "an integer quotient, behind an Identity": (
+        models.integer_division("Identity"), models.integers(6), "DivMulFusion", ["EliminateIdentity"],
+    ),
+    "an integer quotient, behind a Cast": (
+        models.integer_division("Cast"), models.integers(6), "DivMulFusion", ["CastElimination"],
+    ),
+    "an integer quotient": (models.integer_division(None), models.integers(6), "DivMulFusion", []),
+    "zeros around what is below zero": (
+        models.padded_pool(), -np.abs(models.normal(1, 2, 5, 5)) - 1, "Pad_Fusion", [],
+    ),
+    "quantized twice by two scales": (models.twice_quantized(), models.normal(4, 16), "DoubleQDQPairsRemover", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_pass_of_a_known_defect_is_named_and_helpers_are_told_apart(asked, name: str) -> None:
+    model, x, guilty_pass, helpers = KNOWN[name]
+    told = asked(model, x)
+    assert (told["of"], told["level"]) == ("onnxruntime", "basic")
+    assert (told["passes"], told["alone"], told["helpers"]) == ([guilty_pass], True, helpers)
+    assert told["removed"] and told["added"]
+
+
+def test_the_nodes_before_and_after_the_pass_are_told(asked) -> None:
+    told = asked(models.layer_norm(), X)
+    operators = [node.split()[0] for node in told["removed"]]
+    assert operators == ["ReduceMean", "Sub", "Pow", "ReduceMean", "Add", "Sqrt", "Div", "Mul", "Add"]
+    assert [node.split()[0] for node in told["added"]] == ["LayerNormalization"]
+    assert told["more"] == 0
+
+
+# ---- planted ones ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", models.PLANTED)
+def test_the_pass_that_is_made_wrong_is_named(asked, name: str) -> None:
+    model = models.PLANTED[name]
+    with wrong(name):
+        told = asked(model, inputs_of(model))
+    assert told["passes"] == [name] and told["alone"]
+
+
+def test_where_no_single_pass_heals_the_smallest_set_is_named(asked) -> None:
+    nodes = [
+        models.node("MatMul", "x w", "p"), models.node("Add", "p b", "a"), models.node("Identity", "a", "i"),
+        models.node("Neg", "i", "n"), models.node("Sin", "n", "s"), models.node("Sin", "n", "t"),
+        models.node("Mul", "s t", "y"),
+    ]  # fmt: skip
+    model = models.model(nodes, [3, 4], {"w": models.normal(4, 5), "b": models.normal(5)})
+    with wrong("MatMulAddFusion", "CommonSubexpressionElimination"):
+        told = asked(model, inputs_of(model))
+    assert sorted(told["passes"]) == ["CommonSubexpressionElimination", "MatMulAddFusion"]
+    assert not told["alone"] and told["helpers"] == []
+    assert told["removed"] and told["added"]
+
+
+def test_a_pass_that_ends_the_process_is_no_answer_and_none_of_ours(asked, monkeypatch) -> None:
+    original = searching.open_at
+
+    def crashes(model: Any, libraries: Any, config: Any, optimizing: Optimizing) -> Any:
+        if optimizing.level == "BASIC":
+            os.abort()
+        return original(model, libraries, config, optimizing)
+
+    monkeypatch.setattr(searching, "open_at", crashes)
+    told = asked(models.layer_norm(), X)
+    assert (told["level"], told["passes"]) == ("extended", ["LayerNormFusionL1"])
+
+
+def test_a_model_that_fails_at_no_level_has_no_guilty_pass(asked) -> None:
+    assert asked(models.PLANTED["MatMulAddFusion"], inputs_of(models.PLANTED["MatMulAddFusion"])) is None
+
+
+def test_without_time_what_is_known_is_told(asked, monkeypatch) -> None:
+    assert asked(models.layer_norm(), X, seconds=0.0) is None
+
+    def late(*arguments: Any) -> None:
+        raise searching._OutOfTime
+
+    monkeypatch.setattr(searching, "_name", late)
+    told = asked(models.layer_norm(), X)
+    assert (told["level"], told["passes"], told["unfinished"]) == ("basic", [], True)
+
+
+def test_only_one_pass_is_left_on_with_what_applies_it() -> None:
+    every = ("Level1_RuleBasedTransformer", "ConstantFolding", "DivMulFusion", "EliminateIdentity")
+    assert only("DivMulFusion", every) == ("ConstantFolding", "EliminateIdentity")
+    assert only("ConstantFolding", every) == ("Level1_RuleBasedTransformer", "DivMulFusion", "EliminateIdentity")
+
+
+# ---- delta debugging -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wanted", [[], [0], [9], [3, 4], [0, 9], [1, 5, 8], list(range(10))])
+def test_the_smallest_part_that_holds_is_found(wanted: list[int]) -> None:
+    asked_for: list[tuple[int, ...]] = []
+
+    def holds(part: Any) -> bool:
+        asked_for.append(tuple(part))
+        return {*wanted} <= {*part}
+
+    found = smallest(range(10), holds)
+    assert found == wanted if wanted else len(found or []) <= 1
+    assert len(asked_for) == len({*asked_for}), "no part is asked about twice"
+
+
+def test_one_of_a_thousand_is_met_in_a_few_questions() -> None:
+    count = 0
+
+    def holds(part: Any) -> bool:
+        nonlocal count
+        count += 1
+        return 617 in part
+
+    assert smallest(range(1000), holds) == [617]
+    assert count <= 25
+
+
+def test_what_does_not_hold_for_all_has_no_part() -> None:
+    assert smallest(range(5), lambda part: False) is None
+
+
+# ---- in a cell -------------------------------------------------------------------------------------------------
+
+GELU = say("forward: F.gelu(x)", 'inputs: {x: "float32[batch, 3]"}', "dims: {batch: 1..3}")
+
+
+def test_a_cell_that_the_optimizer_breaks_names_the_pass_and_says_so_in_words(bench) -> None:
+    with wrong("GeluFusionL2"):
+        record = bench.run(GELU)
+    assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
+    assert record.conclusion == "optimizer"
+    lines = details(record)
+    at = lines.index(
+        "pass GeluFusionL2 of ONNX Runtime's optimizer, from level extended on: the outputs are right without it, "
+        "and with no other pass it fails alike"
+    )
+    assert lines[at + 1].startswith("  it makes com.microsoft::Gelu ") and "Erf" in lines[at + 1]
+    assert Record.from_dict(record_of(json.loads(json.dumps(record.as_dict())))).optimizer == record.optimizer
+
+
+def test_a_passing_cell_has_its_passes_left_alone(bench, monkeypatch) -> None:
+    def never(*arguments: Any, **options: Any) -> Any:
+        raise AssertionError("asked about a passing cell")
+
+    monkeypatch.setattr("conformance.verdict.blame.guilty", never)
+    record = bench.run('forward: torch.sin(x)\ninputs: {x: "float32[batch, 3]"}\ndims: {batch: 1..3}')
+    assert record.status == "passed" and record.optimizer is None
+
+
+def test_naming_a_pass_takes_a_small_part_of_a_cells_time(asked) -> None:
+    start = time.monotonic()
+    asked(models.integer_division(), models.integers(6))
+    assert time.monotonic() - start < 60

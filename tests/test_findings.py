@@ -1,0 +1,234 @@
+"""Red cells with one cause are one finding: which cells are put together, since when, and what accepts them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.case.file import load
+from conformance.cli import main
+from conformance.commands.findings.entries import entries, line
+from conformance.commands.findings.expect import inserted
+from conformance.errors import CaseFileError
+from conformance.plan.catalogue import plan
+from conformance.records import text
+from conformance.records.brief import brief
+from conformance.records.findings import findings, key_of, since
+from conformance.records.record import Record, cell_id, cell_label
+from conformance.records.run_file import RunWriter
+from tests.support import problems_of, run_suite
+
+
+def red(case: str = "a", check: str = "accuracy", **more: Any) -> dict[str, Any]:
+    """A failed record; its fault is the exporter's unless it says otherwise."""
+    about = {
+        "exporter": "torchscript", "opset": 17, "runtime": "onnxruntime", "precision": "fp32",
+        **{name: more.pop(name) for name in ("exporter", "opset", "runtime", "precision") if name in more},
+    }  # fmt: skip
+    id = cell_id(check, cell_label(case, **about))
+    fields = {"status": "failed", "stage": "compare", "error": "WrongValue", "reason": "planted", "fault": "exporter"}
+    source = more.pop("source", {"file": "cases/a.yaml", "line": 3})
+    record = Record(id=id, case=case, check=check, source=source, **about)
+    return {**record.as_dict(), **fields, **more}
+
+
+def causes(*records: dict[str, Any]) -> list[list[str]]:
+    return [[cell["id"] for cell in finding.cells] for finding in findings(records)]
+
+
+GELU = {"of": "onnxruntime", "passes": ["GeluFusionL2"]}
+OPTIMIZER = {"fault": "runtime", "conclusion": "optimizer", "optimizer": GELU}
+OTHER = {"file": "cases/b.yaml", "line": 9}
+
+
+@pytest.mark.parametrize("records", [
+    [red(opset=13), red(opset=17), red(runtime="openvino"), red(check="specials", error="WrongNaN")],
+    [red(**OPTIMIZER), red("b", source=OTHER, exporter="dynamo", **OPTIMIZER)],
+    [red(own_code=["sym.f for aten::f"]), red("b", source=OTHER, own_code=["sym.f for aten::f"])],
+    [red(fault="runtime", parts_at={"operator": "Resize", "how": "parts", "node": n}, source=s)
+     for n, s in (("one", OTHER), ("two", {"file": "c", "line": 1}))],
+    [red(stage="export", error="Unsupported", reason=f"aten::asinh at opset {opset} is not supported", opset=opset,
+         source={"file": "c", "line": opset}) for opset in (9, 10)],
+    [red(stage="load", error="NotImplemented", fault="runtime", opset=opset, source={"file": "c", "line": opset},
+         reason=f"Could not find an implementation for Celu({opset}) node with name '/{opset}'")
+     for opset in (12, 13)],
+    [red("a-n1", fault="case", error="Vacuous"), red("a-n2", fault="case", error="Vacuous")],
+    [red(stage="declare", error="CannotWrite", fault="harness", reason=f"full at {n}", case=f"c{n}") for n in (1, 2)],
+])  # fmt: skip
+def test_cells_with_one_cause_are_one_finding(records: list[dict[str, Any]]) -> None:
+    assert len(causes(*records)) == 1
+
+
+@pytest.mark.parametrize("left, right", [
+    (red(), red("b", source=OTHER)),
+    (red(), red(error="WrongShape")),
+    (red(), red(exporter="dynamo")),
+    (red(), red(fault="runtime")),
+    (red(fault="runtime"), red(fault="runtime", runtime="openvino")),
+    (red(**OPTIMIZER), red(fault="runtime")),
+    (red(**OPTIMIZER), red(**{**OPTIMIZER, "optimizer": {"of": "onnxruntime", "passes": ["MatMulAddFusion"]}})),
+    (red(own_code=["sym.f for aten::f"]), red(own_code=["sym.g for aten::g"])),
+    (red(fault="runtime", parts_at={"operator": "Resize", "how": "parts"}),
+     red(fault="runtime", parts_at={"operator": "Pad", "how": "parts"})),
+    (red(stage="export", error="Unsupported", reason="no aten::asinh"),
+     red(stage="export", error="Unsupported", reason="no aten::celu")),
+    (red(fault="precision", precision="fp16"), red(fault="precision", precision="int8")),
+    (red(), red(status="xpassed")),
+])  # fmt: skip
+def test_cells_with_two_causes_are_two(left: dict[str, Any], right: dict[str, Any]) -> None:
+    assert len(causes(left, right)) == 2
+
+
+def test_what_is_not_red_is_no_finding() -> None:
+    assert causes(red(status="xfailed"), red(status="passed"), red(status="skipped")) == []
+
+
+def test_what_a_run_keeps_of_a_record_has_the_same_finding() -> None:
+    records = [red(**OPTIMIZER), red("b", source=OTHER), red(status="xpassed")]
+    assert [f.as_dict() for f in findings(map(brief, records))] == [f.as_dict() for f in findings(records)]
+    for whole, kept in zip(findings(records), findings(map(brief, records)), strict=True):
+        assert text.finding(whole.as_dict(), whole.cells[0]) == text.finding(kept.as_dict(), kept.cells[0])
+
+
+def test_a_finding_has_the_same_id_in_every_run_and_says_what_and_where() -> None:
+    (one,) = findings([red(**OPTIMIZER), red(opset=13, **OPTIMIZER)])
+    (two,) = findings([red("b", source=OTHER, **OPTIMIZER)])
+    assert one.id == two.id
+    head, first = text.finding(one.as_dict(), one.cells[0])
+    assert head == (
+        f"{one.id}  onnxruntime's optimizer, pass GeluFusionL2: other values; 2 cells of a "
+        "(opset 13, 17; torchscript; onnxruntime; fp32)"
+    )
+    assert first == "  accuracy[a-torchscript-op17-onnxruntime-fp32]: planted"
+
+
+def test_names_of_others_are_harmless() -> None:
+    (one,) = findings([red("a\x1b[2J\n::error::", reason="\x1b[31m", source={"file": "\x1b", "line": 1})])
+    assert all(said.isprintable() for said in text.finding(one.as_dict(), one.cells[0]))
+    json.dumps(one.as_dict())
+
+
+def test_since_when_is_the_earliest_run_of_an_unbroken_row() -> None:
+    (finding,) = findings([red(), red(opset=13)])
+
+    def run(name: str, *records: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        return name, {record["id"]: record for record in records}
+
+    broken, other, sound = red(), red(error="WrongShape"), red(status="passed", stage=None, error=None)
+    assert since(finding, []) is None
+    assert since(finding, [run("one", broken), run("two", broken)]) == "one"
+    assert since(finding, [run("one", broken), run("two", sound), run("three", broken)]) == "three"
+    assert since(finding, [run("one", broken), run("two", other)]) is None
+    assert since(finding, [run("one", red(opset=13))]) == "one"
+
+
+# ---- accepting -------------------------------------------------------------------------------------------------
+
+FILE = """
+planted:
+  about: a test
+  forward: torch.sin(x)
+  inputs: {{x: "float32[batch, 3]"}}
+  dims: {{batch: 1..4}}
+  export: {{torchscript: [13, 17], dynamo: [20]}}
+  runtimes: [onnxruntime, onnx-reference]
+{more}
+"""
+
+
+def written(folder: Path, more: str = "") -> tuple[Path, list[Any]]:
+    file = folder / "planted.yaml"
+    file.write_text(FILE.format(more=more).strip() + "\n", encoding="utf-8")
+    return file, [cell for case in load(file) for cell in plan(case)]
+
+
+@pytest.mark.parametrize("failing, when", [
+    (lambda cell: cell.check in ("accuracy", "specials"), {}),
+    (lambda cell: cell.check == "specials", {"check": "specials"}),
+    (lambda cell: cell.runtime == "onnxruntime", {"runtime": "onnxruntime"}),
+    (lambda cell: cell.runtime == "onnxruntime" and cell.opset == 20,
+     {"runtime": "onnxruntime", "exporter": "dynamo"}),
+    (lambda cell: cell.runtime and cell.opset == 13, {"opset": 13}),
+    (lambda cell: cell.runtime and cell.opset in (13, 20), {"opset": [13, 20]}),
+])  # fmt: skip
+def test_an_entry_is_about_just_the_cells_that_failed(tmp_path: Path, failing: Any, when: dict[str, Any]) -> None:
+    _, cells = written(tmp_path)
+    failed = {
+        cell.id: {"stage": "compare", "error": "WrongValue", "fault": "runtime"} for cell in cells if failing(cell)
+    }
+    made = list(entries(failed, cells))
+    assert [entry.get("when", {}) for entry in made] == [when]
+    assert {entry["stage"] for entry in made} == {"compare"} and {entry["because"] for entry in made} == {""}
+
+
+@pytest.mark.parametrize("more", [
+    "", "  fails: []", "  fails: [{stage: load, when: {opset: 13}, because: said}]",
+    "  fails:\n    - {stage: load, when: {opset: 13}, because: said}\n", "  specials: false\n\n\n# a comment",
+])  # fmt: skip
+def test_entries_are_written_and_refused_until_they_say_because(tmp_path: Path, capsys: Any, more: str) -> None:
+    file, cells = written(tmp_path, more)
+    run = tmp_path / "run"
+    writer = RunWriter(run, {"started": "2026-01-01"})
+    for cell in cells:
+        if cell.opset == 17 and cell.runtime:
+            record = cell.record()
+            record.status, record.stage, record.error, record.fault = "failed", "compare", "WrongValue", "runtime"
+            record.source = {"file": str(file), "line": cell.case.line}
+            writer.add({**record.as_dict(), "reason": "planted"})
+    writer.close(1.0)
+    before = file.read_text(encoding="utf-8")
+    assert main(["findings", str(run)]) == 1
+    ids = [said.split()[0] for said in capsys.readouterr().out.splitlines() if not said.startswith(" ")][:-1]
+    assert main(["findings", str(run), *(word for id in ids for word in ("--expect", id))]) == 0
+    assert "say because:" in capsys.readouterr().out
+    after = file.read_text(encoding="utf-8")
+    assert after != before
+    with pytest.raises(CaseFileError, match="because: say the fact behind the failure"):
+        load(file)
+    file.write_text(after.replace('because: ""', "because: known"), encoding="utf-8")
+    (case, *_) = load(file)
+    assert [entry.because for entry in case.says.fails].count("known") == 1, "one entry is about both runtimes"
+
+
+def test_what_is_not_written_line_by_line_is_not_edited() -> None:
+    assert inserted("a: {about: x, forward: y}\n", 1, ["{stage: run}"]) is None
+    assert inserted("a:\n  fails: [\n  ]\n", 1, ["{stage: run}"]) is None
+
+
+def test_a_blank_because_is_refused(tmp_path: Path) -> None:
+    for because in ('""', '"  "', ""):
+        (problem,) = problems_of(tmp_path, FILE.format(more=f"  fails: [{{stage: run, because: {because}}}]"))
+        assert "because: say the fact behind the failure" in problem.message
+
+
+def test_a_finding_that_is_not_there_is_told(tmp_path: Path, capsys: Any) -> None:
+    RunWriter(tmp_path / "run", {"started": "2026-01-01"}).close(1.0)
+    assert main(["findings", str(tmp_path / "run")]) == 0
+    assert main(["findings", str(tmp_path / "run"), "--expect", "12345678"]) == 2
+    assert "no finding of" in capsys.readouterr().err
+
+
+def test_entries_are_yaml_on_one_line() -> None:
+    assert line({"when": {"opset": [13, 17]}, "stage": "run", "because": ""}) == (
+        '{when: {opset: [13, 17]}, stage: run, because: ""}'
+    )
+
+
+# ---- a run -----------------------------------------------------------------------------------------------------
+
+
+def test_a_red_run_shows_its_findings_before_its_failures(tmp_path: Path) -> None:
+    case = FILE.format(more="  specials: false").replace("torch.sin(x)", "x / int(x.shape[0])")
+    (tmp_path / "planted.yaml").write_text(case.replace(", dynamo: [20]", ""), encoding="utf-8")
+    outcome = run_suite(tmp_path, "--cases", tmp_path / "planted.yaml", "-n0")
+    assert outcome.code == 1
+    said = outcome.text
+    assert said.index(" findings =") < said.index(" FAILURES =") < said.index(" conformance =")
+    top = said[said.index(" findings =") : said.index(" FAILURES =")]
+    count = sum(record["status"] == "failed" for record in outcome.records.values())
+    assert f"{count} red cells: " in top and "the exporter" in top
+    keys = {key_of(record) for record in outcome.records.values() if record["status"] == "failed"}
+    assert f"{count} red cells: {len(keys)} finding" in top
