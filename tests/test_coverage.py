@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from conformance.checks import coverage as asked
+from conformance.checks import hidden
 from conformance.checks.prepared import _kept
 from conformance.coverage.calls import recording
 from conformance.coverage.measure import Covered, Trial, Unknown, measure
 from conformance.depends.files import files
 from conformance.records import text
-from tests.support import PASSED, say, verdict
+from tests.support import PASSED, say, verdict, with_symbolic
 
 CASE = """
     module: beside.Net
@@ -282,3 +283,69 @@ def test_a_converted_model_is_asked_by_zeroing_alone_and_answers_for_nothing(ben
     record = bench.run_cell(cell)
     assert verdict(record) == PASSED and not asked.answers(cell)
     assert record.coverage["of"] == 6 and record.coverage["seen"] == 2
+
+
+# ---- submodules that no output shows -------------------------------------------------------------------------
+
+CLOSED = """
+    import torch
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 4)
+        def forward(self, x):
+            return torch.sigmoid(self.inner(x))
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block, self.outer = Block(), torch.nn.Linear(4, 4)
+            self.scale = torch.nn.Parameter(torch.full((4,), 1.0e-9))
+        def forward(self, x):
+            return self.outer(x) + self.scale * self.block(x)
+    def symbolic(g, x):
+        return g.op("Tanh", x)
+"""
+WHY = "hollow: its block begins closed"
+
+
+def closed(bench, *more):
+    body = CASE.replace("export: {torchscript: [16, 17]}", "")
+    return [bench.run_cell(cell) for cell in cells_of(bench, say(body, *more), CLOSED)]
+
+
+def test_a_submodule_that_no_output_shows_is_compared_itself(bench):
+    records = closed(bench, WHY, "export: {torchscript: [17], dynamo: [20]}")
+    assert [verdict(record) for record in records] == [PASSED] * 4
+    for record in records:
+        states = {state["module"]: state["tensor"] for state in record.coverage["hidden"]}
+        assert states == {"block": "agrees", "block.inner": "agrees"}
+
+
+def test_what_is_wrong_in_it_is_the_exporters_fault_though_outputs_agree(bench):
+    records = closed(bench, WHY, with_symbolic("aten::sigmoid"))
+    assert [verdict(record) for record in records] == [("failed", "compare", "WrongInside", "exporter")] * 2
+    assert "block" in records[0].reason and "Tanh" in records[0].reason
+    assert {state["module"]: state["tensor"] for state in records[0].coverage["hidden"]} == {
+        "block": "differs", "block.inner": "agrees"
+    }  # fmt: skip
+
+
+def test_a_case_that_declares_its_tolerance_is_told_alone(bench):
+    loose = "tolerance: {fp32: {atol: 0.001, because: sigmoid is a table}}"
+    records = closed(bench, WHY, with_symbolic("aten::sigmoid"), loose)
+    assert {record.status for record in records} == {"passed"}
+    assert records[0].coverage["hidden"][0]["tensor"] == "differs"
+
+
+def test_a_comparison_that_cannot_be_made_fails_nothing(bench, monkeypatch):
+    monkeypatch.setattr(hidden, "aligned", lambda *_: 1 / 0)
+    (record, *_) = closed(bench, WHY, "export: {torchscript: [17]}")
+    assert verdict(record) == PASSED
+    assert [state["tensor"] for state in record.coverage["hidden"]] == [None, None]
+    assert "ZeroDivisionError" in record.coverage["hidden"][0]["why"]
+
+
+def test_a_red_hollow_says_which_submodules_were_compared_themselves(bench):
+    (red,) = [record for record in closed(bench, "export: {torchscript: [17]}") if record.status == "failed"]
+    assert red.error == "Hollow"
+    assert "no output shows anything of block; what it returns in the graph agrees" in text.failure(red.as_dict())

@@ -15,6 +15,7 @@ from typing import Any
 
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
+from conformance.checks.hidden import compare_hidden, hidden, refuse_wrong
 from conformance.checks.models import CellRun
 from conformance.checks.prepared import Prepared
 from conformance.checks.verify import Verifier
@@ -54,14 +55,20 @@ smaller ones it is asked how the inputs are conditioned, which takes longer than
 def note_coverage(run: CellRun, verify: Verifier) -> None:
     """Notes in the record what the cell's comparison shows of the module.
 
-    Raises Stopped in the cell that answers for its case: Hollow where less than ``ENOUGH`` is seen without the case
-    saying why, NotHollow where it says so and more than ``PLENTY`` is.
+    Raises Stopped where a submodule that no output shows is wrong in the exported model (WrongInside), and in the
+    cell that answers for its case: Hollow where less than ``ENOUGH`` is seen without the case saying why, NotHollow
+    where it says so and more than ``PLENTY`` is.
     """
     start = time.perf_counter()
     with run.stages("compare", "harness"):
-        known = _known(run, verify)
+        known = dict(_known(run, verify))
+        paths = known.pop("hidden", ())
+        states = compare_hidden(run, paths) if paths and not run.cell.converted else {}
+    if states:
+        known["hidden"] = [{"module": path, **state.as_dict()} for path, state in states.items()]
     run.record.coverage = known
     run.record.seconds["coverage"] = run.record.seconds.get("coverage", 0.0) + time.perf_counter() - start
+    refuse_wrong(run, states)
     if run.cell.converted or not answers(run.cell):
         return
     says, seen, of = run.cell.case.says, known["seen"], known["of"]
@@ -140,6 +147,8 @@ def told(covered: Covered, case: Case) -> dict[str, Any]:
         known["calls"] = covered.calls
     if len(places) > PLACES:
         known["places"] = len(places)
+    if paths := hidden(covered):
+        known["hidden"] = paths
     return known
 
 

@@ -5,7 +5,7 @@ Lines hold what cases, models and exceptions say; whoever shows them makes them 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.records.location import located
@@ -153,6 +153,25 @@ def _blind(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"not seen: {place}: {', '.join(operators)}"
     if len(places) > _PLACES:
         yield f"and at {len(places) - _PLACES} more places"
+    yield from _hidden(known.get("hidden") or ())
+
+
+def _hidden(states: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The outermost submodules of which no output shows anything, with what is known of what they return."""
+    paths = {state["module"] for state in states}
+    outermost = [state for state in states if not _inside(state["module"], paths)]
+    said = {"agrees": "what it returns in the graph agrees", "differs": "what it returns in the graph differs"}
+    for state in outermost[:_PLACES]:
+        rest = said.get(str(state.get("tensor")), f"what it returns was not compared: {state.get('why')}")
+        yield f"no output shows anything of {state['module']}; {rest}"
+    if len(outermost) > _PLACES:
+        yield f"and of {len(outermost) - _PLACES} more submodules"
+
+
+def _inside(path: str, paths: Collection[str]) -> bool:
+    """Whether a submodule lies in another one of these."""
+    parts = path.split(".")
+    return any(".".join(parts[:end]) in paths for end in range(1, len(parts)))
 
 
 _HINTS = {
