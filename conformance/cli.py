@@ -26,7 +26,7 @@ COMMANDS = {
     "diff": "what is better and worse in one run than in another",
     "accept": "make a baseline agree with a run, in what is named",
     "merge": "join the runs of several jobs",
-    "clean": "free what a store has kept of models, answers, causes, engines and failing draws",
+    "clean": "free what a store has kept of models, answers, coverage, causes, engines and failing draws",
     "pack": "write cells into a bundle, to be run where there is no PyTorch",
     "replay": "run a bundle on this host",
 }

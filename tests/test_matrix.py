@@ -6,14 +6,14 @@ import itertools
 
 import pytest
 
-from conformance.records import matrix
+from conformance.records import coverage, matrix
 
 
 def record(case, exporter="torchscript", runtime="onnxruntime", opset=17, status="passed", **more):
     return {
         "case": case, "exporter": exporter, "runtime": runtime, "precision": "fp32", "opset": opset,
-        "check": "accuracy" if runtime else "export", "status": status, "examples": 28, "ill_conditioned": 0, **more,
-    }  # fmt: skip
+        "check": "accuracy" if runtime else "export", "status": status, "examples": 28, "ill_conditioned": 0,
+    } | more  # fmt: skip
 
 
 MANY = [
@@ -130,3 +130,14 @@ def test_of_several_checks_beside_a_cell_the_worst_is_shown(order):
     ]  # fmt: skip
     (row,) = (line for line in matrix.lines(records[::order], 80) if line.startswith("one"))
     assert row.split() == ["one", "N"]
+
+
+def test_what_shows_of_the_modules_is_told_once_for_a_case():
+    records = [
+        record("part", coverage={"seen": 9, "of": 10}), record("part", opset=18, coverage={"seen": 9, "of": 10}),
+        record("whole", coverage={"seen": 5, "of": 5}), record("none", coverage={"seen": 0, "of": 0}),
+        record("whole", precision="fp16", coverage={"seen": 1, "of": 5}), record("old"),
+    ]  # fmt: skip
+    assert matrix.counts(records).endswith("14 of 15 operator calls of 2 cases show in their outputs")
+    assert [line.split() for line in coverage.least(records)][1:] == [["90.0%", "9", "of", "10", "part"]]
+    assert coverage.total(records[-1:]) is None and list(coverage.least(records[2:3])) == []

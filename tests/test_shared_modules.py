@@ -47,6 +47,18 @@ class Normalised(torch.nn.Module):
     def forward(self, x):
         return self.norm(self.linear(x))
 
+class Caching(Normalised):
+    calls = 0
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls += 1
+        self.seen += 1
+        return super().forward(x)
+
 def doubled(module):
     with torch.no_grad():
         module.linear.weight *= 2
@@ -100,11 +112,64 @@ def test_cases_that_build_alike_share_their_module(write):
 
 @pytest.mark.parametrize(
     "other",
-    ["parts.Counting", ";with: {width: 6}", ";seed: 7", ";prepare: parts.doubled", ";mode: train", ";script: true"],
-)
+    [
+        "parts.Counting", ";with: {width: 6}", ";seed: 7", ";prepare: parts.doubled", ";mode: train", ";script: true",
+        ";weights: awake",
+    ],
+)  # fmt: skip
 def test_cases_that_build_otherwise_do_not(write, other):
     cases = write(one="", other=other)
     assert not shares(prepared(cases["one"]), prepared(cases["other"]))
+
+
+@pytest.mark.parametrize("order", [("fresh", "woken", "again"), ("woken", "again", "fresh")])
+def test_woken_weights_are_those_of_cases_that_ask_for_them_whichever_comes_first(write, order):
+    import torch
+
+    woken = "parts.Normalised;weights: awake"
+    cases = write(fresh="parts.Normalised", woken=woken, again=woken)
+    known = {name: prepared(cases[name]) for name in order}
+    assert shares(known["woken"], known["again"]) and not shares(known["woken"], known["fresh"])
+    state = {name: kept.reference.module.state_dict() for name, kept in known.items()}
+    torch.manual_seed(0)
+    own = torch.nn.Linear(5, 4)
+    assert torch.equal(state["fresh"]["linear.weight"], own.weight)
+    assert not torch.equal(state["woken"]["linear.weight"], own.weight)
+    assert all(torch.equal(state["woken"][name], state["again"][name]) for name in state["woken"])
+    assert not any(kept.reference.changed() for kept in known.values())
+
+
+def test_woken_weights_that_something_changed_are_woken_anew(write):
+    import torch
+
+    cases = write(one="parts.Normalised;weights: awake", other="parts.Normalised;weights: awake")
+    first = prepared(cases["one"]).reference
+    state = {name: tensor.clone() for name, tensor in first.module.state_dict().items()}
+    with torch.no_grad():
+        first.module.norm.running_var.add_(1)
+    for case in cases.values():
+        after = prepared(case).reference
+        assert after is not first
+        assert all(torch.equal(state[name], tensor) for name, tensor in after.module.state_dict().items())
+
+
+def test_the_calls_that_statistics_are_taken_from_leave_nothing_else_in_the_module(write):
+    module = prepared(write(one="parts.Caching;weights: awake")["one"]).reference.module
+    assert module.norm.running_mean.any()
+    assert (module.calls, float(module.seen)) == (0, 0)
+
+
+def test_disturbing_a_module_leaves_nothing_in_those_of_other_cases(write):
+    import torch
+
+    cases = write(one="", other=";tags: [planted]")
+    one, other = prepared(cases["one"]).reference, prepared(cases["other"]).reference
+    own = one.copied()
+    with torch.no_grad():
+        for tensor in own.module.state_dict().values():
+            tensor.zero_()
+    assert own.sharing is not one.sharing is other.sharing
+    assert not one.changed() and not other.changed()
 
 
 def test_a_module_that_was_changed_is_built_anew(write):

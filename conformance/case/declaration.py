@@ -68,6 +68,9 @@ class Declaration(Says):
     """The mode that the module is exported and run in."""
     seed: int = Field(0, ge=0, lt=2**32)
     """The seed that the weights are drawn with."""
+    weights: Literal["awake"] | FilesBeside | None = None
+    """A file of weights beside the case file (a state_dict, or safetensors); or ``awake``: parameters of a fresh
+    module that hardly show in its outputs get a scale at which they do."""
     prepare: DottedName | None = None
     """A function ``f(module)`` that sets weights or statistics after construction."""
     inputs: Annotated[dict[TensorName, InputOrType], Field(min_length=1), Short]
@@ -107,6 +110,8 @@ class Declaration(Says):
     a list of inputs."""
     vacuous: str | None = None
     """Why outputs that would pass whatever the inputs are right for this case (``ones_like``)."""
+    hollow: str | None = None
+    """Why less than 90 % of the module's operator calls have to show in its outputs."""
     fails: Annotated[list[Fails], Short] = []
     """Expected failures."""
     latency: Annotated[list[Latency], Short] = []
@@ -160,10 +165,8 @@ class Declaration(Says):
                 yield from self._unknown_dims(("fails", index, "when", "at"), {dim, *sizes.names})
             for word in entry.when.given:
                 if word not in self.vary:
-                    yield (
-                        ("fails", index, "when", "with"),
-                        f"vary has no {shown(word)}{did_you_mean(word, self.vary)}",
-                    )
+                    where = ("fails", index, "when", "with")
+                    yield where, f"vary has no {shown(word)}{did_you_mean(word, self.vary)}"
 
     def _output_inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """What outputs of indices say that cannot be: what they index, and along which axis."""
@@ -201,10 +204,8 @@ class Declaration(Says):
                 continue
             for name in (output.name, *output.rows.with_):
                 if name not in by_name:
-                    yield (
-                        where,
-                        f"there is no output {shown(name)}{did_you_mean(name, by_name.keys() - {output.name})}",
-                    )
+                    known = by_name.keys() - {output.name}
+                    yield where, f"there is no output {shown(name)}{did_you_mean(name, known)}"
                 elif name in boxes_of:
                     yield where, f"{shown(name)} has rows of {shown(boxes_of[name])} already"
                 elif by_name[name].indices_of is not None:

@@ -12,4 +12,7 @@ def recipe(case: Case) -> Hashable:
     says = case.says
     expression = (says.forward, *says.inputs) if says.module is None else ()
     arguments = repr(sorted(case.arguments.items(), key=str))
-    return case.folder, says.module, expression, arguments, says.prepare, says.seed, says.mode, says.script
+    # the inputs matter to weights that are woken: batch norms take their statistics from them
+    drawn = says.model_dump_json(include={"inputs", "dims", "where", "draw", "trace"}, fallback=str)
+    weights = (says.weights, drawn if says.weights == "awake" else None)
+    return case.folder, says.module, expression, arguments, says.prepare, weights, says.seed, says.mode, says.script

@@ -8,6 +8,7 @@ from conformance.arrays import Array
 from conformance.baseline.change import Limits
 from conformance.case.python import describe
 from conformance.case.words import base_of
+from conformance.checks.coverage import note_coverage
 from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
 from conformance.checks.explain import CaseExplainer
@@ -59,6 +60,8 @@ def check_accuracy(run: CellRun) -> None:
             assert session is not None
             _note_arithmetic(run, session, model)
             Examples(cell, run.settings, run.record, draws, verify, explainer).run()
+            if cell.check == "accuracy":
+                note_coverage(run, verify)
             _note_saturation(run, verify, model)
         except Stopped as stop:
             if _uninvited(run, stop) and not explainer.is_declared(stop):

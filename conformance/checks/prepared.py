@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from conformance.arrays import Inputs
 from conformance.case.declaration import Case
@@ -33,6 +34,10 @@ class Prepared:
     reference: Reference
     maker: Maker
     failed: dict[str, Stopped] = field(default_factory=dict)
+    coverage: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What ``checks.coverage`` has measured, by what decides on the outputs."""
+    hidden: dict[tuple[Exporter, int], dict[str, Any]] = field(default_factory=dict)
+    """What ``checks.hidden`` has compared, by exporter and opset."""
     _keys: dict[tuple[Exporter, int], str] = field(default_factory=dict)
     _feeds: dict[str, Feeds] = field(default_factory=dict)
     _extremes: dict[str, Extremes] = field(default_factory=dict)

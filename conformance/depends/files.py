@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Literal
 
 from conformance import HOME
 from conformance.case.declaration import Case
@@ -15,9 +16,9 @@ from conformance.depends.inventory import Matter, named
 from conformance.errors import Stopped
 
 
-def files(case: Case, until: Matter = "words", exporter: Exporter | None = None) -> list[Path]:
-    """The files beside the case file that it depends on as far as they matter to ``until``, for one exporter or for
-    all: those that it names, and what their Python imports of the user's own.
+def files(case: Case, until: Matter = "words", exporter: Exporter | Literal["none"] | None = None) -> list[Path]:
+    """The files beside the case file that it depends on as far as they matter to ``until``, for one exporter, for
+    none of them or for all: those that it names, and what their Python imports of the user's own.
 
     Imports are followed through the text of the files, so that the answer does not depend on what else
     this process has loaded. A file that imports by computed name makes the whole folder count. Stopped at ``declare``

@@ -31,6 +31,7 @@ KEYS: Mapping[str, Matter] = {
     "script": "export",
     "mode": "export",
     "seed": "export",
+    "weights": "export",
     "prepare": "export",
     "inputs": "export",
     "outputs": "export",
@@ -48,6 +49,7 @@ KEYS: Mapping[str, Matter] = {
     "tolerance": "verdict",
     "specials": "verdict",
     "vacuous": "verdict",
+    "hollow": "verdict",
     "fails": "verdict",
     "latency": "verdict",
     "examples": "verdict",
@@ -81,16 +83,19 @@ class Named:
         return KEYS[self.key.partition(".")[0]]
 
 
-def named(case: Case, until: Matter = "words", exporter: Exporter | None = None) -> Iterator[Named]:
-    """All that the case names beside its file as far as it matters to ``until``, for one exporter or for all."""
+def named(case: Case, until: Matter = "words", exporter: Exporter | Literal["none"] | None = None) -> Iterator[Named]:
+    """All that the case names beside its file as far as it matters to ``until``, for one exporter, for none of them
+    or for all."""
     return (mention for mention in _named(case, exporter) if _reaches(mention.matter, until))
 
 
-def _named(case: Case, exporter: Exporter | None) -> Iterator[Named]:
+def _named(case: Case, exporter: Exporter | Literal["none"] | None) -> Iterator[Named]:
     says = case.says
     for key in ("module", "prepare", "draw"):
         if text := getattr(says, key):
             yield Named(key, text)
+    if says.weights not in (None, "awake"):
+        yield Named("weights", str(says.weights))
     for text in _in_expression(says.forward):
         yield Named("forward", text)
     for name, given in says.inputs.items():

@@ -21,9 +21,9 @@ from pathlib import Path
 from conformance.disk.locks import InUse
 from conformance.errors import UserError, display_path
 
-SECTIONS = ("models", "answers", "outcomes", "engines", "failing")
-"""Exported and converted models, PyTorch's answers, how declared failures came about, built engines, bundles of
-failing examples."""
+SECTIONS = ("models", "answers", "coverage", "outcomes", "engines", "failing")
+"""Exported and converted models, PyTorch's answers, what of modules shows in their outputs, how declared failures
+came about, built engines, bundles of failing examples."""
 DRAWS = "failures"
 """Beside the sections: failing draws, which cannot be made again and are small."""
 UNFINISHED = ".new-"

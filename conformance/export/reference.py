@@ -8,7 +8,7 @@ import hashlib
 import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,10 @@ from conformance.case.declaration import Case
 from conformance.case.python import Folder, describe
 from conformance.case.recipe import recipe
 from conformance.compare.judges import Right, defaults_for
+from conformance.draw.draw import Draw, Maker
+from conformance.draw.shapes import trace_sizes
 from conformance.errors import Stopped
+from conformance.export.awake import PASSES, awaken, load_weights
 from conformance.export.expression import expression_module, torch_value
 from conformance.export.layout import array_of, layout_of, names_in_graph, tensors_in, tensors_of
 from conformance.export.rounding import Rounding, nudged, rounds
@@ -80,6 +83,12 @@ class Reference:
             other.__dict__.pop(derived, None)
         return other
 
+    def copied(self) -> Reference:
+        """The same on a module that shares nothing, to be called in ways that leave wrong values in it."""
+        other = copy.copy(self)
+        other.sharing, other.module = object(), copy.deepcopy(self.module)
+        return other
+
     def _build(self) -> Any:
         import torch
 
@@ -92,6 +101,10 @@ class Reference:
                 module = expression_module(self.case, self.folder, arguments)
             if not isinstance(module, torch.nn.Module):
                 raise TypeError(f"{says.module} gave a {type(module).__name__}, not a torch.nn.Module")
+            if says.weights == "awake":
+                awaken(module, says.seed, self._calls)
+            elif says.weights is not None:
+                load_weights(module, self.case.folder / says.weights)
             if says.prepare is not None:
                 self.folder.resolve(says.prepare)(module)
             module.train(says.mode == "train")
@@ -100,6 +113,13 @@ class Reference:
             raise
         except Exception as error:
             raise self._not_built(error) from error
+
+    def _calls(self, module: Any) -> Iterator[Callable[[], object]]:
+        """Calls of the module on inputs that the case draws at the traced sizes."""
+        make, sizes = Maker(self.case, self.folder.resolve), trace_sizes(self.case.dims, self.case.says.trace)
+        for number in range(PASSES):
+            positional, keywords = self.arguments(make(Draw(sizes, "plain", number)))
+            yield partial(module, *positional, **keywords)
 
     def _scripted(self, module: Any) -> Any:
         import torch

@@ -56,7 +56,7 @@ class Terminal:
         self._session.properties(report)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        from conformance.records import matrix, text
+        from conformance.records import coverage, matrix, text
 
         def write(line: str, **how: bool) -> None:
             terminalreporter.write_line(literal(line), **how)
@@ -73,7 +73,7 @@ class Terminal:
         for line in matrix.lines(records, width):
             write(line)
         write("")
-        parts = (matrix.fidelity, matrix.latency, matrix.slow, matrix.changed)
+        parts = (matrix.fidelity, matrix.latency, coverage.least, matrix.slow, matrix.changed)
         for line in (*matrix.LEGEND, *(line for part in parts for line in part(records))):
             write(line)
         write(matrix.counts(records))

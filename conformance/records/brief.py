@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from conformance.records import coverage
 from conformance.records.clean import one_line
 from conformance.records.findings import RED, key_of
 from conformance.records.matrix import SLOW_SECONDS
@@ -19,11 +20,14 @@ _OFTEN_NOTHING = ("ill_conditioned", "reused", "changed", "dropped_draws")
 
 
 def brief(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a record that ``matrix``, ``findings`` and ``text.dropped_draws`` read. They tell the same of it
-    as of the whole record."""
+    """The parts of a record that ``matrix``, ``findings``, ``coverage`` and ``text.dropped_draws`` read. They tell
+    the same of it as of the whole record."""
     short: dict[str, Any] = {"id": record["id"], **{name: _shared(record[name]) for name in _ALWAYS}}
     short |= {name: record[name] for name in _OFTEN_NOTHING if record[name]}
     short["source"] = _source(**(record["source"] or {}))
+    told = coverage.known(record)
+    if told is not None:
+        short["coverage"] = told
     if sum(record["seconds"].values()) > SLOW_SECONDS:
         short["seconds"] = record["seconds"]
     if record["status"] == "skipped":

@@ -5,7 +5,7 @@ Lines hold what cases, models and exceptions say; whoever shows them makes them 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.records.location import located
@@ -27,6 +27,7 @@ def details(record: Mapping[str, Any]) -> list[str]:
         *_expected(record),
         *_neighbours(record),
         *_stopped(record),
+        *_blind(record),
         *_unmatched(record),
         *_conditioned(record),
         *_beyond(record),
@@ -125,9 +126,58 @@ def _changed(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"{when} the case {said}: {_OUTCOMES.get(change['outcome'], change['outcome'])}"
 
 
+_PLACES = 8
+"""Of how many places it is told that their calls are not seen."""
+
+
+def blind(record: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """The places whose operator calls may be wrong without a failure, each with its operators: ``layers.0.norm at
+    model.py:12``."""
+    places: dict[str, list[str]] = {}
+    for entry in (record.get("coverage") or {}).get("blind") or ():
+        at = f" at {entry['at']}" if entry.get("at") else ""
+        count = f" ({entry['count']} calls)" if entry.get("count", 1) > 1 else ""
+        places.setdefault(f"{entry['module'] or 'the module itself'}{at}", []).append(f"{entry['op']}{count}")
+    return list(places.items())
+
+
+def _blind(record: Mapping[str, Any]) -> Iterator[str]:
+    """Which operator calls a red ``Hollow`` is about."""
+    if record.get("error") != "Hollow":
+        return
+    known = record.get("coverage") or {}
+    if known.get("calls"):
+        yield f"asked about {known['of']} of {known['calls']} calls, at equal distances"
+    places = blind(record)
+    for place, operators in places[:_PLACES]:
+        yield f"not seen: {place}: {', '.join(operators)}"
+    if len(places) > _PLACES:
+        yield f"and at {len(places) - _PLACES} more places"
+    yield from _hidden(known.get("hidden") or ())
+
+
+def _hidden(states: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The outermost submodules of which no output shows anything, with what is known of what they return."""
+    paths = {state["module"] for state in states}
+    outermost = [state for state in states if not _inside(state["module"], paths)]
+    said = {"agrees": "what it returns in the graph agrees", "differs": "what it returns in the graph differs"}
+    for state in outermost[:_PLACES]:
+        rest = said.get(str(state.get("tensor")), f"what it returns was not compared: {state.get('why')}")
+        yield f"no output shows anything of {state['module']}; {rest}"
+    if len(outermost) > _PLACES:
+        yield f"and of {len(outermost) - _PLACES} more submodules"
+
+
+def _inside(path: str, paths: Collection[str]) -> bool:
+    """Whether a submodule lies in another one of these."""
+    parts = path.split(".")
+    return any(".".join(parts[:end]) in paths for end in range(1, len(parts)))
+
+
 _HINTS = {
     "conditioning": "declare values that are better conditioned, or a tolerance and because",
     "exclude": "keep these nodes in fp32 with exclude:, or say why this case has no fp16 with left_out:",
+    "hollow": "give the case inputs or weights with which they show (weights: awake), or say hollow: and why",
     "report": "this is a mistake in the harness; please report it with these lines:",
     "rounding": "PyTorch's own float32 is too far from float64 to compare with; declare values or a tolerance",
     "slow": "too slow? say examples: or smaller dims, or leave the runtime out with runtimes:",

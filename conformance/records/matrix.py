@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from conformance.records import text
+from conformance.records import coverage, text
 from conformance.runtimes.registry import RUNTIMES
 
 Column = tuple[str, str, str, int]
@@ -192,6 +192,8 @@ def counts(records: Sequence[Mapping[str, Any]]) -> str:
     cells = "1 cell" if len(records) == 1 else f"{len(records)} cells"
     text = f"{cells}: {', '.join(parts) or 'none'}; {examples} examples verified"
     text = f"{text}, {weak} ill-conditioned" if weak else text
+    shown = coverage.total(records)
+    text = f"{text}; {shown}" if shown else text
     reused = sum(record.get("reused", False) for record in records)
     return f"{text}; {reused} cells taken over from an earlier run" if reused else text
 

@@ -93,6 +93,7 @@ class Record:
     hints: list[str] = field(default_factory=list)
     conditioning: dict[str, Any] | None = None
     vacuous: dict[str, Any] | None = None
+    coverage: dict[str, Any] | None = None
     remedy: dict[str, Any] | None = None
     output: list[str] = field(default_factory=list)
     traceback: list[str] = field(default_factory=list)

@@ -147,6 +147,12 @@ FIELDS: dict[str, Check] = {
     "vacuous": or_null(form(
         ("output", "passes"), output=integer, passes=_TEXTS, fact=or_null(form(("name",), name=TEXT, value=scalar)),
     )),
+    "coverage": or_null(form(
+        ("seen", "of", "blind"), unknown=TEXT_OR_NULL, why=TEXT_OR_NULL,
+        blind=list_of(form(("module", "op"), module=TEXT, at=TEXT_OR_NULL, op=TEXT, count=integer)),
+        hidden=list_of(form(("module",), module=TEXT, tensor=TEXT_OR_NULL, why=TEXT_OR_NULL)),
+        **dict.fromkeys(("seen", "of", "calls", "places"), integer),
+    )),
     "remedy": or_null(form(
         ("kind",), kind=TEXT, parameters=or_null(_TEXTS), **dict.fromkeys(("yaml", "python", "file"), TEXT_OR_NULL),
     )),

@@ -94,6 +94,36 @@ function histogramSection(row, width) {
   return histogram ? section("Largest error of each example, over what is allowed", histogramChart(histogram, width) || described(histogram)) : null;
 }
 
+// The submodules with calls that are not seen, as a tree by their paths; each call with its line and operator.
+function blindTree(blind) {
+  const root = { calls: [], below: new Map() };
+  for (const one of blind) {
+    let place = root;
+    for (const part of one.module ? String(one.module).split(".").slice(0, 20) : []) {
+      if (!place.below.has(part)) place.below.set(part, { calls: [], below: new Map() });
+      place = place.below.get(part);
+    }
+    place.calls.push(one);
+  }
+  const list = (place) => el("ul", { class: "blind" },
+    place.calls.map((one) => el("li", null, el("code", null, clipped(one.op, 80)), one.count > 1 ? ` ${one.count} times` : null,
+      one.at ? el("span", { class: "quiet" }, ` ${clipped(one.at, 160)}`) : null)),
+    [...place.below].map(([name, inner]) => el("li", null, el("b", null, clipped(name, 80)), list(inner))));
+  return list(root);
+}
+
+function coverageSection(row) {
+  const told = at("coverage", row);
+  if (!told) return null;
+  if (told.unknown) return section("What of the module shows", facts([["not known", told.unknown], ["why", told.why]]));
+  if (!told.of) return section("What of the module shows", el("p", { class: "quiet" }, "It has no operator call that can be made wrong by a tenth."));
+  const blind = told.blind || [], rest = told.places > blind.length ? el("p", { class: "quiet" }, `and at ${told.places - blind.length} more places`) : null;
+  return section(`What of the module shows: ${told.seen} of ${told.of} operator calls`,
+    told.calls ? el("p", { class: "quiet" }, `of ${told.calls} calls, ${told.of} at equal distances were asked about`) : null,
+    bars([["seen", told.seen], ["not seen", told.of - told.seen]], (_, value) => String(value), "Operator calls"),
+    blind.length ? blindTree(blind) : null, rest);
+}
+
 const LOSS = {
   export: "the exported fp32 model against PyTorch", conversion: "the converted model against the exported one",
   optimizer: "ONNX Runtime's optimizer on, against off", runtime: "the runtime against the model's own semantics",
@@ -219,7 +249,8 @@ function whichSection(row) {
 function cellSections(row, width) {
   return [
     verdictSection(row), changesSection(row), commandSection(row), worstSection(row), histogramSection(row, width),
-    lossSection(row), processorSection(row), fidelitySection(row), latencySection(row, width), historySection(row, width), whichSection(row),
+    coverageSection(row), lossSection(row), processorSection(row), fidelitySection(row), latencySection(row, width),
+    historySection(row, width), whichSection(row),
     detailsSection(row), secondsSection(row), graphSection(row), plainSection("Arithmetic", at("arithmetic", row)),
     plainSection("Conversion", at("conversion", row)), plainSection("Engine", at("engine", row)), siblingsSection(row),
   ].filter(Boolean);

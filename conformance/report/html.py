@@ -39,10 +39,10 @@ FIELDS = (
     "id", "case", "exporter", "opset", "runtime", "precision", "check", "source", "status", "stage", "error",
     "reason", "fault", "details", "observed", "declared", "declared_for", "witnesses", "conclusion", "parts_at",
     "optimizer", "operator", "smallest", "cause", "own_code", "inputs", "findings", "warnings", "hints", "vacuous",
-    "remedy", "conditioning", "beyond", "output", "traceback", "no_bundle", "examples", "ill_conditioned", "nothing",
-    "dropped_draws", "outputs", "rows", "worst", "draw", "signal", "graph", "arithmetic", "fidelity", "conversion",
-    "loss", "engine", "latency", "histogram", "seconds", "command", "bundle", "bundle_libraries", "replay", "changed",
-    "after", "reused", "words",
+    "coverage", "remedy", "conditioning", "beyond", "output", "traceback", "no_bundle", "examples", "ill_conditioned",
+    "nothing", "dropped_draws", "outputs", "rows", "worst", "draw", "signal", "graph", "arithmetic", "fidelity",
+    "conversion", "loss", "engine", "latency", "histogram", "seconds", "command", "bundle", "bundle_libraries",
+    "replay", "changed", "after", "reused", "words",
 )  # fmt: skip
 """The fields of each record that the page has. It lacks the fingerprint, which says nothing to a reader."""
 

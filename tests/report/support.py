@@ -98,6 +98,9 @@ def hostile(poison: str) -> dict[str, Any]:
         "draw": {"dims": {poison: poison}, "regime": poison, "seed": poison, "index": 0},
         "signal": poison, "graph": {"opset": 20, "nodes": {poison: 2}, "sha": poison},
         "arithmetic": {poison: poison}, "fidelity": {"output": poison, "sqnr": poison},
+        # a dot in the path of a submodule is a level of the tree
+        "coverage": {"seen": 0, "of": 1, "blind": [
+            {"module": poison.replace(".", ""), "at": poison, "op": poison, "count": 1}]},
         "conversion": {poison: [poison]}, "loss": {poison: poison}, "engine": {poison: {poison: poison}},
         "latency": {"runtime": poison, "at": {poison: poison}, "unit": poison,
                     "budgets": [{"text": f"1.2 x {poison}", "verdict": poison, "ratio": 1.0, "low": 0.9, "high": 1.1,

@@ -80,7 +80,12 @@ FULL = failed(
     arithmetic={"provider": "CPUExecutionProvider", "kernels": {"Conv float": 3}, "optimizer": True},
     conversion={"tool": "onnxruntime", "calibration": {"samples": 32}, "kept": []},
     bundle="bundles/everything.zip",
-)
+    coverage={
+        "seen": 40, "of": 48, "calls": 198, "places": 3,
+        "blind": [{"module": "features.1.block", "at": "models/net.py:55", "op": "aten.gelu", "count": 5},
+                  {"module": "", "at": None, "op": "aten.mul", "count": 1}],
+    },
+)  # fmt: skip
 
 
 def run_of(count: int = 0) -> list[dict[str, Any]]:
@@ -235,7 +240,9 @@ def test_a_cell_has_all_that_is_known(tab: Page, report: Path) -> None:
         FULL["command"], "conformance replay bundles/everything.zip --runtime onnxruntime",
         "got\n0.5", "wanted\n0.25", "error / allowed\n125000", "[1, 2]", "no loss", "41.3 dB", "-3.0 dB",
         "RuntimeError", "34.3 dB", "0.9998", "1.33×", "1.28× to 1.37×", "4 ms", "251.5", "monday", "0.25",
-        "Conv", "Graph: 5 nodes", "CPUExecutionProvider", "calibration", "Time: 750 ms", "cases/everything.yaml:7",
+        "What of the module shows: 40 of 48 operator calls", "of 198 calls, 48 at equal distances",
+        "and at 1 more places", "features", "aten.gelu 5 times models/net.py:55", "Conv", "Graph: 5 nodes",
+        "CPUExecutionProvider", "calibration", "Time: 750 ms", "cases/everything.yaml:7",
     ):  # fmt: skip
         assert part in found, part
     charts = "[...panel.querySelectorAll('svg')].map(one => one.getAttribute('aria-label'))"

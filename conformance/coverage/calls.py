@@ -1,0 +1,280 @@
+"""The operator calls of one run of a module: which can be disturbed, and where each stands in the user's code.
+
+A call is what PyTorch's dispatcher runs, below autograd. It counts if it computes floating-point values that an
+output depends on. Left out are:
+
+- views and copies, which compute no values: what is wrong there is wrong in what they look at;
+- constants: calls without a tensor among their arguments, or that take only shape and dtype from one;
+- calls whose results are integers or booleans, of which there is no tenth: sizes, indices, masks;
+- calls of whose floating-point results no output depends on one by way of tensors: checks of arguments, numbers that
+  Python decides by, the values of a ``topk`` of which only the indices are used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import sysconfig
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from conformance import HOME
+from conformance.errors import display_path
+
+
+@dataclass(frozen=True)
+class Site:
+    """One operator call of a module, which is the same in runs on other values."""
+
+    module: str
+    """The path of the submodule that calls the operator, as in ``named_modules``; empty for the module itself."""
+    at: str | None
+    """File and line of the innermost frame of Python outside of PyTorch; None where there is none."""
+    op: str
+    """As ``aten.convolution``."""
+    number: int
+    """How many calls of the same operator at the same place came before."""
+
+
+@dataclass
+class Run:
+    """What one run of a module called."""
+
+    ops: list[str] = field(default_factory=list)
+    """All calls in their order, also those that do not count."""
+    sites: dict[Site, int] = field(default_factory=dict)
+    """The calls that count, each with its index in ``ops``."""
+    deciding: set[Site] = field(default_factory=set)
+    """Those on which outputs depend only by way of integers and booleans, as on a score that is compared with a
+    limit. A tenth more or less of it may rightly change nothing."""
+    flops: int = 0
+    """Floating-point operations of the matrix products, convolutions and attentions."""
+    values: int = 0
+    """How many values all results have together."""
+
+
+_UNCHANGED = {
+    "aten.clone", "aten.copy_", "aten._to_copy", "aten.contiguous", "aten.lift_fresh", "aten.lift_fresh_copy",
+    "aten.lift", "aten.detach", "aten.detach_", "aten.alias", "aten.alias_copy", "aten.view_copy",
+    "aten._unsafe_view", "aten._reshape_copy", "aten._conj_physical", "aten.resolve_conj", "aten.resolve_neg",
+}  # fmt: skip
+"""Operators whose result has the values of an argument, perhaps in another dtype or memory."""
+_CONSTANT = {"aten.fill", "aten.fill_", "aten.zero", "aten.zero_", "aten.resize_", "aten.set_"}
+"""Operators whose result depends on no value of a tensor, besides those that are named as ``_of_shape`` says."""
+
+
+def _of_shape(op: str) -> bool:
+    """Whether an operator takes only the shape and dtype of its tensor, as ``zeros_like`` and ``new_ones`` do."""
+    name = op.partition(".")[2]
+    return name.endswith("_like") or name.startswith("new_")
+
+
+def computes(func: Any, op: str, results: list[Any], has_tensors: bool, aliases: bool) -> bool:
+    """Whether a call computes floating-point values of its tensors; ``aliases`` is whether it gives memory that was
+    there before."""
+    if not has_tensors or getattr(func, "is_view", False) or op in _UNCHANGED or op in _CONSTANT or _of_shape(op):
+        return False
+    writes = hasattr(func, "_schema") and func._schema.is_mutable
+    return bool(disturbable(results)) and (not aliases or writes)
+
+
+def disturbable(results: list[Any]) -> list[Any]:
+    """The tensors among the results of a call that can be disturbed in place."""
+    import torch
+
+    return [
+        result
+        for result in results
+        if (result.is_floating_point() or result.is_complex())
+        and result.layout == torch.strided
+        and result.device.type == "cpu"
+        and result.numel()
+        and torch._debug_has_internal_overlap(result) != 1
+    ]
+
+
+def tensors_of(value: Any) -> list[Any]:
+    """The tensors in arguments or results of a call, depth first."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [tensor for part in value for tensor in tensors_of(part)]
+    if isinstance(value, dict):
+        return [tensor for part in value.values() for tensor in tensors_of(part)]
+    return []
+
+
+def name_of(func: Any) -> str:
+    """``aten.add`` of an overload such as ``aten.add.Tensor``; ``cond`` of a higher-order operator, which is one call
+    with all that it calls."""
+    return str(func).rpartition(".")[0] or str(func)
+
+
+@contextlib.contextmanager
+def recording(module: Any, apart: Collection[int] = ()) -> Iterator[Run]:
+    """Inside the block the call of the module is recorded; the run is complete after it. Outputs with the numbers in
+    ``apart``, depth first, are none that a call could count for."""
+    from torch.nn.modules import module as hooks
+
+    run, where = Run(), _Where(module, apart)
+    before = hooks.register_module_forward_pre_hook(where.enter)
+    after = hooks.register_module_forward_hook(where.leave)
+    mode = _recorder("torch._dynamo" in sys.modules)(where)
+    try:
+        with mode:
+            yield run
+    finally:
+        before.remove()
+        after.remove()
+        run.ops, run.flops, run.values = mode.ops, mode.flops, mode.values
+        run.sites, run.deciding = mode.counted()
+
+
+class _Where:
+    """The submodule that is running, and what the module itself returned."""
+
+    def __init__(self, module: Any, apart: Collection[int]) -> None:
+        self._root, self._apart = module, apart
+        self._names = {id(submodule): name for name, submodule in module.named_modules()}
+        self._open: list[Any] = []
+        self.returned: list[Any] = []
+
+    @property
+    def path(self) -> str:
+        return self._names[id(self._open[-1])] if self._open else ""
+
+    def enter(self, module: Any, inputs: Any) -> None:
+        if id(module) in self._names:
+            self._open.append(module)
+
+    def leave(self, module: Any, inputs: Any, result: Any) -> None:
+        if id(module) not in self._names:
+            return
+        while self._open and self._open.pop() is not module:  # a call that raised, which somebody caught
+            pass
+        if module is self._root:
+            from torch.utils import _pytree
+
+            leaves = tensors_of(_pytree.tree_leaves(result))
+            self.returned = [leaf for number, leaf in enumerate(leaves) if number not in self._apart]
+
+
+@cache
+def _recorder(compiles: bool) -> Any:
+    """``compiles`` is whether PyTorch's compiler has been imported. Then it has to leave the mode alone, as under
+    ``torch.cond``; else arranging for that would import it, which takes longer than importing torch."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.flop_counter import flop_registry
+
+    class Records(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        supports_higher_order_operators = True
+
+        def __init__(self, where: _Where) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]
+            self.ops: list[str] = []
+            self.flops = self.values = 0
+            self._where = where
+            self._found: list[tuple[Site, int]] = []
+            self._numbers: Counter[tuple[str, str | None, str]] = Counter()
+            self._flow: dict[int, Flow] = {}
+            """By the address of a storage."""
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return compiles
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            given = tensors_of((args, kwargs or {}))
+            held = {address(tensor) for tensor in given} - {NOWHERE}
+            any_, direct = _joined(self._flow.get(place, (0, 0)) for place in held)
+            own = 0
+            result = func(*args, **(kwargs or {}))
+            op, results = name_of(func), tensors_of(result)
+            if computes(func, op, results, bool(given), any(address(tensor) in held for tensor in results)):
+                site = self._where.path, _line(), op
+                own = 1 << len(self._found)
+                self._found.append((Site(*site, self._numbers[site]), len(self.ops)))
+                self._numbers[site] += 1
+            computed = {id(tensor) for tensor in disturbable(results)} if own else ()
+            for tensor in results:
+                place = address(tensor)
+                if place == NOWHERE:
+                    continue
+                # memory that is new may be that of a tensor which is gone
+                before = self._flow.get(place, (0, 0)) if place in held else (0, 0)
+                bit = own if id(tensor) in computed else 0
+                continues = tensor.is_floating_point() or tensor.is_complex()
+                self._flow[place] = _joined([(any_ | bit, direct | bit if continues else 0), before])
+            self.ops.append(op)
+            self.values += sum(tensor.numel() for tensor in results)
+            formula = flop_registry.get(getattr(func, "_overloadpacket", None))
+            if formula is not None:
+                with contextlib.suppress(Exception):  # a formula for other arguments: a guess at the cost is enough
+                    self.flops += int(formula(*args, **(kwargs or {}), out_val=result))
+            return result
+
+        def counted(self) -> tuple[dict[Site, int], set[Site]]:
+            """The calls that an output depends on, and those of them that only decide."""
+            returned = {address(tensor) for tensor in self._where.returned}
+            any_, direct = _joined(self._flow.get(place, (0, 0)) for place in returned)
+            found = {site: index for bit, (site, index) in enumerate(self._found) if any_ >> bit & 1}
+            return found, {site for bit, (site, _) in enumerate(self._found) if (any_ & ~direct) >> bit & 1}
+
+    return Records
+
+
+Flow = tuple[int, int]
+"""Which calls some values depend on in any way, and on which by floating-point values alone: bits of numbers."""
+
+
+def _joined(flows: Iterable[Flow]) -> Flow:
+    any_ = direct = 0
+    for one, other in flows:
+        any_, direct = any_ | one, direct | other
+    return any_, direct
+
+
+NOWHERE = 0
+
+
+def address(tensor: Any) -> int:
+    """What tells the memory of a tensor apart; ``NOWHERE`` for one without any, such as an empty or sparse one."""
+    try:
+        return int(tensor.untyped_storage().data_ptr())
+    except (RuntimeError, NotImplementedError):
+        return NOWHERE
+
+
+def _line() -> str | None:
+    """File and line of the innermost frame that is neither PyTorch's nor this package's."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        shown = _shown(frame.f_code.co_filename)
+        if shown is not None:
+            return f"{shown}:{frame.f_lineno}"
+        frame = frame.f_back
+    return None
+
+
+@cache
+def _shown(file: str) -> str | None:
+    """A file as it is shown, an installed one from its package on; None for those of PyTorch and of this package."""
+    import torch
+
+    path = Path(file)
+    if path.is_relative_to(Path(torch.__file__).parent) or path.is_relative_to(HOME):
+        return None
+    for name in ("purelib", "platlib"):
+        folder = Path(sysconfig.get_path(name))
+        if path.is_relative_to(folder):
+            return path.relative_to(folder).as_posix()
+    if path.is_relative_to(sysconfig.get_path("stdlib")) or file.startswith("<frozen"):
+        return None
+    return file if file.startswith("<") else display_path(path)

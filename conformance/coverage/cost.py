@@ -1,0 +1,27 @@
+"""How many runs of a module are spent on asking about its calls.
+
+The costs are guesses from what a run computes, and no durations: what is asked must not hang on the host's load.
+"""
+
+from __future__ import annotations
+
+from conformance.coverage.calls import Run
+
+SECONDS = 10.0
+"""About how long all runs may take, on two cores that are otherwise idle."""
+FEWEST = 48
+"""So many calls are asked about whatever they cost."""
+RUNS = 2.5
+"""About how many runs a call takes."""
+CALL, FLOPS, VALUES = 20e-6, 30e9, 1e9
+"""The seconds of a call that a mode sees; the floating-point operations, and the values, computed in a second."""
+
+
+def seconds(run: Run) -> float:
+    """A guess at how long such a run takes."""
+    return len(run.ops) * CALL + run.flops / FLOPS + run.values / VALUES
+
+
+def runs_within(run: Run) -> int:
+    """How many such runs are spent in all."""
+    return max(int(RUNS * FEWEST), int(SECONDS / seconds(run)))

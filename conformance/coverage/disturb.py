@@ -1,0 +1,83 @@
+"""Runs of a module in which the result of one operator call is wrong."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import Any, Literal
+
+from conformance.coverage.calls import Run, disturbable, name_of, tensors_of
+
+Disturbance = Literal["zero", "noise", "scale", "shift"]
+TENTHS: tuple[Disturbance, ...] = ("noise", "scale", "shift")
+"""Disturbances by a tenth, the one that is noticed most often first: a constant factor or shift is what a
+normalisation takes out again."""
+SHARE = 0.1
+"""How large a disturbance is, relative to the result: the factor is 1 + SHARE; shift and noise have SHARE of the mean
+size of its values."""
+LONGER = 4
+"""How many times as many calls as usual a run may take; a loop that ends at a value may otherwise run for ever."""
+
+
+class NoEnd(Exception):
+    """The run called far more operators than usual after the disturbance."""
+
+
+def disturbed(run: Run, index: int, how: Disturbance) -> Any:
+    """A context in which the call with this index of a run like ``run`` gives a disturbed result; of a call that
+    writes to its argument, what it has written.
+
+    ``off_course`` of what it gives is afterwards whether the run called another operator there, and ``has_tenth``
+    whether a tenth of the result is anything: of zeros and infinities, as an additive mask has them, it is not.
+    """
+    return _mode("torch._dynamo" in sys.modules)(run.ops, index, how)
+
+
+@cache
+def _mode(compiles: bool) -> Any:
+    """``compiles`` is whether PyTorch's compiler has been imported. Then it has to leave the mode alone, as under
+    ``torch.cond``; else arranging for that would import it, which takes longer than importing torch."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Disturbs(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        supports_higher_order_operators = True
+
+        def __init__(self, ops: list[str], index: int, how: Disturbance) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]
+            self._ops, self._index, self._how = ops, index, how
+            self._count = 0
+            self.has_tenth = self.off_course = False
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return compiles
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            index, self._count = self._count, self._count + 1
+            if index == self._index:
+                self.off_course = name_of(func) != self._ops[index]
+                for tensor in disturbable(tensors_of(result)):
+                    self.has_tenth |= bool((torch.isfinite(tensor) & (tensor != 0)).any())
+                    _disturb(tensor, self._how)
+            elif index > LONGER * len(self._ops) + 100:
+                raise NoEnd
+            return result
+
+    def _disturb(tensor: Any, how: Disturbance) -> None:
+        if how == "zero":
+            tensor.zero_()
+        elif how == "scale":
+            tensor.mul_(1 + SHARE)
+        else:
+            sizes = tensor.abs()
+            finite = torch.isfinite(sizes)
+            step = SHARE * float(sizes[finite].mean()) if finite.any() else SHARE
+            if how == "shift":
+                tensor.add_(step)
+            else:
+                generator = torch.Generator().manual_seed(0)  # the module's own randomness stays as it is
+                tensor.add_(torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype) * step)
+
+    return Disturbs

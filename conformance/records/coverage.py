@@ -1,0 +1,46 @@
+"""What of the modules of a run shows in their outputs, all cases together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+
+def known(record: Mapping[str, Any]) -> dict[str, Any] | None:
+    """How many calls are ``seen`` in a record ``of`` how many, where it is about fp32 and has calls; else None."""
+    told = record.get("coverage")
+    if not told or record.get("precision") != "fp32" or not told.get("of"):
+        return None
+    return {name: told[name] for name in ("seen", "of")}
+
+
+def total(records: Sequence[Mapping[str, Any]]) -> str | None:
+    """``1290 of 1300 operator calls of 42 modules show``; None where no record has coverage."""
+    cases = _by_case(records)
+    if not cases:
+        return None
+    seen, of = (sum(told[name] for told in cases.values()) for name in ("seen", "of"))
+    modules = "1 case" if len(cases) == 1 else f"{len(cases)} cases"
+    return f"{seen} of {of} operator calls of {modules} show in their outputs"
+
+
+def least(records: Sequence[Mapping[str, Any]], most: int = 6) -> Iterator[str]:
+    """The cases of which least shows, where not everything does."""
+    shares = sorted((told["seen"] / told["of"], case, told) for case, told in _by_case(records).items())
+    part = [(share, case, told) for share, case, told in shares if share < 1]
+    if part:
+        yield "calls of PyTorch that could be wrong in an export that passes (seen of all that were asked about):"
+    for share, case, told in part[:most]:
+        yield f"  {share:>6.1%}  {told['seen']} of {told['of']}  {case}"
+    if len(part) > most:
+        yield f"  and {len(part) - most} more cases"
+
+
+def _by_case(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of each case what its cells know, which is the same in all of them."""
+    cases: dict[str, dict[str, Any]] = {}
+    for record in records:
+        told = known(record)
+        if told is not None:
+            cases.setdefault(str(record["case"]), told)
+    return cases

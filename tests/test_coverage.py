@@ -1,0 +1,351 @@
+"""What of a module shows in its outputs: calls that are not seen are told, and too many of them make a case red."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from conformance.checks import coverage as asked
+from conformance.checks import hidden
+from conformance.checks.prepared import _kept
+from conformance.coverage.calls import recording
+from conformance.coverage.measure import Covered, Trial, Unknown, measure
+from conformance.depends.files import files
+from conformance.records import text
+from tests.support import PASSED, say, verdict, with_symbolic
+
+CASE = """
+    module: beside.Net
+    inputs: {x: "float32[batch, 4]"}
+    dims: {batch: 1..4}
+    runtimes: [onnx-reference, onnxruntime]
+    specials: false
+    export: {torchscript: [16, 17]}
+"""
+BLOCK = """
+    import torch
+    class Net(torch.nn.Module):
+        def __init__(self, scale=1.0e-9):
+            super().__init__()
+            self.inner, self.outer = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+            self.scale = torch.nn.Parameter(torch.full((4,), scale))
+        def forward(self, x):
+            inner = torch.tanh(self.inner(x))
+            return self.outer(x) + self.scale * torch.sin(inner)
+"""
+
+
+def cells_of(bench, body=CASE, python=BLOCK):
+    return [cell for cell in bench.cells(body, python) if cell.check == "accuracy"]
+
+
+# ---- red or not ----------------------------------------------------------------------------------------------
+
+
+def test_a_branch_that_does_not_reach_the_output_makes_one_cell_of_its_case_red(bench):
+    records = {cell.id: bench.run_cell(cell) for cell in cells_of(bench)}
+    assert all(record.coverage["of"] == 6 and record.coverage["seen"] == 2 for record in records.values())
+    red = [record for record in records.values() if record.status != "passed"]
+    assert [verdict(record) for record in red] == [("failed", "compare", "Hollow", "case")]
+    assert "op16-onnxruntime" in red[0].id
+    assert "2 of 6 operator calls" in red[0].reason
+    shown = text.failure(red[0].as_dict())
+    assert "not seen: inner at " in shown and "aten.addmm" in shown and "weights: awake" in shown
+    assert "smallest example" not in shown  # it is about no example
+
+
+def test_what_is_not_seen_is_named_by_submodule_line_and_operator(bench):
+    record = bench.run_cell(cells_of(bench)[0])
+    (first, *_) = record.coverage["blind"]
+    assert (first["module"], first["op"], first["count"]) == ("inner", "aten.addmm", 1)
+    assert first["at"].endswith("beside.py:9")
+
+
+@pytest.mark.parametrize("wakes", ["with: {scale: 1.0}", "weights: awake"])
+def test_the_same_module_whose_branch_shows_is_green(bench, wakes):
+    record = bench.run_cell(cells_of(bench, say(CASE, wakes))[1])
+    assert verdict(record) == PASSED
+    assert (record.coverage["seen"], record.coverage["of"], record.coverage["blind"]) == (6, 6, [])
+
+
+def test_a_case_may_say_why_it_is_hollow(bench):
+    records = [bench.run_cell(cell) for cell in cells_of(bench, say(CASE, "hollow: its branch begins closed"))]
+    assert {record.status for record in records} == {"passed"}
+
+
+def test_saying_why_without_need_is_red_too(bench):
+    body = say(CASE, "hollow: its branch begins closed", "with: {scale: 1.0}")
+    records = [bench.run_cell(cell) for cell in cells_of(bench, body)]
+    assert [record.error for record in records] == [None, "NotHollow", None, None]
+
+
+def test_a_cell_that_is_declared_to_fail_does_not_answer_for_its_case(bench):
+    fails = """
+        fails:
+          - {when: {runtime: onnxruntime, opset: 16}, stage: compare, because: it is said so}
+    """
+    answering = [cell.id for cell in cells_of(bench, say(CASE, fails)) if asked.answers(cell)]
+    assert len(answering) == 1 and "op17-onnxruntime" in answering[0]
+
+
+def test_what_passes_whatever_comes_out_is_not_called_hollow_as_well(bench):
+    body = say(CASE, "forward: torch.ones_like(x) * 2.0", "vacuous: it is constant").replace("module: beside.Net", "")
+    records = [bench.run_cell(cell) for cell in cells_of(bench, body, "")]
+    assert {record.status for record in records} == {"passed"}
+
+
+def test_calls_of_an_output_that_may_be_vacuous_do_not_count(bench):
+    body = CASE.replace("module: beside.Net", "forward: (x * 2, x.sin() * 0)")
+    red = bench.run_cell(cells_of(bench, say(body, "outputs: [kept, {name: zero, vacuous: it is zero}]"), "")[1])
+    assert verdict(red) == PASSED
+    assert (red.coverage["seen"], red.coverage["of"]) == (1, 1)
+
+
+# ---- which calls count ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("forward, calls", [
+    ("x.relu_().mul(2) if False else x.clone().relu_()", ["aten.relu_"]),
+    ("torch.nn.functional.dropout(x, training=False) * 2", ["aten.mul"]),
+    ("(x * x).view(-1).t()", ["aten.mul"]),
+    ("x + torch.arange(4.0)", ["aten.add"]),
+    ("torch.zeros_like(x) + x", ["aten.add"]),
+    ("x.gather(1, torch.topk(x, 2, dim=1).indices)", ["aten.gather"]),
+    ("(torch._assert_async((x.abs().sum() >= 0)), x * 2)[1]", ["aten.mul"]),
+    ("(x > 0).flip(0).long()", []),
+])  # fmt: skip
+def test_calls_that_compute_no_values_of_an_output_do_not_count(forward, calls):
+    assert [site.op for site in run_of(forward).sites] == calls
+
+
+def run_of(forward):
+    """The recorded run of an expression over ``x``."""
+    import torch
+
+    module = module_of(forward)
+    with recording(module) as run:
+        module(torch.ones(3, 4))
+    return run
+
+
+def module_of(forward):
+    import torch
+
+    scope = {"torch": torch}
+    exec(f"def forward(self, x):\n    return {forward}", scope)
+    return type("Net", (torch.nn.Module,), {"forward": scope["forward"]})()
+
+
+def covered(forward, x, allowed=1e-5):
+    """What is seen of an expression at one input by an absolute tolerance."""
+    import torch
+
+    module = module_of(forward)
+
+    def run():
+        return [module(torch.from_numpy(x.copy())).numpy()]
+
+    (wanted,) = run()
+    trial = Trial(run, [wanted], lambda got: not np.allclose(got[0], wanted, rtol=0, atol=allowed, equal_nan=True))
+    return measure(module, [trial], lambda run: 1000)
+
+
+VALUES = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize("forward", [
+    "x.clone().mul_(2).relu_()",  # what an in-place operator has written is disturbed
+    "x.clone().t()[0].mul_(2).sum()",
+    "torch.softmax(x * 3, 1)",
+    "torch.nn.functional.layer_norm(x * 3, (4,))",  # takes a factor and a shift out again, and no noise
+    "torch.softmax(x + torch.where(x > 0, 0.0, -float('inf')), 1)",  # of zeros and infinities there is no tenth
+    "torch.nn.functional.batch_norm(x, x.mean(0), x.var(0))",
+    "torch.complex(x, x).abs()",
+    "torch.where(x.sum(0) > 0.1, x, 0.0)",  # a tenth of what only decides may rightly change nothing
+    "torch.cond(x.sum() != 0, lambda y: y * 2, lambda y: y * 3, (x,))",
+])  # fmt: skip
+def test_sound_calls_are_all_seen(forward):
+    found = covered(forward, VALUES)
+    assert found.seen and found.blind == ()
+
+
+def test_what_a_tenth_changes_less_than_is_allowed_is_not_seen():
+    found = covered("x + 1e-3 * torch.sin(x)", VALUES, allowed=5e-4)
+    assert {site.op for site in found.blind} == {"aten.sin", "aten.mul"}
+    assert {site.op for site in found.seen} == {"aten.add"}
+
+
+def test_a_loop_that_a_wrong_value_keeps_from_ending_is_seen():
+    import torch
+
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            while float(x.abs().max()) < 100:
+                x = x * 2
+            return x
+
+    module, x = Net(), torch.from_numpy(VALUES)
+    trial = Trial(lambda: [module(x).numpy()], [module(x).numpy()], lambda got: True)
+    found = measure(module, [trial], lambda run: 1000)
+    assert len(found.seen) == found.calls and not found.blind
+
+
+def test_a_large_module_is_asked_about_in_part():
+    forward = "x" + " * 1.1" * 40
+    module = module_of(forward)
+    import torch
+
+    x = torch.from_numpy(VALUES)
+    trial = Trial(lambda: [module(x).numpy()], [module(x).numpy()], lambda got: True)
+    found = measure(module, [trial], lambda run: 25)
+    assert (len(found.seen), found.calls) == (10, 40)
+
+
+# ---- what cannot be said -------------------------------------------------------------------------------------
+
+
+def test_a_module_that_calls_other_operators_each_time_says_so(bench):
+    python = """
+        import torch
+        class Net(torch.nn.Module):
+            times = 0
+            def forward(self, x):
+                Net.times += 1
+                return x + x if Net.times % 2 else 2 * x
+    """
+    record = bench.run_cell(cells_of(bench, CASE, python)[1])
+    assert verdict(record) == PASSED
+    assert record.coverage == {"seen": 0, "of": 0, "blind": [], "unknown": "varies"}
+
+
+def test_a_module_without_a_call_that_can_be_disturbed_is_green_and_says_so(bench):
+    body = say(CASE, "forward: x.t()").replace("module: beside.Net", "")
+    record = bench.run_cell(cells_of(bench, body, "")[1])
+    assert verdict(record) == PASSED
+    assert record.coverage == {"seen": 0, "of": 0, "blind": []}
+
+
+def test_a_trial_whose_outputs_are_others_than_before_is_no_trial():
+    module = module_of("x * 2")
+    import torch
+
+    x = torch.from_numpy(VALUES)
+    with pytest.raises(Unknown):
+        measure(module, [Trial(lambda: [module(x).numpy()], [VALUES], lambda got: True)], lambda run: 100)
+
+
+def test_a_case_with_another_tolerance_is_asked_anew_and_an_unchanged_one_is_not(bench, monkeypatch):
+    cells = cells_of(bench)
+    first = bench.run_cell(cells[0])
+    _kept.clear()  # as in another process
+    monkeypatch.setattr(asked, "measure", lambda *_: pytest.fail("measured again"))
+    assert bench.run_cell(cells[1]).coverage == first.coverage
+    monkeypatch.setattr(asked, "measure", lambda *_: Covered((), (), 0))
+    loose = "tolerance: {fp32: {atol: 0.5, because: another one}}"
+    assert bench.run_cell(cells_of(bench, say(CASE, loose))[1]).coverage["of"] == 0
+
+
+def test_weights_come_from_a_file_beside_the_case(bench, tmp_path):
+    import torch
+
+    (cell, *_) = cells_of(bench, say(CASE, "weights: own.pt"))
+    state = {
+        "inner.weight": torch.eye(4), "inner.bias": torch.zeros(4), "outer.weight": torch.eye(4),
+        "outer.bias": torch.ones(4), "scale": torch.ones(4),
+    }  # fmt: skip
+    torch.save(state, cell.case.folder / "own.pt")
+    record = bench.run_cell(cell)
+    assert verdict(record) == PASSED and record.coverage["seen"] == 6
+    assert cell.case.folder.resolve() / "own.pt" in files(cell.case)  # editing it exports again
+
+
+def test_safetensors_need_their_package(bench, monkeypatch):
+    (cell, *_) = cells_of(bench, say(CASE, "weights: own.safetensors"))
+    (cell.case.folder / "own.safetensors").write_bytes(b"")
+    for name in ("safetensors", "safetensors.torch"):
+        monkeypatch.setitem(sys.modules, name, None)  # as where it is not installed
+    assert verdict(bench.run_cell(cell)) == ("failed", "declare", "MissingPackage", "case")
+
+
+@pytest.mark.parametrize("content, error", [(None, "MissingFile"), (b"no weights", "WrongWeights")])
+def test_a_file_without_the_weights_is_the_fault_of_the_case(bench, content, error):
+    (cell, *_) = cells_of(bench, say(CASE, "weights: own.pt"))
+    if content is not None:
+        (cell.case.folder / "own.pt").write_bytes(content)
+    assert verdict(bench.run_cell(cell)) == ("failed", "declare", error, "case")
+
+
+def test_a_converted_model_is_asked_by_zeroing_alone_and_answers_for_nothing(bench):
+    body = say(CASE, "precisions: {fp16: {}}").replace("[16, 17]", "[17]")
+    (cell,) = [cell for cell in cells_of(bench, body) if cell.converted and cell.runtime == "onnxruntime"]
+    record = bench.run_cell(cell)
+    assert verdict(record) == PASSED and not asked.answers(cell)
+    assert record.coverage["of"] == 6 and record.coverage["seen"] == 2
+
+
+# ---- submodules that no output shows -------------------------------------------------------------------------
+
+CLOSED = """
+    import torch
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 4)
+        def forward(self, x):
+            return torch.sigmoid(self.inner(x))
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block, self.outer = Block(), torch.nn.Linear(4, 4)
+            self.scale = torch.nn.Parameter(torch.full((4,), 1.0e-9))
+        def forward(self, x):
+            return self.outer(x) + self.scale * self.block(x)
+    def symbolic(g, x):
+        return g.op("Tanh", x)
+"""
+WHY = "hollow: its block begins closed"
+
+
+def closed(bench, *more):
+    body = CASE.replace("export: {torchscript: [16, 17]}", "")
+    return [bench.run_cell(cell) for cell in cells_of(bench, say(body, *more), CLOSED)]
+
+
+def test_a_submodule_that_no_output_shows_is_compared_itself(bench):
+    records = closed(bench, WHY, "export: {torchscript: [17], dynamo: [20]}")
+    assert [verdict(record) for record in records] == [PASSED] * 4
+    for record in records:
+        states = {state["module"]: state["tensor"] for state in record.coverage["hidden"]}
+        assert states == {"block": "agrees", "block.inner": "agrees"}
+
+
+def test_what_is_wrong_in_it_is_the_exporters_fault_though_outputs_agree(bench):
+    records = closed(bench, WHY, with_symbolic("aten::sigmoid"))
+    assert [verdict(record) for record in records] == [("failed", "compare", "WrongInside", "exporter")] * 2
+    assert "block" in records[0].reason and "Tanh" in records[0].reason
+    assert {state["module"]: state["tensor"] for state in records[0].coverage["hidden"]} == {
+        "block": "differs", "block.inner": "agrees"
+    }  # fmt: skip
+
+
+def test_a_case_that_declares_its_tolerance_is_told_alone(bench):
+    loose = "tolerance: {fp32: {atol: 0.001, because: sigmoid is a table}}"
+    records = closed(bench, WHY, with_symbolic("aten::sigmoid"), loose)
+    assert {record.status for record in records} == {"passed"}
+    assert records[0].coverage["hidden"][0]["tensor"] == "differs"
+
+
+def test_a_comparison_that_cannot_be_made_fails_nothing(bench, monkeypatch):
+    monkeypatch.setattr(hidden, "aligned", lambda *_: 1 / 0)
+    (record, *_) = closed(bench, WHY, "export: {torchscript: [17]}")
+    assert verdict(record) == PASSED
+    assert [state["tensor"] for state in record.coverage["hidden"]] == [None, None]
+    assert "ZeroDivisionError" in record.coverage["hidden"][0]["why"]
+
+
+def test_a_red_hollow_says_which_submodules_were_compared_themselves(bench):
+    (red,) = [record for record in closed(bench, "export: {torchscript: [17]}") if record.status == "failed"]
+    assert red.error == "Hollow"
+    assert "no output shows anything of block; what it returns in the graph agrees" in text.failure(red.as_dict())
