@@ -57,7 +57,8 @@ def located(record: Mapping[str, Any]) -> Iterator[str]:
         others = list(told["untied"])[-_UNTIED:]
         yield f"  or at what comes just before it, whose values the graph does not have: {', '.join(others)}"
     if _STAGES.get(told.get("stage") or ""):
-        yield f"  {_STAGES[told['stage']]}"
+        without = f", and without {' and '.join(told['passes'])} it stays right" if told.get("passes") else ""
+        yield f"  {_STAGES[told['stage']]}{without}"
 
 
 def _node(told: Mapping[str, Any]) -> Iterator[str]:

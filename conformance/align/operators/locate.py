@@ -15,6 +15,7 @@ from conformance.align.operators.forced import Parting, Step, explains, steps
 from conformance.align.operators.frozen import frozen
 from conformance.align.operators.inside import opened
 from conformance.align.operators.program import Exhibit, Operator, Program, Unable, array, leaves
+from conformance.align.operators.rewrites import guilty
 from conformance.align.operators.tensors import Tensors, run
 from conformance.arrays import Array, Inputs
 from conformance.export import graph
@@ -100,6 +101,8 @@ class Search:
         found = self._translated(exhibit.program, stage, model, sizes)
         if found is None or not fails:
             raise Unable("nothing" if fails else "vanished")
+        if stage == "optimizer" and not self._whole:
+            found["passes"] = guilty(lambda: self._outcome(self._failing.export(None)) == "right")
         return found
 
     def _stage(self) -> tuple[str, ModelProto, bool]:
