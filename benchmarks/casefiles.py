@@ -38,6 +38,7 @@ second:
   prepare: modules.prepare
   mode: train
   seed: 7
+  weights: awake
   script: true
   inputs:
     x: {type: "float32[3, batch]", values: {normal: {mean: 0.5, std: 2.0}}}
@@ -52,6 +53,7 @@ second:
   export: {torchscript: [17]}
   specials: [x]
   vacuous: because
+  hollow: because
   needs: [numpy, "command:git"]
   depends: data.npy
   libraries: [modules.library]

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 CI = ROOT / "docs" / "ci"
 GITHUB, GITLAB, GATE = CI / "github-actions.yml", CI / "gitlab-ci.yml", CI / "gate.sh"
 
-COMMANDS = {"diff", "accept", "merge", "report"}
+COMMANDS = {"diff", "accept", "merge", "mutants", "report"}
 """Those that the recipes and the guide use."""
 
 
@@ -230,7 +230,7 @@ def test_every_option_exists():
         if name == "pytest conformance":
             unknown += [one for one in options if one not in known]
         else:
-            have = {*re.findall(r"--[a-z][a-z-]*", helped("conformance.cli", name))}
+            have = {*re.findall(r"(?<![\w-])--?[a-z][a-z-]*", helped("conformance.cli", name))}
             unknown += [f"{name} {one}" for one in options if one not in have]
     assert unknown == []
     assert sum(len(options) for _, options in found) > 10

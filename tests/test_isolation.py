@@ -344,6 +344,33 @@ class TestProgress:
         reader._view = Interrupted()  # type: ignore[assignment]
         assert reader.read() == {"count": 2}
 
+    def test_a_note_beside_a_torn_one_is_not_read_before_it_is_the_latest(self) -> None:
+        """The writer goes round once during a read: byte 0 is as before, and the other slot has what comes next."""
+        memory = bytearray(Progress.SIZE)
+        writer, reader = Progress(memory), Progress(memory)
+        writer.note(count=1)
+
+        class GoneRound:
+            """The reader's view: what the writer does before some of the first bytes that are read."""
+
+            view = memoryview(memory)
+            reads = 0
+
+            def __getitem__(self, at: Any) -> Any:
+                self.reads += 1
+                if self.reads == 2:  # the slot of the latest note is about to be read
+                    writer.note(count=2)
+                    memory[at.start] ^= 0xFF
+                if self.reads == 4:  # it was torn, and the other slot comes next
+                    writer.note(count=3)
+                    latest = memory[0]
+                    writer.note(count=4)
+                    memory[0] = latest
+                return self.view[at]
+
+        reader._view = GoneRound()  # type: ignore[assignment]
+        assert reader.read() == {"count": 3}
+
     def test_garbage_reads_as_unknown(self) -> None:
         assert Progress(bytearray(b"\xa5" * Progress.SIZE)).read() == {}
 

@@ -66,23 +66,23 @@ class Progress:
         note: dict[str, Any] = {}
         for _ in range(_TRIES):
             latest = self._view[0]
-            note = self._whole(latest)
-            if self._view[0] == latest:
+            note, slot = self._whole(latest)
+            if self._view[0] == latest and slot in (latest, None):
                 break
             # The writer went on in between: what was read may not be the latest yet, and a later read could be older.
+            # So it is where the latest note was torn, though byte 0 is as before: two notes may have been written.
         return note
 
-    def _whole(self, latest: int) -> dict[str, Any]:
-        """The note of a slot, or of the other slot where that is torn."""
+    def _whole(self, latest: int) -> tuple[dict[str, Any], int | None]:
+        """The note of a slot, or of the other slot where that is torn, and which; None where both are."""
         # a checksum, since a slot may be rewritten while it is read, or spoilt by a stray pointer
         for slot in (latest, 1 - latest) if latest in (0, 1) else (0, 1):
             start = _SLOTS[slot] + _HEAD.size
             length, checksum = _HEAD.unpack(self._view[_SLOTS[slot] : start])
             text = bytes(self._view[start : start + min(length, _ROOM)])
             if length and zlib.crc32(text) == checksum:
-                note: dict[str, Any] = json.loads(text)
-                return note
-        return {}
+                return json.loads(text), slot
+        return {}, None
 
 
 class SharedProgress(Progress):
