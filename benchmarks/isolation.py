@@ -39,7 +39,7 @@ print(time.perf_counter() - start)
 
 def rows(quick: bool) -> Iterator[Row]:
     yield _cell(3 if quick else 25)
-    yield _fence(3 if quick else 15)
+    yield fence(3 if quick else 15)
     yield from _death(2 if quick else 15, quick)
 
 
@@ -61,7 +61,7 @@ def _cell(repeats: int) -> Row:
     )  # fmt: skip
 
 
-def _fence(repeats: int) -> Row:
+def fence(repeats: int) -> Row:
     """What stands around a cell, in a worker after a cell that ran, and without a cell in it: for a case with Python
     of its own, where functions are looked at too, and for one without. Of the shipped cells not quite half are of
     cases with a module of their own. Each repeat is 200 times."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks import isolation
 from benchmarks.common import Row, table
 from benchmarks.endurance import kills, sharing, stream
 from benchmarks.endurance.catalogue import HARMS
@@ -13,8 +14,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "endurance.md"
 
 TEXT = """# Endurance
 
-Made by `tox run -e dev -- python -m benchmarks endurance`. Three questions: what a long run among hostile
-cells loses, what runs lose that are killed, and whether two runs can share a store.
+Made by `tox run -e dev -- python -m benchmarks endurance`. Four questions: what it costs to look at a process after a
+cell, what a long run among hostile cells loses, what runs lose that are killed, and whether two runs can share a store.
 
 {table}
 
@@ -30,6 +31,7 @@ cells loses, what runs lose that are killed, and whether two runs can share a st
 
 
 def rows(quick: bool) -> Iterator[Row]:
+    yield isolation.fence(3 if quick else 15)
     yield from _stream_rows(stream.study(300 if quick else 100_000))
     yield from _killed_rows(kills.study(1 if quick else 50))
     yield from _shared_rows(sharing.study(1 if quick else 20))
