@@ -14,8 +14,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "endurance.md"
 
 TEXT = """# Endurance
 
-Made by `tox run -e dev -- python -m benchmarks endurance`. Four questions: what it costs to look at a process after a
-cell, what a long run among hostile cells loses, what runs lose that are killed, and whether two runs can share a store.
+Made by `tox run -e dev -- python -m benchmarks endurance`. Four questions: what it costs to look at a process after
+a cell, what a long run among hostile cells loses, what runs lose that are killed, and whether two runs can share a
+store.
 
 {table}
 
