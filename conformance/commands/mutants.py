@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from conformance.commands import selecting
 from conformance.records.clean import tell
 
 if TYPE_CHECKING:
@@ -20,12 +21,7 @@ EACH = 6
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="case files or folders (default: cases/)")
-    parser.add_argument(
-        "-k", dest="words", default="", metavar="EXPR", help="only cells that this selects, as with pytest's -k"
-    )
-    for name in SELECTION:
-        parser.add_argument(f"--{name}", metavar="A,B", help=f"only cells of these {name}s")
+    selecting(parser, SELECTION)
     parser.add_argument(
         "--each", type=_count, default=EACH, metavar="N",
         help="mutants of each model, of its highest opset (default: %(default)s)",

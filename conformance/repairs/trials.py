@@ -41,14 +41,19 @@ class Trials:
     store: Path
 
     def shown(self, cells: Sequence[Cell]) -> str | None:
-        """What passing cells have verified; None where one does not pass, or none has compared anything."""
+        """What passing cells have verified; None where one fails, or none of accuracy or fidelity has passed. A cell
+        that is skipped, as for a runtime that is not here, shows nothing either way."""
+        passed: list[Cell] = []
         examples = 0
         for cell in cells:
             record = Runner(Settings(store=self.store), TIMEOUT, self.worker)(cell)
-            if record.status not in ("passed", "skipped"):
+            if record.status == "passed":
+                passed.append(cell)
+                examples += record.examples
+            elif record.status != "skipped":
                 return None
-            examples += record.examples
-        return f"{len(cells)} cells pass, {examples} examples verified" if examples else None
+        compared = examples and any(cell.check in ("accuracy", "fidelity") for cell in passed)
+        return f"{len(passed)} cells pass, {examples} examples verified" if compared else None
 
     def call(self, function: Any, *arguments: Any) -> Any:
         """What a function gives in the worker, which gets the worker's progress first; None where it raises or ends

@@ -6,6 +6,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
+from conformance.commands import selecting
 from conformance.disk.keeping import LIMIT
 
 STORE = Path(".conformance")
@@ -13,12 +14,7 @@ SELECTION = ("exporter", "opset", "runtime", "precision")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="case files or folders (default: cases/)")
-    parser.add_argument(
-        "-k", dest="words", default="", metavar="EXPR", help="only cells that this selects, as with pytest's -k"
-    )
-    for name in SELECTION:
-        parser.add_argument(f"--{name}", metavar="A,B", help=f"only cells of these {name}s")
+    selecting(parser, SELECTION)
     parser.add_argument(
         "--examples", type=int, metavar="N", help="drawn shapes for each cell, besides the boundary ones"
     )
