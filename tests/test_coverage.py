@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 
 import numpy as np
@@ -10,11 +11,13 @@ import pytest
 from conformance.checks import coverage as asked
 from conformance.checks import hidden
 from conformance.checks.prepared import _kept
+from conformance.coverage import calls
 from conformance.coverage.calls import recording
-from conformance.coverage.measure import Covered, Trial, Unknown, measure
+from conformance.coverage.disturb import disturbed
+from conformance.coverage.measure import KEPT_BYTES, Covered, Trial, Unknown, Zeroed, measure
 from conformance.depends.files import files
 from conformance.records import text
-from tests.support import PASSED, say, verdict, with_symbolic
+from tests.support import PASSED, details, say, verdict, with_symbolic
 
 CASE = """
     module: beside.Net
@@ -192,6 +195,77 @@ def test_a_loop_that_a_wrong_value_keeps_from_ending_is_seen():
     assert len(found.seen) == found.calls and not found.blind
 
 
+def test_another_comparison_on_the_same_draw_takes_the_runs_that_were_made():
+    import torch
+
+    module, x = module_of("torch.sqrt(x) * 2"), torch.from_numpy(np.abs(VALUES))
+    wanted = module(x).numpy()
+    runs = []
+
+    def run():
+        runs.append(module(x).numpy())
+        return [runs[-1]]
+
+    def seen(notices, zeroed):
+        return measure(module, [Trial(run, [wanted], lambda got: notices, zeroed=zeroed)], lambda run: 100, ()).seen
+
+    zeroed = Zeroed()
+    assert len(seen(True, zeroed)) == 2
+    made = len(runs)
+    assert seen(False, zeroed) == seen(False, Zeroed()) == ()
+    assert len(runs) == 2 * made, "those of the last one alone"
+
+
+PRODUCTS = """
+    import torch
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = torch.nn.Conv2d(3, 16, 3), torch.nn.Conv2d(16, 16, 3)
+            self.third = torch.nn.Linear(16, 64)
+        def forward(self, x):
+            x = torch.relu_(self.first(x))
+            x = self.second(x).relu_().mul_(2)
+            kept = torch.zeros(x.numel() // 16, 64)
+            return kept.addmm_(x.movedim(1, -1).reshape(-1, 16), self.third.weight.t())
+"""
+
+
+def test_costly_calls_before_the_disturbed_one_are_not_computed_again_and_change_nothing(monkeypatch):
+    import textwrap
+
+    import torch
+
+    scope: dict = {}
+    exec(textwrap.dedent(PRODUCTS), scope)
+    module, x = scope["Net"](), torch.rand(2, 3, 28, 28)
+
+    def run():
+        with torch.no_grad():
+            return [module(x).numpy()]
+
+    monkeypatch.setattr(calls, "COSTLY", 1)
+    with recording(module) as with_products:
+        (wanted,) = run()
+    assert [with_products.ops[index] for index in with_products.products] == ["aten.convolution"] * 2
+    without = dataclasses.replace(with_products, products={})
+    for index in with_products.sites.values():
+        given = []
+        for recorded in (with_products, without):
+            with disturbed(recorded, index, "noise") as mode:
+                given += run()
+            assert not mode.off_course
+        assert np.array_equal(*given) and not np.array_equal(given[0], wanted), with_products.ops[index]
+
+
+def test_runs_are_kept_up_to_a_size():
+    zeroed, half = Zeroed(), np.zeros(KEPT_BYTES // 8, np.float32)
+    for index in range(3):
+        zeroed.keep(index, [half])
+    zeroed.keep(3, None)
+    assert set(zeroed.outputs) == {0, 1, 3} and zeroed.outputs[0][0] is not half
+
+
 def test_a_large_module_is_asked_about_in_part():
     forward = "x" + " * 1.1" * 40
     module = module_of(forward)
@@ -325,6 +399,9 @@ def test_what_is_wrong_in_it_is_the_exporters_fault_though_outputs_agree(bench):
     records = closed(bench, WHY, with_symbolic("aten::sigmoid"))
     assert [verdict(record) for record in records] == [("failed", "compare", "WrongInside", "exporter")] * 2
     assert "block" in records[0].reason and "Tanh" in records[0].reason
+    assert [(record.bundle, record.no_bundle) for record in records] == [(None, "inside")] * 2
+    told = "no bundle could be left: a replay compares outputs, which show nothing of this"
+    assert any(line.startswith(told) for line in details(records[0]))
     assert {state["module"]: state["tensor"] for state in records[0].coverage["hidden"]} == {
         "block": "differs", "block.inner": "agrees"
     }  # fmt: skip

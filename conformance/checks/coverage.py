@@ -23,8 +23,8 @@ from conformance.compare.tolerance import largest_of
 from conformance.coverage.cost import runs_within
 from conformance.coverage.disturb import TENTHS
 from conformance.coverage.kept import kept, key_of
-from conformance.coverage.measure import Covered, Trial, Unknown, measure, spread
-from conformance.depends.files import files
+from conformance.coverage.measure import Covered, Trial, Unknown, Zeroed, measure, spread
+from conformance.depends.files import needs
 from conformance.depends.inventory import said
 from conformance.draw.draw import Draw, regimes_of, seed_of
 from conformance.draw.shapes import boundary_sizes
@@ -112,7 +112,7 @@ def _known(run: CellRun, verify: Verifier) -> dict[str, Any]:
     if name not in prepared.coverage:
         says = {**said(case, "export"), "examples": case.says.examples.model_dump()}
         parts = (case.name, says, sorted(case.arguments.items(), key=str), prepared.reference.weights, decides)
-        key = key_of(parts, files(case, "export", "none"))
+        key = key_of(parts, needs(case, "export", "none").digest())
         prepared.coverage[name] = kept(run.settings.store.parent / "coverage", key, lambda: _measured(run, verify))
     return prepared.coverage[name]
 
@@ -162,14 +162,16 @@ def _place(at: str | None, case: Case) -> str | None:
 def _trials(run: CellRun, verify: Verifier, own: Reference) -> Iterator[Trial]:
     """The draws of the case, each with ``own`` run on it; draws on which PyTorch raises are left out."""
     apart = frozenset(number for number, output in enumerate(verify.outputs()) if output.vacuous)
-    for draw in draws(run.prepared):
+    # of a converted model it is only told, and answers for nothing
+    for draw in itertools.islice(draws(run.prepared), 1 + PLAIN if run.cell.converted else DRAWS):
         try:
             inputs = verify.inputs(draw)
             example = Example(draw, partial(_self, inputs), partial(_answers, verify), verify.conditioning)
             wanted = [array.copy() for array in example.wanted]
         except Stopped:
             continue
-        yield Trial(partial(_run, own, inputs), wanted, partial(_notices, verify, example), apart)
+        zeroed = run.prepared.zeroed.setdefault(f"{draw.as_dict()} {sorted(apart)}", Zeroed())
+        yield Trial(partial(_run, own, inputs), wanted, partial(_notices, verify, example), apart, zeroed)
 
 
 def _self(inputs: Inputs) -> Inputs:

@@ -56,8 +56,15 @@ class Run:
     """Floating-point operations of the matrix products, convolutions and attentions."""
     values: int = 0
     """How many values all results have together."""
+    products: dict[int, Any] = field(default_factory=dict)
+    """The results of the costliest calls by their index in ``ops``, as far as there is room (``PRODUCTS``): a run
+    that is like this one up to some call need not compute them."""
 
 
+COSTLY = 10**7
+"""Floating-point operations from which on a call costs more than copying its result."""
+PRODUCTS = 2**28
+"""The bytes of results that are kept of one run."""
 _UNCHANGED = {
     "aten.clone", "aten.copy_", "aten._to_copy", "aten.contiguous", "aten.lift_fresh", "aten.lift_fresh_copy",
     "aten.lift", "aten.detach", "aten.detach_", "aten.alias", "aten.alias_copy", "aten.view_copy",
@@ -133,7 +140,7 @@ def recording(module: Any, apart: Collection[int] = ()) -> Iterator[Run]:
     finally:
         before.remove()
         after.remove()
-        run.ops, run.flops, run.values = mode.ops, mode.flops, mode.values
+        run.ops, run.flops, run.values, run.products = mode.ops, mode.flops, mode.values, mode.products
         run.sites, run.deciding = mode.counted()
 
 
@@ -170,8 +177,8 @@ class _Where:
 def _recorder(compiles: bool) -> Any:
     """``compiles`` is whether PyTorch's compiler has been imported. Then it has to leave the mode alone, as under
     ``torch.cond``; else arranging for that would import it, which takes longer than importing torch."""
+    import torch
     from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils.flop_counter import flop_registry
 
     class Records(TorchDispatchMode):  # type: ignore[no-untyped-call]
         supports_higher_order_operators = True
@@ -185,6 +192,8 @@ def _recorder(compiles: bool) -> Any:
             self._numbers: Counter[tuple[str, str | None, str]] = Counter()
             self._flow: dict[int, Flow] = {}
             """By the address of a storage."""
+            self.products: dict[int, Any] = {}
+            self._room = PRODUCTS
 
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
@@ -212,12 +221,14 @@ def _recorder(compiles: bool) -> Any:
                 bit = own if id(tensor) in computed else 0
                 continues = tensor.is_floating_point() or tensor.is_complex()
                 self._flow[place] = _joined([(any_ | bit, direct | bit if continues else 0), before])
+            flops = _flops(func, args, kwargs or {}, result)
+            fits = isinstance(result, torch.Tensor) and result.nbytes <= self._room
+            if flops >= COSTLY and fits and not func._schema.is_mutable:
+                self.products[len(self.ops)] = result.clone()  # others may write to the result itself
+                self._room -= result.nbytes
             self.ops.append(op)
+            self.flops += flops
             self.values += sum(tensor.numel() for tensor in results)
-            formula = flop_registry.get(getattr(func, "_overloadpacket", None))
-            if formula is not None:
-                with contextlib.suppress(Exception):  # a formula for other arguments: a guess at the cost is enough
-                    self.flops += int(formula(*args, **(kwargs or {}), out_val=result))
             return result
 
         def counted(self) -> tuple[dict[Site, int], set[Site]]:
@@ -228,6 +239,17 @@ def _recorder(compiles: bool) -> Any:
             return found, {site for bit, (site, _) in enumerate(self._found) if (any_ & ~direct) >> bit & 1}
 
     return Records
+
+
+def _flops(func: Any, args: Any, kwargs: Any, result: Any) -> int:
+    """The floating-point operations of a matrix product, convolution or attention; 0 of other calls."""
+    from torch.utils.flop_counter import flop_registry
+
+    formula = flop_registry.get(getattr(func, "_overloadpacket", None))
+    if formula is not None:
+        with contextlib.suppress(Exception):  # a formula for other arguments: a guess at the cost is enough
+            return int(formula(*args, **kwargs, out_val=result))
+    return 0
 
 
 Flow = tuple[int, int]

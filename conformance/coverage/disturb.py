@@ -30,7 +30,7 @@ def disturbed(run: Run, index: int, how: Disturbance) -> Any:
     ``off_course`` of what it gives is afterwards whether the run called another operator there, and ``has_tenth``
     whether a tenth of the result is anything: of zeros and infinities, as an additive mask has them, it is not.
     """
-    return _mode("torch._dynamo" in sys.modules)(run.ops, index, how)
+    return _mode("torch._dynamo" in sys.modules)(run, index, how)
 
 
 @cache
@@ -43,9 +43,10 @@ def _mode(compiles: bool) -> Any:
     class Disturbs(TorchDispatchMode):  # type: ignore[no-untyped-call]
         supports_higher_order_operators = True
 
-        def __init__(self, ops: list[str], index: int, how: Disturbance) -> None:
+        def __init__(self, run: Run, index: int, how: Disturbance) -> None:
             super().__init__()  # type: ignore[no-untyped-call]
-            self._ops, self._index, self._how = ops, index, how
+            self._ops, self._products = run.ops, run.products
+            self._index, self._how = index, how
             self._count = 0
             self.has_tenth = self.off_course = False
 
@@ -54,8 +55,10 @@ def _mode(compiles: bool) -> Any:
             return compiles
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = func(*args, **(kwargs or {}))
             index, self._count = self._count, self._count + 1
+            if index < self._index and index in self._products and name_of(func) == self._ops[index]:
+                return self._products[index].clone()
+            result = func(*args, **(kwargs or {}))
             if index == self._index:
                 self.off_course = name_of(func) != self._ops[index]
                 for tensor in disturbable(tensors_of(result)):

@@ -13,12 +13,10 @@ from conformance.disk.values import KeptValues
 from conformance.records.environment import versions
 
 
-def key_of(parts: Iterable[object], files: Iterable[Path]) -> str:
-    """The key of a measurement, from all that it depends on besides the versions and this package's own code."""
-    digest = hashlib.sha256(repr([*parts, versions()]).encode() + _own_code())
-    for file in files:
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:32]
+def key_of(parts: Iterable[object], needs: bytes) -> str:
+    """The key of a measurement, from all that it depends on besides the versions and this package's own code;
+    ``needs`` is a hash of what the case does."""
+    return hashlib.sha256(repr([*parts, versions(), needs]).encode() + _own_code()).hexdigest()[:32]
 
 
 @cache

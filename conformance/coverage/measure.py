@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +15,29 @@ from conformance.coverage.cost import RUNS
 from conformance.coverage.disturb import TENTHS, Disturbance, disturbed
 
 T = TypeVar("T")
+
+
+KEPT_BYTES = 2**24
+"""Outputs with a call zeroed that are kept of one draw, in bytes."""
+
+
+@dataclass
+class Zeroed:
+    """What a module gives on one draw with each of its calls zeroed, for other comparisons to be asked about."""
+
+    run: Run | None = None
+    """The run that nothing disturbed."""
+    outputs: dict[int, list[Array] | None] = field(default_factory=dict)
+    """By the index of the call; None where the module raises."""
+    bytes: int = 0
+
+    def keep(self, index: int, outputs: list[Array] | None) -> None:
+        """Keeps the outputs as long as there is room."""
+        size = sum(array.nbytes for array in outputs or ())
+        if self.bytes + size <= KEPT_BYTES:
+            # one may be a buffer of the module, which the next run writes to
+            self.outputs[index] = outputs and [array.copy() for array in outputs]
+            self.bytes += size
 
 
 @dataclass(frozen=True)
@@ -27,6 +51,8 @@ class Trial:
     notices: Callable[[list[Array]], bool]
     apart: frozenset[int] = frozenset()
     """The numbers of outputs that need not show anything."""
+    zeroed: Zeroed = field(default_factory=Zeroed)
+    """Runs of this draw that were made for another comparison."""
 
 
 class Unknown(Exception):
@@ -85,6 +111,7 @@ def measure(
             enough = not tenths or site in run.deciding
             if enough or ask.notices(trial, run, index, tenths) or (shows_here and not ask.had_tenth):
                 seen.add(site)
+        run.products.clear()  # the run itself may be kept
         if len(seen) == len(known):
             break
     known = known or []
@@ -98,6 +125,8 @@ def measure(
 
 def _recorded(module: Any, trial: Trial) -> Run:
     """The run of a trial, which was made twice; Unknown where both are not the same."""
+    if trial.zeroed.run is not None:
+        return trial.zeroed.run
     try:
         with recording(module, trial.apart) as run:
             first = trial.run()
@@ -107,6 +136,7 @@ def _recorded(module: Any, trial: Trial) -> Run:
         raise Unknown("raises", f"{type(error).__name__}: {error}") from error
     if run.ops != again.ops or not same(first, trial.wanted):
         raise Unknown("varies")
+    trial.zeroed.run = run
     return run
 
 
@@ -124,23 +154,31 @@ class _Asked:
         A module that raises then, or comes to no end, gives nothing that could be taken for right.
         """
         for how in kinds:
-            self.runs += 1
-            mode = disturbed(run, index, how)
-            try:
-                with mode:
-                    got = trial.run()
-            except Exception:
-                got = None
-            if mode.off_course:
-                raise Unknown("varies")
+            self.runs += 1  # one that was made before counts too: what is asked must not hang on it
+            got = self._given(trial, run, index, how)
             if got is None:
                 return True
-            self.had_tenth = mode.has_tenth
             if how != "zero" and not self.had_tenth:
                 return False
             if not same(got, trial.wanted) and trial.notices(got):
                 return True
         return False
+
+    def _given(self, trial: Trial, run: Run, index: int, how: Disturbance) -> list[Array] | None:
+        """What the module gives with the call disturbed; None where it raises."""
+        known = trial.zeroed.outputs
+        if how == "zero" and index in known:
+            return known[index]
+        mode = disturbed(run, index, how)
+        got: list[Array] | None = None
+        with contextlib.suppress(Exception), mode:
+            got = trial.run()
+        if mode.off_course:
+            raise Unknown("varies")
+        self.had_tenth = mode.has_tenth
+        if how == "zero":
+            trial.zeroed.keep(index, got)
+        return got
 
 
 def same(got: Sequence[Array], wanted: Sequence[Array]) -> bool:

@@ -73,14 +73,17 @@ def wrongly_rounded(exported: ModelProto, converted: ModelProto) -> list[str]:
             continue
         got, right = numpy_helper.to_array(constant), numpy_helper.to_array(source)
         with np.errstate(over="ignore"):
-            same = (got == right.astype(np.float16)) | (np.isnan(got) & np.isnan(right))
+            rounded = right.astype(np.float16)
+        odd = got.view(np.uint16) != rounded.view(np.uint16)  # hardly any, and what follows takes ten times as long
+        got, right, rounded = got[odd], right[odd], rounded[odd]
+        same = (got == rounded) | (np.isnan(got) & np.isnan(right))
         clamped = (np.sign(got) == np.sign(right)) & (
             ((np.abs(right) < SMALLEST) & (np.abs(got) <= SMALLEST))
             | ((np.abs(right) > LARGEST) & (np.abs(got) >= LARGEST))
         )
         wrong = int((~same & ~clamped).sum())
         if wrong:
-            texts.append(f"{wrong} of {got.size} values of the constant {name} are not the exported ones rounded")
+            texts.append(f"{wrong} of {odd.size} values of the constant {name} are not the exported ones rounded")
     return texts
 
 
