@@ -33,7 +33,8 @@ defaults_alone: {about: short, forward: "torch.sin(x)", inputs: {x: "float32[3]"
 second:
   about: has a module
   module: modules.Second
-  with: {size: 3}
+  submodule: inner.0
+  with: {size: 3, made: {new: modules.Made, with: {size: 3}}}
   vary: {stride: [1, 2], kind: {wide: [1, 2], none: null}}
   prepare: modules.prepare
   mode: train

@@ -91,6 +91,8 @@ def _section(model: type[BaseModel], title: str) -> Iterator[str]:
     yield "| key | value | default | meaning |"
     yield "|---|---|---|---|"
     for name, field in model.model_fields.items():
+        if name == "call":  # which is made of ``inputs``
+            continue
         yield f"| `{field.alias or name}` | {_type(field.annotation)} | {_default(field)} | {_meaning(field)} |"
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 
+from conformance.worker.isolation import Worker
+from conformance.worker.warm import new_worker
 from tests.support import Alter, Bench, altered
 
 # How long an example takes to draw or to run says something about the host, and nothing about what is tested.
@@ -44,6 +46,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    """A process in which a module of tests tries changed cases."""
+    with new_worker() as found:
+        yield found
 
 
 @pytest.fixture

@@ -301,7 +301,7 @@ def test_cells_of_processes_that_ended_are_looked_up(tmp_path, monkeypatch):
     def looked_up(count: int) -> int:
         found = cells(tmp_path / str(count), count)
         ids = [cell.id for cell in found]
-        planning = Planning(None, lambda: None)  # type: ignore[arg-type]
+        planning = Planning(None, None, lambda: None)  # type: ignore[arg-type]
         monkeypatch.setattr(Planning, "__call__", lambda _: (found, {}))
         names[0] = 0
         assert [planning.named(one) for one in ids] == found

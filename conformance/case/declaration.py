@@ -7,14 +7,16 @@ is looked at, so that the place of an error is the place that the author sees. `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
+from conformance.case.built import Here, Pickled
 from conformance.case.deploy import Latency, OnnxRuntime, TensorRT
 from conformance.case.dims import Dims, Range
 from conformance.case.export import Dynamo, Export, TorchScript
@@ -30,14 +32,16 @@ from conformance.case.fields import (
     Size,
     SizeNumber,
     SizeRange,
+    SubmodulePath,
     TensorName,
     Word,
 )
 from conformance.case.inputs import Examples, InputOrType
-from conformance.case.must_hold import Fails, Graphs, Output, OutputOrName, PrecisionTolerance
-from conformance.case.precision import INT8_OPSET, PrecisionSettings
+from conformance.case.must_hold import Fails, Graphs, OutputOrName, PrecisionTolerance
+from conformance.case.precision import PrecisionSettings
+from conformance.case.structure import flattened
 from conformance.case.words import Exporter, Runtime, base_of
-from conformance.errors import did_you_mean, shown
+from conformance.errors import shown
 from conformance.runtimes.registry import IN_CASES
 
 
@@ -57,9 +61,13 @@ class Declaration(Says):
     forward: str | None = Field(None, max_length=4000)
     """A Python expression over the inputs; torch, F, math, and the Python files beside the case file are in scope."""
     module: DottedName | None = None
-    """A torch.nn.Module class (or a function that returns a module), in a Python file beside the case file."""
+    """A torch.nn.Module class, or a function that returns a module, in a Python file beside the case file or in any
+    package that is installed, as ``torch.nn.GroupNorm``."""
+    submodule: SubmodulePath | None = None
+    """The part of ``module`` that is exported and run, as ``encoder.layer.0``; the inputs are its own."""
     given: dict[str, Any] = Field({}, alias="with")
-    """Constructor arguments of ``module``, or names for ``forward``; "torch.int32" is the dtype."""
+    """Constructor arguments of ``module``, or names for ``forward``; "torch.int32" is the dtype. Objects are made by
+    ``{new: package.Class, with: {...}}``, or of JSON by ``{file: x.json, of: package.Class}``."""
     vary: dict[Word, Annotated[list[Any] | dict[ChoiceName, Any], Field(min_length=1)]] = {}
     """A grid of values for ``with``; each combination is its own case."""
     script: bool = False
@@ -75,6 +83,8 @@ class Declaration(Says):
     """A function ``f(module)`` that sets weights or statistics after construction."""
     inputs: Annotated[dict[TensorName, InputOrType], Field(min_length=1), Short]
     """The inputs by their ONNX names, in the order of forward's parameters."""
+    call: Annotated[list[dict[str, Any]] | None, SkipJsonSchema()] = None
+    """Made of ``inputs`` where some are lists, mappings or constants: how forward is called (``case.structure``)."""
     outputs: list[OutputOrName] = []
     """Names of all outputs, depth first. A list that a scripted module returns is one output of the graph: it has one
     name, and its tensors are ``name.0``, ``name.1`` in tolerances; or each of its tensors has a name."""
@@ -123,153 +133,15 @@ class Declaration(Says):
     depends: Listed[FilesBeside] = []
     """Data files that the case's Python reads, so that editing one exports again."""
 
-    def inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """What the parts of the case say against one another: where in the case, and what is wrong."""
-        if (self.forward is None) == (self.module is None):
-            yield (), "give either forward (an expression) or module (a class), one of them"
-        if not self.export.exporters:
-            yield ("export",), "export names no exporter, so that nothing is run; give torchscript or dynamo"
-        for name in self.dims.keys() & {"min", "max"}:
-            yield ("dims", name), f"'{name}' is a function in expressions over dims; call the dim something else"
-        if self.script and self.export.dynamo is not None:
-            yield ("script",), "script: true is for the TorchScript exporter only; leave dynamo out of export"
-        for name in self.specials or ():
-            if name not in self.inputs:
-                yield ("specials",), f"there is no input {shown(name)}{did_you_mean(name, self.inputs)}"
-        yield from self._output_inconsistencies()
-        shapes = frozenset[str]().union(*(declared.type.names for declared in self.inputs.values()))
-        for name, declared in self.inputs.items():
-            for dim in sorted(declared.type.names - self._sizes()):
-                yield (
-                    ("inputs", name, "type"),
-                    f"the dim '{dim}' is not declared; add it to dims, as in {dim}: 1..8",
-                )
-        for name, sizes in self.dims.items():
-            yield from self._unknown_dims(("dims", name), sizes.names)
-        for index, condition in enumerate(self.where):
-            yield from self._unknown_dims(("where", index), condition.names)
-        related = [sizes.names for sizes in self.dims.values()] + [condition.names for condition in self.where]
-        for name in sorted(self.dims.keys() - shapes.union(*related)):
-            yield ("dims", name), f"no input, range or condition uses the dim '{name}'"
-        yield from self._unknown_dims(("trace",), self.trace)
-        for exporter, target in self.export.exporters.items():
-            yield from self._unknown_dims(("export", exporter, "static"), target.static)
-        yield from self._precision_inconsistencies()
-        yield from self._tensorrt_inconsistencies()
-        yield from self._latency_inconsistencies()
-        for index, graph in enumerate(self.graph):
-            if graph.when.cpu is not None:
-                yield ("graph", index, "when", "cpu"), "an exported graph does not depend on the processor"
-        for index, entry in enumerate(self.fails):
-            for dim, sizes in entry.when.at.items():
-                yield from self._unknown_dims(("fails", index, "when", "at"), {dim, *sizes.names})
-            for word in entry.when.given:
-                if word not in self.vary:
-                    where = ("fails", index, "when", "with")
-                    yield where, f"vary has no {shown(word)}{did_you_mean(word, self.vary)}"
-
-    def _output_inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """What outputs of indices say that cannot be: what they index, and along which axis."""
-        by_name = {output.name: output for output in self.outputs}
-        yield from self._row_inconsistencies(by_name)
-        for index, output in enumerate(self.outputs):
-            where, name = ("outputs", index, "indices_of"), output.indices_of
-            if name is None:
-                continue
-            if name in by_name and name in self.inputs:
-                yield where, f"both an input and an output are called {shown(name)}; call one of them otherwise"
-            elif name == output.name:
-                yield where, f"{shown(name)} would hold indices of itself; name what they index"
-            elif name in by_name and by_name[name].indices_of is not None:
-                yield where, f"{shown(name)} holds indices itself; name what they index"
-            elif name in self.inputs:
-                rank = len(self.inputs[name].type.shape)
-                wrong = [axis for axis in output.axis if not -rank <= axis < rank]
-                sides = sorted({axis % rank for axis in output.axis}) if rank else []
-                if wrong:
-                    text = f"axis {wrong[0]} is out of range: {shown(name)} has {rank} dims"
-                    yield ("outputs", index, "axis" if "axis" in output.model_fields_set else "indices_of"), text
-                elif len(sides) < len(output.axis) or sides[-1] - sides[0] >= len(sides):
-                    yield ("outputs", index, "axis"), "axes that are flattened lie side by side, each once"
-            elif name not in by_name:
-                known = {*self.inputs, *by_name} - {output.name}
-                yield where, f"there is no input or output {shown(name)}{did_you_mean(name, known)}"
-
-    def _row_inconsistencies(self, by_name: Mapping[str, Output]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """What outputs of boxes say of the outputs beside them that cannot be."""
-        boxes_of: dict[str, str] = {}
-        for index, output in enumerate(self.outputs):
-            where = ("outputs", index, "rows")
-            if output.rows.match != "iou":
-                continue
-            for name in (output.name, *output.rows.with_):
-                if name not in by_name:
-                    known = by_name.keys() - {output.name}
-                    yield where, f"there is no output {shown(name)}{did_you_mean(name, known)}"
-                elif name in boxes_of:
-                    yield where, f"{shown(name)} has rows of {shown(boxes_of[name])} already"
-                elif by_name[name].indices_of is not None:
-                    yield where, f"{shown(name)} holds indices, which are looked up and not matched"
-                elif name != output.name and by_name[name].rows.match != "in order":
-                    yield where, f"{shown(name)} says itself how its rows are matched"
-                boxes_of.setdefault(name, output.name)
-
-    def _precision_inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        for precision, tolerance in self.tolerance.items():
-            for text in tolerance.inconsistencies(precision):
-                yield ("tolerance", precision), text
-        exported = {opset for target in self.export.exporters.values() for opset in target.opsets}
-        for precision, settings in self.precisions.items():
-            where = ("precisions", precision)
-            if precision == "fp32":
-                yield where, "fp32 is what is exported, and needs no conversion"
-            if settings.operators is not None and base_of(precision) != "int8":
-                yield (*where, "operators"), "operators is for int8; exclude keeps operators in fp32"
-            if settings.reduce_range and base_of(precision) != "int8":
-                yield (*where, "reduce_range"), "reduce_range is for int8"
-            yield from self._unknown_dims((*where, "calibration", "at"), settings.calibration.at)
-            for opset in settings.opsets or ():
-                if opset not in exported:
-                    yield (*where, "opsets"), f"opset {opset} is not exported"
-            converted = [
-                opset for target in self.export.exporters for opset in self.converted_opsets(precision, target)
-            ]
-            for opset in sorted(set(converted)):
-                if base_of(precision) == "int8" and opset < INT8_OPSET and settings.left_out is None:
-                    yield where, f"int8 needs opset {INT8_OPSET} or higher (scales for each channel), not {opset}"
-        known = {"fp32", *self.precisions, *map(base_of, self.precisions)}
-        for precision in self.tolerance.keys() - known:
-            yield ("tolerance", precision), f"the case has no precision '{precision}'{did_you_mean(precision, known)}"
-
-    def _tensorrt_inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        if "tensorrt" not in self.model_fields_set:
-            return
-        if "tensorrt" not in self.runtimes:
-            yield ("tensorrt",), "tensorrt is not one of the runtimes; add it to runtimes, or take this out"
-        exported = {opset for target in self.export.exporters.values() for opset in target.opsets}
-        for opset in self.tensorrt.opsets or ():
-            if opset not in exported:
-                yield ("tensorrt", "opsets"), f"opset {opset} is not exported"
-        yield from self._unknown_dims(("tensorrt", "typical"), self.tensorrt.typical)
-
-    def _latency_inconsistencies(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        seen: dict[object, int] = {}
-        for index, entry in enumerate(self.latency):
-            where = ("latency", index)
-            yield from self._unknown_dims((*where, "at"), entry.at)
-            if entry.exporter is not None and entry.exporter not in self.export.exporters:
-                yield (*where, "exporter"), f"{entry.exporter} is not one of the case's exporters"
-            sides = [("precision", entry.precision)]
-            if entry.at_most is not None and entry.at_most.precision is not None:
-                sides.append(("at_most", entry.at_most.precision))
-            for key, precision in sides:
-                if precision != "fp32" and precision not in self.precisions:
-                    known = {"fp32", *self.precisions}
-                    yield (*where, key), f"the case has no precision '{precision}'{did_you_mean(precision, known)}"
-            name = (entry.runtime, entry.precision, entry.exporter, entry.label)
-            if name in seen:
-                yield where, f"entry {seen[name] + 1} is about the same; tell them apart by at, or put them together"
-            seen.setdefault(name, index)
+    @model_validator(mode="before")
+    @classmethod
+    def _flat(cls, said: Any) -> Any:
+        if isinstance(said, dict) and "call" in said:
+            raise ValueError("unknown key 'call'")
+        if not (isinstance(said, dict) and isinstance(said.get("inputs"), dict)):
+            return said
+        tensors, call = flattened(said["inputs"])
+        return said if call is None else {**said, "inputs": tensors, "call": call}
 
     def tensorrt_opsets(self, exporter: Exporter) -> list[int]:
         """The opsets of an exporter whose models TensorRT runs."""
@@ -291,16 +163,6 @@ class Declaration(Says):
         """Whether NaN and infinities go into this input."""
         return self.inputs[name].type.is_float and (self.specials is None or name in self.specials)
 
-    def _sizes(self) -> set[str]:
-        """The names that an expression over dims may use."""
-        return {*self.dims, *self.given, *self.vary}
-
-    def _unknown_dims(
-        self, where: tuple[str | int, ...], names: Iterable[str]
-    ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        for name in sorted(set(names) - self._sizes()):
-            yield where, f"there is no dim {shown(name)}{did_you_mean(name, self.dims)}"
-
 
 @dataclass(frozen=True)
 class Case:
@@ -316,6 +178,8 @@ class Case:
     """The line of each entry of ``fails``."""
     graph_lines: tuple[int, ...] = ()
     """The line of each entry of ``graph``."""
+    built: Here | Pickled | None = None
+    """The module, where it is built already."""
 
     def line_of(self, entry: Fails) -> int:
         """The line of an entry of this case's ``fails``."""

@@ -59,6 +59,12 @@ def _dotted(value: object) -> str:
     return str(value)
 
 
+def _submodule(value: object) -> str:
+    if not re.fullmatch(r"\w+(\.\w+)*", str(value)):
+        raise ValueError(f"{shown(value)} is no path of a submodule, such as encoder.layer.0")
+    return str(value)
+
+
 def _word(value: object) -> str:
     if not re.fullmatch(r"[A-Za-z_]\w{0,63}", str(value)):
         raise ValueError(f"{shown(value)} is not a name: a letter, then at most 63 letters, digits and _")
@@ -116,6 +122,7 @@ Word: TypeAlias = Annotated[str, _Parsed(_word, pattern=r"^[A-Za-z_]\w*$")]
 ChoiceName: TypeAlias = Annotated[str, _Parsed(_choice_name, pattern=r"^[\w.]+$")]
 FilesBeside: TypeAlias = Annotated[str, _Parsed(_beside)]
 DottedName: TypeAlias = Annotated[str, _Parsed(_dotted, pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
+SubmodulePath: TypeAlias = Annotated[str, _Parsed(_submodule, ("string", "integer"), r"^\w+(\.\w+)*$")]
 OperatorName: TypeAlias = Annotated[str, _Parsed(_operator_name, pattern=r"^\w+::\w+(\.\w+)?$")]
 TensorName: TypeAlias = Annotated[str, _Parsed(_tensor_name, pattern=r"^[A-Za-z_][\w.]*$")]
 PrecisionName: TypeAlias = Annotated[str, _Parsed(_precision, pattern=r"^(fp32|(fp16|int8)(-[a-z0-9_]+)?)$")]

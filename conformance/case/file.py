@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from conformance.case.declaration import Case, Declaration
 from conformance.case.document import Document, Place, read_document
+from conformance.case.inconsistencies import inconsistencies
 from conformance.case.limits import CASES, NAME, PROBLEMS
 from conformance.errors import CaseFileError, Problem, did_you_mean, harness_mistake, shown
 
@@ -70,7 +71,7 @@ def _read(file: Path) -> tuple[list[Case], list[Problem]]:
         elif not isinstance(said, dict):
             problem = document.problem((name,), f"the case {shown(name)} is a mapping with about, inputs, ...")
         else:
-            own, wrong = _cases(name, _merge(defaults, said), document)
+            own, wrong = cases_of(name, _merge(defaults, said), document)
             cases += own
             problems += wrong
             continue
@@ -88,14 +89,15 @@ def _read(file: Path) -> tuple[list[Case], list[Problem]]:
     return cases, problems
 
 
-def _cases(name: str, said: dict[Any, Any], document: Document) -> tuple[list[Case], list[Problem]]:
-    """The cases of one declaration, all combinations or none, and what is wrong with it."""
+def cases_of(name: str, said: dict[Any, Any], document: Document) -> tuple[list[Case], list[Problem]]:
+    """The cases of one declaration, all combinations or none, and what is wrong with it, at the places of the
+    document."""
     place = (name,)
     try:
         declaration = Declaration.model_validate(said)
     except ValidationError as error:
         return [], list(itertools.islice(_explain(error, document, place), PROBLEMS + 1))
-    found = itertools.islice(declaration.inconsistencies(), PROBLEMS + 1)
+    found = itertools.islice(inconsistencies(declaration), PROBLEMS + 1)
     wrong = [document.problem((*place, *where), text) for where, text in found]
     combinations = math.prod(len(options) for options in declaration.vary.values())
     if combinations > CASES:
@@ -169,7 +171,8 @@ def _keys_at(place: Place) -> list[str]:
             if part in (name, info.alias)
             for inner in _models_in(info.annotation)
         ] or models
-    return [info.alias or name for model in models for name, info in getattr(model, "model_fields", {}).items()]
+    fields = (item for model in models for item in getattr(model, "model_fields", {}).items())
+    return [info.alias or name for name, info in fields if name != "call"]
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from conformance.case.dims import Expression
 from conformance.case.fields import DottedName, Says, Size, Type, Word
@@ -113,12 +113,20 @@ class Input(Says):
         return self
 
 
+_MISTYPED = ["Type", "TYPE", "typ", "types", "tpye", "tyep", "ytpe", "tpe", "tye", "ype", "tyype", "ttype", "typee"]
+_STRUCTURE = {"type": "object", "propertyNames": {"not": {"enum": ["type", "values", *_MISTYPED]}}}
+"""The JSON Schema of a mapping that holds inputs: none that was meant to be one."""
+
+
 def _spell_out_input(value: object) -> object:
     return {"type": value} if isinstance(value, str) else value
 
 
-InputOrType: TypeAlias = Annotated[Input, BeforeValidator(_spell_out_input, json_schema_input_type=Input | str)]
-"""An input, or its type alone."""
+_Structure: TypeAlias = list[Any] | Annotated[dict[str, Any], WithJsonSchema(_STRUCTURE)] | None
+InputOrType: TypeAlias = Annotated[
+    Input, BeforeValidator(_spell_out_input, json_schema_input_type=Input | str | _Structure)
+]
+"""An input, or its type alone. What holds several is taken apart before (``case.structure``)."""
 
 
 class Examples(Says):

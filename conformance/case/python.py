@@ -68,7 +68,13 @@ class Folder:
             sys.modules.update(outside)
 
     def _names(self) -> list[str]:
-        return [file.stem for file in self.path.glob("*.py")]
+        """The modules and packages of the folder, which hide installed ones of these names."""
+        packages = (file.parent.name for file in self.path.glob("*/__init__.py"))
+        return [*(file.stem for file in self.path.glob("*.py")), *packages]
+
+    def has(self, name: str) -> bool:
+        """Whether the folder has a module or a package of this name."""
+        return (self.path / f"{name}.py").is_file() or (self.path / name / "__init__.py").is_file()
 
     def _owns(self, module: ModuleType) -> bool:
         # Compared as text, since resolving paths takes longer than many a whole cell.
@@ -76,36 +82,56 @@ class Folder:
         return file.startswith(f"{self.path}{os.sep}")
 
     def module(self, name: str) -> ModuleType:
-        """Loads ``name.py`` of this folder; Stopped at ``declare`` where it is missing or does not import."""
-        file = self.path / f"{name}.py"
-        if not file.is_file():
+        """Loads ``name.py`` or the package ``name`` of this folder, or else the installed package of that name.
+
+        Stopped at ``declare`` where there is neither, or where it does not import.
+        """
+        if not self.has(name) and name not in sys.modules and importlib.util.find_spec(name) is None:
             near = did_you_mean(name, self._names())
-            raise Stopped("declare", "MissingFile", f"there is no {display_path(file)}{near}", "case")
+            text = f"there is no {display_path(self.path / name)}.py, and no package {name} is installed{near}"
+            raise Stopped("declare", "MissingFile", text, "case")
+        return self._imported(name)
+
+    def _imported(self, dotted: str) -> ModuleType:
         fence.note_code()
         try:
-            if name in sys.modules:
-                return sys.modules[name]
+            if dotted in sys.modules:
+                return sys.modules[dotted]
             with fence.loading():
-                return importlib.import_module(name)
+                return importlib.import_module(dotted)
         except Unavailable:
             raise
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
-            text = f"{display_path(file)} does not import: {describe(error, self.path)}"
+            text = f"{self._called(dotted)} does not import: {describe(error, self.path)}"
             raise Stopped("declare", type(error).__name__, text, "case") from None
 
     def resolve(self, dotted: str) -> Any:
-        """The object that ``file.name`` (or ``file.Class.name``) means; Stopped at ``declare`` otherwise."""
+        """The object that ``file.name`` (or ``file.Class.name``, or ``package.module.name``) means; Stopped at
+        ``declare`` otherwise. Files beside the case go before installed packages."""
         first, *rest = dotted.split(".")
         target: Any = self.module(first)
-        for name in rest:
-            if not hasattr(target, name):
+        for count, name in enumerate(rest, 1):
+            if not hasattr(target, name) and not self._is_submodule(target, name):
                 near = did_you_mean(name, [known for known in vars(target) if not known.startswith("_")])
-                text = f"{display_path(self.path / first)}.py has no '{name}' (for {dotted}){near}"
+                where = self._called(".".join((first, *rest[: count - 1])))
+                text = f"{where} has no '{name}' (for {dotted}){near}"
                 raise Stopped("declare", "MissingName", text, "case")
-            target = getattr(target, name)
+            target = getattr(target, name) if hasattr(target, name) else self._imported(f"{target.__name__}.{name}")
         return target
+
+    def _is_submodule(self, target: Any, name: str) -> bool:
+        try:
+            inside = f"{target.__name__}.{name}" if isinstance(target, ModuleType) else None
+            return inside is not None and importlib.util.find_spec(inside) is not None
+        except (ImportError, ValueError, AttributeError):  # it is no package
+            return False
+
+    def _called(self, dotted: str) -> str:
+        """What a message calls a module: by its file, where that lies in this folder."""
+        first = dotted.partition(".")[0]
+        return f"{display_path(self.path / first)}.py" if (self.path / f"{first}.py").is_file() else dotted
 
 
 def describe(error: BaseException, folder: Path) -> str:

@@ -15,4 +15,5 @@ def recipe(case: Case) -> Hashable:
     # the inputs matter to weights that are woken: batch norms take their statistics from them
     drawn = says.model_dump_json(include={"inputs", "dims", "where", "draw", "trace"}, fallback=str)
     weights = (says.weights, drawn if says.weights == "awake" else None)
-    return case.folder, says.module, expression, arguments, says.prepare, weights, says.seed, says.mode, says.script
+    module = says.module, says.submodule, case.built
+    return case.folder, module, expression, arguments, says.prepare, weights, says.seed, says.mode, says.script

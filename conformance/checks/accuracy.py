@@ -16,6 +16,7 @@ from conformance.checks.locate import note_operator
 from conformance.checks.models import CellRun
 from conformance.checks.pack import leave
 from conformance.checks.smallest import leave_smallest
+from conformance.checks.smallest_function import Reduced, leave_function
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier, rounding_otherwise
 from conformance.checks.witnesses import may_saturate, whom_to_ask
@@ -69,9 +70,10 @@ def check_accuracy(run: CellRun) -> None:
                     f"the ONNX specification's evaluator stops with {stop.error}, which nothing lays to the model; "
                     "runtimes: [onnx-reference, onnxruntime] would insist on it"
                 ) from stop
+            small = None
             if not explainer.is_declared(stop):
-                note_operator(run, verify, stored, explainer.example, stop)
-            _leave_bundle(run, verify, explainer, draws, model, stop)
+                small = note_operator(run, verify, stored, explainer.example, stop)
+            _leave_bundle(run, verify, explainer, draws, model, stop, small)
             raise
 
 
@@ -132,7 +134,13 @@ def _note_saturation(run: CellRun, verify: Verifier, model: Stored) -> None:
 
 
 def _leave_bundle(
-    run: CellRun, verify: Verifier, explainer: CaseExplainer, draws: Draws, model: Stored, stop: Stopped
+    run: CellRun,
+    verify: Verifier,
+    explainer: CaseExplainer,
+    draws: Draws,
+    model: Stored,
+    stop: Stopped,
+    small: Reduced | None,
 ) -> None:
     """Leaves a bundle that reproduces an unexpected failure where there is no PyTorch."""
     if explainer.example is None or explainer.is_declared(stop):
@@ -143,6 +151,10 @@ def _leave_bundle(
         run.record.no_bundle = describe(error, run.cell.case.folder)
         return
     try:
-        stop.fields["smallest"] = leave_smallest(run, model.file, explainer.example, stop, folder / "smallest")
+        place = folder / "smallest"
+        if small is not None:
+            stop.fields["smallest"] = leave_function(run, small, place)
+        else:
+            stop.fields["smallest"] = leave_smallest(run, model.file, explainer.example, stop, place)
     except Exception as error:
         stop.fields["smallest"] = {"why_not": describe(error, run.cell.case.folder)}

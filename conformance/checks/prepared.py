@@ -13,6 +13,7 @@ from conformance.case.dims import Dims
 from conformance.case.precision import Calibration
 from conformance.case.python import Folder
 from conformance.case.words import Exporter
+from conformance.coverage.measure import Zeroed
 from conformance.draw.draw import Draw, Maker, seed_of
 from conformance.draw.shapes import drawn_shapes, trace_sizes
 from conformance.errors import Stopped
@@ -36,6 +37,8 @@ class Prepared:
     failed: dict[str, Stopped] = field(default_factory=dict)
     coverage: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What ``checks.coverage`` has measured, by what decides on the outputs."""
+    zeroed: dict[str, Zeroed] = field(default_factory=dict)
+    """The runs that it has made for that, by draw and the outputs that count."""
     hidden: dict[tuple[Exporter, int], dict[str, Any]] = field(default_factory=dict)
     """What ``checks.hidden`` has compared, by exporter and opset."""
     _keys: dict[tuple[Exporter, int], str] = field(default_factory=dict)

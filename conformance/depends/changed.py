@@ -21,6 +21,7 @@ from conformance.case.file import case_files, load
 from conformance.case.words import Exporter
 from conformance.depends import pins
 from conformance.depends.files import is_data
+from conformance.depends.installed import is_installed
 from conformance.depends.inventory import named, said, said_of
 from conformance.depends.slices import Slices
 from conformance.errors import CaseFileError, UserError
@@ -160,7 +161,7 @@ class _Contents:
     def __init__(self, root: Path, top: Path, folders: Sequence[Path]) -> None:
         """``root`` is where the tree lies that is at ``top`` now; ``folders`` are those of cases, relative to it."""
         own = [Path(entry).resolve() for entry in sys.path if entry]
-        inside = [entry.relative_to(top) for entry in own if entry.is_relative_to(top) and _is_own(entry)]
+        inside = [entry.relative_to(top) for entry in own if entry.is_relative_to(top) and not is_installed(entry)]
         # A package of the repository may be installed in ways that sys.path does not show.
         around = [parent for folder in folders for parent in (folder, *folder.parents)]
         places = [*inside, *around, *(place / "src" for place in around)]
@@ -197,11 +198,6 @@ class _Contents:
             else:
                 hashes |= self._slices.parts(folder, mention.text)
         return hashes
-
-
-def _is_own(entry: Path) -> bool:
-    roots = (sys.prefix, sys.base_prefix)
-    return not any(entry.is_relative_to(Path(root).resolve()) for root in roots)
 
 
 def _sha(file: Path) -> str:

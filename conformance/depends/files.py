@@ -1,24 +1,44 @@
-"""The files that a case depends on."""
+"""The files that a case depends on, and the installed packages."""
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import sys
-from collections.abc import Iterator
-from functools import cache, lru_cache
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from conformance import HOME
 from conformance.case.declaration import Case
 from conformance.case.words import Exporter
+from conformance.depends.installed import hooked_root, own_roots, python_below, versions_of
 from conformance.depends.inventory import Matter, named
 from conformance.errors import Stopped
 
 
-def files(case: Case, until: Matter = "words", exporter: Exporter | Literal["none"] | None = None) -> list[Path]:
-    """The files beside the case file that it depends on as far as they matter to ``until``, for one exporter, for
-    none of them or for all: those that it names, and what their Python imports of the user's own.
+@dataclass(frozen=True)
+class Needs:
+    """What a case depends on besides its file."""
+
+    files: tuple[Path, ...]
+    """Those that it names, and what their Python imports of the user's own."""
+    packages: dict[str, str]
+    """The versions of installed distributions that it names or imports."""
+
+    def digest(self) -> bytes:
+        """A hash of the files' contents and of the versions; OSError where a file cannot be read."""
+        digest = hashlib.sha256(repr(sorted(self.packages.items())).encode())
+        for file in self.files:
+            digest.update(file.name.encode() + file.read_bytes())
+        return digest.digest()
+
+
+def needs(case: Case, until: Matter = "words", exporter: Exporter | Literal["none"] | None = None) -> Needs:
+    """What the case depends on as far as it matters to ``until``, for one exporter, for none of them or for all.
 
     Imports are followed through the text of the files, so that the answer does not depend on what else
     this process has loaded. A file that imports by computed name makes the whole folder count. Stopped at ``declare``
@@ -26,7 +46,7 @@ def files(case: Case, until: Matter = "words", exporter: Exporter | Literal["non
     """
     folder = case.folder.resolve()
     paths: dict[Path, None] = {}
-    todo: list[Path] = []
+    walk = _Walk(folder)
     for mention in named(case, until, exporter):
         if mention.pattern:
             matching = sorted(folder.glob(mention.text))
@@ -37,8 +57,23 @@ def files(case: Case, until: Matter = "words", exporter: Exporter | Literal["non
         elif is_data(folder / mention.text):
             paths[folder / mention.text] = None
         else:
-            todo.append(folder / f"{mention.text.split('.')[0]}.py")
-    return sorted({**paths, **dict.fromkeys(_with_imports(todo, folder))})
+            walk.name(mention.text)
+    walk.follow()
+    return Needs(tuple(sorted({**paths, **walk.files})), versions_of(sorted(walk.packages)))
+
+
+def files(case: Case, until: Matter = "words", exporter: Exporter | Literal["none"] | None = None) -> list[Path]:
+    """The files among what the case ``needs``."""
+    return list(needs(case, until, exporter).files)
+
+
+def imported(folder: Path, modules: Iterable[str]) -> list[Path]:
+    """The files of modules in a folder, and of the user's own that these import."""
+    walk = _Walk(folder)
+    for name in modules:
+        walk.name(name)
+    walk.follow()
+    return list(walk.files)
 
 
 def is_data(file: Path) -> bool:
@@ -46,29 +81,103 @@ def is_data(file: Path) -> bool:
     return file.is_file() and file.suffix != ".py"
 
 
-def _with_imports(todo: list[Path], folder: Path) -> Iterator[Path]:
-    seen: set[Path] = set()
-    while todo:
-        file = todo.pop()
-        if file in seen or not file.is_file():
-            continue
-        seen.add(file)
-        yield file
-        modules, relative, computed = _imports(file, file.read_bytes())
-        todo += [path for name in modules for path in _local(name, folder)]
-        todo += relative
-        if computed:
-            todo += folder.rglob("*.py")
+@dataclass
+class _Walk:
+    """The Python of one case, followed through its imports."""
+
+    folder: Path
+    files: dict[Path, None] = field(default_factory=dict)
+    packages: set[str] = field(default_factory=set)
+    """The outermost names of modules that are not the user's own."""
+    _todo: list[Path] = field(default_factory=list)
+    _names: set[str] = field(default_factory=set)
+    _whole: bool = False
+
+    def __post_init__(self) -> None:
+        roots = [self.folder, *own_roots()]
+        self._roots = [(root, _modules_in(root)) for root in dict.fromkeys(roots)]
+
+    def name(self, dotted: str) -> None:
+        """Adds what ``file.function`` or ``package.module.function`` means."""
+        for part in _prefixes(dotted):
+            self._module(part)
+
+    def follow(self) -> None:
+        """Adds what the files import that were named, until nothing is new."""
+        while self._todo:
+            file = self._todo.pop()
+            if file in self.files:
+                continue
+            self.files[file] = None
+            imports = _imports(file)
+            for name in imports.names:
+                self._module(name)
+            self._todo += [path for path in imports.relative if path.is_file()]
+            if imports.computed and not self._whole:
+                self._whole = True
+                self._todo += python_below(self.folder)
+
+    def _module(self, name: str) -> None:
+        if not name or name in self._names:
+            return
+        self._names.add(name)
+        first = name.partition(".")[0]
+        roots = [root for root, modules in self._roots if first in modules]
+        if not roots:
+            hooked = None if first in sys.stdlib_module_names else hooked_root(first)
+            if hooked is None or hooked == HOME.parent:
+                self.packages.add(first)
+                return
+            roots = [hooked]
+        relative = Path(*name.split("."))
+        for root in roots:
+            for file in (root / relative.with_suffix(".py"), root / relative / "__init__.py"):
+                if file.is_file() and not (path := file.resolve()).is_relative_to(HOME):
+                    self._todo.append(path)
+
+
+def _modules_in(root: Path) -> frozenset[str]:
+    """The names of modules and folders in a folder."""
+    try:
+        return frozenset(path.name.partition(".")[0] for path in root.iterdir())
+    except OSError:
+        return frozenset()
+
+
+@dataclass(frozen=True)
+class _Imports:
+    """What a file imports."""
+
+    names: frozenset[str]
+    """Modules by their dotted names, with those that they lie in."""
+    relative: tuple[Path, ...] = ()
+    """Files that relative imports may mean."""
+    computed: bool = False
+    """Whether it imports by computed names."""
+
+
+SETTLED = 2 * 10**9
+"""Nanoseconds after which another change of a file has another time: within them its text is read again."""
+_read: dict[Path, tuple[tuple[int, int, int], _Imports]] = {}
+
+
+def _imports(file: Path) -> _Imports:
+    """What the file imports; read once in a process for as long as the file is the same."""
+    stat = file.stat()
+    sign = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    if time.time_ns() - stat.st_mtime_ns > SETTLED:
+        if file not in _read or _read[file][0] != sign:
+            _read[file] = (sign, _parsed(file, file.read_bytes()))
+        return _read[file][1]
+    return _parsed(file, file.read_bytes())
 
 
 @lru_cache(maxsize=256)
-def _imports(file: Path, text: bytes) -> tuple[frozenset[str], tuple[Path, ...], bool]:
-    """The modules that a file of this text imports, the files of relative imports, and whether it imports by computed
-    names. Kept, since the cases of a folder share their files."""
+def _parsed(file: Path, text: bytes) -> _Imports:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return frozenset(), (), False
+        return _Imports(frozenset())
     names: set[str] = set()
     relative: list[Path] = []
     computed = False
@@ -85,13 +194,17 @@ def _imports(file: Path, text: bytes) -> tuple[frozenset[str], tuple[Path, ...],
                 relative += [path for name in ("", *imported) for path in _files_of(package, name)]
         elif isinstance(node, ast.Name) and node.id in ("importlib", "__import__"):
             computed = True
-    # importing a.b loads a as well
-    names |= {".".join(name.split(".")[:n]) for name in names for n in range(1, name.count(".") + 1)}
     computed = computed or any(name.split(".")[0] in ("importlib", "pkgutil", "runpy") for name in names)
-    return frozenset(names), tuple(relative), computed
+    return _Imports(frozenset(part for name in names for part in _prefixes(name)), tuple(relative), computed)
 
 
-def _files_of(root: Path, name: str) -> Iterator[Path]:
+def _prefixes(name: str) -> Iterator[str]:
+    """``a``, ``a.b`` and ``a.b.c``: importing the last loads all of them."""
+    parts = name.split(".")
+    return (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+
+
+def _files_of(root: Path, name: str) -> Iterable[Path]:
     """The files that importing ``name`` below ``root`` loads."""
     parts = name.split(".") if name else []
     for count in range(len(parts) + 1):
@@ -99,19 +212,3 @@ def _files_of(root: Path, name: str) -> Iterator[Path]:
         yield base / "__init__.py"
         if count:
             yield base.with_name(f"{base.name}.py")
-
-
-def _local(name: str, folder: Path) -> Iterator[Path]:
-    """The files of a module that is the user's own: in the folder, or on ``sys.path`` outside of any installation."""
-    relative = Path(*name.split(".")) if name else Path()
-    own = [Path(entry) for entry in sys.path if entry and not _installed(Path(entry))]
-    for root in (folder, *own):
-        for file in (root / relative.with_suffix(".py"), root / relative / "__init__.py"):
-            if name and file.is_file() and not file.resolve().is_relative_to(HOME):
-                yield file.resolve()
-
-
-@cache
-def _installed(path: Path) -> bool:
-    roots = (sys.prefix, sys.base_prefix)
-    return path.suffix == ".zip" or any(path.resolve().is_relative_to(Path(root).resolve()) for root in roots)

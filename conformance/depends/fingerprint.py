@@ -12,7 +12,7 @@ from pathlib import Path
 from conformance import HOME
 from conformance.case.declaration import Case
 from conformance.case.words import Exporter
-from conformance.depends.files import files
+from conformance.depends.files import needs
 from conformance.plan.cell import Cell
 from conformance.records.environment import versions
 from conformance.records.processor import cpu
@@ -44,8 +44,7 @@ def _case(case: Case, exporter: Exporter) -> bytes | None:
     try:
         digest = hashlib.sha256(case.says.model_dump_json(fallback=str).encode())
         digest.update(repr(sorted(case.arguments.items(), key=str)).encode())
-        for file in files(case, exporter=exporter):
-            digest.update(file.name.encode() + file.read_bytes())
+        digest.update(needs(case, exporter=exporter).digest())
     except Exception:  # not only Stopped: it may be a folder, unreadable, or Python that cannot be parsed
         return None
     return digest.digest()

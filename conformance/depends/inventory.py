@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from conformance.case.declaration import Case
 from conformance.case.export import Dynamo, TorchScript
+from conformance.case.made import is_made
 from conformance.case.words import Exporter
 from conformance.depends.slices import names
 
@@ -26,6 +27,7 @@ KEYS: Mapping[str, Matter] = {
     "tags": "words",
     "forward": "export",
     "module": "export",
+    "submodule": "export",
     "given": "verdict",  # an export depends on the values of this case alone: ``Case.arguments``
     "vary": "verdict",
     "script": "export",
@@ -34,6 +36,7 @@ KEYS: Mapping[str, Matter] = {
     "weights": "export",
     "prepare": "export",
     "inputs": "export",
+    "call": "export",
     "outputs": "export",
     "dims": "export",
     "where": "export",
@@ -96,8 +99,12 @@ def _named(case: Case, exporter: Exporter | Literal["none"] | None) -> Iterator[
             yield Named(key, text)
     if says.weights not in (None, "awake"):
         yield Named("weights", str(says.weights))
+    known = {"torch", "F", "math", *(given.as_ or name.replace(".", "_") for name, given in says.inputs.items())}
     for text in _in_expression(says.forward):
-        yield Named("forward", text)
+        if text.partition(".")[0] not in known:
+            yield Named("forward", text)
+    for text in _in_arguments([case.arguments, says.call]):
+        yield Named("module.with", text)
     for name, given in says.inputs.items():
         if given.values is not None and given.values.python:
             yield Named(f"inputs.{name}.values", given.values.python)
@@ -121,6 +128,16 @@ def _own_code(target: TorchScript | Dynamo) -> Iterator[str]:
         yield from (entry.function for entry in (*target.symbolics.values(), *target.registers.values()))
     else:
         yield from target.translations.values()
+
+
+def _in_arguments(value: Any) -> Iterator[str]:
+    """The classes and files of objects that are made (``case.made``)."""
+    if isinstance(value, Mapping):
+        yield from (str(value[key]) for key in ("new", "file", "of") if is_made(value) and key in value)
+        yield from _in_arguments(list(value.values()))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _in_arguments(item)
 
 
 def _in_expression(forward: str | None) -> list[str]:

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from conformance.depends.installed import python_below
+
 _HARMLESS = {
     "abstractmethod", "cache", "cached_property", "classmethod", "compile", "contextmanager", "dataclass",
     "enable_grad", "final", "inference_mode", "jit", "lru_cache", "no_grad", "overload", "override", "parse_args",
@@ -95,10 +97,10 @@ class Slices:
         self._modules: dict[tuple[Path, Chain], list[tuple[Path, int]]] = {}
 
     def parts(self, folder: Path, dotted: str) -> dict[str, str]:
-        """What ``file.name`` beside a case in ``folder`` depends on: by ``file.py: name`` a hash of its text."""
-        stem, _, name = dotted.partition(".")
+        """What ``file.name`` beside a case in ``folder``, or a name of a package, depends on: by ``file.py: name`` a
+        hash of its text."""
         walk = _Walk(self, folder, self._roots)
-        walk.follow(folder / f"{stem}.py", name.split(".")[0] or None)
+        walk.name(folder, tuple(dotted.split(".")))
         return walk.hashes
 
     def source(self, file: Path) -> _Source:
@@ -128,6 +130,14 @@ class _Walk:
         self._seen: set[tuple[Path, str | None]] = set()
         self._loaded: dict[Path, bool] = {}
         self.hashes: dict[str, str] = {}
+
+    def name(self, folder: Path, path: Chain) -> None:
+        """Adds what a name of a file in the folder depends on, or of a package where there is no such file."""
+        file = folder / f"{path[0]}.py"
+        if file.is_file():
+            self.follow(file, path[1] if len(path) > 1 else None)
+        else:
+            self._import(file, _Import(0, path))
 
     def follow(self, file: Path, name: str | None) -> None:
         """Adds what ``name`` of ``file`` depends on, or the whole file where that is None or not to be found."""
@@ -170,7 +180,7 @@ class _Walk:
         for statement in sorted(does, key=lambda statement: statement.node.lineno):
             self._statement(file, source, f"{self._label(file)}, when loaded", statement)
         if source.imports_anything:
-            for path in sorted({*file.parent.glob("*.py"), *_python(self._folder)}):
+            for path in sorted({*file.parent.glob("*.py"), *python_below(self._folder)}):
                 self.follow(path, None)
         self._loaded[file] = bool(does or active or source.imports_anything)
         return self._loaded[file]
@@ -231,14 +241,6 @@ def names(tree: ast.AST) -> Iterator[Chain]:
             inside.add(node)
         if isinstance(node, ast.Name):
             yield (node.id, *reversed(attributes))
-
-
-def _python(folder: Path) -> Iterator[Path]:
-    """All Python below a folder, but no environment that lies there."""
-    for file in folder.rglob("*.py"):
-        inside = file.relative_to(folder).parts
-        if "site-packages" not in inside and not any(part.startswith(".") for part in inside):
-            yield file
 
 
 # ---- reading a file -----------------------------------------------------------------------------------------

@@ -176,10 +176,15 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
 
 
 def _operator(name: str) -> Any:
-    """``torchvision::deform_conv2d`` as the overload that a translation table is keyed by."""
+    """``torchvision::deform_conv2d`` as the overload that a translation table is keyed by; ``_operator::floordiv``,
+    of sizes, as the function of Python that torch captures."""
+    import operator as python
+
     import torch
 
     namespace, operator = name.split("::")
+    if namespace == "_operator" and hasattr(python, operator):
+        return getattr(python, operator)
     operator, _, overload = operator.partition(".")
     try:
         return getattr(getattr(getattr(torch.ops, namespace), operator), overload or "default")

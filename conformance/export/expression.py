@@ -1,7 +1,9 @@
-"""Modules and values that a case file says itself: ``forward:`` as an expression, and what stands under ``with:``."""
+"""Modules that a case file says itself: ``forward:`` as an expression."""
 
 from __future__ import annotations
 
+import builtins
+import importlib.util
 import linecache
 import math
 from collections.abc import Mapping
@@ -10,22 +12,6 @@ from typing import Any
 from conformance.case.declaration import Case
 from conformance.case.python import Folder
 from conformance.errors import Stopped, did_you_mean
-
-
-def torch_value(value: Any) -> Any:
-    """A value of ``with``; texts such as "torch.int32" become what they name, since YAML has no such values."""
-    import torch
-
-    if isinstance(value, list):
-        return [torch_value(item) for item in value]
-    if not (isinstance(value, str) and value.startswith("torch.")):
-        return value
-    named: Any = torch
-    for name in value.split(".")[1:]:
-        if not hasattr(named, name):
-            raise Stopped("declare", "MissingName", f"with: there is no {value}", "case")
-        named = getattr(named, name)
-    return named
 
 
 def expression_module(case: Case, folder: Folder, arguments: Mapping[str, Any]) -> Any:
@@ -44,9 +30,13 @@ def expression_module(case: Case, folder: Folder, arguments: Mapping[str, Any]) 
     parameters = [declared.as_ or name.replace(".", "_") for name, declared in case.says.inputs.items()]
     scope: dict[str, Any] = {"torch": torch, "F": torch.nn.functional, "math": math, **arguments}
     for name in sorted(names - scope.keys() - set(parameters)):
-        if (folder.path / f"{name}.py").is_file():
+        if folder.has(name):
             scope[name] = folder.module(name)
-        elif name not in dir(__builtins__) and name not in __builtins__ and not _bound(tree, name):  # type: ignore[operator]
+        elif hasattr(builtins, name) or _bound(tree, name):
+            continue
+        elif importlib.util.find_spec(name) is not None:
+            scope[name] = folder.module(name)
+        else:
             near = did_you_mean(name, [*parameters, *scope])
             raise Stopped("declare", "NameError", f"forward: there is no '{name}'{near}", "case")
     source = f"def forward(self, {', '.join(parameters)}):\n    return ({expression.strip()})\n"

@@ -15,6 +15,7 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.case.declaration import Case
+from conformance.case.made import part_of, value_of
 from conformance.case.python import Folder, describe
 from conformance.case.recipe import recipe
 from conformance.compare.judges import Right, defaults_for
@@ -22,9 +23,11 @@ from conformance.draw.draw import Draw, Maker
 from conformance.draw.shapes import trace_sizes
 from conformance.errors import Stopped
 from conformance.export.awake import PASSES, awaken, load_weights
-from conformance.export.expression import expression_module, torch_value
+from conformance.export.checksums import checksums
+from conformance.export.expression import expression_module
 from conformance.export.layout import array_of, layout_of, names_in_graph, tensors_in, tensors_of
 from conformance.export.rounding import Rounding, nudged, rounds
+from conformance.export.structured import take_tensors
 
 
 class Reference:
@@ -47,7 +50,7 @@ class Reference:
         self.sharing = object()
         """The same for all references that share their parameters."""
         self.weights = self.fingerprint()
-        self._sums = self._checksums()
+        self._sums = checksums(self.module)
         # In training mode every forward updates statistics; each use then starts from the same statistics.
         self._state = copy.deepcopy(self.module.state_dict()) if case.says.mode == "train" else None
         self.oracle_missing: str | None = None
@@ -93,18 +96,24 @@ class Reference:
         import torch
 
         says = self.case.says
-        arguments = {name: torch_value(value) for name, value in self.case.arguments.items()}
+        arguments = {name: value_of(value, self.folder) for name, value in self.case.arguments.items()}
         try:
-            if says.module is not None:
+            if self.case.built is not None:
+                module = self.case.built.module()
+            elif says.module is not None:
                 module = self.folder.resolve(says.module)(**arguments)
             else:
                 module = expression_module(self.case, self.folder, arguments)
             if not isinstance(module, torch.nn.Module):
                 raise TypeError(f"{says.module} gave a {type(module).__name__}, not a torch.nn.Module")
+            if says.weights not in (None, "awake"):
+                load_weights(module, self.case.folder / says.weights)
+            if says.submodule is not None:
+                module = part_of(module, says.submodule)
+            if says.call is not None:
+                take_tensors(module, self.case, self.folder)
             if says.weights == "awake":
                 awaken(module, says.seed, self._calls)
-            elif says.weights is not None:
-                load_weights(module, self.case.folder / says.weights)
             if says.prepare is not None:
                 self.folder.resolve(says.prepare)(module)
             module.train(says.mode == "train")
@@ -136,28 +145,20 @@ class Reference:
 
     def fingerprint(self) -> str:
         """A hash of all parameters and buffers, which must be the same after an export as before."""
+        import torch
+
         digest = hashlib.blake2b(digest_size=16)
         for name, tensor in self.module.state_dict().items():
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             if tensor.numel():
-                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(_torch().uint8).numpy().data)
+                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
         return digest.hexdigest()
 
     def changed(self) -> bool:
         """Whether a parameter or a buffer is another one than when the module was built, but for the statistics of a
         module in training mode, which ``restore`` puts back."""
         self.restore()
-        return self._checksums() != self._sums
-
-    def _checksums(self) -> list[int]:
-        """A sum of the bytes of each parameter and buffer, which takes a tenth of a hash."""
-        torch = _torch()
-        sums = []
-        for tensor in self.module.state_dict().values():
-            flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-            whole = flat.numel() // 8 * 8
-            sums.append(int(flat[:whole].view(torch.int64).sum()) + int(flat[whole:].sum()))
-        return sums
+        return checksums(self.module) != self._sums
 
     @property
     def bytes(self) -> int:
@@ -340,9 +341,3 @@ class Reference:
 def _copied(module: Any) -> Any:
     """The module and all that it keeps but for its parameters, which the copy shares."""
     return copy.deepcopy(module, {id(parameter): parameter for parameter in module.parameters()})
-
-
-def _torch() -> Any:
-    import torch
-
-    return torch

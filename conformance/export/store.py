@@ -17,7 +17,7 @@ from typing import Any
 from conformance import HOME
 from conformance.case.declaration import Case
 from conformance.case.words import Exporter
-from conformance.depends.files import files
+from conformance.depends.files import needs
 from conformance.depends.inventory import said, said_of
 from conformance.disk.keeping import UNFINISHED, remove, touch, use
 from conformance.disk.locks import exclusive
@@ -133,9 +133,7 @@ def key(case: Case, exporter: Exporter, opset: int, weights: str, more: Iterable
     parts: list[Any] = [FORMAT, case.name, exporter, opset, weights, arguments, *more]
     parts += [said(case, "export"), said_of(case, exporter)]
     digest.update(repr(parts).encode())
-    for file in files(case, "export", exporter):
-        digest.update(file.name.encode())
-        digest.update(file.read_bytes())
+    digest.update(needs(case, "export", exporter).digest())
     digest.update(repr(versions()).encode())
     digest.update(_own_code())
     return digest.hexdigest()[:32]

@@ -32,7 +32,7 @@ Snapshot: TypeAlias = dict[str, Any]
 """What was registered, by operator name; only `changed_since` looks inside."""
 
 _EXPORTER = "torch.onnx._internal.torchscript_exporter"
-_BASE_OPSET = 9
+BASE_OPSET = 9
 """Where the exporter looks for a symbolic when the version asked for is lower."""
 
 
@@ -106,7 +106,7 @@ def registered(
             # At `opset`, because the nearest version not above it wins and torch may have its own
             # there. At the base too, because a node that is called like its operator
             # (my::op -> my::op) is looked up once more, by the version of its domain: mostly 1.
-            for version in sorted({min(opset, _BASE_OPSET), opset}):
+            for version in sorted({min(opset, BASE_OPSET), opset}):
                 for name, symbolic in symbolics.items():
                     usage.registrar = "symbolics"
                     register_custom_op_symbolic(name, symbolic, version)

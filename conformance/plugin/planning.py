@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from conformance.plan.catalogue import Selection
     from conformance.plan.cell import Cell
     from conformance.plugin.options import Options
+    from conformance.plugin.saying import Saying
 
 
 class Planning:
     """The cells and case files of a session, read when the first suite test asks for them."""
 
-    def __init__(self, options: Options, before: Callable[[], None]) -> None:
+    def __init__(self, options: Options, saying: Saying, before: Callable[[], None]) -> None:
         """``before`` is called once the suite turns out to be collected, before cases are read."""
-        self._options, self._before = options, before
+        self._options, self._saying, self._before = options, saying, before
         self._plan: tuple[list[Cell], dict[str, CaseFileError | None]] | None = None
         self._by_id: dict[str, Cell] | None = None
         self.collected = False
@@ -38,7 +39,8 @@ class Planning:
             from conformance.plan.catalogue import read_suite
 
             selection = self._options.selection()
-            cells, files = read_suite(self._options.case_paths(), selection)
+            with self._saying("reading the case files"):
+                cells, files = read_suite(self._options.case_paths(), selection)
             self._plan = self._of_shard(self._of_changes(cells, selection)), files
         return self._plan
 
@@ -55,7 +57,8 @@ class Planning:
         from conformance.depends.changed import changed_since
 
         try:
-            self._changes = changed_since(revision, self._options.case_paths(), cells, selection)
+            with self._saying(f"finding what differs from {revision}"):
+                self._changes = changed_since(revision, self._options.case_paths(), cells, selection)
         except UserError as error:
             raise pytest.UsageError(block(f"--changed-since {revision}: {error}")) from None
         self._considered = len(cells)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from conformance.plan.settings import Settings
     from conformance.plugin.options import Options
     from conformance.plugin.progress import Progress
+    from conformance.plugin.saying import Saying
     from conformance.records.record import Record
     from conformance.worker.isolation import Worker
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 class Running:
     """Makes the record of each cell; the worker starts when the first cell is about to run."""
 
-    def __init__(self, options: Options, progress: Progress) -> None:
-        self._options, self._progress = options, progress
+    def __init__(self, options: Options, progress: Progress, saying: Saying) -> None:
+        self._options, self._progress, self._saying = options, progress, saying
         self._worker: Worker | None = None
         self._runner: Runner | None = None
         self._fingerprints: Fingerprints | None = None
@@ -52,7 +53,7 @@ class Running:
 
             record = runner.skipped(cell, absent)
         else:
-            waiting = Waiting(self._options.config, self._progress)
+            waiting = Waiting(self._options.config, self._progress, cell.id)
             record = self._run()(cell, waiting, self._runs_next())
             waiting.done()
         record.command, record.fingerprint = self._command(cell), fingerprint
@@ -129,7 +130,8 @@ class Running:
             from conformance.depends.fingerprint import Fingerprints
 
             self._fingerprints = Fingerprints({name: self._options[name] for name in ("examples", "tensorrt")})
-        return self._fingerprints(cell)
+        with self._saying(f"{cell.case.name}: finding the files and packages that it depends on"):
+            return self._fingerprints(cell)
 
     def _command(self, cell: Cell) -> str:
         """What runs this cell alone, from the folder in which this run was started."""

@@ -16,6 +16,7 @@ from conformance.plugin.planning import Planning
 from conformance.plugin.progress import Progress
 from conformance.plugin.properties import Properties
 from conformance.plugin.running import Running
+from conformance.plugin.saying import Saying
 from conformance.plugin.writing import Writing
 
 
@@ -28,10 +29,11 @@ class Session:
             end_with_run(config)  # the suite was named, as it mostly is; in other sessions it is met while collecting
         self.options = Options(config)
         self.options.check()
-        self.planning = Planning(self.options, self._begin_cells)
+        self.saying = Saying(config)
+        self.planning = Planning(self.options, self.saying, self._begin_cells)
         self.ordering = Ordering(self.options)
         self.progress = Progress(config, self.ordering)
-        self.running = Running(self.options, self.progress)
+        self.running = Running(self.options, self.progress, self.saying)
         self.writing = Writing(self.options)
         self.gating = Gating(self.options)
         self.keeping = Keeping(self.options)
@@ -74,6 +76,7 @@ class Session:
 
     def close(self, *, finished: bool = True) -> None:
         """Ends the worker and the run file."""
+        self.saying.close()
         self.running.close()
         self.writing.close(finished=finished)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,31 +15,54 @@ if TYPE_CHECKING:
 
 SLOW_SECONDS = 2.0
 """A cell that takes longer shows what it is doing, in a terminal."""
+IN_LOG = 10.0
+"""And so often, in seconds, it adds a line to a log, which nothing can be taken out of again."""
 
 
 class Waiting:
-    """A line in the terminal that tells what a slow cell is doing and how far the run is, gone when it is done."""
+    """A line in the terminal that tells what a slow cell is doing and how far the run is, gone when it is done; in a
+    log a line now and then."""
 
-    def __init__(self, config: pytest.Config, progress: Progress) -> None:
+    def __init__(self, config: pytest.Config, progress: Progress, cell: str) -> None:
+        """``cell`` is the id of the cell."""
         reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
-        self._reporter: Any = reporter if reporter is not None and reporter.isatty else None
-        self._progress = progress
-        self._start = time.monotonic()
-        self._shown = False
+        silent = reporter is None or (config.get_verbosity() < 0 and not reporter.isatty)
+        self._reporter: Any = None if silent else reporter
+        self._config, self._progress, self._cell = config, progress, cell
+        self._start = self._logged = time.monotonic()
+        self._shown = ""
 
     def __call__(self, note: dict[str, Any]) -> None:
-        spent = time.monotonic() - self._start
+        now = time.monotonic()
+        spent = now - self._start
         if self._reporter is None or spent < SLOW_SECONDS:
             return
         from conformance.records import text
 
-        line, run = literal(f"  {text.doing(note, spent)}"), self._progress.line()
-        width = self._reporter._tw.fullwidth - 1
+        line, width = literal(f"  {self._cell}: {text.doing(note, spent)}"), self._reporter._tw.fullwidth - 1
+        if not self._reporter.isatty:
+            if now - self._logged >= IN_LOG:
+                self._logged = now
+                with self._seen():
+                    self._reporter.ensure_newline()
+                    self._reporter.write_line(line)
+            return
+        run = self._progress.line()
         if len(line) + len(run) + 5 <= width:
             line += f"  |  {run}"
-        self._reporter.rewrite(line[:width], erase=True)
-        self._shown = True
+        if line != self._shown:
+            with self._seen():
+                if not self._shown:
+                    self._reporter.ensure_newline()  # what stands on that line stays
+                self._reporter.rewrite(line[:width], erase=True)
+            self._shown = line
 
     def done(self) -> None:
         if self._shown:
-            self._reporter.rewrite("", erase=True)
+            with self._seen():
+                self._reporter.rewrite("", erase=True)
+
+    def _seen(self) -> Any:
+        """Inside the block pytest captures nothing of what is written."""
+        capturing: Any = self._config.pluginmanager.get_plugin("capturemanager")
+        return contextlib.nullcontext() if capturing is None else capturing.global_and_fixture_disabled()

@@ -111,9 +111,9 @@ FIELDS: dict[str, Check] = {
         untied=_TEXTS, passes=_TEXTS, index=list_of(integer), differ=_two, arguments=list_of(scalar),
     )),
     "smallest": or_null(form(
-        seconds=or_null(number), unfinished=FLAG, operators=_TEXTS, passes=_TEXTS,
-        **dict.fromkeys(("nodes", "of", "tried"), _COUNTS),
-        **dict.fromkeys(("bundle", "repro", "issue", "why_not"), TEXT_OR_NULL),
+        seconds=or_null(number), unfinished=FLAG, **dict.fromkeys(("operators", "passes", "own_code"), _TEXTS),
+        **dict.fromkeys(("nodes", "calls", "of", "tried"), _COUNTS),
+        **dict.fromkeys(("bundle", "repro", "issue", "why_not", "detail"), TEXT_OR_NULL),
     )),
     "warnings": list_of(form(("name",), name=TEXT, agree=_TEXTS, **dict.fromkeys(("error", "text"), TEXT_OR_NULL))),
     "inputs": map_of(TEXT),

@@ -88,22 +88,33 @@ def _passes(told: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[str]
 _NO_SCRIPT = {
     "libraries": "it would need the case's own libraries",
     "length": "it would be too long",
+    "capture": "the program was captured wrongly, which no call in it shows by itself",
+    "call": "Python cannot write {detail} by itself",
+    "right": "its call alone is exported rightly, and so it is with those before it",
+    "time": "there was no time for it",
 }
 
 
 def _smallest(told: Mapping[str, Any]) -> Iterator[str]:
-    """The smallest model that still fails, and what shows it."""
-    why_not = told.get("why_not")
+    """The smallest model or function that still fails, and what shows it."""
+    why_not = _NO_SCRIPT.get(str(told.get("why_not")), told.get("why_not"))
+    why_not = str(why_not).replace("{detail}", str(told.get("detail") or "it")) if why_not else None
+    operators = ", ".join(told.get("operators") or ())
+    far = ", when time ran out" if told.get("unfinished") else ""
     if told.get("bundle"):
-        operators = ", ".join(told.get("operators") or ())
-        far = ", when time ran out" if told.get("unfinished") else ""
         yield f"smallest model that fails alike: {told.get('nodes')} of {told.get('of')} nodes ({operators}){far}"
-        if told.get("repro"):
-            yield f"  python {told['repro']} shows it; to report: {told.get('issue')}"
-        else:
-            yield f"  in {told['bundle']}; no script shows it by itself: {_NO_SCRIPT.get(str(why_not), why_not)}"
+    elif told.get("calls"):
+        calls = f"{told['calls']} of {told.get('of')} calls ({operators}){far}"
+        yield f"smallest PyTorch function that fails alike: {calls}"
     elif why_not:
-        yield f"no smaller model could be made: {why_not}"
+        what = "smaller model" if told.get("seconds") is None else "smaller PyTorch function"
+        yield f"no {what} could be made: {why_not}"
+        return
+    if told.get("repro"):
+        yield f"  python {told['repro']} shows it; to report: {told.get('issue')}"
+    elif why_not:
+        place = f"in {told['bundle']}; " if told.get("bundle") else ""
+        yield f"  {place}no script shows it by itself: {why_not}"
 
 
 def _parting(place: Mapping[str, Any]) -> str:

@@ -1,0 +1,189 @@
+"""``conformance.check``: one case in a test of one's own, in a notebook, or anywhere else in Python."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import pickle
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from conformance.case.built import Here, Pickled
+from conformance.case.declaration import Case
+from conformance.case.document import Document
+from conformance.case.file import cases_of
+from conformance.checks.runner import Runner
+from conformance.plan.catalogue import plan
+from conformance.plan.cell import Cell
+from conformance.plan.settings import Settings
+from conformance.records import text
+from conformance.records.record import Record
+from conformance.runtimes import registry
+from conformance.worker.isolation import Death, Worker
+from conformance.worker.warm import new_worker
+
+TIMEOUT = 600.0
+"""Seconds that a cell may take, as in the suite."""
+GIVEN = "given.module"
+"""What the case calls a module that is built already."""
+STORE = ".conformance"
+"""Where models of a module are kept that is given by its name."""
+
+
+class Records(list[Record]):
+    """The records of all cells."""
+
+    not_isolated: str | None = None
+    """Why the cells ran in this process, which a crash of a runtime would have ended; None if they had their own."""
+
+
+def check(
+    module: Any, *, inputs: dict[str, Any], name: str | None = None, isolated: bool = True, **case: Any
+) -> Records:
+    """Exports a module, runs it in every runtime of the case, and compares, as the suite does with a case file.
+
+    ``module`` is a ``torch.nn.Module``, which stays as it is, or a name such as ``"torch.nn.GroupNorm"``. All else
+    are keys of a case (``docs/case-reference.md``): ``inputs={"x": "float32[batch, 5]"}``, ``dims={"batch":
+    "1..64"}``, and so on; ``with`` is written ``**{"with": {...}}``. Files that a case names lie beside that of the
+    caller. ``name`` is the case's, by default the class of the module.
+
+    Cells run in a process of their own if the module can be pickled, and unpickled there; or else in this one, and so
+    where ``isolated`` is False. ``not_isolated`` of the records says which.
+
+    Raises AssertionError with the text of the suite where a cell fails, or where none could be run; TypeError for
+    what is no module; ValueError for what no case may say.
+    """
+    __tracebackhide__ = True
+    file, line = _caller()
+    built = None if isinstance(module, str) else Here(_module(module))
+    said = {"about": "conformance.check", "inputs": inputs, **case, "module": GIVEN if built else module}
+    cases = _cases(name or _name_of(module), said, file, line)
+    # nobody knows what made a module that is built, so that its models are not kept
+    home = Path(tempfile.mkdtemp(prefix="conformance-check-")) if built else Path(STORE)
+    given, worker, why_not = _isolated(built, home) if isolated else (built, None, "isolated=False")
+    cells = [cell for one in cases for cell in plan(dataclasses.replace(one, built=given))]
+    records = Records(_run(cells, Settings(store=home / "models"), worker))
+    records.not_isolated = why_not
+    told = list(_failures(records))
+    if built and not any(record.bundle for record in records):
+        shutil.rmtree(home, ignore_errors=True)
+    if told:
+        raise AssertionError("\n\n".join([*told, *([f"run in this process: {why_not}"] if why_not else [])]))
+    return records
+
+
+def _caller() -> tuple[Path, int]:
+    """File and line of the call of ``check``."""
+    frame = sys._getframe(2)
+    return Path(frame.f_code.co_filename), frame.f_lineno
+
+
+def _module(given: Any) -> Any:
+    import torch
+
+    if not isinstance(given, torch.nn.Module):
+        what = (
+            f"the class {given.__name__}; build it first" if isinstance(given, type) else f"a {type(given).__name__}"
+        )
+        raise TypeError(f"conformance.check takes a torch.nn.Module, or the name of one, and got {what}")
+    return given
+
+
+def _name_of(module: Any) -> str:
+    name = module.rpartition(".")[2] if isinstance(module, str) else type(module).__name__
+    return re.sub(r"\W", "_", name) or "module"
+
+
+def _cases(name: str, said: dict[str, Any], file: Path, line: int) -> list[Case]:
+    """The case, or one for each combination of ``vary``; ValueError with all that is wrong."""
+    place = file.absolute() if file.is_file() else Path.cwd() / "notebook"
+    cases, problems = cases_of(name, said, Document(place, {}, {(name,): (line, 1)}))
+    if problems:
+        raise ValueError("\n".join(["conformance.check:", *(f"  {problem.message}" for problem in problems)]))
+    return cases
+
+
+# ---- where cells run -----------------------------------------------------------------------------------------
+
+_WORKER: list[Worker] = []
+
+
+def _worker() -> Worker:
+    """The worker of this process, started with the first call and ended with the process."""
+    if not _WORKER:
+        worker = new_worker()
+        worker.__enter__()
+        atexit.register(worker.close)
+        _WORKER.append(worker)
+    return _WORKER[0]
+
+
+def _isolated(built: Here | None, home: Path) -> tuple[Here | Pickled | None, Worker | None, str | None]:
+    """What the cells get for the module, the worker that runs them, and why there is none."""
+    if built is None:
+        return None, _worker(), None
+    file = home / "module.pickle"
+    try:
+        file.write_bytes(pickle.dumps(built.original))
+    except Exception as error:  # whatever its classes raise
+        return built, None, f"the module cannot be pickled ({type(error).__name__}: {error})"
+    pickled = Pickled(file, tuple(sys.path))
+    answer = _worker().call(_trouble, pickled, timeout=TIMEOUT)
+    trouble = answer.how if isinstance(answer, Death) else answer
+    if trouble is not None:
+        return built, None, f"the module cannot be unpickled in another process ({trouble})"
+    return pickled, _worker(), None
+
+
+def _trouble(progress: object, pickled: Pickled) -> str | None:
+    """Why the module cannot be made of the file in this process; None if it can."""
+    try:
+        pickled.module()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _run(cells: Sequence[Cell], settings: Settings, worker: Worker | None) -> Iterator[Record]:
+    from conformance.checks.runner import skipped
+
+    with contextlib.nullcontext() if worker is not None else _threads():
+        runner = Runner(settings, TIMEOUT, worker)
+        for cell in cells:
+            absent = registry.absence(cell.runtime)
+            yield runner(cell) if absent is None else skipped(cell, absent)
+
+
+@contextlib.contextmanager
+def _threads() -> Iterator[None]:
+    """Puts the number of PyTorch's threads back, of which cells have one."""
+    import torch
+
+    count = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(count)
+
+
+# ---- what came out -------------------------------------------------------------------------------------------
+
+
+def _failures(records: Sequence[Record]) -> Iterator[str]:
+    """Each failure once, with the cells that fail alike."""
+    alike: dict[tuple[object, ...], list[Record]] = {}
+    for record in records:
+        if record.status in ("failed", "xpassed"):
+            alike.setdefault((record.stage, record.error, record.fault, record.reason), []).append(record)
+    for first, *others in alike.values():
+        more = f"\nso do {', '.join(record.id for record in others)}" if others else ""
+        yield f"{first.id}\n{text.failure(first.as_dict())}{more}"
+    if not alike and not any(record.status == "passed" and record.examples for record in records):
+        reasons = dict.fromkeys(f"{record.id}: {record.reason or record.status}" for record in records)
+        yield "\n".join(["nothing was compared:", *reasons])

@@ -1,0 +1,46 @@
+"""A module that somebody has built already, in place of one that a case says how to build."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import pickle
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Pickled:
+    """A module in a file, for a process of its own."""
+
+    file: Path
+    searched: tuple[str, ...]
+    """``sys.path`` of the process that wrote it, on which the classes of its modules are found."""
+
+    def module(self) -> Any:
+        """The module, made anew; raises what unpickling raises."""
+        with self._found(), self.file.open("rb") as stream:
+            return pickle.load(stream)
+
+    @contextlib.contextmanager
+    def _found(self) -> Iterator[None]:
+        before = sys.path.copy()
+        sys.path += [entry for entry in self.searched if entry not in before]
+        try:
+            yield
+        finally:
+            sys.path[:] = before
+
+
+@dataclass(frozen=True, eq=False)
+class Here:
+    """A module of this process."""
+
+    original: Any
+
+    def module(self) -> Any:
+        """A copy, so that the module itself stays as it is; raises what copying raises."""
+        return copy.deepcopy(self.original)

@@ -1,0 +1,118 @@
+"""What YAML has no values of: under ``with`` names of PyTorch's, and objects that are made, such as the configuration
+of a network; and a part of a module."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from conformance.errors import Stopped, did_you_mean, shown
+
+if TYPE_CHECKING:
+    from conformance.case.python import Folder
+
+
+def is_made(value: Mapping[str, Any]) -> bool:
+    """Whether a mapping stands for an object: ``{new: package.Class, with: {...}}`` or ``{file: x.json, of:
+    package.Class}``."""
+    return ("new" in value and value.keys() <= {"new", "with"}) or value.keys() == {"file", "of"}
+
+
+def value_of(value: Any, folder: Folder) -> Any:
+    """What a value under ``with`` means: "torch.int32" what PyTorch calls so, and a mapping that ``is_made`` the
+    object; all else is as it stands there. Stopped at ``declare`` where it means nothing."""
+    if isinstance(value, list):
+        return [value_of(item, folder) for item in value]
+    if isinstance(value, dict):
+        if not is_made(value):
+            return {key: value_of(item, folder) for key, item in value.items()}
+        return _from_file(value, folder) if "file" in value else _new(value, folder)
+    if isinstance(value, str) and value.startswith("torch."):
+        return _of_torch(value)
+    return value
+
+
+def _of_torch(text: str) -> Any:
+    import torch
+
+    named: Any = torch
+    for name in text.split(".")[1:]:
+        if not hasattr(named, name):
+            raise Stopped("declare", "MissingName", f"with: there is no {text}", "case")
+        named = getattr(named, name)
+    return named
+
+
+def _class(value: object, key: str, folder: Folder) -> Any:
+    if not isinstance(value, str) or "." not in value:
+        text = f"with: {key}: {shown(value)} is no name such as configs.Tiny or package.Class"
+        raise Stopped("declare", "MissingName", text, "case")
+    return folder.resolve(value)
+
+
+def _new(value: Mapping[str, Any], folder: Folder) -> Any:
+    from conformance.case.python import call
+
+    given = value.get("with", {})
+    if not isinstance(given, dict):
+        text = f"with: {value['new']}: with: {shown(given)} is no mapping of arguments"
+        raise Stopped("declare", "TypeError", text, "case")
+    make = _class(value["new"], "new", folder)
+    _check_known(value["new"], make, given)
+    return call(f"with: {value['new']}", make, **{name: value_of(item, folder) for name, item in given.items()})
+
+
+def _check_known(name: str, make: Any, given: Mapping[str, Any]) -> None:
+    """Stopped for an argument that a class takes without knowing it: one of ``**kwargs`` that no object has that is
+    made without arguments. A configuration would keep it and use its default instead of what was meant."""
+    try:
+        parameters = inspect.signature(make).parameters
+    except (TypeError, ValueError):
+        return
+    odd = [word for word in given if word not in parameters]
+    if not odd or not inspect.isclass(make) or not _takes_any(parameters):
+        return
+    try:
+        usual = make()
+    except Exception:  # it needs arguments, so that nothing is known of what it would have
+        return
+    for word in odd:
+        if not hasattr(usual, word):
+            near = did_you_mean(word, [one for one in (*parameters, *vars(usual)) if not one.startswith("_")])
+            raise Stopped("declare", "TypeError", f"with: {name} knows no {shown(word)}{near}", "case")
+
+
+def _takes_any(parameters: Mapping[str, inspect.Parameter]) -> bool:
+    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+
+
+def _from_file(value: Mapping[str, Any], folder: Folder) -> Any:
+    from conformance.case.python import call
+
+    make, name = _class(value["of"], "of", folder), value["file"]
+    file = folder.path / str(name)
+    if not isinstance(name, str) or not file.is_file():
+        raise Stopped("declare", "MissingFile", f"with: there is no {shown(name)} beside the case file", "case")
+    try:
+        said = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, OSError, RecursionError) as error:
+        text = f"with: {name} cannot be read as JSON: {' '.join(str(error).split())}"
+        raise Stopped("declare", "WrongFile", text, "case") from None
+    if not isinstance(said, dict):
+        text = f"with: {name} holds no object of names and values, but {shown(said)}"
+        raise Stopped("declare", "WrongFile", text, "case")
+    if hasattr(make, "from_dict"):
+        return call(f"with: {value['of']}.from_dict", make.from_dict, said)
+    return call(f"with: {value['of']}", make, **said)
+
+
+def part_of(module: Any, path: str) -> Any:
+    """The submodule with this path; Stopped at ``declare`` where there is none."""
+    parts = dict(module.named_modules())
+    if path not in parts:
+        near = did_you_mean(path, [known for known in parts if known])
+        text = f"submodule: {type(module).__name__} has no '{path}'{near}"
+        raise Stopped("declare", "MissingName", text, "case")
+    return parts[path]

@@ -1,0 +1,109 @@
+"""Modules whose forward takes lists, tuples, mappings, objects or constants, as modules that take tensors alone."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from conformance.case.declaration import Case
+from conformance.case.made import value_of
+from conformance.case.python import Folder
+from conformance.errors import Stopped
+
+
+def take_tensors(module: Any, case: Case, folder: Folder) -> None:
+    """Has the module's ``forward`` take the tensors of the case, one by one, and put its arguments together itself.
+
+    The module stays what it is, with its parameters and submodules by their names: only its class is another, derived
+    from its own. Its ``forward`` is written out as source, for exporters that read it. Stopped at ``declare`` for a
+    scripted module, and for arguments that forward does not have.
+    """
+    import torch
+
+    if isinstance(module, torch.jit.ScriptModule):
+        text = "inputs that are lists, mappings or constants are for modules of Python, not for scripted ones"
+        raise Stopped("declare", "Scripted", text, "case")
+    own, writer = type(module), _Writer(folder)
+    arguments = _bound(module, [_argument(entry, writer) for entry in case.says.call or ()])
+    names = ["self", *(name.replace(".", "_") for name in case.says.inputs)]
+    source = f"def forward({', '.join(names)}):\n    return _own.forward(self, {', '.join(arguments)})\n"
+    file = f"<forward of {case.name}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    scope = {"_own": own, **writer.values}
+    exec(compile(source, file, "exec"), scope)
+    module.__class__ = type(own.__name__, (own,), {"forward": scope["forward"], "__module__": own.__module__})
+
+
+class _Writer:
+    """Writes nodes as Python; values that have no literal are under names of their own."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self.values: dict[str, Any] = {}
+
+    def __call__(self, node: Mapping[str, Any]) -> str:
+        if "tensor" in node:
+            return str(node["tensor"]).replace(".", "_")
+        if "constant" in node:
+            return self._named(value_of(node["constant"], self._folder))
+        if "list" in node:
+            return f"[{', '.join(map(self, node['list']))}]"
+        if "tuple" in node:
+            return f"({''.join(f'{self(inner)}, ' for inner in node['tuple'])})"
+        inside = node["dict"] if "dict" in node else node["with"]
+        mapping = "{" + ", ".join(f"{key!r}: {self(inner)}" for key, inner in inside.items()) + "}"
+        return mapping if "dict" in node else f"{self._named(self._folder.resolve(node['new']))}(**{mapping})"
+
+    def _named(self, value: Any) -> str:
+        if value is None or isinstance(value, (bool, int, str)):
+            return repr(value)
+        name = f"_value_{len(self.values)}"
+        self.values[name] = value
+        return name
+
+
+class _Argument:
+    """An argument of forward, written out."""
+
+    def __init__(self, name: str, word: str | None, text: str, *, alone: bool) -> None:
+        self.name, self.word, self.text, self.alone = name, word, text, alone
+
+
+def _argument(entry: Mapping[str, Any], writer: _Writer) -> _Argument:
+    return _Argument(entry["name"], entry.get("as"), writer(entry["is"]), alone="tensor" in entry["is"])
+
+
+def _bound(module: Any, arguments: Sequence[_Argument]) -> list[str]:
+    """The arguments as they stand in the call: by keyword where ``as`` says so, or where a list, a mapping or a
+    constant is called as a parameter is; the others in their order. Stopped where forward takes fewer."""
+    parameters: Mapping[str, inspect.Parameter]
+    try:
+        parameters = inspect.signature(module.forward).parameters
+    except (TypeError, ValueError):  # something compiled, which shows no signature
+        parameters = {}
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    in_order = [name for name, parameter in parameters.items() if parameter.kind in kinds]
+    words: dict[int, str] = {}
+    for number, argument in enumerate(arguments):
+        if argument.word is not None:
+            words[number] = argument.word
+        elif not argument.alone and argument.name in parameters:
+            words[number] = argument.name
+    free = [name for name in in_order if name not in words.values()]
+    takes_more = not parameters or any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters.values())
+    first, later = [], []
+    for number, argument in enumerate(arguments):
+        if number in words:
+            later.append(f"{words[number]}={argument.text}")
+        elif free and words and not takes_more:
+            later.append(f"{free.pop(0)}={argument.text}")
+        elif free or takes_more:
+            first.append(argument.text)
+            free = free[1:]
+        else:
+            known = ", ".join(in_order) or "none"
+            text = f"forward takes no more arguments than {known}; {argument.name} is too many"
+            raise Stopped("declare", "TypeError", text, "case")
+    return [*first, *later]

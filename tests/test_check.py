@@ -1,0 +1,135 @@
+"""``conformance.check``: a case in a test of one's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+import conformance
+from conformance import api
+
+LINE = {"inputs": {"x": "float32[batch, 3]"}, "dims": {"batch": "1..4"}, "examples": {"shapes": 1, "values": 2}}
+QUICK = {**LINE, "export": {"torchscript": [17]}, "runtimes": "onnxruntime", "specials": False}
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = torch.nn.Linear(3, 2)
+        self.drop = torch.nn.Dropout(0.5)
+
+    def forward(self, x):
+        return self.drop(self.line(x))
+
+
+class Traced(torch.nn.Module):
+    """The exporter cannot see the branch: every trace has but one side of it."""
+
+    def __init__(self, branches: bool = True) -> None:
+        super().__init__()
+        self.branches = branches
+
+    def forward(self, x):
+        return x * 2 if not self.branches or float(x.sum()) > 0 else x - 1
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """What is kept of a module that is given by its name lies in the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_module_that_is_built_passes_in_a_process_of_its_own_and_stays_as_it_is():
+    module = Scaled()
+    assert module.training
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    records = conformance.check(module, **LINE)
+    assert records.not_isolated is None and module.training
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert {record.status for record in records} == {"passed"} and {record.case for record in records} == {"Scaled"}
+    assert {record.exporter for record in records} == {"torchscript", "dynamo"}
+    assert all(record.source["file"].endswith("test_check.py") for record in records)
+
+
+@pytest.mark.parametrize("isolated", [True, False])
+def test_what_is_wrong_is_told_as_the_suite_tells_it_at_the_line_of_the_call(isolated):
+    line = sys._getframe().f_lineno + 2
+    with pytest.raises(AssertionError) as raised:
+        conformance.check(Traced(), isolated=isolated, **QUICK)
+    text = str(raised.value)
+    assert f"test_check.py:{line}: case Traced" in text and "at fault: the exporter" in text, text
+    assert ("run in this process: isolated=False" in text) is not isolated
+
+
+def test_a_module_that_cannot_be_pickled_runs_in_this_process_which_is_told():
+    class Local(Scaled):
+        pass
+
+    threads = torch.get_num_threads()
+    records = conformance.check(Local(), **QUICK)
+    assert records.not_isolated is not None and records.not_isolated.startswith("the module cannot be pickled (")
+    assert torch.get_num_threads() == threads
+
+
+def test_two_modules_of_one_class_are_two_modules():
+    conformance.check(Traced(branches=False), **QUICK)
+    with pytest.raises(AssertionError):
+        conformance.check(Traced(branches=True), **QUICK)
+
+
+def test_a_name_will_do(tmp_path):
+    records = conformance.check("torch.nn.Linear", **QUICK, **{"with": {"in_features": 3, "out_features": 2}})
+    assert {record.status for record in records} == {"passed"} and (tmp_path / ".conformance/models").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("module", "given", "error", "text"),
+    [
+        (5, QUICK, TypeError, "takes a torch.nn.Module, or the name of one, and got a int"),
+        (Scaled, QUICK, TypeError, "got the class Scaled; build it first"),
+        (Scaled(), {**QUICK, "dimz": {}}, ValueError, "unknown key 'dimz'; did you mean 'dims'"),
+        (Scaled(), {**QUICK, "inputs": {"x": "float33[3]"}}, ValueError, "float33"),
+        ("Linear", QUICK, ValueError, "'Linear' is not file.name"),
+    ],
+)
+def test_what_no_case_may_say_is_refused(module, given, error, text):
+    with pytest.raises(error) as raised:
+        conformance.check(module, **given)
+    assert text in str(raised.value)
+
+
+def test_where_nothing_was_compared_that_is_a_failure():
+    with pytest.raises(AssertionError, match=r"nothing was compared:\nexport.*no_such_package"):
+        conformance.check(Scaled(), **{**QUICK, "runtimes": "tensorrt", "needs": "no_such_package"})
+
+
+NOTEBOOK = """
+    import torch
+    import conformance
+
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            return torch.abs(x)
+
+    records = conformance.check(Net(), inputs={"x": "float32[3]"}, export={"torchscript": [17]}, specials=False)
+    print(records.not_isolated)
+"""
+
+
+def test_a_class_of_the_main_module_as_of_a_notebook_runs_in_this_process(tmp_path):
+    (tmp_path / "main.py").write_text(textwrap.dedent(NOTEBOOK), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0 and "the module cannot be unpickled in another process" in done.stdout, done
+
+
+def test_importing_the_package_imports_nothing():
+    command = "import sys, conformance; print(sorted({'torch', 'pydantic', 'onnx', 'numpy'} & {*sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+    assert not hasattr(conformance, "chekc") and conformance.check is api.check

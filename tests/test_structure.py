@@ -1,0 +1,196 @@
+"""Inputs that are lists, tuples, mappings, objects and constants."""
+
+from __future__ import annotations
+
+import textwrap
+
+import onnx
+import pytest
+
+from conformance.case.structure import flattened
+from conformance.errors import CaseFileError
+from conformance.plan.catalogue import plan
+from tests.support import PASSED, load_case, problems_of, say, verdict, with_symbolic
+
+NESTED = """
+    module: beside.Net
+    inputs:
+      images: ["float32[3, h, w]", "float32[3, h2, w]"]
+      past: {layers: 2, of: {key: "float32[batch, 4, p]", value: "float32[batch, 4, p]"}}
+      pair: {tuple: ["float32[batch, 4]", {type: "int64[batch]", values: {integers: {low: 0, high: 3}}}]}
+      mask: null
+      use_cache: {constant: true}
+      scale: {constant: 0.5}
+      kind: {constant: torch.float32}
+      holder: {new: beside.Holder, with: {a: "float32[batch, 2]"}}
+    dims: {batch: 1..3, p: 1..4, h: 2..4, h2: 2..4, w: 2..3}
+    runtimes: [onnxruntime]
+"""
+NET = """
+    import dataclasses
+    import torch
+    @dataclasses.dataclass
+    class Holder:
+        a: torch.Tensor
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line = torch.nn.Linear(4, 2)
+        def forward(self, images, past, pair, holder, mask=None, use_cache=False, scale=1.0, kind=None):
+            assert isinstance(images, list) and isinstance(pair, tuple) and kind is torch.float32
+            x = sum(image.sum() for image in images)
+            keys = sum((layer["key"] * layer["value"]).sum(-1) for layer in past)
+            y = self.line(pair[0] + torch.sin(keys)) * scale
+            if use_cache and mask is None:
+                y = y + x * 0.1
+            return y + holder.a, pair[1] + 1
+    def symbolic(g, x):
+        return g.op("Cos", x)
+"""
+FLAT = [
+    "images.0",
+    "images.1",
+    "past.0.key",
+    "past.0.value",
+    "past.1.key",
+    "past.1.value",
+    "pair.0",
+    "pair.1",
+    "holder.a",
+]
+
+
+def test_every_kind_of_input_passes_in_both_exporters_under_the_names_of_its_paths(bench):
+    cells = [cell for cell in bench.cells(NESTED, NET) if cell.check != "engine"]
+    assert {cell.exporter for cell in cells} == {"torchscript", "dynamo"}
+    records = [bench.run_cell(cell) for cell in cells]
+    assert {verdict(record) for record in records} == {PASSED}
+    assert list(cells[0].case.says.inputs) == FLAT
+    for record in records:
+        if record.check == "accuracy":
+            assert record.coverage["seen"] == record.coverage["of"]
+    graphs = [onnx.load(model).graph for model in bench.store.glob("*/model.onnx")]
+    named = [[value.name for value in graph.input] for graph in graphs]
+    assert [names for names in named if "holder.a" in names] == [FLAT, FLAT]
+
+
+def test_a_wrong_export_of_what_is_nested_is_found(bench):
+    body = say(NESTED, with_symbolic("aten::sin"))
+    (cell,) = [cell for cell in bench.cells(body, NET) if cell.check == "accuracy"]
+    assert verdict(bench.run_cell(cell)) == ("failed", "compare", "WrongValue", "exporter")
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        ("self, x, h", '{h: {tuple: [T]}, x: T}'),
+        ("self, x, *, h", '{x: T, h: [T]}'),
+        ("self, x, state", '{x: T, h: {list: [T], as: state}}'),
+        ("self, x, *more", '{x: T, a: T, b: [T]}'),
+        ("self, x, **words", '{x: T, h: {dict: {type: T}, as: h}}'),
+        ("self, x, y, h=None", '{x: T, y: T, h: [T]}'),
+    ],
+)  # fmt: skip
+def test_arguments_go_where_they_are_meant(bench, forward, inputs):
+    names = [word.strip(" *").partition("=")[0] for word in forward.split(",")[1:] if word.strip() != "*"]
+    python = f"""
+        import torch
+        def flat(value):
+            inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else None
+            return [value] if inner is None else [leaf for part in inner for leaf in flat(part)]
+        class Net(torch.nn.Module):
+            def forward({forward}):
+                assert isinstance(x, torch.Tensor)
+                return sum(10 ** place * leaf for place, leaf in enumerate(flat([{", ".join(names)}])))
+    """
+    body = f"module: beside.Net\ninputs: {inputs.replace('T', chr(34) + 'float32[3]' + chr(34))}\nspecials: false"
+    body = say(body, "runtimes: onnxruntime", "export: {torchscript: [17]}")
+    (cell,) = [cell for cell in bench.cells(body, python) if cell.check == "accuracy"]
+    assert verdict(bench.run_cell(cell)) == PASSED
+
+
+def test_a_module_stays_what_it_is_but_for_its_forward(bench):
+    from conformance.case.python import Folder
+    from conformance.export.reference import Reference
+
+    case = next(iter(bench.cells(NESTED, NET))).case
+    folder = Folder.of(case.folder)
+    with folder.active():
+        module = Reference(case, folder).module
+        assert type(module).__name__ == "Net" and list(module.state_dict()) == ["line.weight", "line.bias"]
+        assert [name for name, _ in module.named_modules()] == ["", "line"]
+
+
+def test_another_constant_is_another_model(tmp_path):
+    from conformance.depends.inventory import said
+
+    one, other = (load_case(tmp_path, NESTED.replace("0.5", scale), NET) for scale in ("0.5", "0.25"))
+    assert said(one, "export") != said(other, "export")
+    assert {cell.id for cell in plan(one)} == {cell.id for cell in plan(other)}
+
+
+def test_null_takes_a_default_away_and_is_none_elsewhere(tmp_path):
+    text = """
+        defaults: {about: x, module: beside.Net, inputs: {a: "float32[3]", b: "float32[3]"}}
+        one: {inputs: {a: null, c: null}}
+    """
+    from conformance.case.file import load
+
+    file = tmp_path / "cases.yaml"
+    file.write_text(textwrap.dedent(text), encoding="utf-8")
+    (case,) = load(file)
+    assert list(case.says.inputs) == ["b"]
+    assert case.says.call == [{"name": "b", "is": {"tensor": "b"}}, {"name": "c", "is": {"constant": None}}]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "text"),
+    [
+        ("{x: {constant: 1, list: []}}", "inputs: x: give one of constant and list"),
+        ("{x: {layers: 0, of: \"float32[3]\"}}", "inputs: x: write {layers: 2, of: ...}"),
+        ("{x: {layers: 2}}", "inputs: x: write {layers: 2, of: ...}"),
+        ("{x: {list: 5}}", "inputs: x: list: 5 is no list of inputs"),
+        ("{x: {tuple: [\"float32[3]\"], with: {}}}", "inputs: x: 'with' cannot stand beside tuple"),
+        ("{x: {new: Cache}}", "inputs: x: new: 'Cache' is no name such as modules.Cache"),
+        ("{x: {dict: 5}}", "inputs: x: 5 is no mapping of inputs"),
+        ("{x: [\"float33[3]\"]}", "float33"),
+        ("{x: [{typ: \"float32[3]\"}]}", "unknown key 'typ'; did you mean 'type'"),
+        ("{x: {typ: \"float32[3]\"}}", "unknown key 'typ'; did you mean 'type'"),
+        ("{a: [\"float32[3]\"], a_0: \"float32[3]\"}", "are both called a_0 in Python"),
+        ("{x: {values: {uniform: {low: 0, high: 1}}}}", "the key 'type' is missing"),
+        ("{x: null}", "inputs"),
+    ],
+)  # fmt: skip
+def test_what_is_no_input_is_one_sentence(tmp_path, inputs, text):
+    (problem, *more) = problems_of(tmp_path, f"one: {{about: x, module: beside.Net, inputs: {inputs}}}")
+    assert text in problem.message and not more
+
+
+def test_call_is_no_key_of_a_case(tmp_path):
+    with pytest.raises(CaseFileError, match="unknown key 'call'"):
+        load_case(tmp_path, 'module: beside.Net\ninputs: {x: "float32[3]"}\ncall: []', NET)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        ("holder: {new: beside.Holdr", "MissingName", "beside.py has no 'Holdr'"),
+        ("extra: [\"float32[3]\"]\n      holder: {new: beside.Holder", "TypeError", "extra is too many"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_called_is_the_cases_fault(bench, change, error, text):
+    body = NESTED.replace("holder: {new: beside.Holder", change)
+    (cell,) = [cell for cell in bench.cells(body, NET) if cell.check == "export" and cell.exporter == "dynamo"]
+    record = bench.run_cell(cell)
+    assert verdict(record) == ("failed", "declare", error, "case") and text in record.reason
+
+
+def test_a_scripted_module_takes_tensors_alone(bench):
+    body = say('forward: x[0] * 2\nscript: true\ninputs: {x: ["float32[3]"]}\nexport: {torchscript: [17]}')
+    (cell,) = [cell for cell in bench.cells(body) if cell.check == "export"]
+    assert bench.run_cell(cell).fault == "case"
+
+
+def test_inputs_that_are_tensors_are_left_as_they_stand():
+    plain = {"x": "float32[3]", "y": {"type": "float32[3]", "as": "other"}}
+    assert flattened(plain) == (plain, None)
