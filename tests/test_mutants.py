@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import subprocess
 import sys
@@ -17,7 +18,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
 from benchmarks.common import HEAD
-from benchmarks.mutants.page import rows_of
+from benchmarks.mutants import page
+from benchmarks.mutants.named import NOBODY, Named, named
+from benchmarks.mutants.page import rows_of, rows_of_nodes
 from benchmarks.mutants.run import Mutant, Study, add_model
 from benchmarks.mutants.tools import TOOLS
 from conformance.mutants.kinds import KINDS, View, choose, mutated, tensors
@@ -196,6 +199,67 @@ def test_a_model_that_does_not_pass_has_no_mutants(bench: Bench, worker: Worker)
     assert not found.models and not found.mutants, "one draw is vacuous, so the cell fails"
 
 
+# ---- which node is named ---------------------------------------------------------------------------------
+
+
+def place(folder: Path, label: str, operator: dict[str, str] | None, parts_at: dict[str, str] | None = None) -> Named:
+    """Where the node of a record stands for a change of the small model at ``label``."""
+    model = small_model()
+    for node in model.graph.node:
+        node.name = f"n_{node.output[0]}"
+    (folder / "models" / "key").mkdir(parents=True)
+    onnx.save(model, folder / "models" / "key" / "model.onnx")
+    return named(None, Made("weights changed", label, "", folder / "models"), operator, parts_at)
+
+
+@pytest.mark.parametrize("node, where", [
+    ("n_d", "changed"), ("n_c", "neighbour"), ("n_s", "neighbour"), ("n_all", "elsewhere"), ("n_nowhere", "open"),
+])  # fmt: skip
+def test_a_named_node_is_the_changed_one_next_to_it_or_elsewhere(tmp_path: Path, node: str, where: str) -> None:
+    assert place(tmp_path, "Sub d", {"node": node}).place == where
+
+
+def test_of_a_constant_those_that_read_it_are_the_changed_ones(tmp_path: Path) -> None:
+    assert place(tmp_path / "a", "constant weight", {"tensor": "c"}).place == "changed"
+    assert place(tmp_path / "b", "constant weight", {"node": "n_d"}).place == "neighbour"
+    assert place(tmp_path / "c", "constant weight", None, {"node": "n_y"}).place == "elsewhere"
+
+
+def test_without_a_node_it_is_said_why(tmp_path: Path) -> None:
+    assert place(tmp_path, "Sub d", {"unable": "vanished"}) == Named("open", "vanished")
+
+
+def test_open_ones_count_as_not_named() -> None:
+    found = Study()
+    told = [Named("changed"), Named("neighbour"), Named("elsewhere"), NOBODY]
+    found.mutants = [
+        dataclasses.replace(mutant("node bypassed", differs=True, found=True, tools={}), named=one) for one in told
+    ]
+    found.mutants.append(mutant("node bypassed", differs=True, found=False, tools={}))
+    (share,) = rows_of_nodes(found)
+    assert (share.measured, share.compared_with) == ("50.0%", "2 of 4; another node 1, none 1")
+    assert share.met is False
+
+
+def test_the_page_says_which_nodes_were_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "PAGE", tmp_path / "mutants.md")
+    found, told = Study(), [Named("changed", "Relu a"), Named("elsewhere", "Sub b"), Named("open", "vanished")]
+    found.mutants = [
+        dataclasses.replace(mutant("node bypassed", differs=True, found=True, tools={}), named=one) for one in told
+    ]
+    page.write(found, "on a host")
+    text = (tmp_path / "mutants.md").read_text(encoding="utf-8")
+    assert "| the changed node is named, or one next to it | 33.3% | 1 of 3; another node 1, none 1 |" in text
+    assert "- `a`: Relu y, is bypassed. Named: Sub b\n" in text
+    assert "- `a`: Relu y, is bypassed. None is named: vanished\n" in text and "Relu a" not in text
+
+
+def test_the_node_of_a_mutant_is_found_as_if_the_exporter_had_made_it(bench: Bench, worker: Worker) -> None:
+    found = mutants_of(bench, worker, FLATTENED)
+    caught = [one for one in found.defects if one.found]
+    assert caught and {one.named.place for one in caught} <= {"changed", "neighbour"}
+
+
 def mutant(kind: str, *, differs: bool, found: bool, tools: dict[str, bool]) -> Mutant:
     made = Made(kind, "Relu y", "is bypassed", Path("nowhere"))
     record = None
@@ -220,23 +284,30 @@ def test_what_nothing_tells_apart_is_not_counted() -> None:
 
 
 def test_quick_mode_prints_a_whole_table_and_writes_nothing() -> None:
-    page = ROOT / "docs" / "mutants.md"
-    before = page.read_bytes()
+    written = ROOT / "docs" / "mutants.md"
+    before = written.read_bytes()
     command = [sys.executable, "-m", "benchmarks", "--quick", "mutants"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert run.returncode == 0, run.stderr
     head, rule, *lines = run.stdout.splitlines()
     assert f"{head}\n{rule}" == HEAD
-    table = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines]
-    assert [row[0] for row in table[:-1]] == [*KINDS, "all"]
-    counts = [re.fullmatch(r"(\d+) of (\d+)", row[1]) for row in table[:-1]]
+    everything = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines]
+    table = everything[: len(KINDS) + 1]
+    assert [row[0] for row in table] == [*KINDS, "all"]
+    assert [row[0] for row in everything[len(table) :]] == [
+        "defects that its own comparison would refuse, and its draws do not show",
+        "the changed node is named, or one next to it", "seconds added to a failing cell",
+    ]  # fmt: skip
+    counts = [re.fullmatch(r"(\d+) of (\d+)", row[1]) for row in table]
     assert all(counts)
     found, asked = zip(*((int(one[1]), int(one[2])) for one in counts if one), strict=True)
     assert sum(found[:-1]) == found[-1] and sum(asked[:-1]) == asked[-1]
     assert asked[-1] >= 5
-    for row in table[:-1]:
+    (share,) = (row for row in everything if row[0].startswith("the changed node"))
+    assert (share[2].startswith(f"{found[-1]} of {found[-1]};"), share[-1]) == (True, "met")  # models of one node
+    for row in table:
         assert [part.rsplit(" ", 3)[0] for part in row[2].split(", ")] == [*TOOLS]
-    assert page.read_bytes() == before
+    assert written.read_bytes() == before
 
 
 def test_written_page_has_a_row_of_every_kind_and_adds_up() -> None:

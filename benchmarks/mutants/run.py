@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.mutants.named import NOBODY, Named, exporting, named
 from benchmarks.mutants.tools import TOOLS, ask
 from conformance.mutants.probe import Judged, Made
 from conformance.mutants.study import TIMEOUT, fate_of, hasty_worker, made_of, record_of
@@ -42,6 +43,8 @@ class Mutant:
     """Which tools found it, of those that accept the sound model."""
     judged: Judged | None = None
     """Of survivors only."""
+    named: Named = NOBODY
+    """Which node the record names, of one that was found."""
 
     @property
     def found(self) -> bool:
@@ -153,8 +156,13 @@ def add_model(found: Study, worker: Worker, folder: Path, checks: list[Cell], co
 def _look_at(worker: Worker, made: Made, passing: list[Cell], sound: Path, asked: list[str]) -> Mutant:
     cell = passing[0]
     tools = {tool: _asked(worker, tool, cell, made.store) != "accepts" for tool in asked}
-    fate = fate_of(worker, made, passing, sound)
-    return Mutant(cell.label, made, fate.differs, fate.record, tools, fate.judged)
+    fate = fate_of(exporting(worker, made), made, passing, sound)
+    told = NOBODY
+    if fate.record is not None:
+        fields = fate.record.operator, fate.record.parts_at
+        answer = worker.call(named, made, *fields, timeout=TIMEOUT)
+        told = Named("open", answer.how) if isinstance(answer, Death) else answer
+    return Mutant(cell.label, made, fate.differs, fate.record, tools, fate.judged, told)
 
 
 def _asked(worker: Worker, tool: str, cell: Cell, store: Path) -> str:

@@ -1,0 +1,107 @@
+"""Which node a record names for a mutant, whose changed node is known.
+
+What is wrong with an export is looked for by exporting again. So that a mutant stands for a wrong exporter there too,
+whatever is exported while its cell runs comes out as the mutant.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from unittest import mock
+
+from benchmarks.planted import Holding
+from conformance.mutants.probe import Made
+from conformance.worker.isolation import Worker
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
+Place = Literal["changed", "neighbour", "elsewhere", "open"]
+
+
+@dataclass(frozen=True)
+class Named:
+    """The node that a record names, seen from the changed one: that node itself, one that it reads from or that reads
+    from it, another one, or none (``open``)."""
+
+    place: Place
+    node: str = ""
+    """Its operator and name; of ``open``, why none is named."""
+
+    @property
+    def right(self) -> bool:
+        return self.place in ("changed", "neighbour")
+
+
+NOBODY = Named("open")
+
+
+def exporting(worker: Worker, made: Made) -> Any:
+    """The worker as it is for calls in which the exporter gives a mutant."""
+    return Holding(worker, _planted, made)
+
+
+def _planted(progress: object, made: Made, function: Callable[..., Any], args: tuple[object, ...]) -> Any:
+    import onnx
+
+    from conformance.align.operators import locate
+    from conformance.checks import models
+
+    original: Callable[..., Any] = vars(models)["export"]
+    data = model_of(made).read_bytes()
+
+    def export(*arguments: Any, **options: Any) -> Any:
+        exported = original(*arguments, **options)
+        return dataclasses.replace(exported, model=onnx.load_from_string(data), data=data)
+
+    # No pass of the exporter's is at fault, and looking for one exports many times.
+    with mock.patch.object(models, "export", export), mock.patch.object(locate, "guilty", lambda right: []):
+        return function(progress, *args)
+
+
+def model_of(made: Made) -> Path:
+    """The file of a mutant, which is alone in its store."""
+    (file,) = made.store.rglob("*.onnx")
+    return file
+
+
+def named(
+    progress: object, made: Made, operator: Mapping[str, Any] | None, parts_at: Mapping[str, Any] | None
+) -> Named:
+    """Where the node stands that a record names in its field ``operator``, or else in ``parts_at``."""
+    import onnx
+
+    graph = onnx.load(model_of(made), load_external_data=False).graph
+    operator, parts_at = operator or {}, parts_at or {}
+    told = operator if operator.get("node") or operator.get("tensor") else parts_at
+    found = _found(graph, str(told.get("node") or ""), str(told.get("tensor") or ""))
+    if found is None:
+        return Named("open", str(operator.get("unable") or operator.get("how") or "nothing is said"))
+    name = f"{found.op_type} {found.name or found.output[0]}"
+    changed = list(_changed(graph, made.node))
+    if any(found is node for node in changed):
+        return Named("changed", name)
+    return Named("neighbour" if any(_adjacent(found, node) for node in changed) else "elsewhere", name)
+
+
+def _found(graph: GraphProto, name: str, tensor: str) -> NodeProto | None:
+    for node in graph.node:
+        if (name and node.name == name) or (not name and tensor and tensor in node.output):
+            return node
+    return next((node for node in graph.node if tensor and tensor in node.output), None)
+
+
+def _changed(graph: GraphProto, label: str) -> Iterator[NodeProto]:
+    """The node that a mutant changed; of a constant, those that read it."""
+    what, _, name = label.partition(" ")
+    for node in graph.node:
+        if name in (node.input if what == "constant" else node.output):
+            yield node
+
+
+def _adjacent(one: NodeProto, other: NodeProto) -> bool:
+    return bool({*one.output} & {*other.input} or {*other.output} & {*one.input})
