@@ -1,7 +1,7 @@
 """Measures everything and writes ``docs/benchmarks.md``; with a group or ``--quick`` it prints and writes nothing.
 
-The group ``mutants`` writes ``docs/mutants.md``; ``size``, ``endurance``, ``culprits``, ``accusations`` and
-``location`` write pages in ``docs/evidence``.
+The group ``mutants`` writes ``docs/mutants.md``; ``size``, ``endurance``, ``culprits`` and those of ``EVIDENCE``
+write pages in ``docs/evidence``.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from pathlib import Path
 from benchmarks import (
     accusations,
     catalogue,
+    coverage,
     culprits,
     dynamo,
     endurance,
     examples,
+    findings,
     fuzz,
     gating,
     inner_loop,
@@ -23,7 +25,10 @@ from benchmarks import (
     latency,
     location,
     mutants,
+    passes,
     precision,
+    reduction,
+    repairs,
     size,
     whole_run,
 )
@@ -46,9 +51,16 @@ GROUPS = {
     "culprits": culprits,
     "accusations": accusations,
     "location": location,
+    "passes": passes,
+    "reduction": reduction,
+    "findings": findings,
+    "repairs": repairs,
+    "coverage": coverage,
     "catalogue": catalogue,
 }
-APART = {"latency", "mutants", "size", "endurance", "culprits", "accusations", "location"}
+EVIDENCE = ("accusations", "location", "passes", "reduction", "findings", "repairs", "coverage")
+"""Write a page in ``docs/evidence`` of what they found, which ``rows`` has just looked at."""
+APART = {"latency", "mutants", "size", "endurance", "culprits", *EVIDENCE}
 """Take a quarter of an hour and more, and have pages of their own: ``docs/mutants.md``, and the others in
 ``docs/evidence``."""
 
@@ -73,7 +85,8 @@ stay the same, its bytes do not).
 
 How often a budget of time is decided wrongly stands in [evidence](evidence/latency.md), made by
 `python -m benchmarks latency`.
-How many planted defects are found, by the suite and by other tools, stands in [mutants](mutants.md), made by
+How many planted defects are found, by the suite and by other tools, and whether the changed node is named, stands in
+[mutants](mutants.md), made by
 `python -m benchmarks mutants`.
 How often the culprit of a planted defect is named stands in [culprits](evidence/culprits.md), made by
 `python -m benchmarks culprits`.
@@ -83,6 +96,14 @@ What a long run among hostile cells loses stands in [endurance](evidence/enduran
 `python -m benchmarks endurance`.
 Which operator and line are named for a wrong export stands in [location](evidence/location.md), made by
 `python -m benchmarks location`.
+Which pass of an optimizer is named stands in [passes](evidence/passes.md), made by `python -m benchmarks passes`.
+How small the model of a runtime's fault becomes stands in [reduction](evidence/reduction.md), made by
+`python -m benchmarks reduction`.
+How many findings planted causes come to stands in [findings](evidence/findings.md), made by
+`python -m benchmarks findings`.
+How many located defects have a fix stands in [repairs](evidence/repairs.md), made by `python -m benchmarks repairs`.
+What the cells see of a module, and what asking costs, stands in [coverage](evidence/coverage.md), made by
+`python -m benchmarks coverage`.
 Whether the suite accuses modules that are sound stands in [false accusations](evidence/accusations.md), made by
 `python -m benchmarks accusations`.
 
@@ -113,10 +134,9 @@ def main() -> None:
         endurance.write(rows, _where())
     if not options.quick and "culprits" in options.group:
         culprits.write(culprits.study(options.quick), _where())
-    if not options.quick and "accusations" in options.group:
-        accusations.write(_where())
-    if not options.quick and "location" in options.group:
-        location.write(_where())
+    for name in EVIDENCE:
+        if not options.quick and name in options.group:
+            GROUPS[name].write(_where())
 
 
 def _where() -> str:

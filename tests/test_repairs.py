@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,6 @@ from conformance.records.run_file import RunWriter
 from conformance.repairs.precision import smallest
 from conformance.repairs.trials import Trials
 from conformance.worker.isolation import Worker
-from conformance.worker.warm import new_worker
 from tests.support import Bench, say
 from tests.test_sensitivity import PLANTED, PYTHON, with_precision
 
@@ -68,12 +67,6 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path, tmp_path / "store")
 
 
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with new_worker() as found:
-        yield found
-
-
 Proposed = Callable[[Record], list[str]]
 
 
@@ -84,7 +77,7 @@ def proposed(bench: Bench, worker: Worker) -> Proposed:
     def lines(record: Record) -> list[str]:
         told = record.as_dict()
         (finding,) = findings([told])
-        return [*command._about(finding, told, Trials(worker, bench.store))]
+        return [*command._about(finding, told, Trials(worker, bench.store), bench.folder / "fixes")]
 
     return lines
 
@@ -97,8 +90,8 @@ def test_the_other_exporter_is_proposed_where_it_is_right(bench: Bench, proposed
     assert [line for line in lines if line.startswith("export with")] == [
         line for line in lines if line.startswith("export with dynamo at opset 20: ")
     ]
-    assert "cells pass" in lines[0] and "examples verified" in lines[0]
-    assert lines[1] == "  export: {dynamo: [20]}"
+    first = lines.index("  export: {dynamo: [20]}") - 1
+    assert "cells pass" in lines[first] and "examples verified" in lines[first]
 
 
 def test_another_opset_is_proposed_with_the_rest_of_the_export_as_it_is(bench: Bench, proposed: Proposed) -> None:
@@ -117,8 +110,8 @@ def at_17(g, x):
 """
     )
     lines = proposed(bench.run(body, python))
-    assert lines[0].startswith("export with torchscript at opset 18: ")
-    assert lines[1] == "  export: {torchscript: {opsets: [18], ...}}, the rest of it as it is"
+    first = [line.split(": ")[0] for line in lines].index("export with torchscript at opset 18")
+    assert lines[first + 1] == "  export: {torchscript: {opsets: [18], ...}}, the rest of it as it is"
     assert any(line.startswith("export with dynamo at opset 20: ") for line in lines)
 
 
@@ -153,7 +146,7 @@ def test_what_does_not_help_is_not_proposed(bench: Bench, proposed: Proposed) ->
     )
     (cell,) = (one for one in bench.cells(body) if one.check == "export")
     (line,) = proposed(bench.run_cell(cell))
-    assert line.startswith("none of what was tried lets it pass: other opsets and the other exporter")
+    assert line.startswith("none of what was tried lets it pass: the operator in other operators of ONNX, ")
 
 
 def test_of_a_case_that_is_gone_nothing_is_tried(bench: Bench, proposed: Proposed) -> None:

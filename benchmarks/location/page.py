@@ -6,16 +6,19 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from benchmarks.common import Row
-from benchmarks.location import run, sound
+from benchmarks.location import memory, run, sound
 from benchmarks.mutants.run import ROOT
 
 PAGE = ROOT / "docs" / "evidence" / "location.md"
 RIGHT = 0.9
+MEMORY = 2.0
+"""Times the memory of a cell that passes."""
 
 
 def rows(quick: bool) -> Iterator[Row]:
     yield from rows_of(run.study(quick))
     yield from rows_of_sound(sound.study(quick))
+    yield row_of_memory(memory.peaks(quick))
 
 
 def rows_of(outcomes: Sequence[run.Outcome]) -> Iterator[Row]:
@@ -49,6 +52,14 @@ def rows_of_sound(models: Sequence[sound.Sound]) -> Iterator[Row]:
     yield Row(
         "their operators that differ by more than kernels may", str(sum(model.parted for model in looked_at)),
         f"{compared} compared, {untied} without a tensor", repeats=len(looked_at),
+    )  # fmt: skip
+
+
+def row_of_memory(peaks: memory.Peaks) -> Row:
+    return Row(
+        f"peak memory of a failing cell of {peaks.network}", f"{peaks.wrong / 2**20:,.0f} MiB",
+        f"of the same cell passing, {peaks.sound / 2**20:,.0f} MiB", f"{peaks.ratio:.2f} ×",
+        f"at most {MEMORY:g} ×", peaks.ratio <= MEMORY,
     )  # fmt: skip
 
 
@@ -94,7 +105,8 @@ def write(where: str) -> None:
         f"- {model.label}: {model.unable or f'{model.parted} of {model.compared} operators differ, none is named'}"
         for model in models if model.unable or model.parted
     ]  # fmt: skip
-    targets = [row.line() for row in (*rows_of(outcomes), *rows_of_sound(models))]
+    all_rows = *rows_of(outcomes), *rows_of_sound(models), row_of_memory(memory.peaks(False))
+    targets = [row.line() for row in all_rows]
     text = TEXT.format(
         targets="\n".join(targets), plants="\n".join(plants), odd="\n".join(odd) or "None.", where=where
     )

@@ -56,6 +56,8 @@ def plain(value: Any) -> Any:
         return {
             names[name].alias or name: plain(getattr(value, name)) for name in names if name in value.model_fields_set
         }
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, Expression):

@@ -12,6 +12,7 @@ from conformance.align.operators.locate import Failing, locate
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.checks.models import CellRun
+from conformance.checks.smallest_function import Reduced, longest, reduced
 from conformance.checks.verify import Verifier
 from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped, display_path
@@ -23,28 +24,38 @@ SECONDS = 120.0
 """How long an operator may be looked for. It is done in a process of its own, which is then ended."""
 
 
-def note_operator(run: CellRun, verify: Verifier, stored: Stored, example: Example | None, stop: Stopped) -> None:
+def note_operator(
+    run: CellRun, verify: Verifier, stored: Stored, example: Example | None, stop: Stopped
+) -> Reduced | None:
     """Writes the first operator that parts into the fields of a failure that is the exporter's, or may be; or why
-    none can be named. The verdict stays as it is."""
+    none can be named. The verdict stays as it is. Gives the smallest function that fails there, where it is the
+    exporter's fault."""
     if example is None or stop.fault not in ("exporter", None) or stop.stage not in ("load", "run", "compare"):
-        return
-    start = time.perf_counter()
+        return None
+    start, small = time.perf_counter(), None
     try:
-        told = aside.ask(lambda: _located(run, verify, stored, example), SECONDS)
+        seconds = SECONDS + (longest() if stop.fault == "exporter" else 0.0)
+        told, small = aside.ask(lambda: _located(run, verify, stored, example, stop), seconds)
         stop.fields["operator"] = _in_the_case_file(told, run.cell.case)
     except Exception as error:  # this only explains a failure, and must not be another
         detail = f"{type(error).__name__}: {error}".splitlines()[0][:300]
         stop.fields["operator"] = {"unable": "raised", "detail": detail}
-    verify.add_seconds("locate", time.perf_counter() - start)
+    reducing = small.told["seconds"] if small is not None else 0.0  # which the record has apart
+    verify.add_seconds("locate", time.perf_counter() - start - reducing)
+    return small
 
 
-def _located(run: CellRun, verify: Verifier, stored: Stored, example: Example) -> dict[str, Any]:
+def _located(
+    run: CellRun, verify: Verifier, stored: Stored, example: Example, stop: Stopped
+) -> tuple[dict[str, Any], Reduced | None]:
     import torch
 
     run.stages.told_to_nobody()
     torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
     run.reference.restore()
-    return locate(question(run, verify, stored, example))
+    told, search = locate(question(run, verify, stored, example))
+    small = reduced(run, search, told) if search is not None and stop.fault == "exporter" else None
+    return told, small
 
 
 def _in_the_case_file(told: dict[str, Any], case: Case) -> dict[str, Any]:

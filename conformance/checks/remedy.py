@@ -132,7 +132,7 @@ class Remedies:
             return
         changed = copy.deepcopy(module)
         nonzero(changed, names)
-        file = says.module.rsplit(".", 1)[0]
+        file = says.module.split(".")[0] if reference.folder.has(says.module.split(".")[0]) else "modules"
         python = (
             "import torch\n\ndef nonzero(module):\n    torch.manual_seed(0)\n"
             f"    for name in {json.dumps(names)}:\n"

@@ -21,7 +21,7 @@ from conformance.checks.models import CellRun
 from conformance.checks.reduce.cut import Cut, Cutter, reference_values
 from conformance.checks.reduce.search import fewest
 from conformance.checks.reduce.simpler import simplified
-from conformance.checks.reduce.trial import ONE, Failure, Trials, kind_of, largest, outcome_of
+from conformance.checks.reduce.trial import ONE, Failure, Trials, kind_of, largest, limit_of, outcome_of
 from conformance.checks.reduce.written import issue, script, shows
 from conformance.compare.judges import Tolerances
 from conformance.compare.tolerance import Tolerance
@@ -37,9 +37,6 @@ from conformance.worker import aside
 
 SECONDS = 30.0
 """How long a model is made smaller; then the smallest so far is left."""
-TIGHTEST, LOOSEST = 4e-5, 1e-3
-"""How far outputs of a small model may be off at least and at most, relative to their largest value: above rounding,
-and below an eighth of what the whole model was off by."""
 
 
 def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, folder: Path) -> dict[str, Any] | None:
@@ -82,10 +79,9 @@ def _failure(run: CellRun, example: Example, stop: Stopped) -> Failure | None:
     off = math.inf
     if worst is not None and math.isfinite(worst.error):
         off = worst.error / (largest(example.wanted[worst.output]) or 1.0)
-    limit = min(max(off / 8, TIGHTEST), LOOSEST)
     passes = tuple((fields.get("optimizer") or {}).get("passes") or ())
     kind = kind_of(stop.stage, stop.error)
-    return Failure(kind, right, limit, run.libraries(), run.config(), passes)
+    return Failure(kind, right, limit_of(off), run.libraries(), run.config(), passes)
 
 
 def _who_is_right(fields: dict[str, Any]) -> str | None:

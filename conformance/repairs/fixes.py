@@ -7,15 +7,17 @@ from typing import Any
 
 from conformance.case.declaration import Case
 from conformance.records.findings import Finding
-from conformance.repairs import exports, optimizer, precision
+from conformance.repairs import edits, exports, optimizer, precision, translations
 from conformance.repairs.trials import Fix, Trials
 
 _Fixes = Callable[[Case, Mapping[str, Any], Trials], Iterator[Fix]]
+_EXPORTS = "the operator in other operators of ONNX, other opsets and the other exporter"
 TRIED: dict[str, tuple[str, tuple[_Fixes, ...]]] = {
-    "exporter": ("other opsets and the other exporter", (exports.fixes,)),
-    "open": ("other opsets and the other exporter", (exports.fixes,)),
+    "exporter": (_EXPORTS, (translations.fixes, exports.fixes)),
+    "open": (_EXPORTS, (translations.fixes, exports.fixes)),
     "runtime": ("other opsets and the other exporter, whose models have other nodes", (exports.fixes,)),
     "optimizer": ("the guilty passes switched off", (optimizer.fixes,)),
+    "case": ("the edit that its record proposes", (edits.fixes,)),
     "precision": ("nodes kept in fp32", (precision.fixes,)),
 }
 """By component: what is tried, and how."""
@@ -30,4 +32,7 @@ def fixes(finding: Finding, case: Case, record: Mapping[str, Any], trials: Trial
 
 def tried(finding: Finding) -> str | None:
     """What is tried for a finding, in words; None where there is nothing to try."""
-    return TRIED[finding.key.component][0] if finding.key.component in TRIED else None
+    component = finding.key.component
+    if component == "case" and edits.proposed(finding.cells[0]) is None:
+        return None
+    return TRIED[component][0] if component in TRIED else None

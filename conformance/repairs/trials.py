@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,8 @@ class Fix:
     """What to write into the case file."""
     shown: str
     """What was run to show it."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files to lay beside the case file, by name with their content."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,14 @@ class Trials:
         compared = examples and any(cell.check in ("accuracy", "fidelity") for cell in passed)
         return f"{len(passed)} cells pass, {examples} examples verified" if compared else None
 
+    def record(self, cell: Cell) -> dict[str, Any]:
+        """The record of a cell."""
+        return Runner(Settings(store=self.store), TIMEOUT, self.worker)(cell).as_dict()
+
+    def unharmed(self, cells: Sequence[Cell]) -> bool:
+        """Whether none of these cells fails otherwise than it is declared to."""
+        return all(self.record(cell)["status"] != "failed" for cell in cells)
+
     def call(self, function: Any, *arguments: Any) -> Any:
         """What a function gives in the worker, which gets the worker's progress first; None where it raises or ends
         the process."""
@@ -70,18 +82,34 @@ def changed(case: Case, **values: Any) -> Case:
     return dataclasses.replace(case, says=case.says.model_copy(update={"fails": [], **values}), fails_lines=())
 
 
-def proving(case: Case, record: Mapping[str, Any], exporter: str, opset: int) -> list[Cell]:
+def proving(
+    case: Case, record: Mapping[str, Any], exporter: str, opset: int, checks: Collection[str] = PROVING
+) -> list[Cell]:
     """The cells of a changed case that have to pass: of that export, on the record's runtime and at its precision."""
     runtime, precision = record.get("runtime"), record["precision"]
 
     def counts(cell: Cell) -> bool:
-        if (cell.exporter, cell.opset) != (exporter, opset) or cell.check not in PROVING:
+        if (cell.exporter, cell.opset) != (exporter, opset) or cell.check not in checks:
             return False
-        if cell.check == "export":
+        if cell.check in ("export", "registration"):
             return True
         return cell.precision == precision and (runtime is None or cell.runtime in (None, runtime))
 
     return [cell for cell in plan(case) if counts(cell)]
+
+
+@contextlib.contextmanager
+def beside(case: Case, files: Mapping[str, str]) -> Iterator[Case]:
+    """The case as if these files lay beside its own, in place of any of the same name: in a folder of links, since a
+    process loads the Python of a folder once."""
+    with tempfile.TemporaryDirectory(prefix="conformance-") as name:
+        folder = Path(name).resolve()
+        for entry in case.folder.resolve().iterdir():
+            if entry.name not in files and not entry.name.startswith((".", "__pycache__")):
+                (folder / entry.name).symlink_to(entry)
+        for file, text in files.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        yield dataclasses.replace(case, file=folder / case.file.name)
 
 
 def listed(names: Iterable[str]) -> str:

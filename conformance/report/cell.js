@@ -112,6 +112,21 @@ function blindTree(blind) {
   return list(root);
 }
 
+const HIDDEN = 100;
+
+// The submodules of which no output shows anything, each with what comparing its own tensor has shown; those that differ first.
+function hiddenTable(hidden) {
+  const rank = (one) => (one.tensor === "differs" ? 0 : one.tensor === "agrees" ? 2 : 1);
+  const shown = hidden.slice().sort((a, b) => rank(a) - rank(b)).slice(0, HIDDEN);
+  const state = (one) => el("b", { class: one.tensor === "differs" ? "worse" : "" }, one.tensor ? clipped(one.tensor, 40) : "not compared");
+  return [
+    el("p", { class: "quiet" }, "Submodules of which no output shows anything, by their own tensors in the exported graph, where these were compared:"),
+    table(["submodule", "its tensor", ""], shown.map((one) => [el("code", null, clipped(one.module, 160)), state(one),
+      one.why ? clipped(one.why, 300) : ""]), "Submodules that no output shows"),
+    hidden.length > shown.length ? el("p", { class: "quiet" }, `and ${hidden.length - shown.length} more submodules`) : null,
+  ];
+}
+
 function coverageSection(row) {
   const told = at("coverage", row);
   if (!told) return null;
@@ -121,7 +136,7 @@ function coverageSection(row) {
   return section(`What of the module shows: ${told.seen} of ${told.of} operator calls`,
     told.calls ? el("p", { class: "quiet" }, `of ${told.calls} calls, ${told.of} at equal distances were asked about`) : null,
     bars([["seen", told.seen], ["not seen", told.of - told.seen]], (_, value) => String(value), "Operator calls"),
-    blind.length ? blindTree(blind) : null, rest);
+    blind.length ? blindTree(blind) : null, rest, (told.hidden || []).length ? hiddenTable(told.hidden) : null);
 }
 
 const LOSS = {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
+
+from benchmarks.passes.planting import optimized
 
 
 @contextlib.contextmanager
@@ -26,9 +26,9 @@ def wrong(*passes: str) -> Iterator[None]:
             levels = onnxruntime.GraphOptimizationLevel
             level = levels.ORT_ENABLE_ALL if sess_options is None else sess_options.graph_optimization_level
             off = options.get("disabled_optimizers") or []
-            with_all = _optimized(original, model, level, off)
+            with_all = optimized(original, model, level, off)
             self.wrong = level != levels.ORT_DISABLE_ALL and any(
-                _optimized(original, model, level, [*off, name]) != with_all for name in passes
+                optimized(original, model, level, [*off, name]) != with_all for name in passes
             )
 
         def run(self, names: Any, inputs: Any, *arguments: Any) -> Any:
@@ -37,16 +37,3 @@ def wrong(*passes: str) -> Iterator[None]:
 
     with mock.patch.object(onnxruntime, "InferenceSession", InferenceSession):
         yield
-
-
-def _optimized(session: Any, model: Any, level: Any, off: list[str]) -> bytes:
-    import onnxruntime
-
-    with tempfile.TemporaryDirectory() as folder:
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        options.intra_op_num_threads = 1
-        options.graph_optimization_level = level
-        options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
-        session(model, options, providers=["CPUExecutionProvider"], disabled_optimizers=off)
-        return (Path(folder) / "optimized.onnx").read_bytes()

@@ -100,7 +100,8 @@ def hostile(poison: str) -> dict[str, Any]:
         "arithmetic": {poison: poison}, "fidelity": {"output": poison, "sqnr": poison},
         # a dot in the path of a submodule is a level of the tree
         "coverage": {"seen": 0, "of": 1, "blind": [
-            {"module": poison.replace(".", ""), "at": poison, "op": poison, "count": 1}]},
+            {"module": poison.replace(".", ""), "at": poison, "op": poison, "count": 1}],
+            "hidden": [{"module": poison, "tensor": poison, "why": poison}]},
         "conversion": {poison: [poison]}, "loss": {poison: poison}, "engine": {poison: {poison: poison}},
         "latency": {"runtime": poison, "at": {poison: poison}, "unit": poison,
                     "budgets": [{"text": f"1.2 x {poison}", "verdict": poison, "ratio": 1.0, "low": 0.9, "high": 1.1,

@@ -84,6 +84,9 @@ FULL = failed(
         "seen": 40, "of": 48, "calls": 198, "places": 3,
         "blind": [{"module": "features.1.block", "at": "models/net.py:55", "op": "aten.gelu", "count": 5},
                   {"module": "", "at": None, "op": "aten.mul", "count": 1}],
+        "hidden": [{"module": "features.1.block", "tensor": "agrees"},
+                   {"module": "features.2", "tensor": None, "why": "it has no tensor of its own"},
+                   {"module": "features.3", "tensor": "differs", "why": "node n7: 4 of 9 values differ"}],
     },
 )  # fmt: skip
 
@@ -252,6 +255,16 @@ def test_a_cell_has_all_that_is_known(tab: Page, report: Path) -> None:
         "holds: 4 ms, between 3.9 ms and 4.1 ms; the limit is 5 ms",
         "Durations. onnxruntime: median 4 ms; pytorch: median 3 ms",
         "Largest error over what is allowed, run by run: 0.25, 125000",
+    ]
+
+
+def test_submodules_that_no_output_shows_have_their_state(tab: Page, report: Path) -> None:
+    tab.open(report, f"#cell={FULL['id']}")
+    rows = "[...panel.querySelectorAll('[aria-label=\"Submodules that no output shows\"] tbody tr')]"
+    assert tab.value(f"{rows}.map(row => [...row.children].map(one => one.innerText))") == [
+        ["features.3", "differs", "node n7: 4 of 9 values differ"],
+        ["features.2", "not compared", "it has no tensor of its own"],
+        ["features.1.block", "agrees", ""],
     ]
 
 

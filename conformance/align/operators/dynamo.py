@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.align.operators.instruments import below_forward, frames_of, part_of, told, wrapped
-from conformance.align.operators.program import Exhibit, Operator, Program, Unable, Values
+from conformance.align.operators.program import Call, Exhibit, Name, Operator, Program, Unable, Values
 
 _CORE = "torch.onnx._internal.exporter._core"
 
@@ -170,8 +170,29 @@ def _operator(node: Any, seen: Seen, origins: Mapping[str, Any]) -> Operator:
         source, stack[-1][0] if stack else None, called if called != named else None,
         pointwise=node.target.__module__ == "_operator" or torch.Tag.pointwise in tags,
         constants=tuple(value for value in _leaves((node.args, node.kwargs)) if not isinstance(value, torch.fx.Node)),
-        arguments=lambda values: bound(values)[0], inner=inner,
+        arguments=lambda values: bound(values)[0], inner=inner, call=_call(node),
+        origin=None if origin is None else origin.name,
     )  # fmt: skip
+
+
+def _call(node: Any) -> Call | None:
+    """How a node is written; None for an operator that takes programs, and for what is in no module known here."""
+    import torch
+
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        function = f"torch.ops.{target}"
+    else:
+        module = {"_operator": "operator"}.get(getattr(target, "__module__", ""), getattr(target, "__module__", ""))
+        function = f"{module}.{getattr(target, '__name__', '')}"
+        if module not in ("operator", "math", "torch"):
+            return None
+
+    def named(argument: Any) -> Any:
+        return Name(argument.name)
+
+    args, kwargs = (torch.fx.node.map_arg(given, named) for given in (node.args, node.kwargs))
+    return Call(function, tuple(args), dict(kwargs))
 
 
 def _leaves(value: Any) -> list[Any]:

@@ -55,12 +55,14 @@ class Failing:
     """Whether these outputs are wrong for the failing example."""
 
 
-def locate(failing: Failing) -> dict[str, Any]:
-    """The first operator that parts, or why none can be named, in the fields of ``Record.operator``."""
+def locate(failing: Failing) -> tuple[dict[str, Any], Search | None]:
+    """The first operator that parts, or why none can be named, in the fields of ``Record.operator``; and the search,
+    where an operator is named."""
     try:
-        return Search(failing).found()
+        search = Search(failing)
+        return search.found(), search
     except Unable as reason:
-        return {"unable": reason.why, **({"detail": str(reason)} if str(reason) else {})}
+        return {"unable": reason.why, **({"detail": str(reason)} if str(reason) else {})}, None
 
 
 class Search:
@@ -73,15 +75,17 @@ class Search:
         self.steps: list[Step] = []
         self.model: ModelProto
         """The graph that was looked at last."""
-        self._exhibit = _exhibited(failing)
-        if graph.structure(self._exhibit.model) != failing.structure:
+        self.parting: Parting | None = None
+        """That of the operator that was named; None where the program was captured otherwise."""
+        self.exhibit = _exhibited(failing)
+        if graph.structure(self.exhibit.model) != failing.structure:
             raise Unable("changed")
-        self._inputs = failing.arguments(failing.inputs)
-        self.model = self._exhibit.model
+        self.inputs = failing.arguments(failing.inputs)
+        self.model = self.exhibit.model
 
     def found(self) -> dict[str, Any]:
         """The first operator that parts; raises Unable where none can be named."""
-        exhibit = self._exhibit
+        exhibit = self.exhibit
         sizes: dict[str, int] = {}
 
         def measured(name: str, value: Any) -> None:
@@ -90,7 +94,7 @@ class Search:
                     sizes[tensor] = int(getattr(member, "nbytes", 8))
 
         try:
-            outputs = _arrays(exhibit.program.run(self._inputs, measured))
+            outputs = _arrays(exhibit.program.run(self.inputs, measured))
         except Exception as error:
             return self._captured(error)
         if self._failing.fails(outputs):
@@ -108,7 +112,7 @@ class Search:
     def _stage(self) -> tuple[str, ModelProto, bool]:
         """The graph in which the operator is looked for, which is that before the exporter's own passes if it is
         wrong; and whether the exported one is."""
-        exhibit, final = self._exhibit, self._outcome(self._exhibit.model)
+        exhibit, final = self.exhibit, self._outcome(self.exhibit.model)
         if exhibit.raw is None or final == "right":
             return "optimizer" if exhibit.raw is not None else "export", exhibit.model, final != "right"
         raw = _completed(exhibit.raw, exhibit.model)
@@ -149,18 +153,19 @@ class Search:
                  for tensor in program.ties.get(name, ()) if tensor is not None]  # fmt: skip
         tensors = Tensors(model, self._failing.libraries, self._fed(model), names, sizes)
         weak: list[Parting] = []
-        for step in steps(program, self._inputs, tensors):
+        for step in steps(program, self.inputs, tensors):
             self.steps.append(step)
             if step.parting is None or found is not None:
                 continue
             if step.ratio is not None and step.ratio < CLEAR:
                 weak += [step.parting] if len(weak) < CANDIDATES else []
-            elif explains(program, self._inputs, step.parting, self._failing.fails):
-                found = self._told(step.parting, stage, model, program)
+            elif explains(program, self.inputs, step.parting, self._failing.fails):
+                found, self.parting = self._told(step.parting, stage, model, program), step.parting
                 if not self._whole:
                     return found
         for parting in weak if found is None else ():
-            if explains(program, self._inputs, parting, self._failing.fails):
+            if explains(program, self.inputs, parting, self._failing.fails):
+                self.parting = parting
                 return self._told(parting, stage, model, program)
         return found
 
@@ -197,7 +202,7 @@ class Search:
             told.pop("removed", None)  # branches are functions before the exporter's passes, with other names
             return told
         told = of_operator(parting.operator) | {"stage": stage, "how": parting.how}
-        told |= _node(model, self._exhibit.model, parting, program)
+        told |= _node(model, self.exhibit.model, parting, program)
         if parting.how == "value":
             told |= {
                 "index": list(parting.index), "got": parting.got, "wanted": parting.wanted,
@@ -214,8 +219,8 @@ class Search:
 
     def _captured(self, error: Exception | None) -> dict[str, Any]:
         """Where the captured program itself is not what the module computes."""
-        captured = self._exhibit.captured
-        if captured is not self._exhibit.program and self._computes(captured):
+        captured = self.exhibit.captured
+        if captured is not self.exhibit.program and self._computes(captured):
             raise Unable("decomposition")
         try:
             again = _exhibited(self._failing, self._failing.inputs).captured
@@ -233,7 +238,7 @@ class Search:
     def _computes(self, program: Program) -> bool:
         """Whether a program gives what is wanted."""
         try:
-            return not self._failing.fails(_arrays(program.run(self._inputs)))
+            return not self._failing.fails(_arrays(program.run(self.inputs)))
         except Exception:
             return False
 

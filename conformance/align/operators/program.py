@@ -27,6 +27,24 @@ class Unable(Exception):
 
 
 @dataclass(frozen=True)
+class Name:
+    """The name of a value, where a call takes that value."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """How Python writes an operator: a function, and arguments that are plain values, names of others, and lists of
+    both."""
+
+    function: str
+    """``torch.ops.aten.hardswish.default``; empty for what only hands on its one argument."""
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Operator:
     """A call of one operator in a captured program."""
 
@@ -57,6 +75,10 @@ class Operator:
     inner: Callable[[Values], tuple[int, Program, list[Any]] | None] = field(default=lambda _: None, compare=False)
     """Of an operator that chooses between programs: the number of the one that it runs for these values, the program,
     and what that is given."""
+    call: Call | None = field(default=None, compare=False)
+    """None where it is no call that Python could write by itself."""
+    origin: str | None = None
+    """The name of the operator of the captured program that it comes from, where that is another program."""
 
 
 @dataclass

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.align.operators.instruments import Frame, below_forward, of_users, part_of, told, wrapped
-from conformance.align.operators.program import Exhibit, Operator, Program, Unable, Values
+from conformance.align.operators.program import Call, Exhibit, Name, Operator, Program, Unable, Values
 
 _UTILS = "torch.onnx._internal.torchscript_exporter.utils"
 _TIE = "conformance_tie"
@@ -166,8 +166,33 @@ def _operator(node: Any, start: Values, ties: dict[str, list[str | None]]) -> Op
         source, _module(node.scopeName()), pointwise=pointwise,
         constants=tuple(_plain(start[name]) for name in inputs if name in start),
         arguments=lambda values: [values[name] for name in inputs], inner=inner,
-        plumbing=kind in _PLUMBING,
+        plumbing=kind in _PLUMBING, call=None if blocks else _call(node, inputs),
     )  # fmt: skip
+
+
+_HANDED_ON = frozenset({
+    "prim::NumToTensor", "prim::ListUnpack", "prim::TupleUnpack", "prim::unchecked_cast", "aten::Int",
+    "aten::ScalarImplicit",
+})  # fmt: skip
+"""Nodes whose input stands for what they give, or is taken apart by Python itself."""
+
+
+def _call(node: Any, inputs: Sequence[str]) -> Call | None:
+    """How a node is written so that tracing makes it again; sizes are traced as methods ask for them alone."""
+    kind, names = node.kind(), tuple(map(Name, inputs))
+    if kind in ("prim::ListConstruct", "prim::TupleConstruct"):
+        return Call("", (list(names) if kind == "prim::ListConstruct" else names,))
+    if kind in _HANDED_ON:
+        return Call("", names[:1])
+    if kind == "prim::ConstantChunk":
+        return Call("torch.chunk", (names[0], node.i("chunks"), node.i("dim")))
+    if kind == "aten::size":
+        return Call("torch.Tensor.size", names)
+    function, keywords, _ = _resolved(kind, node.schema())
+    if not hasattr(function, "overloadpacket"):
+        return None
+    positional = len(names) - len(keywords)
+    return Call(f"torch.ops.{function}", names[:positional], dict(zip(keywords, names[positional:], strict=True)))
 
 
 def _plain(value: Any) -> Any:

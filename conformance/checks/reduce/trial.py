@@ -21,6 +21,9 @@ from conformance.worker import aside
 
 ONE = 20.0
 """Seconds that one model may take."""
+TIGHTEST, LOOSEST = 4e-5, 1e-3
+"""How far outputs of a small model may be off at least and at most, relative to their largest value: above rounding,
+and below an eighth of what the whole model was off by."""
 
 
 class OutOfTime(Exception):
@@ -50,8 +53,9 @@ def kind_of(stage: str, error: str) -> str:
     return "values" if error in VALUES else error
 
 
-def difference(got: Sequence[Array], right: Sequence[Array], limit: float) -> str | None:
-    """The kind in which outputs differ; None where they do not."""
+def difference(got: Sequence[Array], right: Sequence[Array], limit: float, floor: float = 0.0) -> str | None:
+    """The kind in which outputs differ; None where they do not. ``limit`` is relative to the largest value of an
+    output, or to ``floor`` where that is larger."""
     if len(got) != len(right):
         return "WrongCount"
     for array, wanted in zip(got, right, strict=True):
@@ -59,19 +63,22 @@ def difference(got: Sequence[Array], right: Sequence[Array], limit: float) -> st
             return "WrongDtype"
         if array.shape != wanted.shape:
             return "WrongShape"
-    return (
-        "values" if any(not _near(array, wanted, limit) for array, wanted in zip(got, right, strict=True)) else None
-    )
+    return "values" if any(not _near(*both, limit, floor) for both in zip(got, right, strict=True)) else None
 
 
-def _near(got: Array, right: Array, limit: float) -> bool:
+def _near(got: Array, right: Array, limit: float, floor: float) -> bool:
     if right.dtype.kind != "f":
         return bool(np.array_equal(got, right))
     left, wanted = got.astype(np.float64), right.astype(np.float64)
     finite = np.isfinite(wanted)
     if not np.array_equal(np.isfinite(left), finite):
         return False
-    return bool((np.abs(left[finite] - wanted[finite]) <= limit * largest(right)).all())
+    return bool((np.abs(left[finite] - wanted[finite]) <= limit * max(largest(right), floor)).all())
+
+
+def limit_of(off: float) -> float:
+    """How far outputs of a small model may be off where those of the whole one are off by ``off``."""
+    return min(max(off / 8, TIGHTEST), LOOSEST)
 
 
 def largest(right: Array) -> float:

@@ -62,7 +62,7 @@ def _imports(lines: Sequence[str]) -> list[str]:
     return ["import sys", *path, *packages, *local, *evaluator, ""]
 
 
-def _array(value: Array) -> str | None:
+def literal(value: Array) -> str | None:
     """An array as Python; None where it is too large to be read."""
     if value.dtype.kind not in "fiub":
         return None
@@ -85,8 +85,8 @@ def _inline(cut: Cut, *, packed: bool = False) -> list[str] | None:
     """The lines that make ``model`` and ``feeds``, of nodes as many on a line as fit where they are ``packed``."""
     graph = cut.model.graph
     nodes = [_node(node) for node in graph.node]
-    feeds = {name: _array(value) for name, value in cut.feeds.items()}
-    known = {name: _array(value) for name, value in constants(cut).items()}
+    feeds = {name: literal(value) for name, value in cut.feeds.items()}
+    known = {name: literal(value) for name, value in constants(cut).items()}
     if cut.model.functions or None in [*nodes, *feeds.values(), *known.values()]:
         return None
     inputs = [f"helper.make_tensor_value_info({value.name!r}, {value.type.tensor_type.elem_type}, "
@@ -177,19 +177,23 @@ def _right(failure: Failure, model: ModelProto, expected: Sequence[Array]) -> li
         return ["expected = run('ORT_DISABLE_ALL')"]
     if failure.right == "onnx-reference" and not old(model):  # of which it does not know the rules by itself
         return ["expected = ReferenceEvaluator(model).run(None, feeds)"]
-    arrays = [_array(array) for array in expected]
+    arrays = [literal(array) for array in expected]
     return None if None in arrays else [f"expected = [{', '.join(map(str, arrays))}]"]
 
 
 def _end(failure: Failure, expected: Sequence[Array]) -> list[str]:
-    if failure.kind.startswith("stops"):
+    return ending(failure.kind, [failure.limit * largest(array) for array in expected], "run('ORT_ENABLE_ALL')")
+
+
+def ending(kind: str, atol: Sequence[float], run: str) -> list[str]:
+    """The end of a script: what ``run`` gives is held against ``expected``, or what it raises is shown."""
+    if kind.startswith("stops"):
         return [
-            "try:", "    run('ORT_ENABLE_ALL')", "except Exception as error:", f"    print('{LIVES}:', error)",
+            "try:", f"    {run}", "except Exception as error:", f"    print('{LIVES}:', error)",
             "    sys.exit(1)", "print('it runs')",
         ]  # fmt: skip
-    atol = [failure.limit * largest(array) for array in expected]
     return [
-        "actual = run('ORT_ENABLE_ALL')",
+        f"actual = {run}",
         f"for got, wanted, atol in zip(actual, expected, {[float(f'{one:.2g}') for one in atol]}, strict=True):",
         "    same = got.dtype == wanted.dtype and got.shape == wanted.shape",
         "    if not same or not np.allclose(got, wanted, 0, atol, equal_nan=True):",
@@ -199,13 +203,16 @@ def _end(failure: Failure, expected: Sequence[Array]) -> list[str]:
     ]
 
 
-def shows(file: Path) -> tuple[bool, str]:
-    """Whether the script, in a process of its own, ends as the defect has it; and what it said."""
+def shows(file: Path, seconds: float = SECONDS) -> tuple[bool, str]:
+    """Whether the script, in a process of its own, ends within so many seconds as the defect has it; and what it
+    said."""
     try:
         done = subprocess.run(
-            [sys.executable, str(file.absolute())], cwd=file.parent, capture_output=True, text=True, timeout=SECONDS,
+            [sys.executable, str(file.absolute())], cwd=file.parent, capture_output=True, text=True, timeout=seconds,
             check=False,
         )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return False, f"it took longer than {seconds:g} s"
     except (OSError, subprocess.SubprocessError) as error:
         return False, str(error)
     return done.returncode == 1 and LIVES in done.stdout, done.stdout.strip() or done.stderr.strip()[-400:]
@@ -228,13 +235,13 @@ def _issue(
     yield ""
     yield "## To reproduce"
     yield ""
-    yield from _block(text, "python")
+    yield from block(text, "python")
     yield ""
     yield "The script ends with 1 while the defect lives, and with 0 once it is gone."
     yield ""
     yield "## Expected and actual"
     yield ""
-    yield from _block(said[:4000], "text")
+    yield from block(said[:4000], "text")
     yield ""
     yield "## What was ruled out"
     yield ""
@@ -255,7 +262,8 @@ def _of_optimizer(failure: Failure) -> bool:
     return failure.right == "onnxruntime-unoptimized"
 
 
-def _block(text: str, language: str) -> Iterator[str]:
+def block(text: str, language: str) -> Iterator[str]:
+    """The lines of a text as a block of code in Markdown."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     yield f"{fence}{language}"
     yield visible(text.rstrip())

@@ -22,10 +22,12 @@ def fix(chosen: Iterable[Finding], records: Mapping[str, Mapping[str, Any]], sto
         for finding in chosen:
             record = records[finding.cells[0]["id"]]
             yield f"{finding.id}: {record['id']}"
-            yield from (f"  {line}" for line in _about(finding, record, trials))
+            folder = store.parent / "fixes" / finding.id
+            yield from (f"  {line}" for line in _about(finding, record, trials, folder))
 
 
-def _about(finding: Finding, record: Mapping[str, Any], trials: Trials) -> Iterator[str]:
+def _about(finding: Finding, record: Mapping[str, Any], trials: Trials, folder: Path) -> Iterator[str]:
+    """``folder`` is where files of changes are written."""
     what = tried(finding)
     if what is None:
         yield "nothing can be tried for it: the failure itself says what to do, or somebody has to look"
@@ -38,7 +40,11 @@ def _about(finding: Finding, record: Mapping[str, Any], trials: Trials) -> Itera
     for known in fixes(finding, case, record, trials):
         found += 1
         yield f"{known.what}: {known.shown}"
-        yield f"  {known.paste}"
+        yield from (f"  {line}" for line in known.paste.splitlines())
+        for name, content in known.files.items():
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(content, encoding="utf-8")
+            yield f"  with {display_path(folder / name)} copied to {display_path(case.folder / name)}"
     if not found:
         yield f"none of what was tried lets it pass: {what}"
 

@@ -1,0 +1,122 @@
+"""The causes: each is planted in two cases, whose cells are of several exporters, opsets and runtimes.
+
+A cause is what would be mended at one place: an operator that exporters write wrongly, a kernel, a pass, a symbolic
+of the case's own, a conversion, an operator of PyTorch. The same operator may be wrong in several of these places.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import textwrap
+from collections.abc import Iterator
+
+from benchmarks.culprits import conversion, edits, reference
+from benchmarks.culprits import sound as of
+from benchmarks.culprits.plant import Culprit, Plant, Planting, Written, written_into_the_case
+from benchmarks.culprits.planting import exported, kernel
+from benchmarks.location import defects
+from benchmarks.location.plants import plants as wrong_exports
+from benchmarks.passes.defects import ONNXRUNTIME
+from benchmarks.passes.defects import plants as wrong_passes
+
+APART = ", case "
+"""Between the name of a cause and of the case that it is planted in, in the name of a plant."""
+OPERATORS = {
+    "Sin": "torch.sin(x)", "Cos": "torch.cos(x * 0.5)", "Tanh": "torch.tanh(x)", "Sigmoid": "torch.sigmoid(x)",
+    "Erf": "torch.erf(x)", "Exp": "torch.exp(-x.abs())", "Softmax": "torch.softmax(x, -1)", "Atan": "torch.atan(x)",
+    "Relu": "torch.relu(x)", "Elu": "F.elu(x - 1)", "Selu": "F.selu(x)", "Softplus": "F.softplus(x)",
+    "Sqrt": "torch.sqrt(x.abs() + 1)", "Log": "torch.log(x.abs() + 1)", "ReduceMax": "x.amax(-1)",
+    "ReduceMean": "x.mean(-1)", "ReduceSum": "x.sum(-1)", "LeakyRelu": "F.leaky_relu(x, 0.2)",
+    "HardSigmoid": "F.hardsigmoid(x)", "Reciprocal": "torch.reciprocal(x.abs() + 1)",
+}  # fmt: skip
+"""Operators that both exporters write, by the module that has them."""
+PASSES = (
+    "MatMulAddFusion", "ConvAddFusion", "ConvActivationFusion", "GemmActivationFusion", "QuickGeluFusion",
+    "BiasGeluFusion", "NotWhereFusion", "MatMulScaleFusion", "LayerNormFusionL1", "ConstantFolding",
+)  # fmt: skip
+CONVERSIONS = ("a scale of weights off by two, int8", "one percent more, fp16")
+REFERENCES = ("an error function one part in a thousand off", "an exponential one part in a thousand off",
+              "a logarithm with its constant off", "a softmax with a sum in half precision")  # fmt: skip
+SYMBOLICS = 10
+EXPORTS = ("{torchscript: [16, 17], dynamo: [20]}", "{torchscript: [17], dynamo: [20]}")
+
+
+def plants() -> Iterator[Plant]:
+    """Two plants for each cause, named for it and for the case."""
+    for operator, forward in OPERATORS.items():
+        behind = edits.behind(operator, edits.times(1.02))
+        yield from _both(f"kernel {operator}", "kernel", _cases(forward), kernel(behind))
+        wrong = edits.behind(operator, edits.plus(0.05))
+        yield from _both(f"exporter {operator}", "exporter", _cases(forward), exported(wrong))
+    passes = {
+        plant.name.partition(": ")[2]: plant for plant in wrong_passes() if plant.name.startswith("onnxruntime")
+    }
+    for name in PASSES:
+        assert name in ONNXRUNTIME
+        plant = passes[name]
+        case = _more_opsets(plant.case)
+        yield from _both(f"pass {name}", "optimizer", (case, _wrapped(case)), plant.planting)
+    for plant in conversion.plants():
+        if plant.name in CONVERSIONS:
+            case = _more_opsets(plant.case)
+            both = case, _wrapped(case, "Net")
+            yield from _both(f"conversion {plant.name}", "conversion", both, plant.planting, plant.precision)
+    for plant in reference.plants():
+        if plant.name in REFERENCES:
+            case = _more_opsets(plant.case)
+            yield from _both(f"reference {plant.name}", "reference", (case, case), plant.planting)
+    for plant in list(wrong_exports())[:SYMBOLICS]:
+        assert plant.exporter == "torchscript" and len(defects.SYMBOLICS) >= SYMBOLICS
+        body = f"{plant.body}\nruntimes: [onnxruntime, onnx-reference]\nspecials: false".replace("[17]", "[16, 17]")
+        case = Written(body, plant.python)
+        both = case, _wrapped(case, "Planted")
+        yield from _both(plant.name, "exporter", both, written_into_the_case)
+
+
+def cause_of(plant: Plant) -> str:
+    return plant.name.rpartition(APART)[0]
+
+
+def _both(
+    name: str, culprit: Culprit, cases: tuple[Written, Written], planting: Planting, precision: str = "fp32"
+) -> Iterator[Plant]:
+    check = "fidelity" if precision != "fp32" else "accuracy"
+    for number, case in enumerate(cases):
+        yield Plant(f"{name}{APART}{number + 1}", culprit, case, planting, check=check, precision=precision,
+                    settings={"examples": 2})  # fmt: skip
+
+
+def _cases(forward: str) -> tuple[Written, Written]:
+    """The operator alone, and between others."""
+    more = "specials: false"
+    alone = of.case(forward, of.X, of.BATCH, more, export=EXPORTS[0])
+    among = forward.replace("(x", "(x.abs() * 0.7 - 0.3", 1) if "(x" in forward else f"(-{forward})"
+    longer = of.case(f"{among} * 1.5 - 0.25", of.X, of.BATCH, more, export=EXPORTS[1])
+    return _on_both_runtimes(alone), _on_both_runtimes(longer)
+
+
+def _on_both_runtimes(case: Written) -> Written:
+    return dataclasses.replace(
+        case, body=case.body.replace("runtimes: onnxruntime", "runtimes: [onnxruntime, onnx-reference]")
+    )
+
+
+def _more_opsets(case: Written) -> Written:
+    return dataclasses.replace(case, body=case.body.replace("{torchscript: [17]}", "{torchscript: [16, 17]}"))
+
+
+def _wrapped(case: Written, name: str = "Net") -> Written:
+    """The case with its module inside another."""
+    python = f"""
+
+    class Around(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = {name}()
+
+        def forward(self, *arguments):
+            return self.inner(*arguments) * 1.5 - 0.25
+    """
+    body = re.sub(r"^module: beside\.\w+", "module: beside.Around", case.body, flags=re.MULTILINE)
+    return Written(body, case.python + textwrap.dedent(python))

@@ -1,0 +1,136 @@
+"""Whether a function fails: exported and run in ONNX Runtime, without its optimizer, against PyTorch."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+import re
+import time
+import warnings
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from conformance.arrays import Array
+from conformance.checks.functions.lines import RUN, Exporting, exporting, feeding, module
+from conformance.checks.functions.program import Function
+from conformance.checks.reduce.trial import TIGHTEST, OutOfTime, difference, largest, limit_of
+from conformance.export.symbolics import registered
+
+STOPS = "stops"
+VANISHING = 1e-3
+"""The share of the largest value of the first function that failed, below which what others give is as good as 0."""
+
+
+@dataclass
+class Trials:
+    """Functions that are tried until a deadline. The first that fails says in which way the others have to."""
+
+    how: Exporting
+    kind: str
+    """``values`` or another error of a comparison, or ``stops``."""
+    deadline: float
+    limit: float = TIGHTEST
+    """How far outputs may be off, relative to their largest value or to ``floor``."""
+    floor: float = 0.0
+    count: int = 0
+    expected: list[Array] = field(default_factory=list)
+    """What is right for the function that failed last."""
+    actual: list[Array] = field(default_factory=list)
+    """What ONNX Runtime gave for it; empty where it stops."""
+    model: bytes = b""
+    """What it was exported to."""
+
+    def fails(self, function: Function | None) -> bool:
+        """Whether the function fails alike. Raises OutOfTime; what is no function of PyTorch's does not fail."""
+        if time.monotonic() > self.deadline:
+            raise OutOfTime
+        self.count += 1
+        if function is None:
+            return False
+        try:
+            kind, expected, actual, model = self._outcome(function)
+        except Exception:
+            return False
+        if kind != self.kind:
+            return False
+        self.expected, self.actual, self.model = expected, actual, model
+        return True
+
+    def settle(self) -> None:
+        """From now on a function fails that is off by an eighth as much as the last one, as far as that is no
+        rounding."""
+        self.limit = limit_of(_off(self.actual, self.expected))
+        self.floor = VANISHING * max(map(largest, (*self.expected, *self.actual)), default=0.0)
+
+    def allowed(self) -> list[float]:
+        """How far each output of the function that failed last may be off."""
+        return [self.limit * max(largest(one), self.floor) for one in self.expected]
+
+    def _outcome(self, function: Function) -> tuple[str | None, list[Array], list[Array], bytes]:
+        """How it fails, if it does. Raises what PyTorch or the exporter raises."""
+        with self._undone():
+            space = exported(function, self.how)
+        try:
+            actual = [np.asarray(one) for one in space["run"]()]
+        except Exception:
+            return STOPS, space["expected"], [], space["model"]
+        kind = difference(actual, space["expected"], self.limit, self.floor)
+        return kind, space["expected"], actual, space["model"]
+
+    def _undone(self) -> AbstractContextManager[object]:
+        """Inside the block the case's symbolics are registered, and nowhere else."""
+        none = self.how.exporter != "torchscript" or not self.how.own
+        return nullcontext() if none else registered({}, opset=self.how.opset)
+
+
+def exported(function: Function, how: Exporting) -> dict[str, Any]:
+    """What a script about the function has defined once it has exported. Raises what PyTorch or torch.onnx does."""
+    import onnxruntime
+    import torch
+
+    space: dict[str, Any] = {"np": np, "ort": onnxruntime, "torch": torch, "given": {}}
+    space |= {name: importlib.import_module(name) for name in imports(function, how)}
+    space["given"] = {name: value.copy() for name, value in {**function.inputs, **function.constants}.items()}
+    lines = [
+        *module(function),
+        *feeding(function, _given(function.inputs), _given(function.constants)),
+        *exporting(function, how), *RUN,
+    ]  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(compile("\n".join(lines), "<small>", "exec"), space)
+    return space
+
+
+def _given(names: Iterable[str]) -> dict[str, str]:
+    return {name: f"given[{name!r}]" for name in names}
+
+
+def imports(function: Function, how: Exporting) -> list[str]:
+    """The modules beside torch, NumPy and ONNX Runtime that a script about the function imports."""
+    own = [name.partition(".")[0] for name in how.code(function.own)]
+    called = " ".join(step.call.function for step in function.steps)
+    known = [name for name in ("io", "math", "operator") if f"{name}." in called]
+    if how.exporter == "torchscript":
+        known.append("io")
+    spaces = set(re.findall(r"torch\.ops\.(\w+)\.", called))
+    others = [name for name in sorted(spaces) if name not in ("aten", "prims") and importlib.util.find_spec(name)]
+    return list(dict.fromkeys([*sorted({*known}), *others, *own]))
+
+
+def _off(actual: Sequence[Array], expected: Sequence[Array]) -> float:
+    """By how much of their largest value outputs differ at most; infinite where they are no such numbers."""
+    worst = 0.0
+    for got, right in zip(actual, expected, strict=False):
+        if right.dtype.kind != "f" or got.shape != right.shape:
+            return math.inf
+        with np.errstate(all="ignore"):
+            error = np.abs(got.astype(np.float64) - right.astype(np.float64))
+        error = error[~(np.isnan(got) & np.isnan(right)) & (got != right)]
+        worst = max(worst, float(error.max(initial=0.0)) / (largest(right) or 1.0))
+    return worst if worst == worst else math.inf

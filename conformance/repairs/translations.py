@@ -1,0 +1,134 @@
+"""The case's own symbolic of an operator taken out, or one written for it that is right."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from conformance.case.declaration import Case
+from conformance.case.export import Dynamo, ExportTo, TorchScript
+from conformance.checks.edits import flow, plain
+from conformance.records.findings import key_of
+from conformance.repairs.trials import PROVING, Fix, Trials, beside, changed, proving
+from conformance.repairs.written import Written, written
+
+MOST = 4
+"""How many of a case's own registrations are tried to be taken out, where the record names no operator."""
+_TABLES = ("symbolics", "registers", "translations")
+
+
+def fixes(case: Case, record: Mapping[str, Any], trials: Trials) -> Iterator[Fix]:
+    """What torch itself has for the operator that the record names, where the case registers it; or else a symbolic
+    or translation of it, in a file to lay beside the case file."""
+    exporter = str(record["exporter"])
+    target: ExportTo | None = case.says.export.exporters.get(exporter)  # type: ignore[call-overload]
+    if target is None:
+        return
+    operators = named(record)
+    for operator in _registered(target, operators):
+        other = _with(case, exporter, _without(target, operator))
+        shown = _shown(other, record, trials)
+        if shown is not None:
+            yield Fix(f"take out the case's own {operator}, as torch's is right", _paste(other), shown)
+            return
+    made = trials.call(written, exporter, operators)
+    if isinstance(made, Written):
+        yield from _replaced(case, target, record, trials, made)
+
+
+def named(record: Mapping[str, Any]) -> list[str]:
+    """The operators that may be at fault, as exporters name them: the one that the record located, as it was called
+    and as it was decomposed to; else the one that the error names."""
+    located = record.get("operator") or {}
+    found = [str(located[part]) for part in ("operator", "within") if located.get(part)]
+    key = key_of(record)
+    if not found and key.by == "operator":
+        found = [key.of]
+    return [_name(operator) for operator in found]
+
+
+def _name(operator: str) -> str:
+    """``aten::add`` of ``aten.add`` and ``aten::add_``, ``_operator::floordiv`` of ``operator.floordiv``."""
+    namespace, _, name = operator.replace("::", ".").partition(".")
+    name = name.partition(".")[0]
+    return f"{'_operator' if namespace == 'operator' else namespace}::{name.rstrip('_') or name}"
+
+
+def _registered(target: ExportTo, operators: Sequence[str]) -> list[str]:
+    """The case's own registrations that may be wrong: those of the operators; all where none of these is known."""
+    own = [name for table in _TABLES for name in getattr(target, table, ())]
+    return [name for name in own if name.partition(".")[0] in operators] if operators else own[:MOST]
+
+
+def _without(target: ExportTo, operator: str) -> ExportTo:
+    tables = {table: dict(getattr(target, table)) for table in _TABLES if operator in getattr(target, table, ())}
+    for entries in tables.values():
+        del entries[operator]
+    return target.model_copy(update=tables)
+
+
+def _replaced(
+    case: Case, target: ExportTo, record: Mapping[str, Any], trials: Trials, made: Written
+) -> Iterator[Fix]:
+    """The case with the functions of a file in place of whatever else there is for their operators."""
+    exporter = str(record["exporter"])
+    module = _free(case.folder, f"right_{made.name}")
+    for operator in made.functions:
+        target = _without(target, operator)
+    functions = {key: f"{module}.{function}" for key, function in made.functions.items()}
+    if isinstance(target, TorchScript):
+        without = "UnsupportedOperatorError" if record["error"] == "UnsupportedOperatorError" else "another graph"
+        entries = {key: {"function": function, "without": without} for key, function in functions.items()}
+        said = {**plain(target), "symbolics": {**plain(target.symbolics), **entries}}
+        new: ExportTo = TorchScript.model_validate(said)
+    elif isinstance(target, Dynamo):
+        new = target.model_copy(update={"translations": {**target.translations, **functions}})
+    else:
+        return
+    files = {f"{module}.py": made.text}
+    with beside(case, files) as moved:
+        other = _with(moved, exporter, new)
+        shown = _shown(other, record, trials)
+    if shown is not None:
+        kind = "translation" if exporter == "dynamo" else "symbolic"
+        yield Fix(f"export with a {kind} of {made.operator} that is right", _paste(other), shown, files)
+
+
+def _free(folder: Path, name: str) -> str:
+    """The name of a module that the folder does not have."""
+    name = re.sub(r"\W", "_", name)
+    names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+    return next(free for free in names if not (folder / f"{free}.py").exists())
+
+
+def _with(case: Case, exporter: str, target: ExportTo) -> Case:
+    """The case with another target for one exporter; its declared failures stay."""
+    export = case.says.export.model_copy(update={exporter: target})
+    return dataclasses.replace(case, says=case.says.model_copy(update={"export": export}))
+
+
+def _shown(other: Case, record: Mapping[str, Any], trials: Trials) -> str | None:
+    """What was verified, if the cells of the record's opset pass and none at the exporter's other opsets, for which
+    what is registered is too, is worse than declared."""
+    exporter, opset = str(record["exporter"]), int(record["opset"])
+    checks = (*PROVING, "registration")
+    shown = trials.shown(proving(changed(other), record, exporter, opset, checks))
+    if shown is None:
+        return None
+    opsets = other.says.export.exporters[exporter].opsets  # type: ignore[index]
+    others = [cell for at in opsets if at != opset for cell in proving(other, record, exporter, at, checks)]
+    return shown if trials.unharmed(others) else None
+
+
+def _paste(case: Case) -> str:
+    """The export as the file has to say it, without tables that are empty."""
+    said = plain(case.says.export)
+    for target in said.values():
+        for table in _TABLES:
+            if isinstance(target, dict) and not target.get(table, True):
+                del target[table]
+    return f"export: {flow(said)}"
