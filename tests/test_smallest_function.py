@@ -11,6 +11,8 @@ import pytest
 
 from conformance.checks import smallest_function
 from conformance.checks.reduce.written import MOST_LINES
+from conformance.checks.runner import Runner
+from conformance.plan.settings import Settings
 from conformance.records.record import Record
 from conformance.records.shape import record_of
 from tests.support import Bench, details, say, verdict
@@ -120,6 +122,26 @@ def test_a_wrong_translation_is_one_call_whose_script_ends_with_0_once_it_is_men
     assert lines[at + 1] == f"  python {told['repro']} shows it; to report: {told['issue']}"
     assert record_of(record.as_dict())["smallest"] == told
     assert ends(record, HardSigmoid="HardSwish") == 0
+
+
+def test_one_cell_of_each_cause_looks_for_it_and_none_where_nobody_asks(bench):
+    cells = {
+        (cell.opset, cell.runtime): cell
+        for cell in bench.cells(
+            say(BODY, torchscript("aten::hardswish", "symbolic").replace("[17]", "[16, 17]")), FUNCTIONS
+        )
+        if cell.check == "accuracy"
+    }
+    run = Runner(Settings(store=bench.store, examples=2), 600, None)
+    first, again = (run(cells[opset, "onnxruntime"]) for opset in (17, 16))
+    assert verdict(first) == verdict(again) == WRONG
+    assert first.smallest is not None and first.smallest["calls"] == 1
+    assert again.smallest == {"as": first.id} == record_of(again.as_dict())["smallest"]
+    assert f"smallest PyTorch function that fails alike: see {first.id}" in details(again)
+
+    without = Runner(Settings(store=bench.store, examples=2, smallest=False), 600, None)(cells[17, "onnxruntime"])
+    assert verdict(without) == WRONG
+    assert without.operator == first.operator and without.smallest is None
 
 
 POOL = """

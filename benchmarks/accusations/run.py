@@ -128,7 +128,7 @@ def run_cases(cases: Sequence[Case], seeds: Sequence[int], worker: Worker | None
     for seed in seeds:
         if worker is not None:
             worker.replace()
-        runner = Runner(Settings(store=store, random=seed), TIMEOUT, worker)
+        runner = Runner(Settings(store=store, random=seed, smallest=False), TIMEOUT, worker)
         for case, outcome in zip(cases, outcomes, strict=True):
             start = time.perf_counter()
             for cell in plan(case):

@@ -135,7 +135,7 @@ def _record(worker: Worker, plant: Plant, written: Written, folder: Path, with_d
     from conformance.checks.runner import died
 
     cell = cell_of(plant, written, folder)
-    settings = Settings(store=folder / "store", **plant.settings)
+    settings = Settings(store=folder / "store", smallest=False, **plant.settings)
     with contextlib.ExitStack() as stack:
         if plant.memory_gib is not None and with_defect:
             worker = stack.enter_context(_worker(plant.memory_gib))

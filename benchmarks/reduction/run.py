@@ -75,7 +75,7 @@ def _real() -> Iterator[Outcome]:
     with tempfile.TemporaryDirectory() as folder, hasty_worker() as worker:
         for number, cell in enumerate(declared()):
             print(f"declared: {cell.label}", file=sys.stderr, flush=True)
-            record = record_of(worker, cell, Path(folder) / str(number) / "models").as_dict()
+            record = record_of(worker, cell, Path(folder) / str(number) / "models", smallest=True).as_dict()
             small = record["smallest"] or {}
             shows = exit_code(Path(small["repro"]).absolute(), {}) if small.get("repro") else None
             whole = sum(((record["graph"] or {}).get("nodes") or {}).values())

@@ -116,7 +116,7 @@ def pasted(worker: Worker, cell: Cell, record: Mapping[str, Any], fix: Fix, fold
     ]  # fmt: skip
     passed = 0
     for one in cells:
-        after = Runner(Settings(store=folder / "store" / "models"), TIMEOUT, worker)(one)
+        after = Runner(Settings(store=folder / "store" / "models", smallest=False), TIMEOUT, worker)(one)
         if after.status not in ("passed", "skipped"):
             return f"{after.id}: {after.error}: {after.reason}"
         passed += after.status == "passed" and one.check in ("accuracy", "fidelity")

@@ -150,6 +150,8 @@ def _leave_bundle(
     except Exception as error:  # the failure itself is what counts
         run.record.no_bundle = describe(error, run.cell.case.folder)
         return
+    if not run.settings.smallest:
+        return
     try:
         place = folder / "smallest"
         if small is not None:

@@ -17,6 +17,7 @@ from conformance.checks.verify import Verifier
 from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped, display_path
 from conformance.export.store import Stored
+from conformance.records.record import cause_of_smallest
 from conformance.verdict.example import Example
 from conformance.worker import aside
 
@@ -29,18 +30,17 @@ def note_operator(
 ) -> Reduced | None:
     """Writes the first operator that parts into the fields of a failure that is the exporter's, or may be; or why
     none can be named. The verdict stays as it is. Gives the smallest function that fails there, where it is the
-    exporter's fault."""
+    exporter's fault and no other cell of the case has shown it."""
     if example is None or stop.fault not in ("exporter", None) or stop.stage not in ("load", "run", "compare"):
         return None
     start, small = time.perf_counter(), None
     try:
-        seconds = SECONDS + (longest() if stop.fault == "exporter" else 0.0)
-        told, small = aside.ask(lambda: _located(run, verify, stored, example, stop), seconds)
-        stop.fields["operator"] = _in_the_case_file(told, run.cell.case)
+        seconds = SECONDS + (longest() if stop.fault == "exporter" and run.settings.smallest else 0.0)
+        stop.fields["operator"], small = aside.ask(lambda: _located(run, verify, stored, example, stop), seconds)
     except Exception as error:  # this only explains a failure, and must not be another
         detail = f"{type(error).__name__}: {error}".splitlines()[0][:300]
         stop.fields["operator"] = {"unable": "raised", "detail": detail}
-    reducing = small.told["seconds"] if small is not None else 0.0  # which the record has apart
+    reducing = small.told.get("seconds", 0.0) if small is not None else 0.0  # which the record has apart
     verify.add_seconds("locate", time.perf_counter() - start - reducing)
     return small
 
@@ -54,8 +54,11 @@ def _located(
     torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
     run.reference.restore()
     told, search = locate(question(run, verify, stored, example))
-    small = reduced(run, search, told) if search is not None and stop.fault == "exporter" else None
-    return told, small
+    in_file = _in_the_case_file(told, run.cell.case)
+    if search is None or stop.fault != "exporter" or not run.settings.smallest:
+        return in_file, None
+    shown_in = run.settings.shown.get(cause_of_smallest(run.record.case, run.cell.exporter, in_file))
+    return in_file, Reduced(None, {"as": shown_in}) if shown_in else reduced(run, search, told)
 
 
 def _in_the_case_file(told: dict[str, Any], case: Case) -> dict[str, Any]:

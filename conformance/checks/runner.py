@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations, on_host, shows
 from conformance.plan.settings import Settings
 from conformance.records.death import note_death
-from conformance.records.record import Record
+from conformance.records.record import Record, cause_of_smallest
 from conformance.records.settle import fail_as_declared, settle
 from conformance.worker.isolation import Death, Worker
 from conformance.worker.state.fence import Fit, of_process
@@ -41,6 +42,7 @@ class Runner:
         self._worker = worker
         self._begun: Cell | None = None
         self._before = Predecessors()
+        self._shown: dict[str, str] = {}
         if worker is None:
             prepare_process()
 
@@ -54,12 +56,13 @@ class Runner:
             from conformance.checks.run_cell import run_cell
             from conformance.worker.progress import Progress
 
-            return run_cell(Progress(), cell, self._settings)
+            return self._noted(run_cell(Progress(), cell, self._settings_now()))
         before = self._before.told()
         record, doubtful = self._finish(cell, on_wait)
         if doubtful:
             self._replace()
             record = believed(record, self._finish(cell, on_wait)[0], before)
+        self._noted(record)
         if then is not None:
             with contextlib.suppress(Exception):  # raised again when the cell ``then`` is asked for
                 self._begin(then)
@@ -72,11 +75,22 @@ class Runner:
             with contextlib.suppress(Exception):  # raised again when the next cell is asked for
                 self._worker.ready()
 
+    def _settings_now(self) -> Settings:
+        return dataclasses.replace(self._settings, shown=dict(self._shown)) if self._shown else self._settings
+
+    def _noted(self, record: Record) -> Record:
+        """The record; other cells with its cause need not look for the smallest function again."""
+        told = record.smallest or {}
+        if record.operator is not None and ("calls" in told or "seconds" in told):
+            cause = cause_of_smallest(record.case, record.exporter, record.operator)
+            self._shown.setdefault(cause, record.id)
+        return record
+
     def _begin(self, cell: Cell) -> None:
         assert self._worker is not None
         if not self._before.allow(cell):
             self._replace()
-        self._worker.begin(_run, cell, self._settings)
+        self._worker.begin(_run, cell, self._settings_now())
         self._begun = cell
 
     def _replace(self) -> None:

@@ -83,9 +83,9 @@ def _of_one_model(cells: Sequence[Cell]) -> list[Cell]:
     return [first, *(cell for cell in ready if cell.check == "specials" and (cell.opset, cell.runtime) == same)]
 
 
-def record_of(worker: Worker, cell: Cell, store: Path) -> Record:
+def record_of(worker: Worker, cell: Cell, store: Path, *, smallest: bool = False) -> Record:
     """The record of a cell of the model in ``store``."""
-    return Runner(Settings(store=store), TIMEOUT, worker)(cell)
+    return Runner(Settings(store=store, smallest=smallest), TIMEOUT, worker)(cell)
 
 
 def made_of(worker: Worker, cell: Cell, store: Path, folder: Path, count: int) -> list[Made]:

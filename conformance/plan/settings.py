@@ -30,6 +30,10 @@ class Settings:
     keeps nothing."""
     instructions: frozenset[str] = field(default_factory=processor.instructions)
     """The instruction sets of the processor that the cells run on."""
+    smallest: bool = True
+    """Whether the smallest model or function that fails alike is looked for, which may take a minute a failure."""
+    shown: Mapping[str, str] = field(default_factory=dict)
+    """In which cell the smallest function was looked for, by its cause (``records.record.cause_of_smallest``)."""
     tensorrt: Mapping[str, Any] = field(default_factory=dict)
     """Builder options of this run, which take precedence over those of the cases."""
 

@@ -58,6 +58,12 @@ class Witness:
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
+def cause_of_smallest(case: str, exporter: str, operator: Mapping[str, Any]) -> str:
+    """What cells of which one shows the smallest function have in common: the case, the exporter, and where and how
+    the operator parts, as the record's ``operator`` has it."""
+    return " ".join(str(part) for part in (case, exporter, *map(operator.get, ("operator", "line", "module", "how"))))
+
+
 @dataclass
 class Record:
     """What one cell produced. ``docs/records.md`` describes the fields; seconds are wall time.

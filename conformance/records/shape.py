@@ -113,7 +113,7 @@ FIELDS: dict[str, Check] = {
     "smallest": or_null(form(
         seconds=or_null(number), unfinished=FLAG, **dict.fromkeys(("operators", "passes", "own_code"), _TEXTS),
         **dict.fromkeys(("nodes", "calls", "of", "tried"), _COUNTS),
-        **dict.fromkeys(("bundle", "repro", "issue", "why_not", "detail"), TEXT_OR_NULL),
+        **dict.fromkeys(("bundle", "repro", "issue", "why_not", "detail", "as"), TEXT_OR_NULL),
     )),
     "warnings": list_of(form(("name",), name=TEXT, agree=_TEXTS, **dict.fromkeys(("error", "text"), TEXT_OR_NULL))),
     "inputs": map_of(TEXT),

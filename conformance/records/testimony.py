@@ -101,6 +101,8 @@ def _smallest(told: Mapping[str, Any]) -> Iterator[str]:
     why_not = str(why_not).replace("{detail}", str(told.get("detail") or "it")) if why_not else None
     operators = ", ".join(told.get("operators") or ())
     far = ", when time ran out" if told.get("unfinished") else ""
+    if told.get("as"):
+        yield f"smallest PyTorch function that fails alike: see {told['as']}"
     if told.get("bundle"):
         yield f"smallest model that fails alike: {told.get('nodes')} of {told.get('of')} nodes ({operators}){far}"
     elif told.get("calls"):

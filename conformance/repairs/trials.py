@@ -50,7 +50,7 @@ class Trials:
         passed: list[Cell] = []
         examples = 0
         for cell in cells:
-            record = Runner(Settings(store=self.store), TIMEOUT, self.worker)(cell)
+            record = Runner(Settings(store=self.store, smallest=False), TIMEOUT, self.worker)(cell)
             if record.status == "passed":
                 passed.append(cell)
                 examples += record.examples
@@ -61,7 +61,7 @@ class Trials:
 
     def record(self, cell: Cell) -> dict[str, Any]:
         """The record of a cell."""
-        return Runner(Settings(store=self.store), TIMEOUT, self.worker)(cell).as_dict()
+        return Runner(Settings(store=self.store, smallest=False), TIMEOUT, self.worker)(cell).as_dict()
 
     def unharmed(self, cells: Sequence[Cell]) -> bool:
         """Whether none of these cells fails otherwise than it is declared to."""

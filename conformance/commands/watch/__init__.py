@@ -58,6 +58,7 @@ def run(given: argparse.Namespace) -> int:
         failures=home / "failures",
         answers=home / "answers",
         outcomes=home / "outcomes",
+        smallest=False,  # which takes far longer than an edit; the command that is shown looks for it
     )
     options = {"examples": given.examples, "store": None if home == STORE else home}
     command_of = partial(command, folder=Path.cwd(), cases=given.paths, options=options)
