@@ -25,7 +25,7 @@ from conformance.errors import shown
 class Says(BaseModel):
     """A mapping of a case file: closed, frozen, its fields described by the text below each."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, defer_build=True)
 
 
 @dataclass(frozen=True)

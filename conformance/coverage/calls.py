@@ -61,6 +61,12 @@ class Run:
     that is like this one up to some call need not compute them."""
 
 
+FEW = 10**6
+"""Floating-point operations up to which a call costs little more than any other. They are not counted, since torch's
+formulas import triton, which takes as long as the cells of a small case."""
+MOST_FLOPS = 4
+"""The operations for each pair of a given and a computed value are at most so many, in a product, a convolution or,
+with its two products, attention."""
 COSTLY = 10**7
 """Floating-point operations from which on a call costs more than copying its result."""
 PRODUCTS = 2**28
@@ -221,14 +227,15 @@ def _recorder(compiles: bool) -> Any:
                 bit = own if id(tensor) in computed else 0
                 continues = tensor.is_floating_point() or tensor.is_complex()
                 self._flow[place] = _joined([(any_ | bit, direct | bit if continues else 0), before])
-            flops = _flops(func, args, kwargs or {}, result)
+            most = MOST_FLOPS * _values(given) * _values(results)
+            flops = _flops(func, args, kwargs or {}, result) if most > FEW else 0
             fits = isinstance(result, torch.Tensor) and result.nbytes <= self._room
             if flops >= COSTLY and fits and not func._schema.is_mutable:
                 self.products[len(self.ops)] = result.clone()  # others may write to the result itself
                 self._room -= result.nbytes
             self.ops.append(op)
             self.flops += flops
-            self.values += sum(tensor.numel() for tensor in results)
+            self.values += _values(results)
             return result
 
         def counted(self) -> tuple[dict[Site, int], set[Site]]:
@@ -239,6 +246,10 @@ def _recorder(compiles: bool) -> Any:
             return found, {site for bit, (site, _) in enumerate(self._found) if (any_ & ~direct) >> bit & 1}
 
     return Records
+
+
+def _values(tensors: Iterable[Any]) -> int:
+    return sum(tensor.numel() for tensor in tensors)
 
 
 def _flops(func: Any, args: Any, kwargs: Any, result: Any) -> int:

@@ -12,7 +12,6 @@ exports without complaint, and the model is then wrong for every value of that i
 
 from __future__ import annotations
 
-import copy
 import functools
 import importlib
 import inspect
@@ -174,11 +173,13 @@ def _unknown_layout(version: str) -> RuntimeError:
 
 def _copied(groups: dict[str, Any]) -> Snapshot:
     """The registry's content with tables of its own; the symbolic functions are shared."""
-    copies = {name: copy.copy(group) for name, group in groups.items()}
-    for group in copies.values():
-        group._functions = functions = copy.copy(group._functions)
-        tables = {layer: dict(table) for layer, table in vars(functions).items()}
-        vars(functions).update(tables)
+    copies = {}
+    for name, group in groups.items():
+        # Not by the module ``copy``: there are a thousand groups, and each export and each registration copies all.
+        copies[name] = copied = object.__new__(type(group))
+        functions = object.__new__(type(group._functions))
+        vars(functions).update({layer: dict(table) for layer, table in vars(group._functions).items()})
+        vars(copied).update(vars(group), _functions=functions)
     return copies
 
 
