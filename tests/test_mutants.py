@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -202,7 +203,7 @@ def test_a_model_that_does_not_pass_has_no_mutants(bench: Bench, worker: Worker)
 # ---- which node is named ---------------------------------------------------------------------------------
 
 
-def place(folder: Path, label: str, operator: dict[str, str] | None, parts_at: dict[str, str] | None = None) -> Named:
+def place(folder: Path, label: str, operator: dict[str, Any] | None, parts_at: dict[str, str] | None = None) -> Named:
     """Where the node of a record stands for a change of the small model at ``label``."""
     model = small_model()
     for node in model.graph.node:
@@ -219,6 +220,12 @@ def test_a_named_node_is_the_changed_one_next_to_it_or_elsewhere(tmp_path: Path,
     assert place(tmp_path, "Sub d", {"node": node}).place == where
 
 
+def test_the_changed_node_may_be_among_those_that_are_told(tmp_path: Path) -> None:
+    assert place(tmp_path, "Sub d", {"node": "n_all", "among": ["Sub n_d", "And n_all"]}) == Named(
+        "among", place(tmp_path / "again", "Sub d", {"node": "n_all"}).node, 2
+    )
+
+
 def test_of_a_constant_those_that_read_it_are_the_changed_ones(tmp_path: Path) -> None:
     assert place(tmp_path / "a", "constant weight", {"tensor": "c"}).place == "changed"
     assert place(tmp_path / "b", "constant weight", {"node": "n_d"}).place == "neighbour"
@@ -231,14 +238,16 @@ def test_without_a_node_it_is_said_why(tmp_path: Path) -> None:
 
 def test_open_ones_count_as_not_named() -> None:
     found = Study()
-    told = [Named("changed"), Named("neighbour"), Named("elsewhere"), NOBODY]
+    told = [Named("changed"), Named("neighbour", told=3), Named("among", told=5), NOBODY]
     found.mutants = [
         dataclasses.replace(mutant("node bypassed", differs=True, found=True, tools={}), named=one) for one in told
     ]
     found.mutants.append(mutant("node bypassed", differs=True, found=False, tools={}))
-    (share,) = rows_of_nodes(found)
+    share, among = rows_of_nodes(found)
     assert (share.measured, share.compared_with) == ("50.0%", "2 of 4; another node 1, none 1")
     assert share.met is False
+    assert among.measured == "75.0%"
+    assert among.compared_with == "3 of 4; 3 nodes are told in the median, at most 5"
 
 
 def test_the_page_says_which_nodes_were_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

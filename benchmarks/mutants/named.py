@@ -20,17 +20,20 @@ from conformance.worker.isolation import Worker
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
 
-Place = Literal["changed", "neighbour", "elsewhere", "open"]
+Place = Literal["changed", "neighbour", "among", "elsewhere", "open"]
 
 
 @dataclass(frozen=True)
 class Named:
     """The node that a record names, seen from the changed one: that node itself, one that it reads from or that reads
-    from it, another one, or none (``open``)."""
+    from it, another one with the changed one ``among`` those that the record says may be wrong too, another one, or
+    none (``open``)."""
 
     place: Place
     node: str = ""
     """Its operator and name; of ``open``, why none is named."""
+    told: int = 1
+    """How many nodes the record says may be the wrong one."""
 
     @property
     def right(self) -> bool:
@@ -83,9 +86,14 @@ def named(
         return Named("open", str(operator.get("unable") or operator.get("how") or "nothing is said"))
     name = f"{found.op_type} {found.name or found.output[0]}"
     changed = list(_changed(graph, made.node))
+    among = [str(one) for one in told.get("among") or ()]
+    count = max(len(among), 1)
     if any(found is node for node in changed):
-        return Named("changed", name)
-    return Named("neighbour" if any(_adjacent(found, node) for node in changed) else "elsewhere", name)
+        return Named("changed", name, count)
+    if any(_adjacent(found, node) for node in changed):
+        return Named("neighbour", name, count)
+    known = any(f"{node.op_type} {node.name or node.output[0]}" in among for node in changed)
+    return Named("among" if known else "elsewhere", name, count)
 
 
 def _found(graph: GraphProto, name: str, tensor: str) -> NodeProto | None:

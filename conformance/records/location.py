@@ -33,6 +33,8 @@ _SIGNS = {
     "aten.lt": "<", "aten.le": "<=", "aten.gt": ">", "aten.ge": ">=",
 }  # fmt: skip
 """How an operator of two numbers is written in Python."""
+_AMONG = 4
+"""Nodes that are named where any of them may be the one."""
 _UNTIED = 4
 """Operators that are named where any of them may be the one."""
 
@@ -69,6 +71,10 @@ def _node(told: Mapping[str, Any]) -> Iterator[str]:
     gone = ", which the exporter's optimizer has merged into others" if told.get("removed") else ""
     rules = f", made by the exporter's optimizer ({told['rules']})" if told.get("rules") else ""
     yield f"node {told['node']} ({told.get('type')}){kind}{within}{gone}{rules}"
+    among = list(told.get("among") or ())
+    if among:
+        more = f" and {len(among) - _AMONG} before them" if len(among) > _AMONG else ""
+        yield f"  or another of the {len(among)} nodes that compute it: {', '.join(among[-_AMONG:])}{more}"
 
 
 def _values(told: Mapping[str, Any]) -> Iterator[str]:

@@ -256,6 +256,58 @@ def test_an_optimizer_that_is_wrong_is_told_from_a_translation(bench, monkeypatc
     assert told["line"] == "beside.py:12"
 
 
+@pytest.mark.parametrize("exporter", ["dynamo: [18]", "torchscript: [17]"])
+def test_an_output_that_only_the_final_graph_names_is_named(bench, monkeypatch, exporter):
+    """The last node is wrong, whose tensor was given the output's name."""
+    from conformance.checks import models
+
+    original = models.export
+
+    def planted(*arguments, **options):
+        exported = original(*arguments, **options)
+        (node,) = (one for one in exported.model.graph.node if "named" in one.output)
+        assert node.op_type == "Relu"
+        node.op_type = "Neg"
+        return type(exported)(exported.model, exported.model.SerializeToString(deterministic=True), exported.usage)
+
+    monkeypatch.setattr(models, "export", planted)
+    record = bench.run(say("""
+        forward: torch.relu(torch.sin(x) + 1)
+        inputs: {x: "float32[batch, 4]"}
+        outputs: [named]
+        dims: {batch: 1..4}
+    """, f"export: {{{exporter}}}"))  # fmt: skip
+    told = record.operator
+    assert told is not None and (told.get("operator"), told.get("type")) == ("aten.relu", "Neg"), told
+    assert "among" not in told
+
+
+@pytest.mark.parametrize("exporter", ["dynamo: [18]", "torchscript: [17]"])
+def test_nodes_of_one_operator_are_told_together(bench, monkeypatch, exporter):
+    """Of what is between the nodes that an operator becomes, PyTorch has nothing."""
+    from conformance.checks import models
+
+    original = models.export
+
+    def planted(*arguments, **options):
+        exported = original(*arguments, **options)
+        (node,) = (one for one in exported.model.graph.node if one.op_type == "Sigmoid")
+        node.op_type = "Tanh"
+        return type(exported)(exported.model, exported.model.SerializeToString(deterministic=True), exported.usage)
+
+    monkeypatch.setattr(models, "export", planted)
+    record = bench.run(say("""
+        forward: torch.sin(F.silu(torch.cos(x)))
+        inputs: {x: "float32[batch, 4]"}
+        dims: {batch: 1..4}
+    """, f"export: {{{exporter}}}"))  # fmt: skip
+    told = record.operator
+    assert told is not None and (told["operator"], told["type"]) == ("aten.silu", "Mul"), told
+    assert [name.split()[0] for name in told["among"]] == ["Tanh", "Mul"]
+    (line,) = [line for line in details(record) if "or another of" in line]
+    assert line.startswith("  or another of the 2 nodes that compute it: Tanh ")
+
+
 def test_a_graph_that_cannot_be_computed_is_named_where_it_stops(bench):
     python = BAKED.replace("scale = 1 / math.sqrt(y.shape[1])", "scale = y.sum(0).reshape([int(y.shape[1])]).sum()")
     body = PADDED.replace("Padded", "Baked").replace("3..9", "2..9")

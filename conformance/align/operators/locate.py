@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ _HANDED_ON = ("Cast", "Identity")
 """Nodes that only hand on what the node before them got wrong."""
 LONGEST = 300
 """Characters of what torch or a runtime says."""
+AMONG = 64
+"""How many nodes a record names of those that may be the wrong one, from the last."""
 NAMED = 6
 """How many names of nodes or operators a list has at most."""
 
@@ -149,6 +152,7 @@ class Search:
     ) -> dict[str, Any] | None:
         found = None
         self.model = model
+        program = _with_outputs(program, model)
         names = [tensor for operator in program.operators for name in operator.outputs
                  for tensor in program.ties.get(name, ()) if tensor is not None]  # fmt: skip
         tensors = Tensors(model, self._failing.libraries, self._fed(model), names, sizes)
@@ -202,7 +206,8 @@ class Search:
             told.pop("removed", None)  # branches are functions before the exporter's passes, with other names
             return told
         told = of_operator(parting.operator) | {"stage": stage, "how": parting.how}
-        told |= _node(model, self.exhibit.model, parting, program)
+        agreeing = {f"{step.tensor}" for step in self.steps if step.parting is None} if model is self.model else None
+        told |= _node(model, self.exhibit.model, parting, program, agreeing)
         if parting.how == "value":
             told |= {
                 "index": list(parting.index), "got": parting.got, "wanted": parting.wanted,
@@ -241,6 +246,19 @@ class Search:
             return not self._failing.fails(_arrays(program.run(self.inputs)))
         except Exception:
             return False
+
+
+def _with_outputs(program: Program, model: ModelProto) -> Program:
+    """The program with its outputs tied to those of a graph by their place, where they are tied to nothing in it: the
+    exporter's own passes give the outputs other names."""
+    outputs = [value.name for value in model.graph.output]
+    if len(outputs) != len(program.outputs):
+        return program
+    ties, made = dict(program.ties), Graph(model).makers
+    for name, tensor in zip(program.outputs, outputs, strict=True):
+        if name is not None and not any(tied in made for tied in ties.get(name, ())):
+            ties[name] = [tensor]
+    return dataclasses.replace(program, ties=ties)
 
 
 def _completed(raw: ModelProto, final: ModelProto) -> ModelProto:
@@ -288,8 +306,11 @@ def of_operator(operator: Operator) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value}
 
 
-def _node(model: ModelProto, final: ModelProto, parting: Parting, program: Program) -> dict[str, Any]:
-    """The node that got the tensor wrong, among those that the operator became."""
+def _node(
+    model: ModelProto, final: ModelProto, parting: Parting, program: Program, agreeing: Set[str] | None
+) -> dict[str, Any]:
+    """The node that got the tensor wrong, among those that the operator became. ``agreeing`` are the tensors that are
+    as in PyTorch; None where that is not known."""
     known = Graph(model)
     node = known.node_of(parting.tensor)
     if node is None:
@@ -303,9 +324,26 @@ def _node(model: ModelProto, final: ModelProto, parting: Parting, program: Progr
     kept = model is final or any(one.name == node.name and one.op_type == node.op_type for one in _nodes(final.graph))
     told: dict[str, Any] = {"node": node.name, "type": operator_of(node), "tensor": parting.tensor}
     told |= {} if kept else {"removed": True}
+    told |= {} if agreeing is None else _among(known, node, agreeing)
     rules = rewritten(node)
     dtype = _dtype(parting)
     return told | ({"rules": rules} if rules else {}) | dtype | ({"sizes": True} if _of_sizes(known, node) else {})
+
+
+def _among(known: Graph, last: NodeProto, agreeing: Set[str]) -> dict[str, Any]:
+    """A node, and those before it back to tensors that agree with PyTorch's, in order, where there are several: any
+    of them may be the wrong one, since PyTorch has nothing to hold against what is between them."""
+    found = {known.makers[last.output[0]]}
+    todo = reads(last)
+    while todo:
+        name = todo.pop()
+        index = known.makers.get(name)
+        if index is not None and index not in found and name not in agreeing:
+            found.add(index)
+            todo += reads(known.nodes[index])
+    nodes = [node for node in map(known.nodes.__getitem__, sorted(found)) if node.op_type != "Constant"]
+    names = [f"{node.op_type} {node.name or node.output[0]}" for node in nodes]
+    return {"among": names[-AMONG:]} if len(names) > 1 else {}
 
 
 def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
