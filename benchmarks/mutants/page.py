@@ -48,7 +48,8 @@ def rows_of_nodes(found: Study) -> Iterator[Row]:
         known = right + places["among"]
         yield Row(
             "or it is among those that the record says may be wrong too", f"{known / len(caught):.1%}",
-            f"{known} of {len(caught)}; {statistics.median(told):g} nodes are told in the median, at most {max(told)}",
+            f"{known} of {len(caught)}; "
+            f"{statistics.median(told):g} nodes are told in the median, at most {max(told)}",
             repeats=len(caught),
         )  # fmt: skip
     seconds = [record.seconds["locate"] for _, record in caught if "locate" in record.seconds]
@@ -132,8 +133,9 @@ runtime is named where the evaluator gives PyTorch's outputs for a mutant: it so
 
 A node is next to the changed one if it reads from it or the other way round. Of a constant, those that read it are
 the changed ones. Of the nodes that one operator of PyTorch becomes, only the last has a value of PyTorch's to be held
-against; the record tells all of them back to what agrees. Where none is named it counts as not named. What exports again while a mutant's cell runs gives the
-mutant; the exporter's own passes, of which none is at fault, are not looked through. Not named rightly:
+against; the record tells all of them back to what agrees. Where none is named it counts as not named. What exports
+again while a mutant's cell runs gives the mutant; the exporter's own passes, of which none is at fault, are not
+looked through. Not named rightly:
 
 {elsewhere}
 
