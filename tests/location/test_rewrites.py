@@ -74,7 +74,8 @@ def test_a_wrong_pass_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) ->
     assert named(bench.run(say(body, "export: {dynamo: [18]}"))) == ("optimizer", ["FoldConstantsPass"])
 
 
-def test_a_wrong_simplifier_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("exporter", ["dynamo: {opsets: [18]", "torchscript: {opsets: [17]"])
+def test_a_wrong_simplifier_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch, exporter: str) -> None:
     import onnxsim
 
     original = onnxsim.simplify
@@ -86,7 +87,7 @@ def test_a_wrong_simplifier_is_named(bench: Bench, monkeypatch: pytest.MonkeyPat
         return simplified, sound
 
     monkeypatch.setattr(onnxsim, "simplify", planted)
-    record = bench.run(say(CLIPPED, "export: {dynamo: {opsets: [18], simplify: true}}"))
+    record = bench.run(say(CLIPPED, f"export: {{{exporter}, simplify: true}}}}"))
     assert named(record) == ("optimizer", ["onnxsim"])
 
 

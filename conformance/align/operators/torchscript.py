@@ -9,6 +9,7 @@ from typing import Any
 
 from conformance.align.operators.instruments import Frame, below_forward, of_users, part_of, told, wrapped
 from conformance.align.operators.program import Call, Exhibit, Name, Operator, Program, Unable, Values
+from conformance.export import exporters
 
 _UTILS = "torch.onnx._internal.torchscript_exporter.utils"
 _TIE = "conformance_tie"
@@ -26,6 +27,8 @@ class Seen:
         self.weights: list[Any] = []
         self.program: Program | None = None
         self.ties: dict[str, list[str | None]] = {}
+        self.raw: Any = None
+        """The model before onnxsim, where the case has it simplified."""
 
 
 @contextlib.contextmanager
@@ -62,7 +65,12 @@ def watching() -> Iterator[Seen]:
         seen.ties.update(_collected(graph))
         return result
 
+    def simplified(original: Callable[..., Any], model: Any) -> Any:
+        seen.raw = model
+        return original(model)
+
     with (
+        wrapped(exporters, "_simplify", simplified),
         wrapped(utils, "_create_jit_graph", created),
         wrapped(binding, "_jit_pass_erase_number_types", typed),
         wrapped(utils, "_run_symbolic_function", lowered),
@@ -90,7 +98,7 @@ def exhibit(seen: Seen, model: Any) -> Exhibit:
         raise Unable("instruments")
     seen.program.ties = seen.ties
     _fold(seen.program)
-    return Exhibit(model, seen.program, seen.program)
+    return Exhibit(model, seen.program, seen.program, seen.raw)
 
 
 def _fold(program: Program) -> None:
