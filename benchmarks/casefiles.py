@@ -27,7 +27,7 @@ first:
   trace: {batch: 4}
   examples: {shapes: 3, values: 2, boundary: 5}
 
-defaults_alone: {about: short, forward: "torch.sin(x)", inputs: {x: "float32[3]"}}
+defaults_alone: {about: short, forward: "torch.sin(x)", inputs: {x: "float32[3]"}, clones: true, returns: [past.0.key]}
 """,
     "module": """
 second:
@@ -44,6 +44,7 @@ second:
   inputs:
     x: {type: "float32[3, batch]", values: {normal: {mean: 0.5, std: 2.0}}}
     y: {type: "float32[batch]", values: {python: modules.values}}
+  unused: [y]
   draw: modules.draw
   outputs:
     - one

@@ -185,12 +185,125 @@ def test_what_cannot_be_called_is_the_cases_fault(bench, change, error, text):
     assert verdict(record) == ("failed", "declare", error, "case") and text in record.reason
 
 
-def test_a_scripted_module_takes_tensors_alone(bench):
-    body = say('forward: x[0] * 2\nscript: true\ninputs: {x: ["float32[3]"]}\nexport: {torchscript: [17]}')
-    (cell,) = [cell for cell in bench.cells(body) if cell.check == "export"]
-    assert bench.run_cell(cell).fault == "case"
+def test_a_scripted_module_takes_tensors_alone(bench, tmp_path):
+    python = """
+        import torch
+        def scripted():
+            return torch.jit.script(torch.nn.ReLU())
+    """
+    body = say('module: beside.scripted\ninputs: {x: ["float32[3]"]}\nexport: {torchscript: [17]}')
+    (cell,) = [cell for cell in bench.cells(body, python) if cell.check == "export"]
+    assert verdict(bench.run_cell(cell)) == ("failed", "declare", "Scripted", "case")
 
 
 def test_inputs_that_are_tensors_are_left_as_they_stand():
     plain = {"x": "float32[3]", "y": {"type": "float32[3]", "as": "other"}}
     assert flattened(plain) == (plain, None)
+
+
+# ---- what forward changes, leaves and returns --------------------------------------------------------------------
+
+BOTH = "runtimes: onnxruntime\nspecials: false\n"
+ODD = """
+    import dataclasses
+    import torch
+    @dataclasses.dataclass
+    class Answer:
+        logits: torch.Tensor
+        rows: int
+        past: list
+        note: str = "no tensor"
+    class Answers(torch.nn.Module):
+        def forward(self, x):
+            return Answer(torch.sin(x), x.shape[0], [{"key": torch.cos(x)}])
+    class Sizes(torch.nn.Module):
+        def forward(self, x):
+            return torch.sin(x), None, x.shape[0] * 2
+    class InPlace(torch.nn.Module):
+        def forward(self, x, y):
+            x.mul_(2)
+            return torch.sin(x) + y
+    class Unused(torch.nn.Module):
+        def forward(self, x, y):
+            return torch.sin(x)
+    class Complex(torch.nn.Module):
+        def forward(self, x):
+            return torch.fft.fft(x)
+    def symbolic(g, x):
+        return g.op("Cos", x)
+"""
+ONE = f'inputs: {{x: "float32[batch, 4]"}}\ndims: {{batch: 1..3}}\n{BOTH}'
+TWO = f'inputs: {{x: "float32[batch, 4]", y: "float32[batch, 4]"}}\ndims: {{batch: 1..3}}\n{BOTH}'
+
+
+def records_of(bench, body):
+    return [bench.run_cell(cell, examples=4) for cell in bench.cells(body, ODD) if cell.check != "engine"]
+
+
+@pytest.mark.parametrize("body", [
+    say("module: beside.Answers\nreturns: [logits, rows, past.0.key]", ONE),
+    say("module: beside.Answers\nreturns: past.0.key\noutputs: [key]", ONE),
+    say("module: beside.Sizes", ONE),
+    say("module: beside.Sizes\nreturns: [2, 0]", ONE),
+    say("module: beside.InPlace\nclones: true", TWO),
+    say("module: beside.InPlace\nclones: [x]", TWO),
+    say("module: beside.Unused\nunused: [y]", TWO),
+])  # fmt: skip
+def test_what_forward_changes_leaves_and_returns_passes_in_both_exporters(bench, body):
+    records = records_of(bench, body)
+    assert {record.exporter for record in records} == {"torchscript", "dynamo"}
+    assert {verdict(record) for record in records} == {PASSED}
+
+
+def test_outputs_are_called_as_the_paths_of_what_is_returned(bench):
+    body = say("module: beside.Answers\nreturns: [logits, rows, past.0.key]", with_symbolic("aten::sin"), ONE)
+    (record,) = (record for record in records_of(bench, body) if record.check == "accuracy")
+    assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
+    assert record.outputs == ["logits", "rows", "past.0.key"]
+    (export,) = (one for one in records_of(bench, say("module: beside.Sizes\nreturns: [2, 0]", ONE))
+                 if (one.check, one.exporter) == ("accuracy", "dynamo"))  # fmt: skip
+    assert export.outputs == ["output_2", "output_0"]
+
+
+@pytest.mark.parametrize("body, error, said", [
+    (say("module: beside.Answers", ONE), "NoTensor", "forward returns a Answer where tensors are expected; returns:"),
+    (say("module: beside.Answers\nreturns: [loss]", ONE), "LookupError",
+     "returns: loss: there is no loss in a Answer, which has logits, rows, past, note"),
+    (say("module: beside.Answers\nreturns: [past.1]", ONE), "LookupError", "there is no 1 in a list of 1"),
+    (say("module: beside.Answers\nreturns: [past.0.value]", ONE), "LookupError",
+     "there is no value in a dict, which has key"),
+    (say("module: beside.InPlace", TWO), "ChangesInput", "clones: true hands it a clone"),
+    (say("module: beside.InPlace\nunused: [y]\nclones: true", TWO), "UsedInput", "forward does use y"),
+    (say("module: beside.Complex", ONE), "NoTensor", "return torch.view_as_real of them"),
+])  # fmt: skip
+def test_what_cannot_be_is_the_cases_fault_with_what_to_do(bench, body, error, said):
+    record = records_of(bench, body)[0]
+    assert verdict(record) == ("failed", "declare", error, "case")
+    assert said in record.reason
+
+
+def test_an_input_that_the_graph_lost_may_be_declared(bench):
+    (record,) = (one for one in records_of(bench, say("module: beside.Unused", TWO))
+                 if (one.check, one.exporter) == ("export", "torchscript"))  # fmt: skip
+    assert verdict(record) == ("failed", "check", "WrongInputs", "exporter")
+    assert "if forward does not use them, unused: [y] says so" in record.reason
+
+
+def test_cases_that_differ_in_what_is_returned_do_not_share_a_module(bench):
+    body = "module: beside.Answers\nreturns: [{}]"
+    first, other = (records_of(bench, say(body.format(name), ONE)) for name in ("logits", "past.0.key"))
+    assert {verdict(record) for record in (*first, *other)} == {PASSED}
+
+
+@pytest.mark.parametrize("said, told", [
+    ("clones: [z]", "there is no input 'z'"), ("unused: [z]", "there is no input 'z'"),
+    ("returns: [a b]", "no path into what forward returns"),
+    ("clones: true\n  script: true\n  export: {torchscript: [17]}", "need a forward in Python"),
+    ('inputs: {x: "complex64[4]"}', "give the real and the imaginary part"),
+    ('inputs: {x: "quint8[4]"}', "quantize in forward"),
+])  # fmt: skip
+def test_mistakes_in_these_keys_are_told_in_the_case_file(tmp_path, said, told):
+    text = f'a:\n  about: x\n  forward: torch.sin(x)\n  inputs: {{x: "float32[4]"}}\n  {said}\n'
+    text = text.replace('  inputs: {x: "float32[4]"}\n', "", "inputs:" in said)
+    (problem,) = problems_of(tmp_path, text)
+    assert told in str(problem)

@@ -21,12 +21,14 @@ from conformance.case.deploy import Latency, OnnxRuntime, TensorRT
 from conformance.case.dims import Dims, Range
 from conformance.case.export import Dynamo, Export, TorchScript
 from conformance.case.fields import (
+    PATH,
     ChoiceName,
     DottedName,
     FilesBeside,
     Listed,
     Once,
     PrecisionName,
+    ReturnedPath,
     Says,
     Short,
     Size,
@@ -85,6 +87,13 @@ class Declaration(Says):
     """The inputs by their ONNX names, in the order of forward's parameters."""
     call: Annotated[list[dict[str, Any]] | None, SkipJsonSchema()] = None
     """Made of ``inputs`` where some are lists, mappings or constants: how forward is called (``case.structure``)."""
+    clones: bool | list[str] = False
+    """Inputs that forward changes in place, or true for all: it is given clones of them."""
+    unused: Listed[str] = []
+    """Inputs that forward does not use, which an exporter may leave out of the graph."""
+    returns: Listed[ReturnedPath] = []
+    """What the graph returns of what forward returns, by keys, attributes and numbers: ``logits``, ``past.0.key``.
+    Without ``outputs`` the paths are the names."""
     outputs: list[OutputOrName] = []
     """Names of all outputs, depth first. A list that a scripted module returns is one output of the graph: it has one
     name, and its tensors are ``name.0``, ``name.1`` in tolerances; or each of its tensors has a name."""
@@ -140,7 +149,11 @@ class Declaration(Says):
             raise ValueError("unknown key 'call'")
         if not (isinstance(said, dict) and isinstance(said.get("inputs"), dict)):
             return said
-        tensors, call = flattened(said["inputs"])
+        returns = said.get("returns")
+        tensors, call = flattened(said["inputs"], written=bool(said.get("clones") or returns))
+        paths = list(map(str, returns if isinstance(returns, list) else [returns])) if returns else []
+        if all(map(PATH.fullmatch, paths)) and paths and not said.get("outputs"):
+            said = {**said, "outputs": [path if path[:1].isalpha() else f"output_{path}" for path in paths]}
         return said if call is None else {**said, "inputs": tensors, "call": call}
 
     def tensorrt_opsets(self, exporter: Exporter) -> list[int]:

@@ -186,7 +186,7 @@ class TensorType:
             how = "write it as float32[batch, 5], or float32[] for 0-d"
             raise ValueError(f"{shown(text)} is not a tensor type; {how}")
         if match[1] not in DTYPES:
-            raise ValueError(f"unknown dtype {shown(match[1])}{did_you_mean(match[1], DTYPES)}")
+            raise ValueError(f"unknown dtype {shown(match[1])}{_instead(match[1])}")
         inner = match[2].strip()
         shape = tuple(Expression.parse(part) for part in (_split(inner) if inner else []))
         for size in shape:
@@ -223,6 +223,15 @@ class TensorType:
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+def _instead(dtype: str) -> str:
+    """What to do where there is no such dtype."""
+    if dtype.startswith("complex"):
+        return ": ONNX has no complex tensors; give the real and the imaginary part, and put them together in forward"
+    if dtype.startswith(("quint", "qint")):
+        return ": quantized tensors are no inputs of graphs; give float32, and quantize in forward"
+    return did_you_mean(dtype, DTYPES)
 
 
 def _split(text: str) -> list[str]:

@@ -21,6 +21,9 @@ from conformance.case.limits import ENTRIES, SIZE, TEXT
 from conformance.case.time_budget import Budget
 from conformance.errors import shown
 
+PATH = re.compile(r"\w+(\.\w+)*")
+"""Of keys, attributes and numbers."""
+
 
 class Says(BaseModel):
     """A mapping of a case file: closed, frozen, its fields described by the text below each."""
@@ -95,6 +98,12 @@ def _tensor_name(value: object) -> str:
     return str(value)
 
 
+def _returned(value: object) -> str:
+    if isinstance(value, bool) or not PATH.fullmatch(str(value)):
+        raise ValueError(f"{shown(value)} is no path into what forward returns, such as logits, 0 or past.0.key")
+    return str(value)
+
+
 def _precision(value: object) -> str:
     if not re.fullmatch(r"fp32|(fp16|int8)(-[a-z0-9_]+)?", str(value)):
         raise ValueError(f"{shown(value)} is not a precision: fp32, fp16, int8, or a variant such as int8-entropy")
@@ -123,6 +132,7 @@ ChoiceName: TypeAlias = Annotated[str, _Parsed(_choice_name, pattern=r"^[\w.]+$"
 FilesBeside: TypeAlias = Annotated[str, _Parsed(_beside)]
 DottedName: TypeAlias = Annotated[str, _Parsed(_dotted, pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
 SubmodulePath: TypeAlias = Annotated[str, _Parsed(_submodule, ("string", "integer"), r"^\w+(\.\w+)*$")]
+ReturnedPath: TypeAlias = Annotated[str, _Parsed(_returned, ("string", "integer"), f"^{PATH.pattern}$")]
 OperatorName: TypeAlias = Annotated[str, _Parsed(_operator_name, pattern=r"^\w+::\w+(\.\w+)?$")]
 TensorName: TypeAlias = Annotated[str, _Parsed(_tensor_name, pattern=r"^[A-Za-z_][\w.]*$")]
 PrecisionName: TypeAlias = Annotated[str, _Parsed(_precision, pattern=r"^(fp32|(fp16|int8)(-[a-z0-9_]+)?)$")]

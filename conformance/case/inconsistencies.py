@@ -29,6 +29,12 @@ def inconsistencies(says: Declaration) -> Iterator[Mistake]:
         yield ("dims", name), f"'{name}' is a function in expressions over dims; call the dim something else"
     if says.script and says.export.dynamo is not None:
         yield ("script",), "script: true is for the TorchScript exporter only; leave dynamo out of export"
+    if says.script and says.call is not None:
+        yield ("script",), "lists, mappings and constants as inputs, clones and returns need a forward in Python"
+    for key, names in (("clones", says.clones if isinstance(says.clones, list) else ()), ("unused", says.unused)):
+        for name in names:
+            if name not in says.inputs:
+                yield (key,), f"there is no input {shown(name)}{did_you_mean(name, says.inputs)}"
     for name in says.specials or ():
         if name not in says.inputs:
             yield ("specials",), f"there is no input {shown(name)}{did_you_mean(name, says.inputs)}"

@@ -22,13 +22,16 @@ LAYERS = 1_000
 """The most layers, each of which is written out."""
 
 
-def flattened(inputs: Mapping[Any, Any]) -> tuple[dict[Any, Any], list[dict[str, Any]] | None]:
+def flattened(
+    inputs: Mapping[Any, Any], *, written: bool = False
+) -> tuple[dict[Any, Any], list[dict[str, Any]] | None]:
     """The tensors by their paths, as they stand in the case file, and the arguments of ``forward``: each has a
-    ``name``, perhaps ``as``, and what it ``is``, a node. None where every input is a tensor.
+    ``name``, perhaps ``as``, and what it ``is``, a node. None where every input is a tensor, unless the call is
+    ``written`` out for something else.
 
     Raises ValueError for what is no input.
     """
-    if not any(_is_structured(said) for said in inputs.values()):
+    if not written and not any(_is_structured(said) for said in inputs.values()):
         return dict(inputs), None
     tensors: dict[Any, Any] = {}
     arguments = []

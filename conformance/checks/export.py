@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
+from conformance.arrays import Array, Inputs
 from conformance.case.export import TorchScript
 from conformance.checks.doubt import check_doubted
 from conformance.checks.models import CellRun
+from conformance.draw.draw import Draw
 from conformance.errors import Stopped
 from conformance.export import graph
 from conformance.export.store import Stored
 from conformance.plan.expected import matches
 
+OTHER_VALUES = 3
+"""With how many other values it is tried whether an input is used."""
 SECOND_TRACE_SECONDS = 2.0
 """An export that takes longer than this is not traced at a second point."""
 
 
 def check_export(run: CellRun) -> None:
     """The graph is what the case says, and does not depend on the shape it was traced at."""
+    _check_unused(run)
     stored = run.model()
     case, cell = run.cell.case, run.cell
     sizes = run.prepared.trace()
@@ -34,6 +41,30 @@ def check_export(run: CellRun) -> None:
         check_doubted(run, stored)
         _check_second_trace(run, stored)
     run.record.examples = 1
+
+
+def _check_unused(run: CellRun) -> None:
+    """Stopped where PyTorch's outputs hang on the values of an input that the case says forward does not use."""
+    unused = run.cell.case.says.unused
+    if not unused:
+        return
+    sizes, inputs = run.prepared.trace(), run.prepared.inputs()
+    right = _answers(run, inputs)
+    for name in unused:
+        for seed in range(OTHER_VALUES):
+            others = run.prepared.maker(Draw(sizes, "plain", seed))
+            if not all(map(_equal, right, _answers(run, {**inputs, name: others[name]}))):
+                text = f"forward does use {name}: its outputs hang on its values; take it out of unused"
+                raise Stopped("declare", "UsedInput", text, "case")
+
+
+def _answers(run: CellRun, inputs: Inputs) -> list[Array]:
+    run.reference.restore()
+    return [array.copy() for array in run.reference(inputs)]
+
+
+def _equal(one: Array, other: Array) -> bool:
+    return one.shape == other.shape and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
 def _check_second_trace(run: CellRun, stored: Stored) -> None:

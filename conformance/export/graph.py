@@ -201,10 +201,12 @@ def signature(
     the inputs in the order of forward's parameters, ``outputs`` those of the outputs where they are not as declared.
     """
     names = list(facts.inputs)
+    wanted = [name for name in wanted if name in names or name not in case.says.unused]
     if names != wanted:
         missing = [name for name in wanted if name not in names]
         what = f"lost the inputs {missing}" if missing else f"has the inputs {names}"
-        yield Finding("WrongInputs", f"the graph {what}, declared are {wanted}", "exporter")
+        how = f"; if forward does not use them, unused: [{', '.join(missing)}] says so" if missing else ""
+        yield Finding("WrongInputs", f"the graph {what}, declared are {wanted}{how}", "exporter")
     outputs = [output.name for output in case.says.outputs] if outputs is None else outputs
     if outputs and list(facts.outputs) != outputs:
         yield Finding(

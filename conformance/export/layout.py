@@ -15,17 +15,24 @@ from conformance.errors import Stopped
 
 
 def tensors_of(result: Any) -> list[Any]:
-    """The tensors of an output, depth first; Stopped at ``declare`` where it has none, or anything but tensors."""
+    """The tensors of an output, depth first; numbers, such as sizes, as tensors without dims. Stopped at ``declare``
+    where it has none, or anything else."""
     import torch
     from torch.utils import _pytree
 
     if isinstance(result, torch.Tensor):
         return [result]
-    leaves = [leaf for leaf in _pytree.tree_leaves(result) if leaf is not None]
+    leaves = [
+        torch.as_tensor(leaf) if isinstance(leaf, bool | int | float) else leaf
+        for leaf in _pytree.tree_leaves(result)
+        if leaf is not None
+    ]
     odd = [type(leaf).__name__ for leaf in leaves if not isinstance(leaf, torch.Tensor)]
     if odd or not leaves:
         what = f"a {odd[0]}" if odd else "nothing"
-        raise Stopped("declare", "NoTensor", f"forward returns {what} where tensors are expected", "case")
+        text = f"forward returns {what} where tensors are expected"
+        text += "; returns: names the tensors in it, as in [logits, past.0.key]" if odd else ""
+        raise Stopped("declare", "NoTensor", text, "case")
     return leaves
 
 
@@ -34,8 +41,12 @@ def array_of(tensor: Any) -> Array:
     try:
         array: Array = tensor.detach().resolve_conj().resolve_neg().numpy()
     except (TypeError, RuntimeError):  # bfloat16, sparse, quantized
-        text = f"forward returns a tensor that NumPy cannot hold ({tensor.dtype}, {tensor.layout}); convert it"
+        how = "return its dequantize()" if tensor.is_quantized else "convert it"
+        text = f"forward returns a tensor that NumPy cannot hold ({tensor.dtype}, {tensor.layout}); {how}"
         raise Stopped("declare", "NoTensor", text, "case") from None
+    if tensor.is_complex():
+        text = "forward returns complex numbers, of which ONNX has no tensors; return torch.view_as_real of them"
+        raise Stopped("declare", "NoTensor", text, "case")
     return array
 
 

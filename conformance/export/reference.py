@@ -232,7 +232,7 @@ class Reference:
                 raise Stopped(
                     "declare", "ChangesInput",
                     "the module changes its input in place, so that the reference and the runtimes would see "
-                    "different inputs; clone it first in forward", "case",
+                    "different inputs; clones: true hands it a clone", "case",
                 )  # fmt: skip
         leaves = tensors_of(result)
         self._hold_layout(layout_of(result) if self.case.says.script else [1] * len(leaves))

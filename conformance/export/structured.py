@@ -1,11 +1,13 @@
-"""Modules whose forward takes lists, tuples, mappings, objects or constants, as modules that take tensors alone."""
+"""Modules whose forward takes lists, tuples, mappings, objects or constants, changes its inputs, or returns more than
+a graph can, as modules that take tensors alone, leave them as they are, and return tensors."""
 
 from __future__ import annotations
 
 import inspect
 import linecache
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 from conformance.case.declaration import Case
 from conformance.case.made import value_of
@@ -25,27 +27,66 @@ def take_tensors(module: Any, case: Case, folder: Folder) -> None:
     if isinstance(module, torch.jit.ScriptModule):
         text = "inputs that are lists, mappings or constants are for modules of Python, not for scripted ones"
         raise Stopped("declare", "Scripted", text, "case")
-    own, writer = type(module), _Writer(folder)
+    own, writer = type(module), _Writer(case, folder)
     arguments = _bound(module, [_argument(entry, writer) for entry in case.says.call or ()])
     names = ["self", *(name.replace(".", "_") for name in case.says.inputs)]
-    source = f"def forward({', '.join(names)}):\n    return _own.forward(self, {', '.join(arguments)})\n"
+    call = f"_own.forward(self, {', '.join(arguments)})"
+    paths = case.says.returns
+    source = f"def forward({', '.join(names)}):\n    return {f'_returned({call})' if paths else call}\n"
     file = f"<forward of {case.name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    scope = {"_own": own, **writer.values}
+    scope = {"_own": own, "_returned": partial(_returned, paths), **writer.values}
     exec(compile(source, file, "exec"), scope)
     module.__class__ = type(own.__name__, (own,), {"forward": scope["forward"], "__module__": own.__module__})
+
+
+def _returned(paths: Sequence[str], result: Any) -> tuple[Any, ...]:
+    """What stands at the paths in the result of a forward. Raises LookupError where there is nothing."""
+    return tuple(_at(result, path, path.split(".")) for path in paths)
+
+
+def _at(value: Any, path: str, words: Sequence[str]) -> Any:
+    for word in words:
+        number = int(word) if word.isdecimal() else None
+        if isinstance(value, Mapping):
+            found = word if word in value else number
+            value = value[found] if found in value else _nothing(value, path, word)
+        elif number is not None:
+            listed = isinstance(value, Sequence) and number < len(value)
+            value = value[number] if listed else _nothing(value, path, word)
+        else:
+            value = getattr(value, word) if hasattr(value, word) else _nothing(value, path, word)
+    return value
+
+
+def _nothing(value: Any, path: str, word: str) -> NoReturn:
+    raise LookupError(f"returns: {path}: there is no {word} in a {type(value).__name__}{_known(value)}")
+
+
+def _known(value: Any) -> str:
+    """What could have been meant."""
+    if isinstance(value, Mapping):
+        return f", which has {', '.join(map(str, value))}"
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return f" of {len(value)}"
+    own = [name for name in getattr(value, "__dict__", ()) if not name.startswith("_")]
+    fields = getattr(value, "_fields", own)
+    return f", which has {', '.join(fields)}" if fields else ""
 
 
 class _Writer:
     """Writes nodes as Python; values that have no literal are under names of their own."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, case: Case, folder: Folder) -> None:
         self._folder = folder
+        clones = case.says.clones
+        self._cloned = clones if isinstance(clones, list) else list(case.says.inputs) if clones else []
         self.values: dict[str, Any] = {}
 
     def __call__(self, node: Mapping[str, Any]) -> str:
         if "tensor" in node:
-            return str(node["tensor"]).replace(".", "_")
+            name = str(node["tensor"]).replace(".", "_")
+            return f"{name}.clone()" if node["tensor"] in self._cloned else name
         if "constant" in node:
             return self._named(value_of(node["constant"], self._folder))
         if "list" in node:
