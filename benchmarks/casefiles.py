@@ -27,7 +27,7 @@ first:
   trace: {batch: 4}
   examples: {shapes: 3, values: 2, boundary: 5}
 
-defaults_alone: {about: short, forward: "torch.sin(x)", inputs: {x: "float32[3]"}, clones: true, returns: [past.0.key]}
+defaults_alone: {about: short, forward: "torch.sin(x)", inputs: {x: "float32[3]"}, clones: true, returns: [past.0.k]}
 """,
     "module": """
 second:

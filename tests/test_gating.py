@@ -128,6 +128,30 @@ def test_shards_together_are_the_whole_run(folder):
     assert conformance(folder, "diff", "whole", "merged").code == 0
 
 
+def test_shards_by_durations_are_the_whole_run_and_belong_together(folder):
+    run_suite(folder, "--report", "whole")
+    for part, more in ((1, ["-n", "1"]), (2, [])):
+        by = ["--shard", f"{part}/2", "--shard-durations", "whole"]
+        assert run_suite(folder, *by, "--report", f"part{part}", *more).code == 0
+    assert conformance(folder, "merge", "merged", "part1", "part2").code == 0
+    (_, together), (_, alone) = read_run(folder / "merged"), read_run(folder / "whole")
+    assert {(one["id"], one["status"]) for one in together} == {(one["id"], one["status"]) for one in alone}
+    run_suite(folder, "--shard", "2/2", "--report", "part2")
+    refused = conformance(folder, "merge", "merged", "part1", "part2")
+    assert refused.code == 2 and "give all shards the same cases, options and --shard-durations" in refused.text
+
+
+@pytest.mark.parametrize("arguments, told", [
+    (["--shard-durations", "whole"], "give --shard I/N with it"),
+    (["--shard", "1/2", "--shard-durations", "nowhere"], "there is no such run"),
+    (["--shard", "1/2", "--shard-durations", "cases"], "there are no durations of these cells"),
+])  # fmt: skip
+def test_durations_that_say_nothing_are_a_usage_error(folder, arguments, told):
+    done = run_suite(folder, *arguments)
+    assert done.code != 0 and told in done.text
+    assert "Traceback" not in done.text
+
+
 def test_a_missing_shard_is_refused(folder):
     run_suite(folder, "--shard", "1/2", "--report", "part1")
     merged = conformance(folder, "merge", "merged", "part1")

@@ -14,7 +14,7 @@ from conformance.baseline.file import load, read_baseline, write_baseline
 from conformance.baseline.ids import case_of
 from conformance.baseline.merging import merge
 from conformance.baseline.selection import selection_of
-from conformance.baseline.shards import parse_shard, seconds_of, shard
+from conformance.baseline.shards import cut, parse_shard, seconds_of, shard
 from conformance.baseline.summary import lines
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "accept",
     "case_of",
     "compare_runs",
+    "cut",
     "environment_changes",
     "gate",
     "lines",

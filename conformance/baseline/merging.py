@@ -50,7 +50,8 @@ def merge(runs: Sequence[Path], out: Path, *, partial: bool = False, allow_mixed
 
     Raises UserError where runs disagree about a cell; where a run did not finish, or a shard is missing by the
     ``--shard`` of the others (unless ``partial``; the cells that nobody ran are then missing here too, and vanished
-    for a comparison); and where versions differ (unless ``allow_mixed``; the header then has both).
+    for a comparison); where versions differ (unless ``allow_mixed``; the header then has both); and where shards were
+    not cut from the same cells by the same durations.
     """
     if not runs:
         raise UserError("there is no run to merge")
@@ -67,6 +68,7 @@ def merge(runs: Sequence[Path], out: Path, *, partial: bool = False, allow_mixed
         _refuse_parts(unfinished, missing)
     if not allow_mixed:
         _refuse_mixed(parts)
+    _refuse_other_cuts(parts)
     _write(parts, out, [*unfinished, *missing])
     del parts  # or all records would be in memory twice
     return read_run(out)
@@ -100,6 +102,23 @@ def _refuse_parts(unfinished: Sequence[str], missing: Sequence[str]) -> None:
         )
     if missing:
         raise UserError(f"{missing[0]} is missing; give all shards, or allow a partial merge")
+
+
+def _refuse_other_cuts(parts: Sequence[Part]) -> None:
+    """Shards of so many have to be of the same cells, by the same durations, or some cells are in none of them."""
+    cuts: dict[int, Part] = {}
+    for part in parts:
+        shard = part.header.get("shard")
+        if not shard:
+            continue
+        other = cuts.setdefault(shard["count"], part)
+        if other.header["shard"]["cut"] != shard["cut"]:
+            cells = (other.header["shard"]["cells"], shard["cells"])
+            what = f"of {cells[0]} and of {cells[1]} cells" if cells[0] != cells[1] else "in different ways"
+            raise UserError(
+                f"{other.name} and {part.name} are parts {what}, so that cells may be in neither: give all shards "
+                "the same cases, options and --shard-durations"
+            )
 
 
 def _refuse_mixed(parts: Sequence[Part]) -> None:

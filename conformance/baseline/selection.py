@@ -19,7 +19,7 @@ _LIMITING = ("-k", "-m", "--deselect", "--ignore", "--ignore-glob", "--changed-s
 """Options that choose cells in a way that the arguments and a record do not show."""
 
 _WITH_VALUE = (*_BY_FIELD, "-k", "-m", "--deselect", "--ignore", "--ignore-glob", "--changed-since", "--shard",
-               "-n", "-p", "-o", "-c", "-r", "-W")  # fmt: skip
+               "--shard-durations", "-n", "-p", "-o", "-c", "-r", "-W")  # fmt: skip
 """Options that take a value. A word behind any other long option is taken for its value, unless it names tests."""
 
 _TESTS = re.compile(r"(.*/)?conformance([/.].+)?|.*::.*|.*\.py")

@@ -69,6 +69,11 @@ def add(parser: pytest.Parser) -> None:
     )
     group.addoption("--shard", metavar="I/N", help="the I-th of N parts of the cells, for a job of its own")
     group.addoption(
+        "--shard-durations",
+        metavar="RUN",
+        help="cut shards that take equally long by that run, the same one in all; else by the names of cases",
+    )
+    group.addoption(
         "--store",
         default=DEFAULT_STORE,
         metavar="DIR",
@@ -119,6 +124,10 @@ class Options:
         self.builder_options()
         self.cell_memory()
         self.store_limit()
+        if self["shard_durations"] is not None and self["shard"] is None:
+            raise pytest.UsageError("--shard-durations says how shards are cut: give --shard I/N with it")
+        if self["shard_durations"] is not None and not (self.folder / self["shard_durations"]).exists():
+            raise pytest.UsageError(f"--shard-durations {self['shard_durations']}: there is no such run")
         if self["baseline"] is None and self["shard"] is None:
             return
         from conformance.baseline import load, parse_shard

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,6 +26,7 @@ class Planning:
         self._options, self._saying, self._before = options, saying, before
         self._plan: tuple[list[Cell], dict[str, CaseFileError | None]] | None = None
         self._by_id: dict[str, Cell] | None = None
+        self._cut: dict[str, Any] | None = None
         self.collected = False
         """Whether the suite is part of this session."""
         self._changes: Changes | None = None
@@ -67,10 +68,35 @@ class Planning:
     def _of_shard(self, cells: list[Cell]) -> list[Cell]:
         if self._options["shard"] is None:
             return cells
-        from conformance.baseline import parse_shard, shard
+        from conformance.baseline import cut, parse_shard, shard
 
-        kept = shard([cell.id for cell in cells], *parse_shard(self._options["shard"]))
+        ids = [cell.id for cell in cells]
+        index, count = parse_shard(self._options["shard"])
+        seconds = self._durations(ids)
+        kept = shard(ids, index, count, seconds)
+        self._cut = {"count": count, "cells": len(ids), "cut": cut(ids, count, seconds)}
         return [cell for cell in cells if cell.id in kept]
+
+    def _durations(self, ids: list[str]) -> dict[str, float] | None:
+        """How long the cells took in the run that shards are cut by; None without one. UsageError where it has none
+        of them: each shard would then be cut by names, in a job whose file has arrived as well."""
+        given = self._options["shard_durations"]
+        if given is None:
+            return None
+        from conformance.records.durations import durations
+
+        found = durations(self._options.folder / str(given), set(ids))
+        if ids and not found:
+            raise pytest.UsageError(f"--shard-durations {given}: there are no durations of these cells")
+        return found
+
+    def cut(self) -> dict[str, Any] | None:
+        """What the header of a shard says of how it was cut, by which shards that do not belong together are told;
+        None for a run that is none. Reads the cases where only processes of xdist have."""
+        if self._options["shard"] is None:
+            return None
+        self()
+        return self._cut
 
     def lines(self) -> Iterator[str]:
         """What --changed-since chose; reads the cases where only processes of xdist have."""

@@ -34,7 +34,7 @@ class Session:
         self.ordering = Ordering(self.options)
         self.progress = Progress(config, self.ordering)
         self.running = Running(self.options, self.progress, self.saying)
-        self.writing = Writing(self.options)
+        self.writing = Writing(self.options, self.planning.cut)
         self.gating = Gating(self.options)
         self.keeping = Keeping(self.options)
         self.properties = Properties()

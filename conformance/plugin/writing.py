@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 class Writing:
     """Keeps the records where the terminal is, also under xdist, and writes them to the run file."""
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
+    def __init__(self, options: Options, cut: Callable[[], dict[str, Any] | None]) -> None:
+        """``cut`` tells how a shard was cut."""
+        self._options, self._cut = options, cut
         self._started = time.time()
         self._writer: RunWriter | None = None
         self._unlocked = False
@@ -38,10 +39,12 @@ class Writing:
 
         if self._writer is None:
             started = datetime.datetime.fromtimestamp(self._started, datetime.timezone.utc)
-            header = {
+            header: dict[str, Any] = {
                 "started": started.isoformat(timespec="seconds"),
                 "environment": environment(self._options.flags()),
             }
+            cut = self._cut()
+            header |= {"shard": cut} if cut is not None else {}
             try:
                 self._writer = RunWriter(self._options.report, header)
             except UserError as error:

@@ -191,6 +191,7 @@ ENVIRONMENT = form(
 _HEADER = form(
     started=TEXT_OR_NULL, seconds=number, environment=or_null(ENVIRONMENT), unfinished=or_null(_TEXTS),
     shards=or_null(list_of(form(("flags",), flags=_TEXTS))),
+    shard=or_null(form(("count", "cells", "cut"), count=integer, cells=integer, cut=TEXT)),
     process=form(pid=integer, host=TEXT, command=TEXT),
 )  # fmt: skip
 _CHANGES = list_of(form(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.baseline import compare_runs, environment_changes, merge, selection_of, shard
+from conformance.errors import UserError
 from conformance.records.run_file import read_run
 from tests.baseline.support import FAILED, HEADER, SKIPPED, cells, environment, flags, latency, put, record, run
 
@@ -108,6 +109,23 @@ def test_latencies_of_several_processors_are_never_compared(tmp_path):
     slow = (header, [{**records[0], **latency(9e-3, 8e-3, 9.5e-3)}])
     assert compare_runs((header, records), slow) == []
     assert "latencies are not comparable: other processor" in environment_changes((header, records), slow)
+
+
+def part_of_two(folder, index, cut):
+    return put(folder / f"{index}", [record(case=f"case{index}")], shard=cut, **flags("--shard", f"{index}/2"))
+
+
+@pytest.mark.parametrize("other, told", [
+    ({"cut": "b"}, "in different ways"), ({"cut": "b", "cells": 5}, "of 4 and of 5 cells"), ({}, None),
+])  # fmt: skip
+def test_shards_that_were_cut_otherwise_are_refused(tmp_path, other, told):
+    cut = {"count": 2, "cells": 4, "cut": "a"}
+    places = [part_of_two(tmp_path, 1, cut), part_of_two(tmp_path, 2, {**cut, **other})]
+    if told is None:
+        assert len(merge(places, tmp_path / "out")[0]["shards"]) == 2
+        return
+    with pytest.raises(UserError, match=told):
+        merge(places, tmp_path / "out")
 
 
 def test_a_shard_that_did_not_finish_is_named(tmp_path):

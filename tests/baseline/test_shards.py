@@ -1,4 +1,4 @@
-"""Which cells a shard has: each cell once, cases whole, and about as many seconds in each."""
+"""Which cells a shard has: each cell once, models whole, and about as many seconds in each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.baseline import case_of, parse_shard, seconds_of, shard
+from conformance.baseline import case_of, cut, parse_shard, seconds_of, shard
 from tests.baseline.support import record
 
 
@@ -43,6 +43,26 @@ def test_seconds_of_an_earlier_run_may_have_more_or_fewer_cases():
     assert set().union(*parts) == set(ids)
 
 
+def test_a_case_that_is_longer_than_a_shard_is_divided_by_its_models():
+    network = [f"{check}[network-dynamo-op{opset}{rest}]" for opset in (18, 20, 23)
+               for check, rest in (("export", ""), ("accuracy", "-onnxruntime-fp32"))]  # fmt: skip
+    others = [f"export[case{n}-dynamo-op20]" for n in range(6)]
+    seconds = {**dict.fromkeys(network, 5.0), **dict.fromkeys(others, 1.0)}
+    parts = [shard([*network, *others], index, 3, seconds) for index in (1, 2, 3)]
+    assert sorted(name for part in parts for name in part) == sorted([*network, *others])
+    assert [sum(map(seconds.__getitem__, part)) for part in parts] == [12.0, 12.0, 12.0]
+    for part in parts:
+        assert sum(name.startswith("export[network") for name in part) == 1, "each model is exported once"
+        assert len({name.split("-op")[1][:2] for name in part if "[network" in name}) == 1
+
+
+def test_a_cut_tells_shards_of_one_whole():
+    ids, seconds = [f"export[case{n}-dynamo-op20]" for n in range(4)], {"export[case1-dynamo-op20]": 1.0}
+    same = {cut(ids, 2), cut(reversed(ids), 2), cut(ids, 2, {"export[gone-dynamo-op20]": 1.0})}
+    assert len(same) == 1
+    assert len({*same, cut(ids[1:], 2), cut(ids, 3), cut(ids, 2, seconds)}) == 4
+
+
 def test_seconds_are_those_of_all_stages():
     assert seconds_of([record()]) == {record()["id"]: 0.5}
 
@@ -61,9 +81,12 @@ SMALL = [f"{check}[case{n}-dynamo-op{opset}]" for check in ("export", "more") fo
     st.randoms(),
     st.booleans(),
 )
-def test_shards_have_each_cell_once_and_cases_whole(ids, count, random, balanced):
+def test_shards_have_each_cell_once_and_models_whole(ids, count, random, balanced):
     seconds = {name: random.random() for name in random.sample(sorted(ids), len(ids) // 2)} if balanced else None
     parts = [shard(random.sample(sorted(ids), len(ids)), index, count, seconds) for index in range(1, count + 1)]
     assert sorted(name for part in parts for name in part) == sorted(ids)
     for part in parts:
-        assert {name for name in ids if case_of(name) in {case_of(one) for one in part}} == part
+        models = {name.partition("[")[2] for name in part}
+        assert {name for name in ids if name.partition("[")[2] in models} == part
+        if not seconds:
+            assert {name for name in ids if case_of(name) in {case_of(one) for one in part}} == part
