@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import Row
+from conformance.baseline import seconds_of, shard
 from conformance.case.python import Folder
 from conformance.case.words import base_of
 from conformance.plan.catalogue import Selection, read_suite
@@ -33,6 +34,7 @@ from conformance.plan.cell import Cell
 SHIPPED = Path(__file__).parent.parent / "cases"
 QUICK = SHIPPED / "layer_norm"
 PROCESSES = 2
+SHARDS = (4, 8, 16)
 STAGES = {
     "declare": "building modules, reading calibration data",
     "export": "export",
@@ -76,6 +78,20 @@ def rows(quick: bool) -> Iterator[Row]:
     yield Row(
         "the rest: starting, reading cases, drawing, waiting for the last", f"{rest:.0f} s",
         f"bare, drawing {bare[DRAW]:.0f} s",
+    )  # fmt: skip
+    for count in SHARDS:
+        yield _shards(count, first[1])
+
+
+def _shards(count: int, records: Sequence[Mapping[str, Any]]) -> Row:
+    """How evenly ``--shard-durations`` divides the seconds of all stages of a run, by that run itself."""
+    seconds = seconds_of(records)
+    loads = [sum(seconds[name] for name in shard(seconds, index, count, seconds)) for index in range(1, count + 1)]
+    share = sum(loads) / (count * max(loads))
+    return Row(
+        f"{count} shards by its durations", f"the longest {max(loads):.0f} s",
+        f"a {count}th of all, {sum(loads) / count:.0f} s", f"{share:.0%} of the time of all is spent working",
+        "at least 90%", share >= 0.9,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import published, whole_run
 from benchmarks.common import HEAD, Row, Spread, in_turn, interleaved, table
 
 ROOT = Path(__file__).parent.parent
@@ -47,12 +48,30 @@ def test_written_table_has_the_form_of_this_code() -> None:
     """What is committed was made by these columns, and every row with a target says how it went."""
     text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     assert HEAD in text
-    rows = [cells(line) for line in text[text.index(HEAD) + len(HEAD) :].splitlines() if line.startswith("|")]
+    rows = [cells(line) for line in text[text.index(HEAD) + len(HEAD) :].splitlines() if line.startswith("| ")]
     assert len(rows) >= 15
     for row in rows:
         assert len(row) == 7
         assert row[6] in ("met", "not met", "unclear", "")
         assert row[6] or not row[5].startswith("at "), row
+
+
+def test_a_group_that_is_measured_again_leaves_the_sections_of_others(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(published, "PAGE", tmp_path / "docs" / "benchmarks.md")
+    (tmp_path / "docs" / "evidence").mkdir(parents=True)
+    (tmp_path / "docs" / "evidence" / "size.md").touch()
+    groups = ("whole_run", "examples", "dynamo")
+    for group, what in (("examples", "old"), ("dynamo", "kept"), ("whole_run", "first"), ("examples", "new")):
+        published.write(group, whole_run, [Row(what, "1 s")], "on a host", groups)
+    text = published.PAGE.read_text(encoding="utf-8")
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## whole_run", "## examples", "## dynamo", "## Notes",
+    ]  # fmt: skip
+    assert text.index("| first |") < text.index("| new |") < text.index("| kept |") and "| old |" not in text
+    assert text.count("on a host") == 3 and text.count("Whole runs, process start included") == 3
+    assert "[size](evidence/size.md), made by `python -m benchmarks size`" in text and "passes.md" not in text
+    published.write("dynamo", whole_run, [Row("kept", "1 s")], "on a host", groups)
+    assert published.PAGE.read_text(encoding="utf-8") == text
 
 
 def test_a_target_that_is_missed_shows_as_not_met() -> None:
