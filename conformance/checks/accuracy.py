@@ -24,6 +24,7 @@ from conformance.draw.draw import Draw
 from conformance.errors import Stopped, Unavailable
 from conformance.export.store import Stored
 from conformance.runtimes import Session, opener, registry
+from conformance.runtimes.onnxruntime import PROVIDER as CPU
 from conformance.runtimes.onnxruntime import kernels
 from conformance.verdict import saturation
 from conformance.verdict.loss import LITERAL
@@ -106,10 +107,13 @@ def _note_arithmetic(run: CellRun, session: Session, model: Stored) -> None:
     run.record.arithmetic = dict(session.arithmetic)
     if cell.converted and not registry.named(cell.runtime).builds:
         run.record.arithmetic["storage"] = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
-    if cell.converted and cell.runtime == "onnxruntime":
+    provider = registry.named(cell.runtime).provider
+    if provider or (cell.converted and cell.runtime == "onnxruntime"):
         # a model that does not run fails later, at its first example
         with contextlib.suppress(Stopped), run.stages("run", "runtime"):
-            run.record.arithmetic |= kernels(model.file, run.libraries(), run.prepared.inputs(), run.config())
+            run.record.arithmetic |= kernels(
+                model.file, run.libraries(), run.prepared.inputs(), run.config(), provider or CPU
+            )
 
 
 def _note_saturation(run: CellRun, verify: Verifier, model: Stored) -> None:

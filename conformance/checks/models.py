@@ -26,7 +26,8 @@ from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
 from conformance.precision import convert as conversion
 from conformance.records.record import Record
-from conformance.runtimes import opener
+from conformance.runtimes import opener, registry
+from conformance.runtimes.onnxruntime import NO_FALLBACK
 from conformance.runtimes.tensorrt.options import Build, Options, Shape, covering
 from conformance.worker.progress import Progress
 from conformance.worker.state import fence
@@ -240,7 +241,7 @@ class CellRun:
 
     def config(self) -> dict[str, str]:
         """The session options of ONNX Runtime; Stopped at ``load`` for one that it does not know."""
-        options = self.cell.case.says.onnxruntime.config
+        options = dict(self.cell.case.says.onnxruntime.config)
         with self.stages("load", "case"):
             if options:
                 from conformance.runtimes.onnxruntime import check_config
@@ -249,6 +250,8 @@ class CellRun:
                     check_config(options)
                 except ValueError as error:
                     raise Stopped("load", "UnknownOption", str(error), "case") from None
+        if self.settings.require_provider and self.cell.runtime and registry.named(self.cell.runtime).provider:
+            options[NO_FALLBACK] = "1"
         return options
 
     def libraries(self) -> list[str]:

@@ -34,6 +34,8 @@ class Settings:
     """Whether the smallest model or function that fails alike is looked for, which may take a minute a failure."""
     shown: Mapping[str, str] = field(default_factory=dict)
     """In which cell the smallest function was looked for, by its cause (``records.record.cause_of_smallest``)."""
+    require_provider: bool = False
+    """Whether an execution provider of ONNX Runtime that leaves nodes to the CPU has failed."""
     tensorrt: Mapping[str, Any] = field(default_factory=dict)
     """Builder options of this run, which take precedence over those of the cases."""
 

@@ -43,6 +43,11 @@ def add(parser: pytest.Parser) -> None:
         + ", ".join((*registry.MAY_LACK, "latency")),
     )
     group.addoption(
+        "--require-provider",
+        action="store_true",
+        help="a model of which a provider of ONNX Runtime (onnxruntime-cuda, ...) leaves nodes to the CPU has failed",
+    )
+    group.addoption(
         "--tensorrt",
         metavar="KEY=VALUE,...",
         help="builder options that go before those of the cases, as in optimization_level=5,workspace=1GiB",

@@ -97,6 +97,7 @@ class Running:
             failures=home / "failures",
             answers=home / "answers",
             outcomes=home / "outcomes",
+            require_provider=self._options["require_provider"],
             tensorrt=self._options.builder_options(),
         )
 

@@ -42,7 +42,7 @@ def opener(name: str, build: Build | None = None, config: Mapping[str, str] | No
     runtime = registry.named(name)
     if runtime.builds and build is None:
         raise KeyError(name)
-    given = {"build": build, "config": config}
+    given = {"build": build, "config": config, "provider": runtime.provider}
     options = {option: given[option] for option in runtime.takes if given[option]}
     open_model: Open = registry.function(runtime.opens)
     return functools.partial(open_model, **options) if options else open_model

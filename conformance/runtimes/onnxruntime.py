@@ -1,4 +1,4 @@
-"""ONNX Runtime on the CPU, with its graph optimizer on or off."""
+"""ONNX Runtime on the CPU, with its graph optimizer on or off, or with another of its execution providers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Array
-from conformance.errors import did_you_mean
+from conformance.errors import Unavailable, did_you_mean
 from conformance.runtimes.sequences import tensors
 
 if TYPE_CHECKING:
     from onnx import GraphProto
 
 PROVIDER = "CPUExecutionProvider"
+NO_FALLBACK = "session.disable_cpu_ep_fallback"
+"""The session option with which a model does not load if a provider leaves nodes to the CPU."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,14 @@ class OnnxRuntimeSession:
         optimize: bool,
         config: Mapping[str, str] | None = None,
         optimizing: Optimizing | None = None,
+        provider: str = PROVIDER,
     ) -> None:
-        """``optimizing`` is what a session with the optimizer on does in place of all that it can."""
+        """``optimizing`` is what a session with the optimizer on does in place of all that it can. Raises Unavailable
+        where ONNX Runtime goes on without the ``provider``."""
         import onnxruntime
 
+        if provider not in onnxruntime.get_available_providers():
+            raise Unavailable(f"this ONNX Runtime has no {provider}")
         options, more = _options(libraries, config), {}
         levels = onnxruntime.GraphOptimizationLevel
         if not optimize:
@@ -63,11 +69,13 @@ class OnnxRuntimeSession:
                 options.log_severity_level = 1
             more = {"disabled_optimizers": list(optimizing.off)}
         self._session = onnxruntime.InferenceSession(
-            model if isinstance(model, bytes) else str(model), options, providers=[PROVIDER], **more
+            model if isinstance(model, bytes) else str(model), options, providers=_providers(provider, config), **more
         )
+        if self._session.get_providers()[0] != provider:
+            raise Unavailable(f"ONNX Runtime goes on without its {provider}")
         self._inputs = [argument.name for argument in self._session.get_inputs()]
         self.arithmetic: Mapping[str, Any] = {
-            "provider": PROVIDER,
+            "provider": provider,
             "optimizer": optimize,
             "storage": "float32",
             "arithmetic": "float32",
@@ -77,6 +85,22 @@ class OnnxRuntimeSession:
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         feed = {name: inputs[name] for name in self._inputs if name in inputs}
         return tensors(self._session.run(None, feed))
+
+
+_EXACT: Mapping[str, Mapping[str, str]] = {
+    "CUDAExecutionProvider": {"use_tf32": "0"},
+    "OpenVINOExecutionProvider": {"device_type": "CPU", "precision": "FP32"},
+}
+"""Options with which providers compute in float32 where a model says float32."""
+
+
+def _providers(provider: str, config: Mapping[str, str] | None) -> list[Any]:
+    """A provider before that of the CPU, which takes the nodes that it does not, unless the session options forbid
+    that."""
+    if provider == PROVIDER:
+        return [PROVIDER]
+    rest = [] if (config or {}).get(NO_FALLBACK) == "1" else [PROVIDER]
+    return [(provider, dict(_EXACT.get(provider, {}))), *rest]
 
 
 def _options(libraries: Sequence[str], config: Mapping[str, str] | None) -> Any:
@@ -134,6 +158,13 @@ def open_optimized(
 
 
 @contextlib.contextmanager
+def open_with_provider(
+    model: Path, libraries: Sequence[str], config: Mapping[str, str] | None = None, provider: str = PROVIDER
+) -> Iterator[OnnxRuntimeSession]:
+    yield OnnxRuntimeSession(model, libraries, optimize=True, config=config, provider=provider)
+
+
+@contextlib.contextmanager
 def open_unoptimized(
     model: Path, libraries: Sequence[str], config: Mapping[str, str] | None = None
 ) -> Iterator[OnnxRuntimeSession]:
@@ -184,10 +215,15 @@ def _keep_roundings(graph: GraphProto) -> bool:
 
 
 def kernels(
-    model: Path, libraries: Sequence[str], inputs: Mapping[str, Array], config: Mapping[str, str] | None = None
+    model: Path,
+    libraries: Sequence[str],
+    inputs: Mapping[str, Array],
+    config: Mapping[str, str] | None = None,
+    provider: str = PROVIDER,
 ) -> dict[str, Any]:
     """What really computes a model, from one profiled run: ``kernels`` counts kernels by operator and dtype of the
-    first input, ``arithmetic`` names the dtypes of the kernels that compute rather than move values.
+    first input, ``arithmetic`` names the dtypes of the kernels that compute rather than move values. With another
+    provider than the CPU's, ``nodes`` counts them by the provider that they ran on.
 
     The CPU has few fp16 kernels, so that most of an fp16 model is computed in float32; of an int8 model the operators
     that ONNX Runtime can fuse with their Q/DQ are computed in int8.
@@ -201,21 +237,24 @@ def kernels(
         options = _options(libraries, config)
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(folder) / "profile")
-        session = onnxruntime.InferenceSession(str(model), options, providers=[PROVIDER])
+        session = onnxruntime.InferenceSession(str(model), options, providers=_providers(provider, config))
         names = {argument.name for argument in session.get_inputs()}
         session.run(None, {name: array for name, array in inputs.items() if name in names})
         events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
     counts: Counter[tuple[str, str]] = Counter()
+    nodes: Counter[str] = Counter()
     for event in events:
         arguments = event.get("args", {})
         if event.get("cat") == "Node" and "op_name" in arguments:
             types = arguments.get("input_type_shape") or [{}]
             counts[arguments["op_name"], next(iter(types[0]), "none")] += 1
+            nodes[arguments.get("provider") or PROVIDER] += 1
     computing = {dtype for (operator, dtype) in counts if operator not in MOVES}
     names_of = {"float": "float32", "double": "float64"}
     return {
         "arithmetic": ", ".join(sorted(names_of.get(dtype, dtype) for dtype in computing)) or "none",
         "kernels": {f"{operator} {dtype}": count for (operator, dtype), count in sorted(counts.items())},
+        **({} if provider == PROVIDER else {"nodes": dict(sorted(nodes.items()))}),
     }
 
 

@@ -48,7 +48,10 @@ class RuntimeEntry:
     on_device: bool = False
     """Whether it computes in the memory of a device, and its session has a ``stopwatch`` that runs there."""
     absent: str = ""
-    """``module:function`` that says in one line why this host cannot run it, or None; empty where every host can."""
+    """``module:function`` that says in one line why this host cannot run it, or None; empty where every host can. It
+    is given the ``provider``, if there is one."""
+    provider: str = ""
+    """The execution provider of ONNX Runtime that this runtime is."""
     packages: tuple[str, ...] = ()
     """Packages any of which brings it. A run's header has the version, under the first name, and ``--reuse`` takes no
     verdict over from another version."""
@@ -63,6 +66,19 @@ class RuntimeEntry:
         ``engine`` tries the engine in place of ``specials``."""
         return "build" in self.takes
 
+
+PROVIDERS = {
+    "cuda": ("CUDAExecutionProvider", "CUDA", "onnxruntime-gpu"),
+    "tensorrt": ("TensorrtExecutionProvider", "TensorRT", "onnxruntime-gpu"),
+    "openvino": ("OpenVINOExecutionProvider", "OpenVINO", "onnxruntime-openvino"),
+    "directml": ("DmlExecutionProvider", "DirectML", "onnxruntime-directml"),
+    "coreml": ("CoreMLExecutionProvider", "Core ML", "onnxruntime"),
+    "xnnpack": ("XnnpackExecutionProvider", "XNNPACK", "onnxruntime"),
+}
+"""Execution providers of ONNX Runtime by the word after ``onnxruntime-`` in a runtime's name: what ONNX Runtime calls
+them, what sentences do, and a package that has them."""
+
+_OF_ONNXRUNTIME = ("onnxruntime", *dict.fromkeys(package for _, _, package in PROVIDERS.values()))
 
 RUNTIMES = (
     RuntimeEntry(
@@ -97,7 +113,7 @@ RUNTIMES = (
         opens="conformance.runtimes.onnxruntime:open_optimized",
         takes=("config",),
         short="ort",
-        packages=("onnxruntime",),
+        packages=tuple(dict.fromkeys(_OF_ONNXRUNTIME)),
     ),
     RuntimeEntry(
         name="openvino",
@@ -120,6 +136,19 @@ RUNTIMES = (
         on_device=True,
         absent="conformance.runtimes.tensorrt:absence",
         packages=("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu11"),
+    ),
+    *(
+        RuntimeEntry(
+            name=f"onnxruntime-{word}",
+            title=f"ONNX Runtime with {title}",
+            opens="conformance.runtimes.onnxruntime:open_with_provider",
+            takes=("config", "provider"),
+            short=f"ort-{word}",
+            absent="conformance.runtimes.providers:absence",
+            provider=provider,
+            packages=tuple(dict.fromkeys(_OF_ONNXRUNTIME)),
+        )
+        for word, (provider, title, _) in PROVIDERS.items()
     ),
 )
 """In the order in which the matrix shows them, and in which they are asked for a second opinion."""
@@ -150,8 +179,10 @@ def second_opinions(name: str) -> list[RuntimeEntry]:
 
 def absence(name: str | None) -> str | None:
     """Why this host cannot run the runtime of that name; None where it can, or where no runtime is needed."""
-    where = named(name).absent if name else ""
-    reason: str | None = function(where)() if where else None
+    entry = named(name) if name else None
+    if entry is None or not entry.absent:
+        return None
+    reason: str | None = function(entry.absent)(*([entry.provider] if entry.provider else []))
     return reason
 
 
