@@ -210,12 +210,23 @@ class _Replay:
             if stopped is not None:
                 raise explain.blamed(next(self._examples()), stopped)
             assert session is not None and comparer.vacuity is not None
-            record.arithmetic = dict(session.arithmetic)
+            record.arithmetic = dict(session.arithmetic) | self._nodes()
             for _ in tried(record, self._undeclared(), comparer, explain):
                 pass
         if not record.examples:
             raise Stopped("compare", "NothingVerified", "no example verified anything", "case")
         check_not_vacuous(record, comparer.vacuity, entry.excused)
+
+    def _nodes(self) -> dict[str, Any]:
+        """What an execution provider of ONNX Runtime computes, and what it leaves to the CPU."""
+        provider, example = registry.named(self._runtime).provider, next(self._examples(), None)
+        if not provider or example is None:
+            return {}
+        from conformance.runtimes.onnxruntime import kernels
+
+        with contextlib.suppress(Exception), self._stage("run"):  # it fails later, at its first example
+            return kernels(self._model, self._libraries, example.inputs, self._entry.config, provider)
+        return {}
 
     def engine(self) -> None:
         """TensorRT's check ``engine``, with what the bundle holds for it."""
