@@ -78,6 +78,8 @@ def named(
     """Where the node stands that a record names in its field ``operator``, or else in ``parts_at``."""
     import onnx
 
+    from conformance.align.nodes import label
+
     graph = onnx.load(model_of(made), load_external_data=False).graph
     operator, parts_at = operator or {}, parts_at or {}
     told = operator if operator.get("node") or operator.get("tensor") else parts_at
@@ -92,7 +94,7 @@ def named(
         return Named("changed", name, count)
     if any(_adjacent(found, node) for node in changed):
         return Named("neighbour", name, count)
-    known = any(f"{node.op_type} {node.name or node.output[0]}" in among for node in changed)
+    known = any(label(node) in among for node in changed)
     return Named("among" if known else "elsewhere", name, count)
 
 

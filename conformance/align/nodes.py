@@ -69,6 +69,11 @@ class Graph:
         return None if index is None else self.nodes[index]
 
 
+def label(node: NodeProto) -> str:
+    """``Slice val_6``: its operator, and its name or that of its first output."""
+    return f"{node.op_type} {node.name or next(filter(None, node.output), '')}"
+
+
 def reads(node: NodeProto) -> list[str]:
     """What a node reads, its subgraphs included."""
     names = [name for name in node.input if name]

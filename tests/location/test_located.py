@@ -380,3 +380,25 @@ def test_a_tensor_cut_into_constant_chunks_is_followed(bench, exporter):
     export, python = WRONG[exporter]
     record = bench.run(say(BODY.replace("Network", "Chunked"), f"export: {export}"), CHUNKED + python)
     assert (record.operator["operator"], record.operator["line"]) == ("aten.hardswish", "beside.py:8")
+
+
+def test_nodes_that_may_be_wrong_are_found_where_the_first_output_is_left_out():
+    import onnx
+
+    from conformance.align.nodes import Graph
+    from conformance.align.operators.locate import _among
+
+    model = onnx.parser.parse_model(
+        """
+        <ir_version: 8, opset_import: ["" : 17]>
+        g (float[3, 1, 2] x, float[1, 6, 2] w, float[1, 6, 2] r) => (float[1, 1, 2] h) {
+            s = Sin(x)
+            , h = GRU <hidden_size = 2> (s, w, r)
+        }
+    """.replace(", h = GRU", "unused, h = GRU")
+    )
+    gru = model.graph.node[1]
+    gru.output[0] = ""
+    known = Graph(model)
+    assert _among(known, gru, frozenset()) == {"among": ["Sin s", "GRU h"]}
+    assert _among(known, gru, {"s"}) == {}

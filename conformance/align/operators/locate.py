@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.align.nodes import Graph, reads, rewritten
+from conformance.align.nodes import Graph, label, reads, rewritten
 from conformance.align.operators import dynamo, torchscript
 from conformance.align.operators.forced import Parting, Step, explains, steps
 from conformance.align.operators.frozen import frozen
@@ -333,7 +333,7 @@ def _node(
 def _among(known: Graph, last: NodeProto, agreeing: Set[str]) -> dict[str, Any]:
     """A node, and those before it back to tensors that agree with PyTorch's, in order, where there are several: any
     of them may be the wrong one, since PyTorch has nothing to hold against what is between them."""
-    found = {known.makers[last.output[0]]}
+    found = {known.makers[name] for name in last.output if name in known.makers}
     todo = reads(last)
     while todo:
         name = todo.pop()
@@ -342,7 +342,7 @@ def _among(known: Graph, last: NodeProto, agreeing: Set[str]) -> dict[str, Any]:
             found.add(index)
             todo += reads(known.nodes[index])
     nodes = [node for node in map(known.nodes.__getitem__, sorted(found)) if node.op_type != "Constant"]
-    names = [f"{node.op_type} {node.name or node.output[0]}" for node in nodes]
+    names = [label(node) for node in nodes]
     return {"among": names[-AMONG:]} if len(names) > 1 else {}
 
 
