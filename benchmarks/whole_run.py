@@ -100,9 +100,9 @@ def rows(quick: bool) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if quick:
-            yield from _against(folder, "torchscript", 2, ["bare"], 1, 1.5)
+            yield from _against(folder, "torchscript", 2, ["bare"], 1, 1.25)
         else:
-            yield from _against(folder, "torchscript", 25, ["bare", "polygraphy"], 3, 1.5)
+            yield from _against(folder, "torchscript", 25, ["bare", "polygraphy"], 3, 1.25)
             yield from _against(folder, "dynamo", 5, ["bare", "assertion"], 3)
         yield _collect(folder, 1 if quick else 3)
         if not quick:
