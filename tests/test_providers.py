@@ -113,6 +113,7 @@ def test_a_provider_that_leaves_nodes_to_the_cpu_has_failed_where_that_is_forbid
     record = bench.run_cell(cell(bench), require_provider=True)
     assert (record.status, record.stage, record.fault) == ("failed", "load", "runtime")
     assert "fallback" in f"{record.reason}"
+    assert {witness["answer"] for witness in record.witnesses} == {"agrees"}
     assert len(provider["providers"]) == 1, "that of the CPU would conflict"
 
 

@@ -32,6 +32,7 @@ from conformance.records.run_file import RunWriter
 from conformance.records.settle import Expectation, settle
 from conformance.records.text import replay_command
 from conformance.runtimes import Session, opener, registry
+from conformance.runtimes.onnxruntime import NO_FALLBACK, kernels
 from conformance.runtimes.tensorrt.options import Build
 from conformance.verdict import blame, saturation
 from conformance.verdict.blame import Opinion, Suspect
@@ -57,6 +58,7 @@ def replay(
     keep: Callable[[str], bool] = lambda id: True,
     timeout: float = 600.0,
     required: bool = False,
+    require_provider: bool = False,
     libraries: bool = False,
     flags: Sequence[str] = (),
     on_library: Callable[[str], object] = lambda line: None,
@@ -64,8 +66,9 @@ def replay(
 ) -> list[dict[str, Any]]:
     """Runs all entries whose id ``keep`` wants, each in a worker process, and writes a run to ``report``.
 
-    ``required`` turns cells that this host cannot run into failures; ``libraries`` lets code of the bundle run, after
-    ``on_library`` was told of each. Raises UserError where nothing is selected, and where ``report`` or ``store`` is
+    ``required`` turns cells that this host cannot run into failures, ``require_provider`` those of which a provider
+    of ONNX Runtime leaves nodes to the CPU; ``libraries`` lets code of the bundle run, after ``on_library`` was told
+    of each. Raises UserError where nothing is selected, and where ``report`` or ``store`` is
     in the bundle, which could then bring files for them along.
     """
     for place, what in ((report, "--report"), (store, "--store")):
@@ -73,6 +76,8 @@ def replay(
             raise UserError(f"{place}: lies in the bundle; say where else it is to be with {what}")
     cells = [cell for entry in bundle.entries for cell in _cells(entry, runtime)]
     chosen = [entry for entry in cells if keep(id_of(entry, runtime))]
+    if require_provider and registry.named(runtime).provider:
+        chosen = [dataclasses.replace(entry, config={**entry.config, NO_FALLBACK: "1"}) for entry in chosen]
     if not chosen:
         text = f"none of its {len(cells)} cells of {runtime} is selected"
         raise UserError(f"{bundle.folder}: {text}")
@@ -222,8 +227,6 @@ class _Replay:
         provider, example = registry.named(self._runtime).provider, next(self._examples(), None)
         if not provider or example is None:
             return {}
-        from conformance.runtimes.onnxruntime import kernels
-
         with contextlib.suppress(Exception), self._stage("run"):  # it fails later, at its first example
             return kernels(self._model, self._libraries, example.inputs, self._entry.config, provider)
         return {}

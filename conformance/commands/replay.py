@@ -30,6 +30,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--require", action="store_true", help="cells that this host cannot run have failed, not been skipped"
     )
     parser.add_argument(
+        "--require-provider",
+        action="store_true",
+        help="a model of which a provider of ONNX Runtime leaves nodes to the CPU has failed",
+    )
+    parser.add_argument(
         "--allow-libraries",
         action="store_true",
         help="load and run the custom-operator libraries and plugins in the bundle, after naming each; without it "
@@ -54,7 +59,8 @@ def run(given: argparse.Namespace) -> int:
     records = replay(
         Bundle(given.bundle), given.runtime, given.report, given.store / "engines",
         keep=lambda id: given.words in id, timeout=given.cell_timeout, required=given.require,
-        libraries=given.allow_libraries, flags=sys.argv[1:], on_library=tell, on_record=show,
+        require_provider=given.require_provider, libraries=given.allow_libraries, flags=sys.argv[1:],
+        on_library=tell, on_record=show,
     )  # fmt: skip
     for line in summary(records, shutil.get_terminal_size((120, 40)).columns):
         tell(line)

@@ -126,8 +126,10 @@ def _extract(top: Path, revision: str, folders: Sequence[Path], target: Path) ->
             place = Path(member.name)
             wanted = place.suffix == ".py" or pins.is_pin(place)
             wanted = wanted or any(place.is_relative_to(folder) for folder in folders)
-            if wanted and member.isfile():
-                archive.extract(member, target, filter="data")
+            content = archive.extractfile(member) if wanted and member.isfile() else None
+            if content is not None and ".." not in place.parts and not place.is_absolute():
+                (target / place).parent.mkdir(parents=True, exist_ok=True)
+                (target / place).write_bytes(content.read())  # TarFile.extract filters only from Python 3.11.4 on
 
 
 def _inside(path: Path, top: Path) -> Path:

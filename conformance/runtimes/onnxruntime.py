@@ -57,7 +57,7 @@ class OnnxRuntimeSession:
 
         if provider not in onnxruntime.get_available_providers():
             raise Unavailable(f"this ONNX Runtime has no {provider}")
-        options, more = _options(libraries, config), {}
+        options, more = _options(libraries, config, provider), {}
         levels = onnxruntime.GraphOptimizationLevel
         if not optimize:
             options.graph_optimization_level = levels.ORT_DISABLE_ALL
@@ -103,14 +103,15 @@ def _providers(provider: str, config: Mapping[str, str] | None) -> list[Any]:
     return [(provider, dict(_EXACT.get(provider, {}))), *rest]
 
 
-def _options(libraries: Sequence[str], config: Mapping[str, str] | None) -> Any:
+def _options(libraries: Sequence[str], config: Mapping[str, str] | None, provider: str) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # its warnings are not about this model's answers
     for key, value in (config or {}).items():
-        options.add_session_config_entry(key, value)
+        if key != NO_FALLBACK or provider != PROVIDER:  # a witness on the CPU falls back to nothing
+            options.add_session_config_entry(key, value)
     for library in libraries:
         options.register_custom_ops_library(library)
     return options
@@ -234,7 +235,7 @@ def kernels(
     import onnxruntime
 
     with tempfile.TemporaryDirectory() as folder:
-        options = _options(libraries, config)
+        options = _options(libraries, config, provider)
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(folder) / "profile")
         session = onnxruntime.InferenceSession(str(model), options, providers=_providers(provider, config))

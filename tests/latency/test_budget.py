@@ -32,7 +32,7 @@ def test_a_budget_is_a_relation_or_a_time(text, kind, limit, runtime, precision)
     "text, said",
     [
         ("1.2 x pytroch", "did you mean 'pytorch'"),
-        ("1.2 x cuda", "known: onnx-reference, onnxruntime, openvino, pytorch, tensorrt"),
+        ("1.2 x cuda", "known: onnx-reference, onnxruntime, onnxruntime-coreml, onnxruntime-cuda, "),
         ("1 x tensorrt fp15", "did you mean 'fp16'"),
         ("1.2 pytorch", "lacks an x: '1.2 x pytorch'"),
         ("1.2 x", "does not say of what"),
