@@ -124,9 +124,8 @@ def test_a_provider_that_is_wrong_is_at_fault(bench: Bench, provider: dict[str, 
     assert {witness["answer"] for witness in record.witnesses} == {"agrees"}
 
 
-def test_a_session_without_the_provider_is_not_taken_for_one_with_it(
-    bench: Bench, provider: dict[str, Any], tmp_path: Any
-) -> None:
+def test_a_session_without_the_provider_is_not_taken_for_one_with_it(provider: dict[str, Any], tmp_path: Any) -> None:
+    bench = Bench(tmp_path, tmp_path / "store")  # with one model
     provider["goes on without"] = True
     record = bench.run_cell(cell(bench))
     assert record.status == "skipped" and f"goes on without its {PROVIDER}" in f"{record.reason}"
