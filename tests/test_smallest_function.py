@@ -137,7 +137,7 @@ def test_one_cell_of_each_cause_looks_for_it_and_none_where_nobody_asks(bench):
     assert verdict(first) == verdict(again) == WRONG
     assert first.smallest is not None and first.smallest["calls"] == 1
     assert again.smallest == {"as": first.id} == record_of(again.as_dict())["smallest"]
-    assert f"smallest PyTorch function that fails alike: see {first.id}" in details(again)
+    assert f"smallest PyTorch function that fails alike: looked for in {first.id}" in details(again)
 
     without = Runner(Settings(store=bench.store, examples=2, smallest=False), 600, None)(cells[17, "onnxruntime"])
     assert verdict(without) == WRONG

@@ -25,7 +25,7 @@ def take_tensors(module: Any, case: Case, folder: Folder) -> None:
     import torch
 
     if isinstance(module, torch.jit.ScriptModule):
-        text = "inputs that are lists, mappings or constants are for modules of Python, not for scripted ones"
+        text = "lists, mappings and constants as inputs, clones and returns need a forward that is not scripted"
         raise Stopped("declare", "Scripted", text, "case")
     own, writer = type(module), _Writer(case, folder)
     arguments = _bound(module, [_argument(entry, writer) for entry in case.says.call or ()])

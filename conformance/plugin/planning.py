@@ -78,8 +78,8 @@ class Planning:
         return [cell for cell in cells if cell.id in kept]
 
     def _durations(self, ids: list[str]) -> dict[str, float] | None:
-        """How long the cells took in the run that shards are cut by; None without one. UsageError where it has none
-        of them: each shard would then be cut by names, in a job whose file has arrived as well."""
+        """How long the cells took in the run that shards are cut by; None where they are cut by names. UsageError for
+        a run without any of the cells: a shard that is cut by names does not belong to those cut by durations."""
         given = self._options["shard_durations"]
         if given is None:
             return None

@@ -102,7 +102,7 @@ def _smallest(told: Mapping[str, Any]) -> Iterator[str]:
     operators = ", ".join(told.get("operators") or ())
     far = ", when time ran out" if told.get("unfinished") else ""
     if told.get("as"):
-        yield f"smallest PyTorch function that fails alike: see {told['as']}"
+        yield f"smallest PyTorch function that fails alike: looked for in {told['as']}"
     if told.get("bundle"):
         yield f"smallest model that fails alike: {told.get('nodes')} of {told.get('of')} nodes ({operators}){far}"
     elif told.get("calls"):

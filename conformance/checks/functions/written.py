@@ -13,7 +13,7 @@ from conformance.arrays import Array
 from conformance.checks.functions.lines import RUN, Exporting, exporting, feeding, module
 from conformance.checks.functions.program import Function
 from conformance.checks.functions.trial import STOPS, imports
-from conformance.checks.reduce.written import MOST_LINES, block, ending, literal
+from conformance.checks.reduce.written import MOST_LINES, block, ending, literal, to_reproduce
 from conformance.records.clean import one_line
 
 VALUES = "values.npz"
@@ -81,11 +81,7 @@ def _issue(text: str, said: str, shown: Shown, versions: Mapping[str, str | None
     who = f"{_EXPORTERS[how.exporter]} with {code}" if code else _EXPORTERS[how.exporter]
     yield f"# {who} {_WRONG.get(shown.kind, 'gives wrong values')} for {one_line(', '.join(shown.calls), 120)}"
     yield ""
-    yield "## To reproduce"
-    yield ""
-    yield from block(text, "python")
-    yield ""
-    yield "The script ends with 1 while the defect lives, and with 0 once it is gone."
+    yield from to_reproduce(text)
     if function.own:
         yield f"It imports the file of {code} from beside it."
     yield ""

@@ -233,11 +233,7 @@ def _issue(
     by = f"graph optimizer ({passes}) " if passes else "graph optimizer " if _of_optimizer(failure) else ""
     yield f"# [CPU] {by}{wrong} {one_line(operators, 120)}"
     yield ""
-    yield "## To reproduce"
-    yield ""
-    yield from block(text, "python")
-    yield ""
-    yield "The script ends with 1 while the defect lives, and with 0 once it is gone."
+    yield from to_reproduce(text)
     yield ""
     yield "## Expected and actual"
     yield ""
@@ -260,6 +256,15 @@ def _issue(
 
 def _of_optimizer(failure: Failure) -> bool:
     return failure.right == "onnxruntime-unoptimized"
+
+
+def to_reproduce(text: str) -> Iterator[str]:
+    """The section of an issue that shows the script, and says how it ends."""
+    yield "## To reproduce"
+    yield ""
+    yield from block(text, "python")
+    yield ""
+    yield "The script ends with 1 while the defect lives, and with 0 once it is gone."
 
 
 def block(text: str, language: str) -> Iterator[str]:
