@@ -70,6 +70,17 @@ def test_a_second_run_asks_pytorch_once_and_says_the_same(bench, called, check, 
         assert getattr(second, name) == getattr(first, name), name
 
 
+def test_float64_is_asked_only_where_float32_does_not_decide(bench, called, monkeypatch):
+    assert verdict(runs(bench)) == PASSED
+    coverage = called.count("float64")
+    called.clear()
+    off = altered(onnxruntime.open_optimized, lambda inputs, outputs: [outputs[0] * np.float32(1 + 2e-5)])
+    monkeypatch.setattr(onnxruntime, "open_optimized", off)
+    assert verdict(runs(bench)) == ("failed", "compare", "WrongValue", "runtime")
+    assert called.count("float64") > 0
+    assert coverage <= 8, "what coverage asks for its draws"
+
+
 def test_a_runtime_that_became_wrong_is_found_by_kept_answers_and_shown_with_new_ones(bench, called, monkeypatch):
     assert verdict(runs(bench)) == PASSED
     monkeypatch.setattr(
@@ -189,7 +200,8 @@ def test_too_much_is_not_kept(tmp_path):
     answers = KeptAnswers(tmp_path, "key")
     array = np.zeros(LARGEST // 8 + 1, np.float32)
     for seed in range(3):
-        answers.add(Draw({"n": 1}, "plain", seed), {"x": array}, ([array], None))
+        answers.add(Draw({"n": 1}, "plain", seed), {"x": array}, [array])
+        answers.add_exact(Draw({"n": 1}, "plain", seed), [array])
     answers.write([array])
     assert list(tmp_path.iterdir()) == []
 
@@ -201,24 +213,31 @@ def test_arrays_come_back_as_they_were(tmp_path):
     ]  # fmt: skip
     draw, flagged = Draw({"n": 2, "k": 3}, "ends", 7), Draw({"n": 2, "k": 3}, "ends", 7, flags="zero")
     answers = KeptAnswers(tmp_path, "key")
-    answers.add(draw, {"x": arrays[0]}, (arrays, None))
-    answers.add(flagged, {"x": arrays[3]}, (arrays[:1], arrays[1:3]))
+    answers.add(draw, {"x": arrays[0]}, arrays)
+    answers.add_exact(draw, None)
+    answers.add(flagged, {"x": arrays[3]}, arrays[:1])
     answers.write(arrays[:2])
     again = KeptAnswers(tmp_path, "key")
     assert again.first is not None
-    inputs, (wanted, exact) = again.of(dataclasses.replace(draw, index=4)) or pytest.fail("not known")
-    assert exact is None
+    inputs, wanted = again.of(dataclasses.replace(draw, index=4)) or pytest.fail("not known")
+    assert again.exact(draw) == (True, None)
     for got, right in zip([*again.first, inputs["x"], *wanted], [*arrays[:2], arrays[0], *arrays], strict=True):
         assert (got.dtype, got.shape) == (right.dtype, right.shape)
         assert got.tobytes() == np.ascontiguousarray(right).tobytes()
         assert got.flags.writeable
     assert again.of(Draw({"n": 2, "k": 3}, "ends", 8)) is None
-    assert (again.of(flagged) or pytest.fail("not known"))[1][1] is not None
+    assert again.of(flagged) and again.exact(flagged) == (False, None), "float64 was not asked for this draw"
+    again.add_exact(flagged, arrays[1:3])
+    again.write(arrays[:2])
+    known, exact = KeptAnswers(tmp_path, "key").exact(flagged)
+    assert known and exact is not None
+    assert [array.tolist() for array in exact] == [[], [True, False]]
 
 
 def test_draws_of_earlier_failures_are_asked(tmp_path):
     answers = KeptAnswers(tmp_path, "key")
-    answers.add(Draw({}, "plain", 1, index=-1), {}, ([np.zeros(1)], None))
+    answers.add(Draw({}, "plain", 1, index=-1), {}, [np.zeros(1)])
+    answers.add_exact(Draw({}, "plain", 1, index=-1), [np.zeros(1)])
     assert answers.asked
     answers.write([np.zeros(1)])
     assert list(tmp_path.iterdir()) == []
@@ -232,8 +251,7 @@ def test_a_kept_answer_that_is_wrong_accuses_nobody(bench, monkeypatch):
     def spoilt(self, file):
         read(self, file)
         self._known = {
-            place: (inputs, ([array + 1 for array in wanted], exact))
-            for place, (inputs, (wanted, exact)) in self._known.items()
+            place: (inputs, [array + 1 for array in wanted]) for place, (inputs, wanted) in self._known.items()
         }
 
     monkeypatch.setattr(KeptAnswers, "_read", spoilt)
@@ -242,8 +260,11 @@ def test_a_kept_answer_that_is_wrong_accuses_nobody(bench, monkeypatch):
 
 def test_an_output_that_the_next_call_changes_is_kept_as_it_was(tmp_path):
     answers, output, draw = KeptAnswers(tmp_path, "key"), np.ones(3, np.float32), Draw({}, "plain", 1)
-    answers.add(draw, {"x": output}, ([output], [output]))
+    answers.add(draw, {"x": output}, [output])
+    answers.add_exact(draw, [output])
     output += 1
     answers.write([output])
-    inputs, (wanted, exact) = KeptAnswers(tmp_path, "key").of(draw) or pytest.fail("not known")
+    again = KeptAnswers(tmp_path, "key")
+    inputs, wanted = again.of(draw) or pytest.fail("not known")
+    _, exact = again.exact(draw)
     assert [array.tolist() for array in (inputs["x"], *wanted, *(exact or ()))] == [[1, 1, 1]] * 3

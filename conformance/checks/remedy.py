@@ -225,7 +225,8 @@ class Remedies:
             total += 1
             try:
                 inputs = Maker(case, self._verify.reference.folder.resolve)(draw)
-                wanted, exact = self._verify.answers(inputs)
+                wanted, ask = self._verify.answers(inputs)
+                exact = ask()
             except (Stopped, ValueError):
                 return False
             good += all(map(_mostly_finite, wanted)) and (
@@ -243,7 +244,8 @@ class Remedies:
         off: dict[int, float] = {} if output is None else {output: slack}
         largest: dict[int, float] = {}
         for draw in [draw for draw in self._draws if draw.regime == "plain"][:8]:
-            wanted, exact = self._verify.answers(self._verify.inputs(draw))
+            wanted, ask = self._verify.answers(self._verify.inputs(draw))
+            exact = ask()
             for number, (array, true) in enumerate(zip(wanted, exact or [], strict=False)):
                 finite = np.isfinite(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
                 size = float(np.abs(array).max(initial=0.0, where=finite)) if finite.any() else 0.0

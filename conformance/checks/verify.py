@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from conformance.compare.detections import Detections
 from conformance.compare.indices import Indices
 from conformance.compare.judges import Judge, Right, Tolerances, defaults_for
 from conformance.compare.reading import Reading
-from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance
+from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, Worst
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
 from conformance.export.answers import KeptAnswers
@@ -75,14 +75,19 @@ class Verifier(Comparer):
         """What an earlier run asked PyTorch."""
         self._names = names
         self._stages = stages
+        self._first: tuple[Draw, Inputs, list[Array]] | None = None
 
     def example(self, draw: Draw, inputs: Inputs | None = None) -> Example:
         """The example of a draw, with ``inputs`` in place of its own values where they are given."""
         if inputs is not None:
             return Example(draw, lambda: inputs, self._timed_answers, self.conditioning)
         kept = self.kept.of(draw)
+        if self._first is not None and draw == self._first[0]:
+            first = self._first[1]
+            return Example(draw, lambda: first, partial(self._asked, draw), partial(self._conditioned, draw))
         if kept is not None:
-            return Example(draw, lambda: kept[0], lambda _: kept[1], partial(self._conditioned, draw))
+            again = partial(self._exact, draw, lambda: self.answers(kept[0])[1]())
+            return Example(draw, lambda: kept[0], lambda _: (kept[1], again), partial(self._conditioned, draw))
         return Example(draw, lambda: self.inputs(draw), partial(self._asked, draw), partial(self._conditioned, draw))
 
     def again(self, example: Example) -> Example:
@@ -113,9 +118,17 @@ class Verifier(Comparer):
 
     def _asked(self, draw: Draw, inputs: Inputs) -> Answers:
         """What is right for a draw, asked now; kept for a later run."""
-        answers = self._timed_answers(inputs)
-        self.kept.add(draw, inputs, answers)
-        return answers
+        wanted, exact = self._timed_answers(inputs)
+        self.kept.add(draw, inputs, wanted)
+        return wanted, partial(self._exact, draw, exact)
+
+    def _exact(self, draw: Draw, ask: Callable[[], list[Array] | None]) -> list[Array] | None:
+        """The second of a draw's answers, by an earlier run or asked now and kept."""
+        known, exact = self.kept.exact(draw)
+        if not known:
+            exact = ask()
+            self.kept.add_exact(draw, exact)
+        return exact
 
     def _conditioned(
         self, draw: Draw, inputs: Inputs, wanted: list[Array], exact: list[Array] | None
@@ -135,9 +148,16 @@ class Verifier(Comparer):
         return answers
 
     def answers(self, inputs: Inputs) -> Answers:
-        """PyTorch's outputs in float32, and in float64 where the module has such a form."""
+        """PyTorch's outputs in float32, and what asks for them in float64 where the module has such a form."""
+        return self.in_pytorch(inputs), partial(self.reference.oracle, inputs)
+
+    def in_pytorch(self, inputs: Inputs) -> list[Array]:
+        """PyTorch's outputs in float32; those of the call that was held against a second one are given out once."""
+        if self._first is not None and inputs is self._first[1]:
+            (_, _, wanted), self._first = self._first, None
+            return wanted
         self.reference.restore()
-        return self.reference(inputs), self.reference.oracle(inputs)
+        return self.reference(inputs)
 
     def of_pytorch(self, example: Example) -> list[Array]:
         """PyTorch's outputs in float32, whatever the example is compared with."""
@@ -154,6 +174,11 @@ class Verifier(Comparer):
         return self.judge_of(right.wanted).compare(got, right)
 
     def judged(self, example: Example, got: list[Array]) -> Comparison:
+        if isinstance(self.judge_of(example.wanted), Tolerances):
+            # Most outputs are right by float32 alone, where float64 has no say.
+            plain = self.compare(got, example.right_in_float32())
+            if plain.verdict == "nothing" or (plain.verdict == "verified" and _is_rounding(plain.worst)):
+                return plain
         comparison = super().judged(example, got)
         if comparison.verdict == "ill-conditioned" and not self.cell.converted:
             return held_against_float64(self, example, got) or comparison
@@ -252,8 +277,15 @@ class Verifier(Comparer):
             if before is None:
                 self.reference.restore()
                 before = [array.copy() for array in self.reference(inputs)]
+                self._first = draw, inputs, before
             check_again(self.reference, inputs, before)
             return before
+
+
+def _is_rounding(worst: Worst | None) -> bool:
+    """Whether an error is explained by another order of the same sums without asking float64, which the record would
+    tell otherwise."""
+    return worst is None or (worst.rounding is not None and worst.rounding <= 1)
 
 
 def reading_of(case: Case, outputs: Sequence[Output]) -> Reading:

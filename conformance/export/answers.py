@@ -9,7 +9,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 from conformance import HOME
 from conformance.arrays import Array, Inputs
 from conformance.disk.keeping import UNFINISHED, touch, use
-from conformance.verdict.example import Answers, Draw
+from conformance.verdict.example import Draw
 
 LARGEST = 16 * 2**20
 """Bytes of arrays that are kept for a cell. Beyond that nothing is: they would fill the disk sooner than they save
@@ -35,12 +35,14 @@ class KeptAnswers:
     def __init__(self, folder: Path | None = None, key: str = "") -> None:
         """``key`` stands for all that the answers depend on. Without a folder nothing is kept."""
         self._file = None if folder is None else folder / key
-        self._known: dict[Place, tuple[Inputs, Answers]] = {}
+        self._known: dict[Place, tuple[Inputs, list[Array]]] = {}
+        self._exact: dict[Place, list[Array] | None] = {}
         self.first: list[Array] | None = None
         """PyTorch's outputs for the draw that shows whether it still answers alike; None where nothing is kept."""
         self.asked = False
         """Whether anything was asked that is not known."""
-        self._new: dict[Place, tuple[Inputs, Answers]] = {}
+        self._new: dict[Place, tuple[Inputs, list[Array]]] = {}
+        self._new_exact: dict[Place, list[Array] | None] = {}
         self._moved: dict[Place, list[float]] = {}
         self._new_moved: dict[Place, list[float]] = {}
         self._bytes = 0
@@ -48,9 +50,14 @@ class KeptAnswers:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 self._read(self._file)
 
-    def of(self, draw: Draw) -> tuple[Inputs, Answers] | None:
+    def of(self, draw: Draw) -> tuple[Inputs, list[Array]] | None:
         """The inputs of a draw, and what is right for them; None where they are not known."""
         return self._known.get(_place(draw))
+
+    def exact(self, draw: Draw) -> tuple[bool, list[Array] | None]:
+        """Whether the second of a draw's answers is known, which only some draws are asked for, and the answer."""
+        place = _place(draw)
+        return place in self._exact, self._exact.get(place)
 
     def moved(self, draw: Draw) -> list[float] | None:
         """How far each output of a draw moves with rounding; None where it is not known."""
@@ -63,26 +70,33 @@ class KeptAnswers:
 
     def forget(self) -> None:
         """From here on everything is asked anew, as where PyTorch answers otherwise now, or an answer is in doubt."""
-        self._known, self._moved, self.first = {}, {}, None
+        self._known, self._exact, self._moved, self.first = {}, {}, {}, None
 
-    def add(self, draw: Draw, inputs: Inputs, answers: Answers) -> None:
+    def add(self, draw: Draw, inputs: Inputs, wanted: list[Array]) -> None:
         """Notes an answer to be kept, as it is now: an output may be a buffer of the module, which the next call
         changes. Draws of earlier failures are not asked again."""
         self.asked = True
+        if self._has_room_for(draw, [*inputs.values(), *wanted]):
+            copied = {name: array.copy() for name, array in inputs.items()}
+            self._new[_place(draw)] = copied, [array.copy() for array in wanted]
+
+    def add_exact(self, draw: Draw, exact: list[Array] | None) -> None:
+        """Notes the second of a draw's answers; None is one too: the module has no float64 form."""
+        if self._has_room_for(draw, exact or []):
+            self._new_exact[_place(draw)] = None if exact is None else [array.copy() for array in exact]
+
+    def _has_room_for(self, draw: Draw, arrays: list[Array]) -> bool:
         if self._file is None or draw.index < 0:
-            return
-        self._bytes += sum(array.nbytes for array in _all(inputs, answers))
+            return False
+        self._bytes += sum(array.nbytes for array in arrays)
         if self._bytes > LARGEST:
-            self._file, self._new = None, {}
-        else:
-            wanted, exact = answers
-            copied = [array.copy() for array in wanted], None if exact is None else [array.copy() for array in exact]
-            self._new[_place(draw)] = {name: array.copy() for name, array in inputs.items()}, copied
+            self._file, self._new, self._new_exact = None, {}, {}
+        return self._file is not None
 
     def write(self, first: list[Array]) -> None:
         """Keeps the answers of this run, if there are new ones; ``first`` is what PyTorch gave for the first draw. A
         store that cannot be written keeps none."""
-        if self._file is None or not (self._new or self._new_moved):
+        if self._file is None or not (self._new or self._new_exact or self._new_moved):
             return
         with contextlib.suppress(OSError):
             self._write(self._file, first)
@@ -104,9 +118,12 @@ class KeptAnswers:
                     place,
                     {name: described(array) for name, array in inputs.items()},
                     [described(array) for array in wanted],
-                    None if exact is None else [described(array) for array in exact],
                 ]
-                for place, (inputs, (wanted, exact)) in known.items()
+                for place, (inputs, wanted) in known.items()
+            ],
+            "exact": [
+                [place, None if exact is None else [described(array) for array in exact]]
+                for place, exact in {**self._exact, **self._new_exact}.items()
             ],
             "moved": list({**self._moved, **self._new_moved}.items()),
         }
@@ -143,10 +160,11 @@ class KeptAnswers:
             return made
 
         first = list(map(array, told["first"]))
-        for key, inputs, wanted, exact in told["draws"]:
+        for key, inputs, wanted in told["draws"]:
             made = {name: array(described) for name, described in inputs.items()}
-            right = list(map(array, wanted))
-            self._known[_hashable(key)] = made, (right, None if exact is None else list(map(array, exact)))
+            self._known[_hashable(key)] = made, list(map(array, wanted))
+        for key, exact in told["exact"]:
+            self._exact[_hashable(key)] = None if exact is None else list(map(array, exact))
         self._moved = {_hashable(key): moved for key, moved in told["moved"]}
         self.first = first
 
@@ -179,7 +197,3 @@ def _place(draw: Draw) -> Place:
 
 def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
-
-
-def _all(inputs: Mapping[str, Array], answers: Answers) -> Iterator[Array]:
-    yield from (*inputs.values(), *answers[0], *(answers[1] or ()))

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from conformance.precision.ranges import quietly
+from conformance.runtimes.inferred import infer
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
@@ -35,7 +36,7 @@ def convert(model: ModelProto, kept: Collection[str]) -> ModelProto:
     untouched = _take_out_untouched(model)
     with quietly():  # the converter warns of each constant that it clamps; ``convert.findings`` names them
         converted = convert_float_to_float16(
-            model,
+            infer(model), disable_shape_infer=True,  # by itself it passes all weights through a buffer, twice
             min_positive_val=SMALLEST, max_finite_val=LARGEST, keep_io_types=True,
             op_block_list=[], node_block_list=sorted(blocked),
         )  # fmt: skip

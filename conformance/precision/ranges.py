@@ -19,6 +19,7 @@ import numpy as np
 from conformance.arrays import Array, Inputs
 from conformance.case.precision import Calibration
 from conformance.errors import Stopped
+from conformance.runtimes.inferred import inferred
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 BINS = {"entropy": 512, "percentile": 2048}
 """Bins of the histograms, by method. With ONNX Runtime's 128, entropy has one range to choose from, which is that of
 min-max; with 2048 it takes minutes for a ResNet."""
-
-SMALL = 1024
-"""The bytes up to which shape inference may need the values of an initializer, as those of a shape."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +67,9 @@ def extremes(model: ModelProto, batches: Sequence[Inputs]) -> Extremes:
 
 def _float_tensors(model: ModelProto) -> dict[str, int]:
     """The types of the float tensors that nodes of the outermost graph read or make, constants left out."""
-    import onnx
     from onnx import TensorProto
 
-    graph = onnx.shape_inference.infer_shapes(_without_weights(model)).graph
+    graph = inferred(model).graph
     types = {
         value.name: value.type.tensor_type.elem_type
         for value in (*graph.value_info, *graph.output, *graph.input)
@@ -82,23 +79,6 @@ def _float_tensors(model: ModelProto) -> dict[str, int]:
     names = (name for node in graph.node for name in (*node.input, *node.output))
     floats = (TensorProto.FLOAT, TensorProto.FLOAT16)
     return {name: types[name] for name in names if types.get(name) in floats and name not in constants}
-
-
-def _without_weights(model: ModelProto) -> ModelProto:
-    """A copy that has the types and dims of large initializers, and not their values."""
-    import onnx
-    from onnx import TensorProto
-
-    graph, bare = model.graph, onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
-    for field in ("node", "input", "output", "value_info"):
-        getattr(bare.graph, field).extend(getattr(graph, field))
-    for tensor in graph.initializer:
-        bare.graph.initializer.append(
-            tensor
-            if tensor.ByteSize() <= SMALL
-            else TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
-        )
-    return bare
 
 
 @contextlib.contextmanager

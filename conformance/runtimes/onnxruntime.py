@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Array
 from conformance.errors import Unavailable, did_you_mean
+from conformance.runtimes.inferred import infer
 from conformance.runtimes.sequences import tensors
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def open_literal(model: Path, libraries: Sequence[str]) -> Iterator[OnnxRuntimeS
     """
     import onnx
 
-    loaded = onnx.shape_inference.infer_shapes(onnx.load(model))
+    loaded = infer(onnx.load(model))
     if _keep_roundings(loaded.graph):
         yield OnnxRuntimeSession(loaded.SerializeToString(), libraries, optimize=False)
     else:

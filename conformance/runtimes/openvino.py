@@ -17,6 +17,7 @@ from conformance.arrays import Array
 from conformance.errors import Unavailable
 from conformance.runtimes.evaluator_rules import nodes_of, open_clip
 from conformance.runtimes.flattening import old, write_out
+from conformance.runtimes.inferred import infer
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -117,7 +118,7 @@ def no_witness(model: Path, inputs: Mapping[str, Array]) -> str | None:
     """
     import onnx
 
-    loaded = onnx.shape_inference.infer_shapes(onnx.load(model))
+    loaded = infer(onnx.load(model))
     if _has_doubles(loaded):
         return "it computes float64 in float32"
     limits = np.iinfo(np.int32)

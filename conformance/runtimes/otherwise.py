@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.arrays import Array
+from conformance.runtimes.inferred import infer
 from conformance.runtimes.onnxruntime import MOVES, OnnxRuntimeSession
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def open_otherwise(model: Path, libraries: Sequence[str]) -> Iterator[OnnxRuntim
     import onnx
     from onnx import TensorProto, helper
 
-    loaded = onnx.shape_inference.infer_shapes(onnx.load(model))
+    loaded = infer(onnx.load(model))
     _move(loaded.graph, {})
     loaded.graph.input.append(helper.make_tensor_value_info(PHASE, TensorProto.FLOAT, []))
     for name, value in _SCALARS.items():

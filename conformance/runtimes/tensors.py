@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from conformance.arrays import Array, Inputs
 from conformance.runtimes import opener
+from conformance.runtimes.inferred import inferred
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -26,7 +27,7 @@ def values(
 
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    known = {value.name: value for value in (*onnx.shape_inference.infer_shapes(model).graph.value_info,)}
+    known = {value.name: value for value in inferred(model).graph.value_info}
     outputs = [output.name for output in copy.graph.output]
     for name in tensors:
         if name in outputs:
