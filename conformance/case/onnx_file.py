@@ -1,0 +1,287 @@
+"""What an ONNX file says of itself, which a case that names it need not say again: inputs, outputs, dims, opset.
+
+A case file is read where nothing may import onnx, so that a run starts at once. Of the model only the parts that
+matter are looked at, as protobuf encodes them (https://protobuf.dev/programming-guides/encoding), and weights are
+passed over. What is not read here is checked where the model is run.
+"""
+
+from __future__ import annotations
+
+import glob
+import mmap
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+TYPES = {
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
+    11: "float64", 12: "uint32", 13: "uint64",
+}  # fmt: skip
+"""By number in ``onnx.TensorProto.DataType``, those that NumPy has too."""
+SIZES = "1..8"
+"""The range of a dim that the file leaves open and the case says nothing of."""
+LARGEST_WHOLE = 1
+"""The largest whole number of an input of which nothing shows what it counts, from 0: a mask has no others."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or an output of the graph; ``shape`` is None where the file has none."""
+
+    name: str
+    dtype: str | None
+    shape: tuple[int | str, ...] | None
+
+
+@dataclass
+class Header:
+    """What the file says of the model's interface; lookups are by the input of ``Gather`` nodes whose data is an
+    initializer: the size of the axis that the indices go along."""
+
+    opset: int = 0
+    inputs: list[Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
+    lookups: dict[str, int] = field(default_factory=dict)
+    beside: list[str] = field(default_factory=list)
+    """The files beside it that hold weights."""
+
+
+class NotOnnx(ValueError):
+    """What is read is no ONNX model."""
+
+
+def header(file: Path) -> Header:
+    """Reads the interface of a model; raises OSError, or NotOnnx for what is no model."""
+    with file.open("rb") as stream:
+        try:
+            data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError:  # of no bytes
+            raise NotOnnx("the file is empty") from None
+        try:
+            return _model(memoryview(data))
+        except (IndexError, UnicodeDecodeError):
+            raise NotOnnx("the file is cut off, or is no ONNX model") from None
+
+
+def _model(data: memoryview) -> Header:
+    told, graphs = Header(), 0
+    for number, value in _fields(data):
+        if number == 8 and isinstance(value, memoryview):
+            opset = dict(_fields(value))
+            if _text(opset.get(1)) in ("", "ai.onnx"):
+                told.opset = _number(opset.get(2))
+        elif number == 7 and isinstance(value, memoryview):
+            graphs += 1
+            _graph(value, told)
+    if not graphs:
+        raise NotOnnx("the file is no ONNX model: it has no graph")
+    return told
+
+
+def _graph(data: memoryview, told: Header) -> None:
+    constants: dict[str, tuple[int, ...]] = {}
+    gathers: list[tuple[list[str], int]] = []
+    for number, value in _fields(data):
+        if not isinstance(value, memoryview):
+            continue
+        if number == 1:
+            gathers += _gather(value)
+        elif number == 5:
+            name, dims, beside = _initializer(value)
+            constants[name] = dims
+            told.beside += [] if beside in ("", *told.beside) else [beside]
+        elif number == 11:
+            told.inputs.append(_tensor(value))
+        elif number == 12:
+            told.outputs.append(_tensor(value))
+    told.inputs = [tensor for tensor in told.inputs if tensor.name not in constants]  # below opset 13, weights too
+    for (source, indices, *_), axis in gathers:
+        if -len(constants.get(source, ())) <= axis < len(constants.get(source, ())):
+            size = constants[source][axis]
+            told.lookups[indices] = min(size, told.lookups.get(indices, size))
+
+
+def _gather(node: memoryview) -> Iterator[tuple[list[str], int]]:
+    """The inputs and the axis of a Gather node."""
+    inputs: list[str] = []
+    operator, axis = "", 0
+    for number, value in _fields(node):
+        if number == 1:
+            inputs.append(_text(value))
+        elif number == 4:
+            operator = _text(value)
+        elif number == 5 and isinstance(value, memoryview):
+            attribute = dict(_fields(value))
+            if _text(attribute.get(1)) == "axis":
+                axis = _signed(_number(attribute.get(3)))
+    if operator == "Gather" and len(inputs) == 2:
+        yield inputs, axis
+
+
+def _initializer(data: memoryview) -> tuple[str, tuple[int, ...], str]:
+    """The name and the dims, and the file that holds the values, if it is another."""
+    name, beside, dims = "", "", list[int]()
+    for number, value in _fields(data):
+        if number == 1:
+            dims += [_number(value)] if isinstance(value, int) else [*_varints(value)]
+        elif number == 8:
+            name = _text(value)
+        elif number == 13 and isinstance(value, memoryview):
+            entry = dict(_fields(value))
+            beside = _text(entry.get(2)) if _text(entry.get(1)) == "location" else beside
+    return name, tuple(dims), beside
+
+
+def _tensor(data: memoryview) -> Tensor:
+    said = dict(_fields(data))
+    name = _text(said.get(1))
+    kinds = dict(_fields(said[2])) if isinstance(said.get(2), memoryview) else {}
+    kind = kinds.get(1)
+    if not isinstance(kind, memoryview):
+        return Tensor(name, None, None)
+    parts = dict(_fields(kind))
+    shape = parts.get(2)
+    dims: list[int | str] = []
+    for number, value in _fields(shape) if isinstance(shape, memoryview) else ():
+        if number == 1 and isinstance(value, memoryview):
+            dim = dict(_fields(value))
+            dims.append(_signed(_number(dim[1])) if 1 in dim else _text(dim.get(2)))
+    return Tensor(name, TYPES.get(_number(parts.get(1))), None if shape is None else tuple(dims))
+
+
+# ---- protobuf ------------------------------------------------------------------------------------------------
+
+
+def _fields(data: memoryview | int | None) -> Iterator[tuple[int, memoryview | int]]:
+    """The fields of a message: their numbers, and numbers or bytes. Raises IndexError where the message ends within
+    one, NotOnnx for what protobuf does not know."""
+    if not isinstance(data, memoryview):
+        return
+    place = 0
+    while place < len(data):
+        key, place = _varint(data, place)
+        kind = key & 7
+        if kind == 0:
+            value, place = _varint(data, place)
+            yield key >> 3, value
+            continue
+        if kind == 2:
+            size, place = _varint(data, place)
+        elif kind in (1, 5):
+            size = 8 if kind == 1 else 4
+        else:
+            raise NotOnnx("the file is no ONNX model")
+        if place + size > len(data):
+            raise IndexError
+        yield key >> 3, data[place : place + size]
+        place += size
+
+
+def _varint(data: memoryview, place: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[place]
+        number |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return number, place
+        if shift > 63:
+            raise NotOnnx("the file is no ONNX model")
+
+
+def _varints(data: memoryview) -> Iterator[int]:
+    place = 0
+    while place < len(data):
+        number, place = _varint(data, place)
+        yield number
+
+
+def _number(value: memoryview | int | None) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _signed(number: int) -> int:
+    return number - 2**64 if number >= 2**63 else number
+
+
+def _text(value: memoryview | int | None) -> str:
+    return str(value, "utf-8") if isinstance(value, memoryview) else ""
+
+
+# ---- what a case need not say --------------------------------------------------------------------------------
+
+
+def filled_in(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """What a case says, with what its ``onnx`` file says where the case does not; ValueError for a file that cannot
+    be read, or has what no case can draw."""
+    name = said["onnx"]
+    if not isinstance(name, str):
+        return dict(said)
+    try:
+        told = header(folder / name)
+    except OSError as error:
+        raise ValueError(f"{name} cannot be read: {error.strerror or error}") from None
+    except NotOnnx as error:
+        raise ValueError(f"{name}: {error}") from None
+    if not 7 <= told.opset <= 40:
+        raise ValueError(f"{name} is at opset {told.opset or 'none'} of ONNX; the suite reads opsets from 7")
+    given = said.get("inputs", {})
+    if not isinstance(given, dict):
+        return dict(said)
+    inputs = {**dict(_inputs(name, told, given)), **given}
+    dims = dict.fromkeys(_dims(inputs), SIZES) if isinstance(said.get("dims", {}), dict) else {}
+    filled = {"runtimes": ["onnxruntime"], "export": {"onnx": [told.opset]}, **said, "inputs": inputs}
+    filled["depends"] = [*_listed(said.get("depends", [])), *map(glob.escape, [name, *told.beside, *_other(filled)])]
+    if dims:
+        filled["dims"] = {**dims, **said.get("dims", {})}
+    names = [tensor.name for tensor in told.outputs]
+    if "outputs" not in said and all(re.fullmatch(r"[A-Za-z_][\w.]*", output) for output in names):
+        filled["outputs"] = names
+    return filled
+
+
+def _listed(said: Any) -> list[Any]:
+    return said if isinstance(said, list) else [said]
+
+
+def _other(said: Mapping[str, Any]) -> list[str]:
+    """The other file that is run, where the case names one."""
+    export = said["export"] if isinstance(said["export"], dict) else {}
+    target = export.get("onnx")
+    return [target["file"]] if isinstance(target, dict) and isinstance(target.get("file"), str) else []
+
+
+def _inputs(file: str, told: Header, given: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for tensor in told.inputs:
+        if tensor.name in given:
+            continue
+        if not re.fullmatch(r"[A-Za-z_][\w.]*", tensor.name):
+            raise ValueError(f"{file}: the input {tensor.name!r} has a name that no case can say; rename it")
+        if tensor.dtype is None or tensor.shape is None:
+            what = "no shape" if tensor.dtype else "a type that is not drawn (a sequence, complex, or 8-bit floats)"
+            raise ValueError(f"{file}: the input {tensor.name} has {what}; declare it under inputs")
+        sizes = [_size(tensor.name, axis, size) for axis, size in enumerate(tensor.shape)]
+        entry: dict[str, Any] = {"type": f"{tensor.dtype}[{', '.join(sizes)}]"}
+        if tensor.dtype.lstrip("u").startswith("int"):
+            high = told.lookups.get(tensor.name, LARGEST_WHOLE + 1) - 1
+            entry["values"] = {"integers": {"low": 0, "high": max(high, 0)}}
+        yield tensor.name, entry
+
+
+def _size(name: str, axis: int, size: int | str) -> str:
+    """How a case writes a size: a dim without a name, or with one that is no word, gets one."""
+    if isinstance(size, int) and size >= 0:
+        return str(size)
+    word = re.sub(r"\W+", "_", str(size)) if isinstance(size, str) else ""
+    if not re.fullmatch(r"[A-Za-z_]\w{0,63}", word) or word in ("min", "max"):
+        return re.sub(r"\W+", "_", f"{name}_{axis}")
+    return word
+
+
+def _dims(inputs: Mapping[str, Any]) -> list[str]:
+    """The names in the types of inputs."""
+    types = (entry.get("type", "") if isinstance(entry, dict) else entry for entry in inputs.values())
+    shapes = (str(kind).partition("[")[2] for kind in types)
+    return list(dict.fromkeys(word for shape in shapes for word in re.findall(r"[A-Za-z_]\w*", shape)))

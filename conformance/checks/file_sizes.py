@@ -1,0 +1,72 @@
+"""At which sizes a model runs whose file leaves dims open: tried, since nothing in the file says it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from conformance.case.declaration import Case
+from conformance.case.python import Folder
+from conformance.draw.draw import Draw, Maker
+from conformance.errors import Stopped
+from conformance.runtimes import opener
+
+FIRST = (4, 3, 8, 16, 32, 64, 128, 224, 256, 512, 2, 1)
+"""The sizes that are tried for all dims at once, the first that works being the one to go out from."""
+BEYOND = 4
+"""How much larger than that a dim is tried."""
+SECONDS = 60.0
+
+Runs = Callable[[Mapping[str, int]], bool]
+
+
+def working_sizes(progress: object, case: Case) -> dict[str, str]:
+    """A range for each dim of an ``onnx`` case, within which the model runs, node by node and without an optimizer.
+
+    Raises Stopped for a model that does not load, or runs at no size that is tried.
+    """
+    said: list[str] = []
+    with Folder.of(case.folder).active() as folder:
+        maker, file = Maker(case, folder.resolve), case.folder / str(case.says.onnx)
+        try:
+            with opener("onnxruntime-unoptimized")(file, []) as session:
+
+                def runs(sizes: Mapping[str, int]) -> bool:
+                    try:
+                        session.run(maker(Draw(dict(sizes), "plain", 0)))
+                    except Exception as error:  # of the runtime, whatever it raises
+                        said.append(str(error).splitlines()[0][:300])
+                        return False
+                    return True
+
+                return ranges(list(case.says.dims), runs, time.monotonic() + SECONDS)
+        except LookupError:
+            text = f"it runs at no size of {', '.join(case.says.dims)} that was tried: {said[-1]}"
+            raise Stopped("run", "NoSize", text, "case") from None
+        except Stopped:
+            raise
+        except Exception as error:
+            lines: Any = str(error).splitlines() or [type(error).__name__]
+            raise Stopped("load", type(error).__name__, f"it does not load: {lines[0][:300]}", "case") from error
+
+
+def ranges(names: list[str], runs: Runs, deadline: float) -> dict[str, str]:
+    """A range of sizes for each dim; raises LookupError where no size works."""
+    base = next((size for size in FIRST if runs(dict.fromkeys(names, size))), None)
+    if base is None:
+        raise LookupError
+    middle = dict.fromkeys(names, base)
+    lows, highs = dict(middle), dict(middle)
+    for name in names:
+        if time.monotonic() > deadline or not runs({**middle, name: base + 1}):
+            continue  # several dims are the same, or the size is a multiple of something
+        highs[name] = base + BEYOND if runs({**middle, name: base + BEYOND}) else base + 1
+        lows[name] = next(
+            (size for size in (1, 2, 3, base // 2) if size < base and runs({**middle, name: size})), base
+        )
+    if not runs(lows):
+        lows = middle
+    if not runs(highs):
+        highs = middle
+    return {name: f"{lows[name]}..{highs[name]}" if lows[name] < highs[name] else str(base) for name in names}

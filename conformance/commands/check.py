@@ -1,0 +1,163 @@
+"""``conformance check``: an ONNX file without a case file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from conformance.errors import Stopped, UserError
+from conformance.records.clean import tell
+
+if TYPE_CHECKING:
+    from conformance.case.declaration import Case
+    from conformance.records.record import Record
+
+TIMEOUT = 600.0
+"""Seconds that a cell may take, as in the suite."""
+WITNESSES = ("openvino",)
+"""Runtimes that are asked too where they are installed."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help="the model; what it means is what is right")
+    parser.add_argument(
+        "other", type=Path, nargs="?", metavar="OTHER", help="a model that has to compute the same, run in its place"
+    )
+    parser.add_argument(
+        "--dim", action="append", default=[], metavar="NAME=RANGE",
+        help="sizes of an open dim, as in batch=1..8 (default: what works is found by trying); repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--precision", default="fp32,fp16,int8", metavar="A,B", help="what to convert to (default: %(default)s)"
+    )
+    parser.add_argument("--specials", action="store_true", help="NaN, infinities and signed zeros too")
+    parser.add_argument("--examples", type=int, metavar="N", help="drawn shapes, besides the ends of all dims")
+    parser.add_argument(
+        "--store", type=Path, default=Path(".conformance"), metavar="DIR", help="models (default: %(default)s)"
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """0; 1 where a cell fails or nothing could be compared. Raises UserError for files that cannot be checked."""
+    from conformance.checks.file_sizes import working_sizes
+    from conformance.checks.runner import Runner, skipped
+    from conformance.plan.catalogue import plan
+    from conformance.plan.settings import Settings
+    from conformance.runtimes import registry
+    from conformance.worker.isolation import Death
+    from conformance.worker.warm import new_worker
+
+    said = _said(given)
+    case = _case(given.file, said)
+    records: list[Record] = []
+    with new_worker() as worker:
+        missing = [name for name in case.says.dims if name not in said["dims"]]
+        if missing:
+            sizes = worker.call(_or_stopped, working_sizes, case, timeout=TIMEOUT)
+            if isinstance(sizes, (Death, Stopped)):
+                raise UserError(f"{given.file}: {sizes.how if isinstance(sizes, Death) else sizes.reason}")
+            said["dims"] = {**sizes, **said["dims"]}
+            case = _case(given.file, said)
+        if case.says.dims:
+            tell("sizes: " + ", ".join(f"{name} {said['dims'][name]}" for name in case.says.dims))
+        settings = Settings(store=given.store / "models", examples=given.examples)
+        runner = Runner(settings, TIMEOUT, worker)
+        for cell in plan(case):
+            absent = registry.absence(cell.runtime)
+            record = runner(cell) if absent is None else skipped(cell, absent)
+            records.append(record)
+            for line in _lines(record):
+                tell(line)
+    for line in _summary(records):
+        tell(line)
+    compared = any(record.status == "passed" and record.examples and record.runtime for record in records)
+    return 0 if compared and not any(record.status == "failed" for record in records) else 1
+
+
+def _or_stopped(progress: object, question: Any, case: Case) -> Any:
+    """The answer; a Stopped is one too, to be sent to the parent process."""
+    try:
+        return question(progress, case)
+    except Stopped as stop:
+        return stop
+
+
+def _said(given: argparse.Namespace) -> dict[str, Any]:
+    """What a case file would say; raises UserError for files and options that make no case."""
+    from conformance.case.onnx_file import NotOnnx, header
+    from conformance.case.precision import INT8_OPSET
+    from conformance.case.words import Precision
+
+    dims = {}
+    for text in given.dim:
+        name, equal, sizes = text.partition("=")
+        if not (name and equal and sizes):
+            raise UserError(f"--dim {text}: write NAME=RANGE, as in batch=1..8")
+        dims[name] = sizes
+    try:
+        told = header(given.other or given.file)
+    except OSError as error:
+        raise UserError(f"{given.other or given.file} cannot be read: {error.strerror or error}") from None
+    except NotOnnx as error:
+        raise UserError(f"{given.other or given.file}: {error}") from None
+    precisions = [word.strip() for word in given.precision.split(",") if word.strip()]
+    for word in precisions:
+        if word not in get_args(Precision):
+            raise UserError(f"--precision: there is no '{word}'; {', '.join(get_args(Precision))}")
+    if "int8" in precisions and told.opset < INT8_OPSET:
+        tell(f"int8: left out, as it needs opset {INT8_OPSET}, and the model is at {told.opset}")
+        precisions.remove("int8")
+    target: dict[str, Any] = {"opsets": [told.opset]}
+    if given.other is not None:
+        target["file"] = Path(os.path.relpath(given.other, given.file.parent)).as_posix()
+    return {
+        "about": "conformance check", "onnx": given.file.name, "dims": dims, "export": {"onnx": target},
+        "runtimes": ["onnxruntime", *filter(_installed, WITNESSES)],
+        **({} if given.specials else {"specials": False}), "precisions": {word: {} for word in precisions if word != "fp32"},
+    }  # fmt: skip
+
+
+def _installed(runtime: str) -> bool:
+    from conformance.runtimes import registry
+
+    return registry.absence(runtime) is None
+
+
+def _case(file: Path, said: dict[str, Any]) -> Case:
+    from conformance.case.document import Document
+    from conformance.case.file import cases_of
+
+    name = re.sub(r"\W", "_", file.stem)
+    name = name if re.match(r"[A-Za-z_]", name) else f"model_{name}"
+    # dims that are open and not given yet have the range of a case that says none
+    cases, problems = cases_of(name, dict(said), Document(file.absolute(), {}, {(name,): (1, 1)}))
+    if problems:
+        raise UserError("\n".join([str(file), *(f"  {problem.message}" for problem in problems)]))
+    return cases[0]
+
+
+def _lines(record: Record) -> Iterator[str]:
+    from conformance.records import text
+
+    yield text.verdict(record.as_dict())
+    if record.status == "failed":
+        yield from (f"  {line}" for line in text.failure(record.as_dict()).splitlines())
+    elif record.status == "skipped":
+        yield f"  {record.reason}"
+
+
+def _summary(records: Sequence[Record]) -> Iterator[str]:
+    """What each precision costs, and how long an example takes in each runtime."""
+    for record in records:
+        told = record.fidelity or {}
+        if "sqnr" in told:
+            yield f"{record.precision} against the file's own meaning: {float(told['sqnr']):.1f} dB SQNR"
+    for record in records:
+        count = record.examples + record.ill_conditioned + record.nothing
+        if record.check == "accuracy" and record.status == "passed" and count:
+            spent = record.seconds.get("run", 0.0) / count
+            yield f"{record.runtime} {record.precision}: {1000 * spent:.3g} ms an example, of {count} drawn ones"

@@ -1,0 +1,89 @@
+"""A model that a case names as a file: read, and made again in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from conformance.errors import Stopped
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+
+LARGEST = 2**31 - 1
+"""The bytes of a model that protobuf can hold in one message."""
+
+
+def load(file: Path) -> ModelProto:
+    """The model with its external data; Stopped at ``declare`` where it cannot be read."""
+    import onnx
+
+    try:
+        model = onnx.load(file)
+    except Exception as error:  # of protobuf, or of the files beside it
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise Stopped("declare", "BadModel", f"{file.name} cannot be read: {lines[0][:300]}", "case") from error
+    if model.ByteSize() > LARGEST:
+        text = f"{file.name} holds {model.ByteSize() / 2**30:.1f} GiB, and models above 2 GiB are not run"
+        raise Stopped("declare", "TooLarge", text, "case")
+    return model
+
+
+# ---- the same in float64 -------------------------------------------------------------------------------------
+
+
+def in_float64(model: ModelProto) -> ModelProto:
+    """The model with float64 in place of each float type, for ONNX's evaluator, which does not insist that operators
+    have such a form. The model given is changed."""
+    for imported in model.functions:
+        _nodes_in_float64(imported.node)
+    _graph_in_float64(model.graph)
+    return model
+
+
+def _graph_in_float64(graph: GraphProto) -> None:
+    from onnx import TensorProto, numpy_helper
+
+    for index, tensor in enumerate(graph.initializer):
+        if tensor.data_type in _floats():
+            array = numpy_helper.to_array(tensor).astype(np.float64)
+            graph.initializer[index].CopyFrom(numpy_helper.from_array(array, tensor.name))
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        if value.type.HasField("tensor_type") and value.type.tensor_type.elem_type in _floats():
+            value.type.tensor_type.elem_type = TensorProto.DOUBLE
+    _nodes_in_float64(graph.node)
+
+
+_NAMES_A_TYPE = {"Cast": "to", "EyeLike": "dtype", "SequenceEmpty": "dtype", "Bernoulli": "dtype"}
+"""The attribute of an operator that names the type of what it makes."""
+
+
+def _nodes_in_float64(nodes: Sequence[NodeProto]) -> None:
+    from onnx import TensorProto, helper, numpy_helper
+
+    for node in nodes:
+        for attribute in node.attribute:
+            for graph in _graphs(attribute):
+                _graph_in_float64(graph)
+            if attribute.HasField("t") and attribute.t.data_type in _floats():
+                array = numpy_helper.to_array(attribute.t).astype(np.float64)
+                attribute.t.CopyFrom(numpy_helper.from_array(array, attribute.t.name))
+            elif node.op_type == "Constant" and attribute.name in ("value_float", "value_floats"):
+                scalar = attribute.name == "value_float"
+                array = np.array(attribute.f if scalar else list(attribute.floats), np.float64)
+                attribute.CopyFrom(helper.make_attribute("value", numpy_helper.from_array(array)))
+            elif _NAMES_A_TYPE.get(node.op_type) == attribute.name and attribute.i in _floats():
+                attribute.i = TensorProto.DOUBLE
+
+
+def _graphs(attribute: Any) -> Iterator[GraphProto]:
+    yield from (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs)
+
+
+def _floats() -> tuple[int, ...]:
+    from onnx import TensorProto
+
+    return TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16
