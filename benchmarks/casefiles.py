@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 SEEDS: Mapping[str, str] = {
     "shapes": """
@@ -126,6 +127,13 @@ fourth:
   fails:
     - {when: {precision: int8, opset: "13..17"}, stage: convert, because: planted}
 """,
+    "file": """
+sixth:
+  about: a model that is a file
+  onnx: net.onnx
+  export: {onnx: {opsets: [17], file: other.onnx, simplify: true}}
+  precisions: {int8: {exclude: {onnx: Gemm}}}
+""",
     "deployment": """
 fifth:
   about: deployments and budgets
@@ -151,6 +159,17 @@ fifth:
     - {runtime: tensorrt, precision: fp16, at_most: 1.2 x pytorch, throughput: [1, 8], transfers: true, seconds: 2.5}
 """,
 }
+
+
+def write_beside(folder: Path) -> None:
+    """Writes the model that a seed names."""
+    from onnx import TensorProto, helper, save
+
+    node = helper.make_node("Abs", ["x"], ["y"])
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in "xy")
+    graph = helper.make_graph([node], "net", [x], [y])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), folder / "net.onnx")
+
 
 # ---- what is put in the place of something ----------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.casefiles import NUMBERS, RAW, SEEDS, SHAPES, SIZES, TEXTS
+from benchmarks.casefiles import NUMBERS, RAW, SEEDS, SHAPES, SIZES, TEXTS, write_beside
 from conformance.case.document import read_document
 
 Spoil = Callable[[random.Random], "str | bytes"]
@@ -75,6 +75,7 @@ class Spoiler:
     def __init__(self, folder: Path) -> None:
         """``folder`` is where seeds are written to, to be read."""
         self._trees: list[dict[str, Any]] = []
+        write_beside(folder)
         for name, text in SEEDS.items():
             file = folder / f"{name}.yaml"
             file.write_text(text, encoding="utf-8")

@@ -16,6 +16,7 @@ from conformance.records.clean import block, visible
 
 COMMANDS = {
     "new": "write a starter case file that passes as it is",
+    "check": "run an ONNX file in every runtime and precision, or hold another file against it",
     "watch": "run the cells whose files change, while you work on them",
     "schema": "print the JSON Schema of case files, for editors",
     "sensitivity": "rank nodes by what keeping them in fp32 wins back",

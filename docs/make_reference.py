@@ -52,6 +52,7 @@ ORDER = (
     (export.Export, "export"),
     (export.TorchScript, "export: torchscript"),
     (export.Dynamo, "export: dynamo"),
+    (export.OnnxFile, "export: onnx"),
     (export.Symbolic, "symbolics, registers: OPERATOR"),
     (export.TorchScriptOptions, "export: torchscript: options"),
     (export.DynamoOptions, "export: dynamo: options"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks import fuzz
-from benchmarks.casefiles import SEEDS
+from benchmarks.casefiles import SEEDS, write_beside
 from benchmarks.spoil import Spoiler
 from conformance import HOME
 from conformance.case.document import read_document
@@ -65,6 +65,7 @@ def test_the_sound_files_load_and_use_every_key_of_the_schema(tmp_path: Path) ->
     for name, definition in schema["$defs"].items():
         known |= set(keys_of(definition, name))
     used: set[Key] = set()
+    write_beside(tmp_path)
     for name, text in SEEDS.items():
         file = tmp_path / f"{name}.yaml"
         file.write_text(text, encoding="utf-8")

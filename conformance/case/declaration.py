@@ -65,6 +65,9 @@ class Declaration(Says):
     module: DottedName | None = None
     """A torch.nn.Module class, or a function that returns a module, in a Python file beside the case file or in any
     package that is installed, as ``torch.nn.GroupNorm``."""
+    onnx: FilesBeside | None = None
+    """An ONNX file beside the case file, in place of a module: what it means by ONNX's evaluator is what runtimes are
+    held against. Inputs, outputs, dims and opset are the file's, where the case does not say them."""
     submodule: SubmodulePath | None = None
     """The part of ``module`` that is exported and run, as ``encoder.layer.0``; the inputs are its own."""
     given: dict[str, Any] = Field({}, alias="with")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from conformance.case.fields import DottedName, Listed, Once, OperatorName, Says
+from conformance.case.fields import DottedName, FilesBeside, Listed, Once, OperatorName, Says
 from conformance.case.words import Exporter
 
 
@@ -90,6 +90,13 @@ class Dynamo(ExportTo):
         return {**super().own_code(), **self.translations}
 
 
+class OnnxFile(ExportTo):
+    """A model that is there already, of a case that names its file under ``onnx``."""
+
+    file: FilesBeside | None = None
+    """Another file to run, such as a simplified one: it has to compute what the case's own file means."""
+
+
 def _spell_out_exporter(value: object) -> object:
     return {"opsets": value} if isinstance(value, (int, list)) and not isinstance(value, bool) else value
 
@@ -106,8 +113,12 @@ class Export(Says):
         Annotated[Dynamo, BeforeValidator(_spell_out_exporter, json_schema_input_type=Dynamo | list[int] | int)]
         | None
     ) = None
+    onnx: (
+        Annotated[OnnxFile, BeforeValidator(_spell_out_exporter, json_schema_input_type=OnnxFile | list[int] | int)]
+        | None
+    ) = None
 
     @property
-    def exporters(self) -> dict[Exporter, TorchScript | Dynamo]:
-        targets = {"torchscript": self.torchscript, "dynamo": self.dynamo}
+    def exporters(self) -> dict[Exporter, TorchScript | Dynamo | OnnxFile]:
+        targets = {"torchscript": self.torchscript, "dynamo": self.dynamo, "onnx": self.onnx}
         return {name: target for name, target in targets.items() if target is not None}  # type: ignore[misc]

@@ -16,6 +16,7 @@ from conformance.case.declaration import Case, Declaration
 from conformance.case.document import Document, Place, read_document
 from conformance.case.inconsistencies import inconsistencies
 from conformance.case.limits import CASES, NAME, PROBLEMS
+from conformance.case.onnx_file import filled_in
 from conformance.errors import CaseFileError, Problem, did_you_mean, harness_mistake, shown
 
 
@@ -93,6 +94,11 @@ def cases_of(name: str, said: dict[Any, Any], document: Document) -> tuple[list[
     """The cases of one declaration, all combinations or none, and what is wrong with it, at the places of the
     document."""
     place = (name,)
+    if "onnx" in said:
+        try:
+            said = filled_in(said, document.file.parent)
+        except ValueError as error:
+            return [], [document.problem((*place, "onnx"), str(error))]
     try:
         declaration = Declaration.model_validate(said)
     except ValidationError as error:

@@ -19,8 +19,9 @@ Mistake: TypeAlias = tuple[tuple[str | int, ...], str]
 
 def inconsistencies(says: Declaration) -> Iterator[Mistake]:
     """What the parts of the case say against one another: where in the case, and what is wrong."""
-    if (says.forward is None) == (says.module is None):
-        yield (), "give either forward (an expression) or module (a class), one of them"
+    if [says.forward, says.module, says.onnx].count(None) != 2:
+        yield (), "give either forward (an expression), module (a class) or onnx (a file), one of them"
+    yield from _onnx_inconsistencies(says)
     if says.submodule and not says.module:
         yield ("submodule",), "submodule is a part of module; an expression has none"
     if not says.export.exporters:
@@ -69,6 +70,25 @@ def inconsistencies(says: Declaration) -> Iterator[Mistake]:
             if word not in says.vary:
                 where = ("fails", index, "when", "with")
                 yield where, f"vary has no {shown(word)}{did_you_mean(word, says.vary)}"
+
+
+_OF_MODULES = ("given", "submodule", "script", "mode", "weights", "prepare", "call", "clones", "unused", "returns")
+"""What is about how PyTorch's module is made or called."""
+
+
+def _onnx_inconsistencies(says: Declaration) -> Iterator[Mistake]:
+    if says.onnx is None:
+        if says.export.onnx is not None:
+            yield ("export", "onnx"), "onnx is for a case that names a file under onnx; give torchscript or dynamo"
+        return
+    for key in _OF_MODULES:
+        if key in says.model_fields_set:
+            told = "with" if key == "given" else key
+            yield (told,), f"{told} is about a module of PyTorch, and this case names an ONNX file"
+    if says.export.torchscript is not None or says.export.dynamo is not None:
+        yield ("export",), "an ONNX file is not exported; leave export out, or give onnx"
+    if "onnx-reference" in says.runtimes:
+        yield ("runtimes",), "onnx-reference computes what the runtimes are held against; leave it out"
 
 
 def _output_inconsistencies(says: Declaration) -> Iterator[Mistake]:

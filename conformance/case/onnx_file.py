@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from conformance.errors import shown
+
 TYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
     11: "float64", 12: "uint32", 13: "uint64",
@@ -54,6 +56,8 @@ class NotOnnx(ValueError):
 
 def header(file: Path) -> Header:
     """Reads the interface of a model; raises OSError, or NotOnnx for what is no model."""
+    if file.exists() and not file.is_file():
+        raise NotOnnx("it is no file")
     with file.open("rb") as stream:
         try:
             data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
@@ -217,14 +221,14 @@ def filled_in(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """What a case says, with what its ``onnx`` file says where the case does not; ValueError for a file that cannot
     be read, or has what no case can draw."""
     name = said["onnx"]
-    if not isinstance(name, str):
-        return dict(said)
+    if not isinstance(name, str) or not name.strip() or name.startswith("/"):
+        return dict(said)  # which is refused for what it is
     try:
         told = header(folder / name)
     except OSError as error:
-        raise ValueError(f"{name} cannot be read: {error.strerror or error}") from None
-    except NotOnnx as error:
-        raise ValueError(f"{name}: {error}") from None
+        raise ValueError(f"{shown(name)} cannot be read: {error.strerror or error}") from None
+    except ValueError as error:  # NotOnnx, or a name that no file can have
+        raise ValueError(f"{shown(name)}: {error}") from None
     if not 7 <= told.opset <= 40:
         raise ValueError(f"{name} is at opset {told.opset or 'none'} of ONNX; the suite reads opsets from 7")
     given = said.get("inputs", {})

@@ -40,9 +40,12 @@ class Exclude(Says):
     dynamo: Listed[str] = []
     """Names of nodes, patterns such as ``node_conv2d*``, or operators such as ``LayerNormalization``."""
 
+    onnx: Listed[str] = []
+    """The same of a model that the case names under ``onnx``."""
+
 
 def _spell_out_exclude(value: object) -> object:
-    return {"torchscript": value, "dynamo": value} if isinstance(value, (str, list)) else value
+    return {"torchscript": value, "dynamo": value, "onnx": value} if isinstance(value, (str, list)) else value
 
 
 class PrecisionSettings(Says):

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from conformance.runtimes.registry import IN_CASES
 
-Exporter: TypeAlias = Literal["torchscript", "dynamo"]
+Exporter: TypeAlias = Literal["torchscript", "dynamo", "onnx"]
+"""``onnx`` for a model that nobody exports: a case names its file."""
 Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
 Check: TypeAlias = Literal["export", "registration", "accuracy", "specials", "fidelity", "engine", "latency"]
 Stage: TypeAlias = Literal["declare", "export", "check", "convert", "load", "run", "compare", "latency"]

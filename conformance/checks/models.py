@@ -69,6 +69,8 @@ class CellRun:
             raise
         except Stopped as stop:
             record.stop(stop)
+            if isinstance(cell.case.says.onnx, str) and record.fault == "exporter":
+                record.fault = _instead_of_the_exporter(cell, record)
             raise
         except BaseException as error:  # a SystemExit of the case's own code, or a mistake in this package
             stopped = stages.stopped_by(error)
@@ -273,6 +275,15 @@ class CellRun:
         if facts.doubted:
             error, text = facts.doubted
             self.record.warnings = [{"name": "shape inference", "error": error, "text": text}]
+
+
+def _instead_of_the_exporter(cell: Cell, record: Record) -> str:
+    """Who is at fault for a model that nobody exported: whoever made the other file that was run in its place, or
+    else the case that names it, or what its meaning is held to be."""
+    target = cell.case.says.export.onnx
+    if target is not None and target.file is not None:
+        return "exporter"
+    return "reference" if record.stage in ("run", "compare") else "case"
 
 
 def replaced_function(names: Iterable[str]) -> Stopped | None:

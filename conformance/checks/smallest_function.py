@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from conformance.align.operators.locate import Search
+from conformance.case.export import OnnxFile
 from conformance.checks.functions.lines import Exporting, Names
 from conformance.checks.functions.program import Place, Unwritten
 from conformance.checks.functions.search import fewest, simplified
@@ -71,6 +72,7 @@ def _searched(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced
         return Reduced(None, {"why_not": "capture"})
     if kind == STOPS and (run.libraries() or run.target.functions):
         return Reduced(None, {"why_not": "libraries"})
+    assert not isinstance(run.target, OnnxFile)  # nobody's export, of which no function is looked for
     how = Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode)
     trials = Trials(how, kind, deadline)
     try:

@@ -114,10 +114,11 @@ def _said(given: argparse.Namespace) -> dict[str, Any]:
     target: dict[str, Any] = {"opsets": [told.opset]}
     if given.other is not None:
         target["file"] = Path(os.path.relpath(given.other, given.file.parent)).as_posix()
+    specials = {} if given.specials else {"specials": False}
     return {
         "about": "conformance check", "onnx": given.file.name, "dims": dims, "export": {"onnx": target},
         "runtimes": ["onnxruntime", *filter(_installed, WITNESSES)],
-        **({} if given.specials else {"specials": False}), "precisions": {word: {} for word in precisions if word != "fp32"},
+        **specials, "precisions": {word: {} for word in precisions if word != "fp32"},
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 from conformance.case.declaration import Case
-from conformance.case.export import Dynamo, TorchScript
+from conformance.case.export import Dynamo, ExportTo, TorchScript
 from conformance.case.made import is_made
 from conformance.case.words import Exporter
 from conformance.depends.slices import names
@@ -27,6 +27,7 @@ KEYS: Mapping[str, Matter] = {
     "tags": "words",
     "forward": "export",
     "module": "export",
+    "onnx": "export",
     "submodule": "export",
     "given": "verdict",  # an export depends on the values of this case alone: ``Case.arguments``
     "vary": "verdict",
@@ -125,11 +126,11 @@ def _named(case: Case, exporter: Exporter | Literal["none"] | None) -> Iterator[
         yield Named("depends", text, pattern=True)
 
 
-def _own_code(target: TorchScript | Dynamo) -> Iterator[str]:
+def _own_code(target: ExportTo) -> Iterator[str]:
     yield from target.functions
     if isinstance(target, TorchScript):
         yield from (entry.function for entry in (*target.symbolics.values(), *target.registers.values()))
-    else:
+    elif isinstance(target, Dynamo):
         yield from target.translations.values()
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Array
 from conformance.case.dims import Sizes
-from conformance.case.export import Dynamo, TorchScript
+from conformance.case.export import Dynamo, ExportTo, OnnxFile, TorchScript
 from conformance.case.words import Exporter
 from conformance.errors import Stopped
-from conformance.export import dynamo_cache, symbolics
+from conformance.export import dynamo_cache, onnx_file, symbolics
 from conformance.export.dynamic_shapes import axis_names, dynamic_shapes, refusal_of_structure
 from conformance.export.reference import Reference
 
@@ -55,6 +55,8 @@ def export(
             functions, registrars = _symbolics(reference, target) if with_symbolics else ({}, [])
             data, usage = _torchscript(reference, target, opset, inputs, functions, registrars)
             model = onnx.load_from_string(data)
+        elif isinstance(target, OnnxFile):
+            model = onnx_file.load(reference.case.folder / (target.file or str(reference.case.says.onnx)))
         else:
             model = _dynamo(reference, target, opset, inputs)
     model = _add_functions(reference, target, opset, model)
@@ -193,7 +195,7 @@ def _operator(name: str) -> Any:
         raise Stopped("declare", "MissingOperator", text, "case") from None
 
 
-def _add_functions(reference: Reference, target: TorchScript | Dynamo, opset: int, model: ModelProto) -> ModelProto:
+def _add_functions(reference: Reference, target: ExportTo, opset: int, model: ModelProto) -> ModelProto:
     """Puts onnxscript functions into the model as ONNX local functions, with the opsets that they need."""
     from onnx import helper
 

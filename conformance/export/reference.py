@@ -100,6 +100,10 @@ class Reference:
         try:
             if self.case.built is not None:
                 module = self.case.built.module()
+            elif says.onnx is not None:
+                from conformance.export.onnx_module import OnnxModule
+
+                module = OnnxModule(self.case.folder / says.onnx, list(says.inputs))
             elif says.module is not None:
                 module = self.folder.resolve(says.module)(**arguments)
             else:

@@ -13,7 +13,7 @@ Column = tuple[str, str, str, int]
 """exporter, runtime, precision, opset"""
 
 _SIGNS = {"passed": "✓", "xfailed": "x", "skipped": "s", "xpassed": "X", "failed": "F"}
-_EXPORTERS = {"torchscript": "ts", "dynamo": "dyn"}
+_EXPORTERS = {"torchscript": "ts", "dynamo": "dyn", "onnx": "onnx"}
 _PARTS = {"export": "export", "cost": "cost", **{runtime.name: runtime.short or runtime.name for runtime in RUNTIMES}}
 """What stands beside an exporter, in order, with its short name."""
 _SHORT = {**_EXPORTERS, **_PARTS}
