@@ -131,7 +131,7 @@ fourth:
 sixth:
   about: a model that is a file
   onnx: net.onnx
-  export: {onnx: {opsets: [17], file: other.onnx, simplify: true}}
+  export: {onnx: {opsets: [17], file: other.onnx, simplify: true, static: [n], functions: beside.function}}
   precisions: {int8: {exclude: {onnx: Gemm}}}
 """,
     "deployment": """
