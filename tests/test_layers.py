@@ -14,7 +14,7 @@ import pytest
 from conformance import HOME
 
 ORDER = (
-    "plugin", "__main__", "api", "cli", "commands", "repairs", "sensitivity", "mutants", "checks", "align",
+    "plugin", "__main__", "api", "cli", "commands", "draft", "repairs", "sensitivity", "mutants", "checks", "align",
     "coverage", "precision", "export", "depends", "bundle", "plan", "draw", "verdict", "baseline", "latency",
     "report", "case", "records", "runtimes", "compare", "worker", "disk", "errors", "arrays", "__init__",
 )  # fmt: skip

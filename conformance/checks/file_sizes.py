@@ -51,14 +51,17 @@ def working_sizes(progress: object, case: Case) -> dict[str, str]:
             raise Stopped("load", type(error).__name__, f"it does not load: {lines[0][:300]}", "case") from error
 
 
-def ranges(names: list[str], runs: Runs, deadline: float) -> dict[str, str]:
-    """A range of sizes for each dim; raises LookupError where no size works."""
-    base = next((size for size in FIRST if runs(dict.fromkeys(names, size))), None)
-    if base is None:
-        raise LookupError
-    middle = dict.fromkeys(names, base)
+def ranges(names: list[str], runs: Runs, deadline: float, middle: Mapping[str, int] | None = None) -> dict[str, str]:
+    """A range of sizes for each dim, around those of ``middle``, at which it runs; raises LookupError where there are
+    none and no size of ``FIRST`` works for all dims at once."""
+    if middle is None:
+        first = next((size for size in FIRST if runs(dict.fromkeys(names, size))), None)
+        if first is None:
+            raise LookupError
+        middle = dict.fromkeys(names, first)
     lows, highs = dict(middle), dict(middle)
     for name in names:
+        base = middle[name]
         if time.monotonic() > deadline or not runs({**middle, name: base + 1}):
             continue  # several dims are the same, or the size is a multiple of something
         highs[name] = base + BEYOND if runs({**middle, name: base + BEYOND}) else base + 1
@@ -66,7 +69,7 @@ def ranges(names: list[str], runs: Runs, deadline: float) -> dict[str, str]:
             (size for size in (1, 2, 3, base // 2) if size < base and runs({**middle, name: size})), base
         )
     if not runs(lows):
-        lows = middle
+        lows = dict(middle)
     if not runs(highs):
-        highs = middle
-    return {name: f"{lows[name]}..{highs[name]}" if lows[name] < highs[name] else str(base) for name in names}
+        highs = dict(middle)
+    return {name: f"{lows[name]}..{highs[name]}" if lows[name] < highs[name] else str(middle[name]) for name in names}

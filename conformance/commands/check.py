@@ -57,9 +57,9 @@ def run(given: argparse.Namespace) -> int:
     with new_worker() as worker:
         missing = [name for name in case.says.dims if name not in said["dims"]]
         if missing:
-            sizes = worker.call(_or_stopped, working_sizes, case, timeout=TIMEOUT)
-            if isinstance(sizes, (Death, Stopped)):
-                raise UserError(f"{given.file}: {sizes.how if isinstance(sizes, Death) else sizes.reason}")
+            sizes = worker.call(_or_refused, working_sizes, case, timeout=TIMEOUT)
+            if isinstance(sizes, (Death, UserError)):
+                raise UserError(f"{given.file}: {sizes.how if isinstance(sizes, Death) else sizes}")
             said["dims"] = {**sizes, **said["dims"]}
             case = _case(given.file, said)
         if case.says.dims:
@@ -70,7 +70,7 @@ def run(given: argparse.Namespace) -> int:
             absent = registry.absence(cell.runtime)
             record = runner(cell) if absent is None else skipped(cell, absent)
             records.append(record)
-            for line in _lines(record):
+            for line in lines(record):
                 tell(line)
     for line in _summary(records):
         tell(line)
@@ -78,12 +78,12 @@ def run(given: argparse.Namespace) -> int:
     return 0 if compared and not any(record.status == "failed" for record in records) else 1
 
 
-def _or_stopped(progress: object, question: Any, case: Case) -> Any:
-    """The answer; a Stopped is one too, to be sent to the parent process."""
+def _or_refused(progress: object, question: Any, case: Case) -> Any:
+    """The answer, or a UserError that says why there is none, to be sent to the parent process."""
     try:
         return question(progress, case)
     except Stopped as stop:
-        return stop
+        return UserError(stop.reason)
 
 
 def _said(given: argparse.Namespace) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _case(file: Path, said: dict[str, Any]) -> Case:
     return cases[0]
 
 
-def _lines(record: Record) -> Iterator[str]:
+def lines(record: Record) -> Iterator[str]:
     from conformance.records import text
 
     yield text.verdict(record.as_dict())

@@ -1,0 +1,196 @@
+"""A module's case: its inputs, the dims that really vary, and what forward returns, each found by running it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conformance.case.dims import TensorType
+from conformance.case.made import part_of, value_of
+from conformance.case.python import Folder, describe
+from conformance.checks.edits import flow
+from conformance.checks.file_sizes import SECONDS, ranges
+from conformance.draft.inputs import Guess, fitting, names_of, parameters, sizes_of, tensor
+from conformance.errors import Stopped, did_you_mean, shown
+from conformance.export.layout import tensors_of
+
+
+@dataclass(frozen=True)
+class Request:
+    """A module by its name, what it is made with, and the types of inputs that are known."""
+
+    folder: Path
+    """Where the case file is to lie."""
+    module: str
+    given: Mapping[str, Any]
+    """As in a case file."""
+    inputs: Mapping[str, str]
+    submodule: str | None = None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What was found of a module."""
+
+    inputs: Mapping[str, Guess]
+    keywords: frozenset[str]
+    """The inputs that are passed by keyword."""
+    dims: Mapping[str, str]
+    held: Mapping[str, int]
+    """Dims at whose only size the module runs."""
+    returns: tuple[str, ...]
+    """The tensors in what forward returns, where that is an object of another kind."""
+
+
+def drafted(progress: object, request: Request) -> Draft:
+    """Builds the module and runs it until its inputs are known. Raises Stopped with what could not be done."""
+    import torch
+
+    torch.manual_seed(0)
+    with Folder.of(request.folder).active() as folder, torch.no_grad():
+        module = _built(request, folder)
+        known = {name: _given(module, name, text) for name, text in request.inputs.items()}
+        wanted = dict.fromkeys(known, False) if known else {}
+        wanted = {**parameters(module), **wanted} if not known or _more(module, known) else wanted
+
+        def call(guesses: Mapping[str, Guess], sizes: Mapping[str, int]) -> Any:
+            made = {name: tensor(guess, sizes) for name, guess in guesses.items()}
+            positional = [made[name] for name in made if not wanted[name]]
+            return module(*positional, **{name: made[name] for name in made if wanted[name]})
+
+        guesses, sizes = fitting(list(wanted), sizes_of(module), known, call)
+
+        def runs(other: Mapping[str, int]) -> bool:
+            try:
+                call(guesses, other)
+            except Exception:  # whatever the module raises at these sizes
+                return False
+            return True
+
+        dims = ranges(names_of(guesses), runs, time.monotonic() + SECONDS, sizes)
+        held = {name: int(said) for name, said in dims.items() if ".." not in said}
+        varying = {name: said for name, said in dims.items() if ".." in said}
+        return Draft(
+            guesses,
+            frozenset(name for name in guesses if wanted[name]),
+            varying,
+            held,
+            _returned(call(guesses, sizes)),
+        )
+
+
+def _given(module: Any, name: str, text: str) -> Guess:
+    """The type that the user says an input has; Stopped where it is none, or forward takes no such input."""
+    taken = inspect.signature(module.forward).parameters
+    if name not in taken and not any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in taken.values()):
+        text = f"forward takes no input {shown(name)}{did_you_mean(name, taken)}"
+        raise Stopped("declare", "NoInput", text, "case")
+    try:
+        kind = TensorType.parse(text)
+    except ValueError as error:
+        raise Stopped("declare", "NoInput", f"{name}: {error}", "case") from None
+    sizes = list(map(str, kind.shape))
+    if not all(re.fullmatch(r"\w+", size) for size in sizes):
+        raise Stopped(
+            "declare", "NoInput", f"{name}: sizes are numbers or names here, as in float32[batch, 8]", "case"
+        )
+    return Guess(f"{kind.dtype}[{', '.join(sizes)}]")
+
+
+def _more(module: Any, known: Mapping[str, Guess]) -> bool:
+    """Whether forward needs inputs besides those that are known."""
+    try:
+        needed = parameters(module)
+    except Stopped:
+        return False
+    return not all(needed.values()) and not needed.keys() <= known.keys()
+
+
+def _built(request: Request, folder: Folder) -> Any:
+    import torch
+
+    try:
+        made = folder.resolve(request.module)
+        module = made(**{name: value_of(value, folder) for name, value in request.given.items()})
+        module = module if request.submodule is None else part_of(module, request.submodule)
+    except Stopped:
+        raise
+    except Exception as error:
+        text = f"{request.module} cannot be built: {describe(error, request.folder)}"
+        raise Stopped("declare", type(error).__name__, text, "case") from error
+    if not isinstance(module, torch.nn.Module):
+        text = f"{request.module} gave a {type(module).__name__}, not a torch.nn.Module"
+        raise Stopped("declare", "TypeError", text, "case")
+    return module.eval()
+
+
+def _returned(result: Any) -> tuple[str, ...]:
+    """The paths of the tensors in what forward returned; none where it is of tensors, lists and mappings alone."""
+    import torch
+
+    if isinstance(result, Mapping) and type(result) is not dict:  # which exporters may not know
+        return tuple(str(name) for name, value in result.items() if isinstance(value, torch.Tensor))
+    try:
+        tensors_of(result)
+        return ()
+    except Stopped:
+        pass
+    items = enumerate(result) if isinstance(result, (tuple, list)) else vars(result).items()
+    paths = tuple(str(name) for name, value in items if isinstance(value, torch.Tensor))
+    if not paths:
+        text = (
+            f"forward returns a {type(result).__name__} with no tensor in it; write the case by hand, with returns:"
+        )
+        raise Stopped("declare", "NoTensor", text, "case")
+    return paths
+
+
+def as_text(name: str, request: Request, draft: Draft, left_out: Mapping[str, str], awake: bool) -> str:
+    """The case file. ``left_out`` are exporters that are not in it, with what they said; ``awake`` wakes weights."""
+    lines = [f"{name}:", f"  about: {request.module} as it comes; says nothing yet of why somebody cares."]
+    lines.append(f"  module: {request.module}")
+    if request.given:
+        lines.append(f"  with: {flow(dict(request.given))}")
+    if request.submodule is not None:
+        lines.append(f"  submodule: {request.submodule}")
+    if awake:
+        lines.append("  weights: awake                       # parts of the fresh module did not show in its outputs")
+    lines.append("  inputs:")
+    for input_name, guess in draft.inputs.items():
+        kind = guess.type
+        for dim, size in draft.held.items():
+            kind = re.sub(rf"\b{dim}\b", str(size), kind)
+        said: dict[str, Any] = {"type": kind}
+        if kind.startswith(("int", "uint")):
+            said["values"] = {"integers": {"low": 0, "high": 1 if guess.high is None else guess.high}}
+        if input_name in draft.keywords:
+            said["as"] = input_name
+        text = flow(said) if len(said) > 1 else f'"{kind}"'
+        lines.append(f"    {input_name}: {text}" + (f"  # {guess.why}" if guess.why else ""))
+    if draft.dims:
+        lines.append("  dims:                                # sizes at which PyTorch ran; widen them to yours")
+        lines += [f"    {dim}: {sizes}" for dim, sizes in draft.dims.items()]
+    if draft.returns:
+        lines.append(f"  returns: [{', '.join(draft.returns)}]")
+    lines.append("  export:")
+    for exporter, opset in (("torchscript", 17), ("dynamo", 20)):
+        if exporter in left_out:
+            lines.append(f"    # {exporter}: [{opset}] does not export it: {left_out[exporter]}")
+        else:
+            lines.append(f"    {exporter}: [{opset}]")
+    return "\n".join(lines) + "\n"
+
+
+def configuration(progress: object, folder: Path, module: str) -> str:
+    """The name of the class that a module's configuration is of, as transformers' classes say it."""
+    with Folder.of(folder).active() as own:
+        known = getattr(own.resolve(module), "config_class", None)
+    if not isinstance(known, type):
+        text = f"{module} does not say of which class its configuration is (config_class); give it with --with"
+        raise Stopped("declare", "MissingName", text, "case")
+    return f"{known.__module__}.{known.__qualname__}"

@@ -1,0 +1,194 @@
+"""What a module's forward takes: guessed from the names of its parameters and the sizes of its weights, and tried."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from conformance.errors import Stopped
+
+SECONDS = 60.0
+"""How long types are tried for the inputs of a module."""
+BASE = {"batch": 2, "seq": 5, "l": 16, "d": 8, "h": 32, "w": 32}
+"""Sizes that dims have at first."""
+IMAGES = (32, 64, 224, 96, 16, 8)
+"""Sides of images and volumes that are tried."""
+_IDS = re.compile(r"(^|_)(ids?|idx|index|indices|tokens?)$")
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The type of an input, where its values come from, and why."""
+
+    type: str
+    high: int | None = None
+    """The largest whole number, from 0."""
+    why: str = ""
+
+    @property
+    def shape(self) -> list[str]:
+        inside = self.type.partition("[")[2].rstrip("]")
+        return [size.strip() for size in inside.split(",") if size.strip()]
+
+
+@dataclass
+class Sizes:
+    """What the parts of a module say about its inputs, the first part first."""
+
+    features: list[int] = field(default_factory=list)
+    """Sizes of the last axis."""
+    channels: list[tuple[int, int]] = field(default_factory=list)
+    """Channels, and the number of axes behind them."""
+    rows: list[int] = field(default_factory=list)
+    """Rows of tables that indices look up."""
+    in_time: bool = False
+    """Whether a part goes along a sequence."""
+
+
+def sizes_of(module: Any) -> Sizes:
+    """Reads the sizes of the layers of PyTorch that a module is made of, or else of its own weights."""
+    import torch
+    from torch import nn
+    from torch.nn.modules import batchnorm, conv, instancenorm
+
+    told = Sizes()
+    for part in module.modules():
+        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)):
+            told.rows.append(part.num_embeddings)
+        elif isinstance(part, conv._ConvNd):
+            told.channels.append((part.in_channels, len(part.kernel_size)))
+        elif isinstance(part, (batchnorm._NormBase, instancenorm._InstanceNorm)):
+            told.channels.append(
+                (part.num_features, int(type(part).__name__[-2]) if "d" in type(part).__name__[-1] else 2)
+            )
+        elif isinstance(part, nn.GroupNorm):
+            told.channels.append((part.num_channels, 2))
+        elif isinstance(part, nn.Linear):
+            told.features.append(part.in_features)
+        elif isinstance(part, nn.Bilinear):
+            told.features += [part.in1_features, part.in2_features]
+        elif isinstance(part, (nn.RNNBase, nn.RNNCellBase)):
+            told.features.append(part.input_size)
+            told.in_time |= isinstance(part, nn.RNNBase)
+        elif isinstance(part, nn.MultiheadAttention):
+            told.features.append(part.embed_dim)
+            told.in_time = True
+        elif isinstance(part, nn.LayerNorm):
+            told.features.append(part.normalized_shape[-1])
+        else:
+            own = part.parameters(recurse=False)
+            told.features += [tensor.shape[-1] for tensor in own if isinstance(tensor, torch.Tensor) and tensor.ndim]
+    return told
+
+
+def parameters(module: Any) -> dict[str, bool]:
+    """The names of the parameters of forward that an input is needed for, and whether they are passed by keyword.
+    Where all have a default, those that a main input is known by."""
+    known = inspect.signature(module.forward).parameters.values()
+    plain = [one for one in known if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    needed = [one.name for one in plain if one.default is one.empty]
+    if needed:
+        return dict.fromkeys(needed, False)
+    main = getattr(module, "main_input_name", None) or (plain[0].name if plain else "")
+    if not main:
+        raise Stopped("declare", "NoInput", "forward takes no inputs that can be told; say them with --input", "case")
+    more = ["attention_mask"] if main == "input_ids" and any(one.name == "attention_mask" for one in plain) else []
+    return dict.fromkeys([main, *more], True)
+
+
+def candidates(name: str, told: Sizes) -> list[Guess]:
+    """Types that an input of this name may have, the likeliest first."""
+    tables = [
+        Guess("int64[batch, seq]", rows - 1, f"indices into a table of {rows:,} rows") for rows in _few(told.rows, 2)
+    ]
+    if "mask" in name:
+        return [
+            Guess("int64[batch, seq]", 1, "a mask of 0 and 1, some rows of which are all 0"),
+            Guess("bool[batch, seq]", why="a mask"),
+        ]
+    if _IDS.search(name) and tables:
+        return tables
+    return [*_floats(told), *tables]
+
+
+def _floats(told: Sizes) -> Iterator[Guess]:
+    images = [
+        Guess(f"float32[batch, {', '.join([str(count), *_AXES[axes]])}]", why=f"{count} channels of the first layer")
+        for count, axes in _few(told.channels, 2)
+        if axes in _AXES
+    ]
+    rows = [
+        Guess(f"float32[{shape}{size}]", why=f"{size} features of the first layer")
+        for size in _few(told.features, 3)
+        for shape in (("batch, seq, ", "batch, ") if told.in_time else ("batch, ", "batch, seq, "))
+    ]
+    # a patch embedding is a convolution, so that images go before rows
+    yield from images
+    yield from rows
+    for count in _few([*(count for count, _ in told.channels), *told.features], 2):
+        yield from (Guess(f"float32[batch, {count}, {', '.join(axes)}]") for axes in _AXES.values())
+    for shape in ("batch, 4", "batch, 3, h, w", "batch, 3, l", "batch, 3, d, h, w", "batch, 8, h, w"):
+        yield Guess(f"float32[{shape}]", why="nothing in the module says its size")
+
+
+_AXES = {1: ["l"], 2: ["h", "w"], 3: ["d", "h", "w"]}
+
+
+def _few(values: Sequence[Any], count: int) -> list[Any]:
+    return list(dict.fromkeys(values))[:count]
+
+
+def tensor(guess: Guess, sizes: Mapping[str, int]) -> Any:
+    """A tensor of a guessed type, drawn."""
+    import torch
+
+    shape = [int(size) if size.isdigit() else sizes[size] for size in guess.shape]
+    dtype = guess.type.partition("[")[0]
+    if dtype == "bool":
+        return torch.rand(shape) < 0.5
+    if dtype.startswith("int"):
+        return torch.randint(0, (1 if guess.high is None else guess.high) + 1, shape, dtype=getattr(torch, dtype))
+    return torch.randn(shape, dtype=getattr(torch, dtype))
+
+
+Call = Callable[[Mapping[str, Guess], Mapping[str, int]], Any]
+"""Calls the module with inputs of guessed types at these sizes; raises what it raises."""
+
+
+def fitting(
+    names: Sequence[str], told: Sizes, given: Mapping[str, Guess], call: Call
+) -> tuple[dict[str, Guess], dict[str, int]]:
+    """Types for all inputs with which the module runs, and the sizes at which it does. ``given`` are types that are
+    known. Raises Stopped where none is found."""
+    deadline, last = time.monotonic() + SECONDS, ""
+    options = {name: [given[name]] if name in given else candidates(name, told) for name in names}
+    alike = zip(*(options[name] for name in names if name not in given), strict=False)
+    free = [name for name in names if name not in given]
+    together = ({**given, **dict(zip(free, one, strict=True))} for one in alike) if free else iter([dict(given)])
+    each = (dict(zip(names, one, strict=True)) for one in itertools.product(*options.values()))
+    for guesses in itertools.chain(together, each):
+        used = {size for guess in guesses.values() for size in guess.shape if not size.isdigit()}
+        sides = IMAGES if used & {"h", "w"} else IMAGES[:1]
+        for side in sides:
+            sizes = {name: side if name in ("h", "w") else BASE.get(name, 3) for name in sorted(used)}
+            try:
+                call(guesses, sizes)
+            except Exception as error:  # whatever the module raises for what it does not take
+                last = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            else:
+                return guesses, sizes
+        if time.monotonic() > deadline:
+            break
+    how = f"--input {names[0]}='float32[batch, 8]'"
+    text = f"the module runs with no inputs that were tried ({last}); say them, as in {how}"
+    raise Stopped("declare", "NoInput", text, "case")
+
+
+def names_of(guesses: Mapping[str, Guess]) -> list[str]:
+    """The dims of the types, in order."""
+    return _few([size for guess in guesses.values() for size in guess.shape if not size.isdigit()], 64)
