@@ -215,6 +215,20 @@ def test_shapes_and_values_become_simple(tmp_path: Path) -> None:
 # ---- judging ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("divisor", "undefined"), [(0, True), (3, False)])
+def test_no_model_rests_on_a_whole_number_divided_by_zero(divisor: int, undefined: bool) -> None:
+    """What a runtime gives there is nobody's fault; a float has an infinity to give."""
+    for kind in (np.int64, np.float32):
+        by = np.full(2, divisor, kind)
+        x, y = (
+            onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(by.dtype), [2]) for n in "xy"
+        )
+        for feeds, constants_ in (({"x": by}, [onnx.numpy_helper.from_array(by, "c")]), ({"x": by, "c": by}, [])):
+            graph = onnx.helper.make_graph([node("Div", "x c", "y")], "g", [x], [y], constants_)
+            cut = Cut(onnx.helper.make_model(graph), feeds)
+            assert trial.divides_by_zero(cut) == (undefined and kind is np.int64)
+
+
 def test_outputs_differ_in_kinds() -> None:
     one = np.ones((2, 3), np.float32)
     assert difference([one], [one, one], 1e-3) == "WrongCount"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.culprits.reference import plants
 from benchmarks.culprits.run import part
+from benchmarks.planted import walk
+from conformance.records.findings import key_of
 from tests.support import Bench, say
 
 VECTOR = "inputs: {x: 'float32[batch, 16]'}\ndims: {batch: 1..4}"
@@ -14,6 +17,21 @@ VECTOR = "inputs: {x: 'float32[batch, 16]'}\ndims: {batch: 1..4}"
 def test_a_wrong_float32_kernel_of_pytorch_is_named(name: str) -> None:
     (outcome,) = part(0, 1, 1, name)
     assert (outcome.verdict, outcome.record["fault"]) == ("right", "reference")
+
+
+@pytest.mark.parametrize(
+    ("name", "operator"),
+    [
+        ("an error function one part in a thousand off", "aten.erf"),
+        ("a softmax with a sum in half precision", "aten._softmax"),
+    ],
+)
+def test_the_operator_that_is_wrong_in_pytorch_makes_one_finding_of_all_cases(name: str, operator: str) -> None:
+    (plant,) = (plant for plant in plants() if plant.name == name)
+    (seen,) = walk("benchmarks.culprits.reference", [plant], True)
+    assert seen.record["fault"] == "reference"
+    assert seen.record["operator"]["operator"] == operator
+    assert key_of(seen.record)[2:4] == ("operator", operator)
 
 
 @pytest.mark.parametrize(

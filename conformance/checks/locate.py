@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from conformance.case.declaration import Case
 from conformance.checks.models import CellRun
 from conformance.checks.smallest_function import Reduced, longest, reduced
 from conformance.checks.verify import Verifier
+from conformance.checks.wrong_operator import wrong_operator
 from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped, display_path
 from conformance.export.store import Stored
@@ -32,6 +34,10 @@ def note_operator(
     none can be named. The verdict stays as it is. Gives the smallest function that fails there, where it is the
     exporter's fault and no other cell of the case has shown it."""
     if run.cell.exporter == "onnx":  # which nobody exports
+        return None
+    if example is not None and stop.fault == "reference" and stop.stage == "compare":
+        with contextlib.suppress(Exception):  # this only explains a failure, and must not be another
+            stop.fields["operator"] = aside.ask(lambda: wrong_operator(run.reference, example.inputs), SECONDS)
         return None
     if example is None or stop.fault not in ("exporter", None) or stop.stage not in ("load", "run", "compare"):
         return None

@@ -213,7 +213,7 @@ def _recorder(compiles: bool) -> Any:
             result = func(*args, **(kwargs or {}))
             op, results = name_of(func), tensors_of(result)
             if computes(func, op, results, bool(given), any(address(tensor) in held for tensor in results)):
-                site = self._where.path, _line(), op
+                site = self._where.path, line_of_call(), op
                 own = 1 << len(self._found)
                 self._found.append((Site(*site, self._numbers[site]), len(self.ops)))
                 self._numbers[site] += 1
@@ -285,7 +285,7 @@ def address(tensor: Any) -> int:
         return NOWHERE
 
 
-def _line() -> str | None:
+def line_of_call() -> str | None:
     """File and line of the innermost frame that is neither PyTorch's nor this package's."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:

@@ -120,7 +120,7 @@ def _subject(record: Mapping[str, Any], component: str) -> tuple[str, str]:
     if component == "exporter" and record.get("own_code"):
         return "code", ", ".join(record["own_code"])
     located = (record.get("operator") or {}).get("operator")
-    if component in ("exporter", "open") and located:
+    if component in ("exporter", "open", "reference") and located:
         return "operator", str(located)
     place = record.get("parts_at") or {}
     if component in ("runtime", "exporter", "open") and place.get("operator") and place.get("how") != "open":

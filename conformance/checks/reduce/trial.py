@@ -105,7 +105,7 @@ class Trials:
         """Whether the model fails as the whole did. One that takes its process along does not."""
         seconds = min(self.left(), ONE)
         self.count += 1
-        if cut is None:
+        if cut is None or divides_by_zero(cut):
             return False
         try:
             outcome = aside.ask(lambda: self._outcome(cut), seconds) if self._alone else self._outcome(cut)
@@ -135,6 +135,16 @@ class Trials:
             without = Optimizing(off=tuple(failure.passes))
             with open_at(file, failure.libraries, failure.config or {}, without) as session:
                 return kind if difference(session.run(cut.feeds), right, failure.limit) is None else "another pass"
+
+
+def divides_by_zero(cut: Cut) -> bool:
+    """Whether whole numbers are divided by a constant or an input that is zero somewhere: nothing is right there."""
+    from onnx import numpy_helper
+
+    known = {tensor.name: numpy_helper.to_array(tensor) for tensor in cut.model.graph.initializer} | {**cut.feeds}
+    divisors = (node.input[1] for node in cut.model.graph.node if node.op_type in ("Div", "Mod"))
+    arrays = (known[name] for name in divisors if name in known)
+    return any(array.dtype.kind in "iu" and not array.all() for array in arrays)
 
 
 def outcome_of(failure: Failure, right: Sequence[Array]) -> Callable[[Asked], str]:
