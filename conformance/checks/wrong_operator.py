@@ -25,7 +25,7 @@ def wrong_operator(reference: Reference, inputs: Inputs) -> dict[str, Any]:
             return value.double() if value.is_floating_point() else value
         return torch.float64 if value is torch.float32 else value
 
-    class Compares(TorchDispatchMode):  # type: ignore[misc, no-untyped-call]
+    class Compares(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             if told or func._schema.is_mutable or any(map(_is_random, func.tags)):
