@@ -239,6 +239,12 @@ def test_what_is_no_model_is_refused_with_a_sentence(tmp_path: Path, content: by
     assert said in problem(tmp_path)
 
 
+def test_a_model_without_inputs_has_nothing_to_draw(tmp_path: Path) -> None:
+    constant = helper.make_node("Constant", [], ["y"], value_float=1.0)
+    save(model([constant], [], [value("y", [])]), tmp_path / "net.onnx")
+    assert "takes no inputs" in problem(tmp_path)
+
+
 def test_a_folder_and_a_pipe_are_no_files(tmp_path: Path) -> None:
     import os
 
@@ -342,6 +348,14 @@ def test_check_finds_the_sizes_that_work(tmp_path: Path, capsys: pytest.CaptureF
     save(made, tmp_path / "net.onnx")
     assert check(tmp_path, str(tmp_path / "net.onnx"), "--precision", "fp32") == 0
     assert "sizes: n 1..20, k 16" in capsys.readouterr().out
+
+
+def test_check_draws_images_of_the_size_of_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = value("y", ["n", 3, "h", "w"])
+    made = model([helper.make_node("Abs", ["x"], ["y"])], [value("x", ["n", 3, "h", "w"])], [output])
+    save(made, tmp_path / "net.onnx")
+    assert check(tmp_path, str(tmp_path / "net.onnx"), "--precision", "fp32") == 0
+    assert "sizes: n 1..8, h 32..68, w 32..68" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

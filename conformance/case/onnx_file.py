@@ -240,8 +240,11 @@ def filled_in(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     filled["depends"] = [*_listed(said.get("depends", [])), *map(glob.escape, [name, *told.beside, *_other(filled)])]
     if dims:
         filled["dims"] = {**dims, **said.get("dims", {})}
+    if not inputs:
+        raise ValueError(f"{shown(name)} takes no inputs, so that there is nothing to draw")
     names = [tensor.name for tensor in told.outputs]
-    if "outputs" not in said and all(re.fullmatch(r"[A-Za-z_][\w.]*", output) for output in names):
+    plain = all(tensor.dtype and re.fullmatch(r"[A-Za-z_][\w.]*", tensor.name) for tensor in told.outputs)
+    if "outputs" not in said and plain:  # a sequence gives as many tensors as it has
         filled["outputs"] = names
     return filled
 

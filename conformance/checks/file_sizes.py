@@ -14,6 +14,8 @@ from conformance.runtimes import opener
 
 FIRST = (4, 3, 8, 16, 32, 64, 128, 224, 256, 512, 2, 1)
 """The sizes that are tried for all dims at once, the first that works being the one to go out from."""
+SIDE = 64
+"""The side of an image that is tried first: of a smaller one a network leaves hardly anything."""
 BEYOND = 4
 """How much larger than that a dim is tried."""
 SECONDS = 60.0
@@ -40,7 +42,10 @@ def working_sizes(progress: object, case: Case) -> dict[str, str]:
                         return False
                     return True
 
-                return ranges(list(case.says.dims), runs, time.monotonic() + SECONDS)
+                names, sides = list(case.says.dims), _sides(case)
+                tried = ({name: SIDE if name in sides else size for name in names} for size in FIRST[:3])
+                middle = next((sizes for sizes in tried if sides and runs(sizes)), None)
+                return ranges(names, runs, time.monotonic() + SECONDS, middle)
         except LookupError:
             text = f"it runs at no size of {', '.join(case.says.dims)} that was tried: {said[-1]}"
             raise Stopped("run", "NoSize", text, "case") from None
@@ -49,6 +54,13 @@ def working_sizes(progress: object, case: Case) -> dict[str, str]:
         except Exception as error:
             lines: Any = str(error).splitlines() or [type(error).__name__]
             raise Stopped("load", type(error).__name__, f"it does not load: {lines[0][:300]}", "case") from error
+
+
+def _sides(case: Case) -> set[str]:
+    """The dims that are sides of an image, as far as types tell: the last two of four, of floats."""
+    types = [declared.type for declared in case.says.inputs.values()]
+    images = (kind.shape[2:] for kind in types if kind.is_float and len(kind.shape) == 4)
+    return {str(size) for shape in images for size in shape}
 
 
 def ranges(names: list[str], runs: Runs, deadline: float, middle: Mapping[str, int] | None = None) -> dict[str, str]:
@@ -66,7 +78,12 @@ def ranges(names: list[str], runs: Runs, deadline: float, middle: Mapping[str, i
             continue  # several dims are the same, or the size is a multiple of something
         highs[name] = base + BEYOND if runs({**middle, name: base + BEYOND}) else base + 1
         lows[name] = next(
-            (size for size in (1, 2, 3, base // 2) if size < base and runs({**middle, name: size})), base
+            (
+                size
+                for size in ((1, 2, 3, base // 2) if base < SIDE else (base // 2,))
+                if size < base and runs({**middle, name: size})
+            ),
+            base,
         )
     if not runs(lows):
         lows = dict(middle)
