@@ -409,3 +409,30 @@ def test_a_closed_worker_refuses_calls_and_may_be_closed_again() -> None:
 
 def test_a_call_may_start_processes(worker: Worker) -> None:
     assert worker.call(planted.start_a_process, timeout=PLENTY) == 5
+
+
+LAUNCHED = """
+import os, signal
+from multiprocessing import forkserver
+from conformance.worker.isolation import Worker
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored in a background job
+connect = forkserver._forkserver.connect_to_new_process
+def interrupted(*given):
+    connected = connect(*given)
+    os.kill(os.getpid(), signal.SIGINT)
+    return connected
+forkserver.connect_to_new_process = forkserver._forkserver.connect_to_new_process = interrupted
+try:
+    with Worker() as worker:
+        worker.call(str, timeout=60)
+        raise SystemExit("not interrupted")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interruption_between_a_fork_and_what_it_is_sent_leaves_no_traceback() -> None:
+    command = [sys.executable, "-c", LAUNCHED]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PLENTY)
+    assert (done.returncode, done.stdout.strip()) == (0, "interrupted"), done.stderr
+    assert "Traceback" not in done.stderr

@@ -91,13 +91,14 @@ def _running() -> Iterator[None]:
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
-        # blocked signals are inherited: a Ctrl-C for the parent must not interrupt the imports
+        # Blocked signals are inherited: a Ctrl-C for the parent must not interrupt the imports. Nor may it come
+        # between the fork of a worker and what it is sent: the worker would end with a traceback.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             forkserver.ensure_running()
             wake()
+            yield
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        yield
     finally:
         sys.modules["__main__"] = main
