@@ -11,11 +11,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from rich.console import Console
 from ruamel.yaml import YAML
 
 from conformance import cli
 from conformance.precision import convert
 from conformance.records.record import Record
+from conformance.sensitivity.command import _print
 from conformance.sensitivity.ranking import Kept, Ranking, candidates, evaluation, rank
 from conformance.worker.warm import prepare_process
 from tests.support import PASSED, Bench, say, verdict, write_case
@@ -298,6 +300,15 @@ def test_a_node_whose_values_overflow_comes_first(conversion_of):
 def test_only_nodes_that_win_something_back_are_worth_excluding(gains, expected):
     nodes = [Kept(f"n{index}", "Conv", 20 + gain, gain) for index, gain in enumerate(gains)]
     assert Ranking(20.0, nodes).exclude() == expected
+
+
+def test_a_node_that_alone_loses_anything_has_the_longest_bar(bench, capsys):
+    body = with_precision(say("forward: x * 2", "inputs: {x: 'float32[3]'}", "export: {torchscript: [17]}"), "fp16")
+    (cell,) = (cell for cell in bench.cells(body) if cell.check == "fidelity")
+    ranking = Ranking(30.0, [Kept("one", "MatMul", np.inf, np.inf), Kept("two", "Add", 32.0, 2.0)])
+    _print(Console(width=100), cell, ranking, 5)
+    lines = {line.split()[0]: line.count("█") for line in capsys.readouterr().out.splitlines() if "█" in line}
+    assert lines["one"] >= lines["two"] > 0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -106,9 +107,11 @@ def _print(console: Console, cell: Cell, ranking: Ranking, top: int) -> None:
     table.add_column("dB", justify="right")
     table.add_column("gain", justify="right")
     table.add_column()
-    most = max((kept.gain for kept in ranking.nodes), default=0.0)
+    # a node that alone loses anything wins infinitely much, which is as long as a bar gets
+    most = max((kept.gain for kept in ranking.nodes if math.isfinite(kept.gain)), default=0.0)
     for kept in ranking.nodes[:top]:
-        length = round(BAR * kept.gain / most) if most > 0 and kept.gain > 0 else 0
+        share = min(kept.gain / most, 1.0) if most > 0 else float(kept.gain > 0)
+        length = max(round(BAR * share), 0)
         table.add_row(
             escape(literal(kept.node)),
             escape(literal(kept.operator)),
