@@ -24,7 +24,6 @@ from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
 from conformance.records import text
 from conformance.records.record import Record
-from conformance.runtimes import registry
 from conformance.worker.isolation import Death, Worker
 from conformance.worker.warm import new_worker
 
@@ -151,13 +150,8 @@ def _trouble(progress: object, pickled: Pickled) -> str | None:
 
 
 def _run(cells: Sequence[Cell], settings: Settings, worker: Worker | None) -> Iterator[Record]:
-    from conformance.checks.runner import skipped
-
     with contextlib.nullcontext() if worker is not None else _threads():
-        runner = Runner(settings, TIMEOUT, worker)
-        for cell in cells:
-            absent = registry.absence(cell.runtime)
-            yield runner(cell) if absent is None else skipped(cell, absent)
+        yield from Runner(settings, TIMEOUT, worker).each(cells)
 
 
 @contextlib.contextmanager

@@ -113,10 +113,11 @@ def test_a_cell_of_the_evaluator_is_skipped_only_where_it_has_other_rules(tmp_pa
     onnx.save(model, tmp_path / "model.onnx")
     assert onnxreference.no_witness(tmp_path / "model.onnx", {}) == f"it has no say on {doubt}"
     if misread:
-        with pytest.raises(Unavailable):
-            onnxreference.ReferenceSession(tmp_path / "model.onnx", ())
+        with pytest.raises(Unavailable), onnxreference.open_model(tmp_path / "model.onnx", ()):
+            pass
     else:
-        onnxreference.ReferenceSession(tmp_path / "model.onnx", ())
+        with onnxreference.open_model(tmp_path / "model.onnx", ()) as session:
+            assert session.arithmetic["provider"] == "onnx.reference"
 
 
 # ---- models --------------------------------------------------------------------------------------------------------
@@ -156,8 +157,9 @@ def in_a_function(opset: int, operator: Any = SAMPLED) -> Any:
 @pytest.mark.parametrize("make", [in_the_graph, in_a_subgraph, in_a_function])
 def test_an_operator_with_rules_of_another_opset_is_found_wherever_it_is(make, tmp_path):
     onnx.save(make(16), tmp_path / "old.onnx")
-    with pytest.raises(Unavailable, match="no say on GridSample of opset 16"):
-        onnxreference.ReferenceSession(tmp_path / "old.onnx", ())
+    refused = pytest.raises(Unavailable, match="no say on GridSample of opset 16")
+    with refused, onnxreference.open_model(tmp_path / "old.onnx", ()):
+        pass
     assert doubts(make(20)) == []
 
 
@@ -181,7 +183,8 @@ def test_all_axes_together_are_computed_by_the_old_rules_by_evaluator_and_openvi
     onnx.save(model, file)
     x = {"x": np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)}
     right = together(operator, x["x"], 1 if axis is None else axis)
-    (got,) = onnxreference.ReferenceSession(file, ()).run(x)
+    with onnxreference.open_model(file, ()) as session:
+        (got,) = session.run(x)
     np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-6)
     if make is in_a_function:  # OpenVINO has no local functions
         return

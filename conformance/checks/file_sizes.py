@@ -23,7 +23,7 @@ SECONDS = 60.0
 Runs = Callable[[Mapping[str, int]], bool]
 
 
-def working_sizes(progress: object, case: Case) -> dict[str, str]:
+def working_sizes(case: Case) -> dict[str, str]:
     """A range for each dim of an ``onnx`` case, within which the model runs, node by node and without an optimizer.
 
     Raises Stopped for a model that does not load, or runs at no size that is tried.
@@ -47,13 +47,15 @@ def working_sizes(progress: object, case: Case) -> dict[str, str]:
                 middle = next((sizes for sizes in tried if sides and runs(sizes)), None)
                 return ranges(names, runs, time.monotonic() + SECONDS, middle)
         except LookupError:
-            text = f"it runs at no size of {', '.join(case.says.dims)} that was tried: {said[-1]}"
+            text = f"{file.name} runs at no size of {', '.join(case.says.dims)} that was tried: {said[-1]}"
             raise Stopped("run", "NoSize", text, "case") from None
         except Stopped:
             raise
         except Exception as error:
             lines: Any = str(error).splitlines() or [type(error).__name__]
-            raise Stopped("load", type(error).__name__, f"it does not load: {lines[0][:300]}", "case") from error
+            raise Stopped(
+                "load", type(error).__name__, f"{file.name} does not load: {lines[0][:300]}", "case"
+            ) from error
 
 
 def _sides(case: Case) -> set[str]:

@@ -30,14 +30,17 @@ SECONDS = 120.0
 def note_operator(
     run: CellRun, verify: Verifier, stored: Stored, example: Example | None, stop: Stopped
 ) -> Reduced | None:
-    """Writes the first operator that parts into the fields of a failure that is the exporter's, or may be; or why
-    none can be named. The verdict stays as it is. Gives the smallest function that fails there, where it is the
-    exporter's fault and no other cell of the case has shown it."""
+    """Writes the first operator that parts into the fields of a failure that is the exporter's, or may be, or the
+    operator of PyTorch that is wrong where PyTorch itself is; or why none can be named. The verdict stays as it is.
+    Gives the smallest function that fails there, where it is the exporter's fault and no other cell of the case has
+    shown it."""
     if run.cell.exporter == "onnx":  # which nobody exports
         return None
     if example is not None and stop.fault == "reference" and stop.stage == "compare":
+        start = time.perf_counter()
         with contextlib.suppress(Exception):  # this only explains a failure, and must not be another
             stop.fields["operator"] = aside.ask(lambda: wrong_operator(run.reference, example.inputs), SECONDS)
+        verify.add_seconds("locate", time.perf_counter() - start)
         return None
     if example is None or stop.fault not in ("exporter", None) or stop.stage not in ("load", "run", "compare"):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from conformance.checks.alone import Predecessors, believed
@@ -16,6 +16,7 @@ from conformance.plan.settings import Settings
 from conformance.records.death import note_death
 from conformance.records.record import Record, cause_of_smallest
 from conformance.records.settle import fail_as_declared, settle
+from conformance.runtimes import registry
 from conformance.worker.isolation import Death, Worker
 from conformance.worker.state.fence import Fit, of_process
 from conformance.worker.state.setting import Change
@@ -67,6 +68,12 @@ class Runner:
             with contextlib.suppress(Exception):  # raised again when the cell ``then`` is asked for
                 self._begin(then)
         return record
+
+    def each(self, cells: Iterable[Cell]) -> Iterator[Record]:
+        """The records of cells, one after another; of those that this host cannot run, why not."""
+        for cell in cells:
+            absent = registry.absence(cell.runtime)
+            yield self(cell) if absent is None else skipped(cell, absent)
 
     def renew(self) -> None:
         """Has the next cell run in a process that has loaded no case's Python, and has that process wait for it."""

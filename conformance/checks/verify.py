@@ -76,6 +76,7 @@ class Verifier(Comparer):
         self._names = names
         self._stages = stages
         self._first: tuple[Draw, Inputs, list[Array]] | None = None
+        """The draw that PyTorch was called with twice, with what the first call gave, until an example takes it."""
 
     def example(self, draw: Draw, inputs: Inputs | None = None) -> Example:
         """The example of a draw, with ``inputs`` in place of its own values where they are given."""
@@ -283,8 +284,8 @@ class Verifier(Comparer):
 
 
 def _is_rounding(worst: Worst | None) -> bool:
-    """Whether an error is explained by another order of the same sums without asking float64, which the record would
-    tell otherwise."""
+    """Whether another order of the same sums explains an error, by float32 alone; where it does not, the record tells
+    what float64 says of it."""
     return worst is None or (worst.rounding is not None and worst.rounding <= 1)
 
 

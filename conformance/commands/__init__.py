@@ -7,8 +7,19 @@ A command raises UserError or OSError for what the user has to correct.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conformance.errors import Stopped, UserError
+
+if TYPE_CHECKING:
+    from conformance.records.record import Record
+    from conformance.worker.isolation import Worker
+
+TIMEOUT = 600.0
+"""Seconds that a question to a worker, or a cell, may take, as in the suite."""
 
 
 def selecting(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
@@ -19,3 +30,45 @@ def selecting(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
     )
     for name in names:
         parser.add_argument(f"--{name}", metavar="A,B", help=f"only cells of these {name}s")
+
+
+def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """What ``NAME=VALUE`` of an option means; raises UserError for what is no such text."""
+    found = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if not (re.fullmatch(r"\w+", name) and value):
+            raise UserError(f"{option} {text}: write NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def ask(worker: Worker, question: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function answers in a worker. Raises UserError with what it stopped at, or how its process ended."""
+    from conformance.worker.isolation import Death
+
+    answer = worker.call(_or_refused, question, arguments, timeout=TIMEOUT)
+    if isinstance(answer, Death):
+        raise UserError(f"its process ended: {answer.how}")
+    if isinstance(answer, UserError):
+        raise answer
+    return answer
+
+
+def _or_refused(progress: object, question: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """The answer, or a UserError in place of Stopped, which cannot be sent to the parent process."""
+    try:
+        return question(*arguments)
+    except Stopped as stop:
+        return UserError(stop.reason)
+
+
+def outcome(record: Record) -> Iterator[str]:
+    """A cell's verdict in a line, and below it why it failed or was not run."""
+    from conformance.records import text
+
+    yield text.verdict(record.as_dict())
+    if record.status == "failed":
+        yield from (f"  {line}" for line in text.failure(record.as_dict()).splitlines())
+    elif record.status == "skipped":
+        yield f"  {record.reason}"

@@ -9,15 +9,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from conformance.errors import Stopped, UserError
+from conformance.commands import TIMEOUT, ask, outcome, pairs
+from conformance.errors import UserError
 from conformance.records.clean import tell
 
 if TYPE_CHECKING:
     from conformance.case.declaration import Case
     from conformance.records.record import Record
 
-TIMEOUT = 600.0
-"""Seconds that a cell may take, as in the suite."""
 WITNESSES = ("openvino",)
 """Runtimes that are asked too where they are installed."""
 
@@ -44,11 +43,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """0; 1 where a cell fails or nothing could be compared. Raises UserError for files that cannot be checked."""
     from conformance.checks.file_sizes import working_sizes
-    from conformance.checks.runner import Runner, skipped
+    from conformance.checks.runner import Runner
     from conformance.plan.catalogue import plan
     from conformance.plan.settings import Settings
-    from conformance.runtimes import registry
-    from conformance.worker.isolation import Death
     from conformance.worker.warm import new_worker
 
     said = _said(given)
@@ -57,33 +54,19 @@ def run(given: argparse.Namespace) -> int:
     with new_worker() as worker:
         missing = [name for name in case.says.dims if name not in said["dims"]]
         if missing:
-            sizes = worker.call(_or_refused, working_sizes, case, timeout=TIMEOUT)
-            if isinstance(sizes, (Death, UserError)):
-                raise UserError(f"{given.file}: {sizes.how if isinstance(sizes, Death) else sizes}")
-            said["dims"] = {**sizes, **said["dims"]}
+            said["dims"] = {**ask(worker, working_sizes, case), **said["dims"]}
             case = _case(given.file, said)
         if case.says.dims:
             tell("sizes: " + ", ".join(f"{name} {said['dims'][name]}" for name in case.says.dims))
         settings = Settings(store=given.store / "models", examples=given.examples)
-        runner = Runner(settings, TIMEOUT, worker)
-        for cell in plan(case):
-            absent = registry.absence(cell.runtime)
-            record = runner(cell) if absent is None else skipped(cell, absent)
+        for record in Runner(settings, TIMEOUT, worker).each(plan(case)):
             records.append(record)
-            for line in lines(record):
+            for line in outcome(record):
                 tell(line)
     for line in _summary(records):
         tell(line)
     compared = any(record.status == "passed" and record.examples and record.runtime for record in records)
     return 0 if compared and not any(record.status == "failed" for record in records) else 1
-
-
-def _or_refused(progress: object, question: Any, case: Case) -> Any:
-    """The answer, or a UserError that says why there is none, to be sent to the parent process."""
-    try:
-        return question(progress, case)
-    except Stopped as stop:
-        return UserError(stop.reason)
 
 
 def _said(given: argparse.Namespace) -> dict[str, Any]:
@@ -92,12 +75,7 @@ def _said(given: argparse.Namespace) -> dict[str, Any]:
     from conformance.case.precision import INT8_OPSET
     from conformance.case.words import Precision
 
-    dims = {}
-    for text in given.dim:
-        name, equal, sizes = text.partition("=")
-        if not (name and equal and sizes):
-            raise UserError(f"--dim {text}: write NAME=RANGE, as in batch=1..8")
-        dims[name] = sizes
+    dims = pairs(given.dim, "--dim")
     try:
         told = header(given.other or given.file)
     except OSError as error:
@@ -139,16 +117,6 @@ def _case(file: Path, said: dict[str, Any]) -> Case:
     if problems:
         raise UserError("\n".join([str(file), *(f"  {problem.message}" for problem in problems)]))
     return cases[0]
-
-
-def lines(record: Record) -> Iterator[str]:
-    from conformance.records import text
-
-    yield text.verdict(record.as_dict())
-    if record.status == "failed":
-        yield from (f"  {line}" for line in text.failure(record.as_dict()).splitlines())
-    elif record.status == "skipped":
-        yield f"  {record.reason}"
 
 
 def _summary(records: Sequence[Record]) -> Iterator[str]:

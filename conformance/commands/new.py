@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance import HOME
-from conformance.errors import Stopped, UserError, display_path
-from conformance.records.clean import command_line, tell
+from conformance.commands import TIMEOUT, ask, outcome, pairs
+from conformance.errors import UserError, display_path
+from conformance.records.clean import command_line, one_line, tell
 
 if TYPE_CHECKING:
     from conformance.draft.drafting import Draft, Request
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from conformance.worker.isolation import Worker
 
 _STARTER = HOME / "commands" / "starter"
-TIMEOUT = 600.0
-"""Seconds that drafting, and each cell, may take."""
 EXAMPLES = 4
 """Drawn shapes of each cell, for a first verdict."""
 
@@ -74,16 +73,6 @@ def _absent(files: list[Path]) -> None:
             raise UserError(f"{display_path(file)} is there already; choose another name")
 
 
-def _pairs(texts: list[str], option: str) -> dict[str, str]:
-    pairs = {}
-    for text in texts:
-        name, equal, value = text.partition("=")
-        if not (equal and re.fullmatch(r"\w+", name) and value):
-            raise UserError(f"{option} {text}: write NAME=VALUE")
-        pairs[name] = value
-    return pairs
-
-
 def _plain(name: str, text: str) -> Any:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
@@ -98,56 +87,34 @@ def _plain(name: str, text: str) -> Any:
 
 
 def _drafted(given: argparse.Namespace, case: Path, command: str) -> int:
+    from conformance.draft.drafting import drafted
     from conformance.worker.warm import new_worker
 
     case.parent.mkdir(parents=True, exist_ok=True)
     with new_worker(dynamo=True) as worker:
         request = _request(given, case, worker)
-        draft = _answered(worker, "drafted", request)
+        draft = ask(worker, drafted, request)
         records = _written(given.name, case, request, draft, worker)
-    from conformance.commands.check import lines
-
     for record in records:
-        for line in lines(record):
+        for line in outcome(record):
             tell(line)
     tell(f"wrote {display_path(case)}; run it with")
     tell(f"  {command}")
     return 1 if any(record.status == "failed" for record in records) else 0
 
 
-def _answered(worker: Worker, question: str, *arguments: Any) -> Any:
-    """What a function of ``draft.drafting`` says in the worker; UserError for what it, or its end, says instead."""
-    from conformance.worker.isolation import Death
-
-    answer = worker.call(_ask, question, *arguments, timeout=TIMEOUT)
-    if isinstance(answer, Death):
-        raise UserError(f"the module ended its process: {answer.how}")
-    if isinstance(answer, UserError):
-        raise answer
-    return answer
-
-
-def _ask(progress: object, question: str, *arguments: Any) -> Any:
-    from conformance.draft import drafting
-
-    try:
-        return getattr(drafting, question)(progress, *arguments)
-    except Stopped as stop:
-        return UserError(stop.reason)
-
-
 def _request(given: argparse.Namespace, case: Path, worker: Worker) -> Request:
-    from conformance.draft.drafting import Request
+    from conformance.draft.drafting import Request, configuration
 
-    made = {name: _plain(name, text) for name, text in _pairs(given.given, "--with").items()}
+    made = {name: _plain(name, text) for name, text in pairs(given.given, "--with").items()}
     if given.config is not None:
         file = case.with_suffix(".json")
-        of = _answered(worker, "configuration", case.parent.absolute(), given.module)
-        if not (file.exists() and file.samefile(given.config)):
+        of = ask(worker, configuration, case.parent.absolute(), given.module)
+        if not (file.exists() and file.read_bytes() == given.config.read_bytes()):
             _absent([file])
             shutil.copy(given.config, file)
         made["config"] = {"file": file.name, "of": of}
-    return Request(case.parent.absolute(), given.module, made, _pairs(given.inputs, "--input"), given.submodule)
+    return Request(case.parent.absolute(), given.module, made, pairs(given.inputs, "--input"), given.submodule)
 
 
 def _written(name: str, case: Path, request: Request, draft: Draft, worker: Worker) -> list[Record]:
@@ -163,28 +130,19 @@ def _written(name: str, case: Path, request: Request, draft: Draft, worker: Work
         exports = [record for record in records if record.check == "export"]
         failed = {record.exporter: record for record in exports if record.stage == "export"}
         if failed and len(failed) < len(exports):
-            left_out |= {exporter: _short(record) for exporter, record in failed.items()}
+            left_out |= {name: one_line(f"{one.error}: {one.reason}", 100) for name, one in failed.items()}
         elif not awake and any(record.error == "Hollow" for record in records):
             awake = True
         else:
             return records
 
 
-def _short(record: Record) -> str:
-    return f"{record.error}: {record.reason}".splitlines()[0][:100]
-
-
 def _run(case: Path, worker: Worker) -> list[Record]:
     from conformance.case.file import load
-    from conformance.checks.runner import Runner, skipped
+    from conformance.checks.runner import Runner
     from conformance.plan.catalogue import plan
     from conformance.plan.settings import Settings
-    from conformance.runtimes import registry
 
-    runner = Runner(Settings(store=Path(".conformance") / "models", examples=EXAMPLES), TIMEOUT, worker)
     (one,) = load(case)
-    records = []
-    for cell in plan(one):
-        absent = registry.absence(cell.runtime)
-        records.append(runner(cell) if absent is None else skipped(cell, absent))
-    return records
+    settings = Settings(store=Path(".conformance") / "models", examples=EXAMPLES)
+    return list(Runner(settings, TIMEOUT, worker).each(plan(one)))

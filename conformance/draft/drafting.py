@@ -47,7 +47,7 @@ class Draft:
     """The tensors in what forward returns, where that is an object of another kind."""
 
 
-def drafted(progress: object, request: Request) -> Draft:
+def drafted(request: Request) -> Draft:
     """Builds the module and runs it until its inputs are known. Raises Stopped with what could not be done."""
     import torch
 
@@ -186,7 +186,7 @@ def as_text(name: str, request: Request, draft: Draft, left_out: Mapping[str, st
     return "\n".join(lines) + "\n"
 
 
-def configuration(progress: object, folder: Path, module: str) -> str:
+def configuration(folder: Path, module: str) -> str:
     """The name of the class that a module's configuration is of, as transformers' classes say it."""
     with Folder.of(folder).active() as own:
         known = getattr(own.resolve(module), "config_class", None)

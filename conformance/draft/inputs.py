@@ -63,9 +63,8 @@ def sizes_of(module: Any) -> Sizes:
         elif isinstance(part, conv._ConvNd):
             told.channels.append((part.in_channels, len(part.kernel_size)))
         elif isinstance(part, (batchnorm._NormBase, instancenorm._InstanceNorm)):
-            told.channels.append(
-                (part.num_features, int(type(part).__name__[-2]) if "d" in type(part).__name__[-1] else 2)
-            )
+            axes = re.search(r"(\d)d$", type(part).__name__)
+            told.channels.append((part.num_features, int(axes[1]) if axes else 2))
         elif isinstance(part, nn.GroupNorm):
             told.channels.append((part.num_channels, 2))
         elif isinstance(part, nn.Linear):
@@ -191,4 +190,5 @@ def fitting(
 
 def names_of(guesses: Mapping[str, Guess]) -> list[str]:
     """The dims of the types, in order."""
-    return _few([size for guess in guesses.values() for size in guess.shape if not size.isdigit()], 64)
+    sizes = (size for guess in guesses.values() for size in guess.shape)
+    return list(dict.fromkeys(size for size in sizes if not size.isdigit()))

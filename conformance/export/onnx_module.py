@@ -10,10 +10,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,9 +20,7 @@ import torch
 from conformance.export.onnx_file import in_float64, load
 from conformance.runtimes import Session, opener
 from conformance.runtimes.evaluator_rules import doubts
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
+from conformance.runtimes.onnxreference import ReferenceSession
 
 
 class OnnxModule(torch.nn.Module):
@@ -72,26 +69,4 @@ class OnnxModule(torch.nn.Module):
     def _opened(self) -> Session:
         if self.abstains is not None:
             return self._open.enter_context(opener("onnxruntime-unoptimized")(self._file, []))
-        return _Evaluator(in_float64(load(self._file)) if self._in_float64 else load(self._file))
-
-
-class _Evaluator:
-    """ONNX's evaluator, in whatever types the model has."""
-
-    arithmetic: Mapping[str, Any] = MappingProxyType({})
-
-    def __init__(self, model: ModelProto) -> None:
-        from onnx.reference import ReferenceEvaluator
-
-        from conformance.runtimes.flattening import write_out
-
-        write_out(model)
-        self._evaluator = ReferenceEvaluator(model)
-        self._inputs = list(self._evaluator.input_names)
-
-    def run(self, inputs: Any) -> list[Any]:
-        from conformance.runtimes.sequences import tensors
-
-        with np.errstate(all="ignore"):
-            outputs = self._evaluator.run(None, {name: inputs[name] for name in self._inputs if name in inputs})
-        return [np.asarray(output) for output in tensors(outputs)]
+        return ReferenceSession(in_float64(load(self._file)) if self._in_float64 else load(self._file))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from conformance.errors import Unavailable
 from conformance.runtimes.evaluator_rules import doubts, open_clip
 from conformance.runtimes.flattening import write_out
 from conformance.runtimes.sequences import tensors
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 
 class ReferenceSession:
@@ -24,18 +27,12 @@ class ReferenceSession:
         "arithmetic": "float32",
     }
 
-    def __init__(self, model: Path, libraries: Sequence[str]) -> None:
-        import onnx
+    def __init__(self, model: ModelProto) -> None:
+        """``model`` is changed: what the evaluator knows no other form of is written out."""
         from onnx.reference import ReferenceEvaluator
 
-        if libraries:
-            raise Unavailable("onnx-reference cannot load custom-operator libraries")
-        loaded = onnx.load(model)
-        misread = [str(doubt) for doubt in doubts(loaded) if doubt.misread]
-        if misread:
-            raise Unavailable(f"ONNX's evaluator has no say on {', '.join(misread)}")
-        write_out(loaded)
-        self._evaluator = ReferenceEvaluator(loaded)
+        write_out(model)
+        self._evaluator = ReferenceEvaluator(model)
         self._inputs = list(self._evaluator.input_names)
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
@@ -46,7 +43,15 @@ class ReferenceSession:
 
 @contextlib.contextmanager
 def open_model(model: Path, libraries: Sequence[str]) -> Iterator[ReferenceSession]:
-    yield ReferenceSession(model, libraries)
+    import onnx
+
+    if libraries:
+        raise Unavailable("onnx-reference cannot load custom-operator libraries")
+    loaded = onnx.load(model)
+    misread = [str(doubt) for doubt in doubts(loaded) if doubt.misread]
+    if misread:
+        raise Unavailable(f"ONNX's evaluator has no say on {', '.join(misread)}")
+    yield ReferenceSession(loaded)
 
 
 def no_witness(model: Path, inputs: Mapping[str, Array]) -> str | None:
