@@ -332,7 +332,7 @@ def test_check_says_what_is_wrong_with_what_it_is_given(tmp_path: Path, capsys: 
     file = str(tmp_path / "net.onnx")
     for arguments, said in (
         (["none.onnx"], "cannot be read"),
-        ([file, "--dim", "batch"], "write NAME=RANGE"),
+        ([file, "--dim", "batch"], "write NAME=VALUE"),
         ([file, "--dim", "other=1..3"], "uses the dim 'other'"),
         ([file, "--precision", "fp8"], "there is no 'fp8'"),
     ):
