@@ -9,8 +9,12 @@ import pytest
 
 from conformance.case.file import load
 from conformance.cli import main
-from conformance.draft.drafting import Draft, Request, as_text, configuration, drafted
-from conformance.errors import Stopped
+from conformance.draft.drafting import Draft, Request, configuration, drafted
+from conformance.draft.inputs import guesses_in
+from conformance.draft.observed import Script, observed
+from conformance.draft.parts import Part, parts
+from conformance.draft.text import as_text
+from conformance.errors import Stopped, UserError
 
 BESIDE = """
 import dataclasses
@@ -93,7 +97,7 @@ def test_the_inputs_of_a_module_are_found(
     tmp_path: Path, module: str, given: dict[str, Any], types: list[str]
 ) -> None:
     found, _ = draft(tmp_path, module, **given)
-    assert [guess.type for guess in found.inputs.values()] == types
+    assert [guess.type for guess in guesses_in(found.inputs)] == types
 
 
 def test_whole_numbers_stay_within_the_table(tmp_path: Path) -> None:
@@ -197,3 +201,180 @@ def test_the_command_says_what_it_cannot_use(
     assert main(["new", "line", *arguments]) == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.rglob("*.yaml"))
+
+
+# ---- the parts of a network, and what a script calls ---------------------------------------------------------
+
+NETWORK = """
+import torch
+
+
+class Block(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.inner = torch.nn.Linear(size, size)
+
+    def forward(self, x, mask=None, *, pairs=(), scale=1.0):
+        y = self.inner(x) * scale + sum(pairs)
+        return y if mask is None else y.masked_fill(~mask[..., None], 0.0)
+
+
+class Never(torch.nn.Module):
+    def forward(self, x):
+        return x
+
+
+class Odd(torch.nn.Module):
+    def forward(self, x, what):
+        return x * 2
+
+
+class Network(torch.nn.Module):
+    def __init__(self, size=6, depth=2):
+        super().__init__()
+        self.table = torch.nn.Embedding(11, size)
+        self.blocks = torch.nn.ModuleList(Block(size) for _ in range(depth))
+        self.never, self.odd = Never(), Odd()
+
+    def forward(self, ids):
+        x = self.table(ids)
+        mask = ids > 2
+        for block in self.blocks:
+            x = block(x, mask, pairs=(x, x.sum(1, keepdim=True)), scale=0.5)
+        return self.odd(x, object()).flatten(1, 2).mean(1)
+"""
+
+
+def found_parts(folder: Path, levels: int) -> dict[str, Part]:
+    (folder / "network.py").write_text(NETWORK, encoding="utf-8")
+    request = Request(folder, "network.Network", {}, {"ids": "int64[batch, seq]"})
+    return {one.path: one for one in parts(request, levels)}
+
+
+def test_one_submodule_of_each_class_is_drafted_from_the_calls_that_it_gets(tmp_path: Path) -> None:
+    found = found_parts(tmp_path, 1)
+    assert list(found) == ["table", "blocks.0", "odd"], (
+        "a list of modules is no level, and what is not called no part"
+    )
+    block = found["blocks.0"]
+    assert (block.kind, block.count, block.name("net", set())) == ("Block", 2, "net_block")
+    assert block.name("net", {"net_block"}) == "net_block_2"
+    assert isinstance(block.draft, Draft)
+    types = [guess.type for guess in guesses_in(block.draft.inputs)]
+    assert types == [
+        "float32[batch, seq, 6]", "bool[batch, seq]", "float32[batch, seq, 6]", "float32[batch, 1, 6]",
+    ]  # fmt: skip
+    assert block.draft.keywords == {"pairs", "scale"}
+    assert block.draft.dims.keys() == {"batch", "seq"}
+
+
+def test_deeper_levels_are_looked_at_when_asked_for(tmp_path: Path) -> None:
+    assert "blocks.0.inner" not in found_parts(tmp_path, 1)
+    assert "blocks.0.inner" in found_parts(tmp_path, 2)
+
+
+def test_an_argument_that_a_case_cannot_say_is_told(tmp_path: Path) -> None:
+    assert "what is a object, which a case says by hand" in str(found_parts(tmp_path, 1)["odd"].draft)
+
+
+def test_the_drafted_call_is_what_a_case_file_says(tmp_path: Path) -> None:
+    block = found_parts(tmp_path, 1)["blocks.0"]
+    assert isinstance(block.draft, Draft)
+    request = Request(tmp_path, "network.Network", {}, {}, "blocks.0")
+    (tmp_path / "one.yaml").write_text(as_text("one", request, block.draft, {}, awake=False), encoding="utf-8")
+    (case,) = load(tmp_path / "one.yaml")
+    assert list(case.says.inputs) == ["x", "mask", "pairs.0", "pairs.1"]
+
+
+SCRIPT = """
+import torch
+from network import Network
+
+
+def build(depth):
+    return torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(depth)))
+
+
+if __name__ == "__main__":
+    line = torch.nn.Linear(4, 3)
+    for rows in (2, 5):
+        line(torch.randn(rows, 4).abs())
+    Network(size=8)(torch.randint(0, 11, (2, 5)))
+    build(2)(torch.randn(2, 4))
+    changed = torch.nn.Linear(4, 3)
+    changed.weight = torch.nn.Parameter(torch.randn(5, 4))
+    changed.bias = None
+    changed(torch.randn(2, 4))
+    raise ValueError("half way")
+"""
+
+
+def watched(folder: Path, text: str) -> Script:
+    (folder / "network.py").write_text(NETWORK, encoding="utf-8")
+    (folder / "script.py").write_text(text, encoding="utf-8")
+    return observed(folder / "script.py", folder, "mine")
+
+
+def test_what_a_script_calls_is_drafted_with_what_it_was_made_with(tmp_path: Path) -> None:
+    seen = watched(tmp_path, SCRIPT)
+    line, network, _, changed = seen.modules
+    assert (line.request.module, line.calls) == ("torch.nn.Linear", 2)
+    assert line.request.given == {"in_features": 4, "out_features": 3}
+    assert isinstance(line.draft, Draft)
+    assert next(guesses_in(line.draft.inputs)).values is not None, "no negative number was seen"
+    assert line.draft.dims.keys() == {"batch"}
+    assert (network.request.module, network.request.given) == ("network.Network", {"size": 8})
+    assert "other weights" in str(changed.draft)
+    assert "stopped: ValueError: half way" in seen.stopped
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import torch\ntorch.nn.ReLU()", "script.py called no module"),
+        ("import nowhere", "script.py stopped: ModuleNotFoundError"),
+    ],
+)
+def test_a_script_that_calls_nothing_is_told(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        watched(tmp_path, text)
+
+
+def test_a_class_of_a_script_that_would_run_again_is_told(tmp_path: Path) -> None:
+    own = "class Own(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
+    (one,) = watched(tmp_path, f"import torch\n\n{own}\nOwn()(torch.ones(2))\n").modules
+    assert "put what it runs below if __name__" in str(one.draft)
+
+
+def test_the_command_observes_and_writes_all_cases_into_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").write_text(
+        "import torch\ntorch.nn.Linear(4, 3)(torch.randn(2, 4))\ntorch.nn.Tanh()(torch.randn(3, 5))\n",
+        encoding="utf-8",
+    )
+    assert main(["new", "mine", "--observe", "script.py"]) == 0
+    assert [case.name for case in load(tmp_path / "cases" / "mine.yaml")] == ["mine_1", "mine_2"]
+    assert "passed  accuracy[mine_2-dynamo-op20-onnxruntime-fp32]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--from", "torch.nn.ReLU", "--submodules", "0"], "write how many levels"),
+        (["--from", "torch.nn.ReLU", "--observe", "script.py"], "give --from or --observe"),
+        (["--observe", "script.py"], "there is no script script.py"),
+        (["--from", "torch.nn.ReLU", "--submodules", "1"], "has no submodules of which a case can be written"),
+    ],
+)
+def test_parts_and_scripts_that_make_no_case_are_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "line", *arguments]) == 2
+    assert said in capsys.readouterr().err

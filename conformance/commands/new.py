@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from conformance import HOME
 from conformance.commands import TIMEOUT, ask, outcome, pairs
@@ -15,8 +16,12 @@ from conformance.records.clean import command_line, one_line, tell
 
 if TYPE_CHECKING:
     from conformance.draft.drafting import Draft, Request
+    from conformance.draft.parts import Part
     from conformance.records.record import Record
     from conformance.worker.isolation import Worker
+
+Drafted: TypeAlias = "tuple[str, Request, Draft, str]"
+"""A case to be written: its name, module, inputs, and what it is about."""
 
 _STARTER = HOME / "commands" / "starter"
 EXAMPLES = 4
@@ -42,6 +47,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the type of an input where it is known, as in x='float32[batch, 8]'; repeatable",
     )  # fmt: skip
     parser.add_argument("--submodule", metavar="PATH", help="the part of the module to run, as encoder.layer.0")
+    parser.add_argument(
+        "--observe", type=Path, metavar="SCRIPT",
+        help="runs a script of yours, and writes a case of each module that it calls, as it calls it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--submodules", type=int, metavar="LEVELS",
+        help="a case of one submodule of each class, down to so many levels, in place of the whole",
+    )  # fmt: skip
 
 
 def run(given: argparse.Namespace) -> int:
@@ -51,11 +64,18 @@ def run(given: argparse.Namespace) -> int:
         raise UserError(f"'{name}' is not a case name: lower-case letters, digits and _")
     case = folder / f"{name}.yaml"
     command = command_line(["pytest", "--pyargs", "conformance", "--cases", folder.as_posix(), "-k", name])
+    if given.submodules is not None and given.submodules < 1:
+        raise UserError(f"--submodules {given.submodules}: write how many levels to go down, from 1")
+    if given.module is not None and given.observe is not None:
+        raise UserError("give --from or --observe: a script says itself what its modules are")
     if given.module is not None:
         _absent([case])
         return _drafted(given, case, command)
-    if given.given or given.config or given.inputs or given.submodule:
-        raise UserError("--with, --config, --input and --submodule are about the module of --from")
+    if given.given or given.config or given.inputs or given.submodule or given.submodules:
+        raise UserError("--with, --config, --input, --submodule and --submodules are about the module of --from")
+    if given.observe is not None:
+        _absent([case])
+        return _observed(given, case, command)
     module = folder / f"{name}_module.py"
     _absent([case, module])
     folder.mkdir(parents=True, exist_ok=True)
@@ -88,19 +108,74 @@ def _plain(name: str, text: str) -> Any:
 
 def _drafted(given: argparse.Namespace, case: Path, command: str) -> int:
     from conformance.draft.drafting import drafted
+    from conformance.draft.parts import parts
     from conformance.worker.warm import new_worker
 
     case.parent.mkdir(parents=True, exist_ok=True)
     with new_worker(dynamo=True) as worker:
         request = _request(given, case, worker)
-        draft = ask(worker, drafted, request)
-        records = _written(given.name, case, request, draft, worker)
-    for record in records:
-        for line in outcome(record):
+        if given.submodules is None:
+            drafts = [(given.name, request, ask(worker, drafted, request), "")]
+        else:
+            drafts = _of_parts(given.name, request, ask(worker, parts, request, given.submodules))
+        return _all_written(case, drafts, worker, command)
+
+
+def _of_parts(name: str, request: Request, parts: list[Part]) -> list[Drafted]:
+    found: list[Drafted] = []
+    for part in parts:
+        if isinstance(part.draft, str):
+            tell(f"no case of {part.path} ({part.kind}): {one_line(part.draft, 300)}")
+            continue
+        of = name if part.count == 1 else f"{name}, one of {part.count} of its class"
+        own = dataclasses.replace(request, submodule=".".join(filter(None, (request.submodule, part.path))))
+        called = part.name(name, {one[0] for one in found})
+        found.append((called, own, part.draft, f"{part.kind} of {of}"))
+    if not found:
+        raise UserError(f"{request.module} has no submodules of which a case can be written")
+    return found
+
+
+def _observed(given: argparse.Namespace, case: Path, command: str) -> int:
+    from conformance.draft.observed import observed
+    from conformance.worker.warm import new_worker
+
+    if not given.observe.is_file():
+        raise UserError(f"there is no script {display_path(given.observe)}")
+    case.parent.mkdir(parents=True, exist_ok=True)
+    with new_worker(dynamo=True) as worker:
+        tell(f"running {display_path(given.observe)}")
+        seen = ask(worker, observed, given.observe.absolute(), case.parent.absolute(), given.name)
+        if seen.stopped:
+            tell(f"{seen.stopped}; what was called before is used")
+        found: list[Drafted] = []
+        for one in seen.modules:
+            if isinstance(one.draft, str):
+                tell(f"no case of {one.request.module}: {one_line(one.draft, 300)}")
+                continue
+            files = {case.parent / name: text for name, text in one.files.items()}
+            _absent(list(files))
+            for file, text in files.items():
+                file.write_text(text, encoding="utf-8")
+            name = given.name if len(seen.modules) == 1 else f"{given.name}_{len(found) + 1}"
+            called = f"{one.calls} time{'s' * (one.calls > 1)}"
+            found.append((name, one.request, one.draft, f"{one.kind}, called {called} by {given.observe.name}"))
+        if not found:
+            raise UserError(f"{display_path(given.observe)} calls no module of which a case can be written")
+        return _all_written(case, found, worker, command)
+
+
+def _all_written(case: Path, drafts: list[Drafted], worker: Worker, command: str) -> int:
+    """Writes the cases into one file, running each; what they came to is told as it is known."""
+    text, failed = "", False
+    for name, request, draft, about in drafts:
+        text, records = _written(case, text, (name, request, draft, about), worker)
+        failed |= any(record.status == "failed" for record in records)
+        for line in (line for record in records for line in outcome(record)):
             tell(line)
     tell(f"wrote {display_path(case)}; run it with")
     tell(f"  {command}")
-    return 1 if any(record.status == "failed" for record in records) else 0
+    return 1 if failed else 0
 
 
 def _request(given: argparse.Namespace, case: Path, worker: Worker) -> Request:
@@ -117,16 +192,18 @@ def _request(given: argparse.Namespace, case: Path, worker: Worker) -> Request:
     return Request(case.parent.absolute(), given.module, made, pairs(given.inputs, "--input"), given.submodule)
 
 
-def _written(name: str, case: Path, request: Request, draft: Draft, worker: Worker) -> list[Record]:
-    """Writes the case, without exporters that do not export it where the other does, and with weights that show; its
-    records."""
-    from conformance.draft.drafting import as_text
+def _written(case: Path, before: str, drafted: Drafted, worker: Worker) -> tuple[str, list[Record]]:
+    """Writes a case behind those that are there, without exporters that do not export it where the other does, and
+    with weights that show; the text of the file, and the records of the new case."""
+    from conformance.draft.text import as_text
 
+    name, request, draft, about = drafted
     left_out: dict[str, str] = {}
     awake = False
     while True:
-        case.write_text(as_text(name, request, draft, left_out, awake), encoding="utf-8")
-        records = _run(case, worker)
+        text = before + ("\n" if before else "") + as_text(name, request, draft, left_out, awake, about)
+        case.write_text(text, encoding="utf-8")
+        records = _run(case, name, worker)
         exports = [record for record in records if record.check == "export"]
         failed = {record.exporter: record for record in exports if record.stage == "export"}
         if failed and len(failed) < len(exports):
@@ -134,15 +211,15 @@ def _written(name: str, case: Path, request: Request, draft: Draft, worker: Work
         elif not awake and any(record.error == "Hollow" for record in records):
             awake = True
         else:
-            return records
+            return text, records
 
 
-def _run(case: Path, worker: Worker) -> list[Record]:
+def _run(case: Path, name: str, worker: Worker) -> list[Record]:
     from conformance.case.file import load
     from conformance.checks.runner import Runner
     from conformance.plan.catalogue import plan
     from conformance.plan.settings import Settings
 
-    (one,) = load(case)
+    one = next(case for case in load(case) if case.name == name)
     settings = Settings(store=Path(".conformance") / "models", examples=EXAMPLES)
     return list(Runner(settings, TIMEOUT, worker).each(plan(one)))

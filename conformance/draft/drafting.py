@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,8 @@ from typing import Any
 from conformance.case.dims import TensorType
 from conformance.case.made import part_of, value_of
 from conformance.case.python import Folder, describe
-from conformance.checks.edits import flow
 from conformance.checks.file_sizes import SECONDS, ranges
-from conformance.draft.inputs import Guess, fitting, names_of, parameters, sizes_of, tensor
+from conformance.draft.inputs import Guess, Tree, fitting, made, names_of, parameters, sizes_of
 from conformance.errors import Stopped, did_you_mean, shown
 from conformance.export.layout import tensors_of
 
@@ -37,7 +37,7 @@ class Request:
 class Draft:
     """What was found of a module."""
 
-    inputs: Mapping[str, Guess]
+    inputs: Mapping[str, Tree]
     keywords: frozenset[str]
     """The inputs that are passed by keyword."""
     dims: Mapping[str, str]
@@ -49,39 +49,55 @@ class Draft:
 
 def drafted(request: Request) -> Draft:
     """Builds the module and runs it until its inputs are known. Raises Stopped with what could not be done."""
+    with building(request) as module:
+        return draft_of(module, request.inputs)[0]
+
+
+@contextmanager
+def building(request: Request) -> Iterator[Any]:
+    """The module of a request, with the Python beside the case at hand and without gradients."""
     import torch
 
     torch.manual_seed(0)
     with Folder.of(request.folder).active() as folder, torch.no_grad():
-        module = _built(request, folder)
-        known = {name: _given(module, name, text) for name, text in request.inputs.items()}
-        wanted = dict.fromkeys(known, False) if known else {}
-        wanted = {**parameters(module), **wanted} if not known or _more(module, known) else wanted
+        yield _built(request, folder)
 
-        def call(guesses: Mapping[str, Guess], sizes: Mapping[str, int]) -> Any:
-            made = {name: tensor(guess, sizes) for name, guess in guesses.items()}
-            positional = [made[name] for name in made if not wanted[name]]
-            return module(*positional, **{name: made[name] for name in made if wanted[name]})
 
-        guesses, sizes = fitting(list(wanted), sizes_of(module), known, call)
+def draft_of(module: Any, inputs: Mapping[str, str]) -> tuple[Draft, dict[str, int]]:
+    """What is found of a module, and sizes of all its dims at which it runs; ``inputs`` are types that are known."""
+    known = {name: _given(module, name, text) for name, text in inputs.items()}
+    wanted = dict.fromkeys(known, False) if known else {}
+    wanted = {**parameters(module), **wanted} if not known or _more(module, known) else wanted
+    keywords = frozenset(name for name in wanted if wanted[name])
 
-        def runs(other: Mapping[str, int]) -> bool:
-            try:
-                call(guesses, other)
-            except Exception:  # whatever the module raises at these sizes
-                return False
-            return True
+    def call(guesses: Mapping[str, Guess], sizes: Mapping[str, int]) -> Any:
+        return called(module, guesses, keywords, sizes)
 
-        dims = ranges(names_of(guesses), runs, time.monotonic() + SECONDS, sizes)
-        held = {name: int(said) for name, said in dims.items() if ".." not in said}
-        varying = {name: said for name, said in dims.items() if ".." in said}
-        return Draft(
-            guesses,
-            frozenset(name for name in guesses if wanted[name]),
-            varying,
-            held,
-            _returned(call(guesses, sizes)),
-        )
+    guesses, sizes = fitting(list(wanted), sizes_of(module), known, call)
+    return tried(module, guesses, keywords, sizes), sizes
+
+
+def called(module: Any, inputs: Mapping[str, Any], keywords: Set[str], sizes: Mapping[str, int]) -> Any:
+    """What the module returns for inputs that are drawn at these sizes."""
+    arguments = {name: made(tree, sizes) for name, tree in inputs.items()}
+    positional = [arguments[name] for name in arguments if name not in keywords]
+    return module(*positional, **{name: arguments[name] for name in arguments if name in keywords})
+
+
+def tried(module: Any, inputs: Mapping[str, Any], keywords: frozenset[str], sizes: Mapping[str, int]) -> Draft:
+    """A draft of inputs with which the module runs at these sizes: which of its dims vary is tried."""
+
+    def runs(other: Mapping[str, int]) -> bool:
+        try:
+            called(module, inputs, keywords, other)
+        except Exception:  # whatever the module raises at these sizes
+            return False
+        return True
+
+    dims = ranges(names_of(inputs), runs, time.monotonic() + SECONDS, sizes)
+    held = {name: int(said) for name, said in dims.items() if ".." not in said}
+    varying = {name: said for name, said in dims.items() if ".." in said}
+    return Draft(inputs, keywords, varying, held, _returned(called(module, inputs, keywords, sizes)))
 
 
 def _given(module: Any, name: str, text: str) -> Guess:
@@ -115,8 +131,8 @@ def _built(request: Request, folder: Folder) -> Any:
     import torch
 
     try:
-        made = folder.resolve(request.module)
-        module = made(**{name: value_of(value, folder) for name, value in request.given.items()})
+        kind = folder.resolve(request.module)
+        module = kind(**{name: value_of(value, folder) for name, value in request.given.items()})
         module = module if request.submodule is None else part_of(module, request.submodule)
     except Stopped:
         raise
@@ -148,42 +164,6 @@ def _returned(result: Any) -> tuple[str, ...]:
         )
         raise Stopped("declare", "NoTensor", text, "case")
     return paths
-
-
-def as_text(name: str, request: Request, draft: Draft, left_out: Mapping[str, str], awake: bool) -> str:
-    """The case file. ``left_out`` are exporters that are not in it, with what they said; ``awake`` wakes weights."""
-    lines = [f"{name}:", f"  about: {request.module} as it comes; says nothing yet of why somebody cares."]
-    lines.append(f"  module: {request.module}")
-    if request.given:
-        lines.append(f"  with: {flow(dict(request.given))}")
-    if request.submodule is not None:
-        lines.append(f"  submodule: {request.submodule}")
-    if awake:
-        lines.append("  weights: awake                       # parts of the fresh module did not show in its outputs")
-    lines.append("  inputs:")
-    for input_name, guess in draft.inputs.items():
-        kind = guess.type
-        for dim, size in draft.held.items():
-            kind = re.sub(rf"\b{dim}\b", str(size), kind)
-        said: dict[str, Any] = {"type": kind}
-        if kind.startswith(("int", "uint")):
-            said["values"] = {"integers": {"low": 0, "high": 1 if guess.high is None else guess.high}}
-        if input_name in draft.keywords:
-            said["as"] = input_name
-        text = flow(said) if len(said) > 1 else f'"{kind}"'
-        lines.append(f"    {input_name}: {text}" + (f"  # {guess.why}" if guess.why else ""))
-    if draft.dims:
-        lines.append("  dims:                                # sizes at which PyTorch ran; widen them to yours")
-        lines += [f"    {dim}: {sizes}" for dim, sizes in draft.dims.items()]
-    if draft.returns:
-        lines.append(f"  returns: [{', '.join(draft.returns)}]")
-    lines.append("  export:")
-    for exporter, opset in (("torchscript", 17), ("dynamo", 20)):
-        if exporter in left_out:
-            lines.append(f"    # {exporter}: [{opset}] does not export it: {left_out[exporter]}")
-        else:
-            lines.append(f"    {exporter}: [{opset}]")
-    return "\n".join(lines) + "\n"
 
 
 def configuration(folder: Path, module: str) -> str:

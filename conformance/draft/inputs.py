@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from conformance.errors import Stopped
 
@@ -29,11 +29,33 @@ class Guess:
     high: int | None = None
     """The largest whole number, from 0."""
     why: str = ""
+    values: Mapping[str, Any] | None = None
+    """Where values come from, as a case says it, in place of ``high``."""
 
     @property
     def shape(self) -> list[str]:
         inside = self.type.partition("[")[2].rstrip("]")
         return [size.strip() for size in inside.split(",") if size.strip()]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """An argument that is no tensor: None, a flag, a number or a text."""
+
+    value: Any
+
+
+Tree: TypeAlias = Guess | Constant | list[Any] | tuple[Any, ...] | dict[str, Any]
+"""An argument of forward: a tensor, a constant, or what holds them."""
+
+
+def guesses_in(tree: Any) -> Iterator[Guess]:
+    """The tensors of an argument, or of several, in order."""
+    if isinstance(tree, Guess):
+        yield tree
+    elif isinstance(tree, (list, tuple, Mapping)):
+        for inner in tree.values() if isinstance(tree, Mapping) else tree:
+            yield from guesses_in(inner)
 
 
 @dataclass
@@ -142,16 +164,34 @@ def _few(values: Sequence[Any], count: int) -> list[Any]:
     return list(dict.fromkeys(values))[:count]
 
 
+def made(tree: Any, sizes: Mapping[str, int]) -> Any:
+    """An argument of forward with tensors that are drawn."""
+    if isinstance(tree, Guess):
+        return tensor(tree, sizes)
+    if isinstance(tree, Constant):
+        return tree.value
+    if isinstance(tree, Mapping):
+        return {name: made(inner, sizes) for name, inner in tree.items()}
+    return type(tree)(made(inner, sizes) for inner in tree)
+
+
 def tensor(guess: Guess, sizes: Mapping[str, int]) -> Any:
     """A tensor of a guessed type, drawn."""
     import torch
 
     shape = [int(size) if size.isdigit() else sizes[size] for size in guess.shape]
-    dtype = guess.type.partition("[")[0]
+    dtype, values = guess.type.partition("[")[0], guess.values or {}
+    if "choice" in values:
+        choice = torch.tensor(values["choice"])
+        return choice[torch.randint(len(choice), shape)].to(getattr(torch, dtype))
+    if "uniform" in values:
+        low, high = values["uniform"]["low"], values["uniform"]["high"]
+        return low + (high - low) * torch.rand(shape, dtype=getattr(torch, dtype))
     if dtype == "bool":
         return torch.rand(shape) < 0.5
-    if dtype.startswith("int"):
-        return torch.randint(0, (1 if guess.high is None else guess.high) + 1, shape, dtype=getattr(torch, dtype))
+    if dtype.startswith(("int", "uint")):
+        said = values.get("integers", {"low": 0, "high": 1 if guess.high is None else guess.high})
+        return torch.randint(said["low"], said["high"] + 1, shape).to(getattr(torch, dtype))
     return torch.randn(shape, dtype=getattr(torch, dtype))
 
 
@@ -188,7 +228,7 @@ def fitting(
     raise Stopped("declare", "NoInput", text, "case")
 
 
-def names_of(guesses: Mapping[str, Guess]) -> list[str]:
+def names_of(arguments: Mapping[str, Any]) -> list[str]:
     """The dims of the types, in order."""
-    sizes = (size for guess in guesses.values() for size in guess.shape)
+    sizes = (size for guess in guesses_in(arguments) for size in guess.shape)
     return list(dict.fromkeys(size for size in sizes if not size.isdigit()))
