@@ -9,6 +9,7 @@ import pytest
 
 from conformance.case.file import load
 from conformance.cli import main
+from conformance.draft.calls import call_of, types_of
 from conformance.draft.drafting import Draft, Request, configuration, drafted
 from conformance.draft.inputs import guesses_in
 from conformance.draft.observed import Script, observed
@@ -307,6 +308,31 @@ if __name__ == "__main__":
     changed(torch.randn(2, 4))
     raise ValueError("half way")
 """
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "high"), [("attention_mask", [1, 1], 1), ("ids", [1, 7], 10), ("ids", [1, 40], 40)]
+)
+def test_whole_numbers_are_those_of_a_mask_of_a_table_or_as_far_as_seen(
+    name: str, numbers: list[int], high: int
+) -> None:
+    import torch
+
+    class Own(torch.nn.Module):
+        def forward(self, attention_mask: Any = None, ids: Any = None) -> None:
+            pass
+
+    call = call_of(Own(), (), {name: torch.tensor(numbers)})
+    inputs, sizes = types_of([call], rows=[11])
+    (guess,) = guesses_in(inputs)
+    assert guess.values is not None and guess.values["integers"]["high"] == high
+    assert call.keywords == {name} and sizes == {"batch": 2}
+
+
+def test_a_class_is_called_by_its_shortest_name(tmp_path: Path) -> None:
+    text = "import torch, torchvision\ntorchvision.models.squeezenet1_1(num_classes=3)(torch.randn(1, 3, 64, 64))\n"
+    (one,) = watched(tmp_path, text).modules
+    assert one.request.module in ("torchvision.models.squeezenet1_1", "torchvision.models.SqueezeNet")
 
 
 def watched(folder: Path, text: str) -> Script:

@@ -149,7 +149,7 @@ def _observed(given: argparse.Namespace, case: Path, command: str) -> int:
         if seen.stopped:
             tell(f"{seen.stopped}; what was called before is used")
         found: list[Drafted] = []
-        for one in seen.modules:
+        for number, one in enumerate(seen.modules, 1):
             if isinstance(one.draft, str):
                 tell(f"no case of {one.request.module}: {one_line(one.draft, 300)}")
                 continue
@@ -157,9 +157,8 @@ def _observed(given: argparse.Namespace, case: Path, command: str) -> int:
             _absent(list(files))
             for file, text in files.items():
                 file.write_text(text, encoding="utf-8")
-            name = given.name if len(seen.modules) == 1 else f"{given.name}_{len(found) + 1}"
-            called = f"{one.calls} time{'s' * (one.calls > 1)}"
-            found.append((name, one.request, one.draft, f"{one.kind}, called {called} by {given.observe.name}"))
+            name = given.name if len(seen.modules) == 1 else f"{given.name}_{number}"
+            found.append((name, one.request, one.draft, f"{one.kind}, as {given.observe.name} calls it"))
         if not found:
             raise UserError(f"{display_path(given.observe)} calls no module of which a case can be written")
         return _all_written(case, found, worker, command)

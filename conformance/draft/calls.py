@@ -172,17 +172,19 @@ def _typed(trees: Sequence[Any], dims: _Dims, rows: Sequence[int], name: str) ->
     axes = len(first.sizes)
     sizes = zip(*(tree.sizes for tree in trees), strict=True)
     shape = ", ".join(dims.name(tuple(along), axis, axes) for axis, along in enumerate(sizes))
-    values, why = _values(trees, rows)
+    values, why = _values(trees, rows, "mask" in name)
     return Guess(f"{first.dtype}[{shape}]", why=why, values=values)
 
 
-def _values(tensors: Sequence[Seen], rows: Sequence[int]) -> tuple[dict[str, Any] | None, str]:
+def _values(tensors: Sequence[Seen], rows: Sequence[int], mask: bool) -> tuple[dict[str, Any] | None, str]:
     """Where the values of a tensor come from, by those that were seen, and what hangs on that."""
     low, high = min(one.low for one in tensors), max(one.high for one in tensors)
     dtype = tensors[0].dtype
     if dtype == "bool":
         return None, "drawn at random: whole rows of False are among it"
     if "float" not in dtype:
+        if mask and 0 <= low <= high <= 1:
+            return {"integers": {"low": 0, "high": 1}}, "a mask of 0 and 1, some rows of which are all 0"
         table = next((count for count in rows if low >= 0 and 1 < high < count), None)
         if table is not None:
             return {"integers": {"low": 0, "high": table - 1}}, f"indices into a table of {table:,} rows"

@@ -155,10 +155,13 @@ def observed(script: Path, folder: Path, name: str) -> Script:
     called = [one for one in recorder.seen.values() if one.count]
     if not called:
         raise UserError(stopped or f"{script.name} called no module")
-    return Script([_observed(one, recorder, folder, name, script) for one in called], stopped)
+    names = [f"{name}_{number}" for number in range(1, len(called) + 1)] if len(called) > 1 else [name]
+    drafts = [_observed(one, recorder, folder, own, script) for one, own in zip(called, names, strict=True)]
+    return Script(drafts, stopped)
 
 
-def _observed(one: _Module, recorder: _Recorder, folder: Path, name: str, script: Path) -> Observed:
+def _observed(one: _Module, recorder: _Recorder, folder: Path, own: str, script: Path) -> Observed:
+    """``own`` is the name of the file that the case may need beside it."""
     kind = type(one.module)
     nothing = Observed(kind.__name__, Request(folder, _dotted(kind, script), {}, {}), one.count, {}, "")
 
@@ -171,7 +174,7 @@ def _observed(one: _Module, recorder: _Recorder, folder: Path, name: str, script
     for frame, given in recorder.made.get(id(one.module), []):
         try:
             what = _named(frame, one.module, script)
-            said = _Said(f"{name}_{len(recorder.seen)}" if len(recorder.seen) > 1 else name)
+            said = _Said(own, script)
             request = Request(folder, what, said.arguments(given, _defaults(what, folder)), {})
             with _beside(folder, said.files), building(request) as module:
                 _same(module, one.module)
@@ -189,8 +192,8 @@ def _stop(text: str) -> Stopped:
     return Stopped("declare", "NoInput", text, "case")
 
 
-def _dotted(kind: type, script: Path) -> str:
-    """The shortest name of a class: torch.nn.Linear, not torch.nn.modules.linear.Linear."""
+def _dotted(kind: Any, script: Path) -> str:
+    """The shortest name of a class or function: torch.nn.Linear, not torch.nn.modules.linear.Linear."""
     if kind.__module__ == "__main__":
         return f"{script.stem}.{kind.__qualname__}"
     words = kind.__module__.split(".")
@@ -210,10 +213,10 @@ def _named(frame: FrameType | None, module: Any, script: Path) -> str:
             )
         return _dotted(kind, script)
     name, known = frame.f_code.co_name, frame.f_globals
-    function = inspect.unwrap(known[name]) if callable(known.get(name)) else None
-    if getattr(function, "__code__", None) is not frame.f_code:
+    function = known.get(name)
+    if not callable(function) or getattr(inspect.unwrap(function), "__code__", None) is not frame.f_code:
         raise _stop(f"it was made in {name}, which is no function of a module")
-    return f"{known['__name__']}.{name}"
+    return _dotted(function, script)
 
 
 def _defaults(what: str, folder: Path) -> dict[str, Any]:
@@ -248,6 +251,7 @@ class _Said:
     """Arguments as a case says them under ``with``."""
 
     stem: str
+    script: Path
     files: dict[str, str] = field(default_factory=dict)
 
     def arguments(self, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -273,7 +277,7 @@ class _Said:
         if hasattr(value, "to_json_string") and hasattr(type(value), "from_dict"):
             file = f"{self.stem}.json"
             self.files[file] = value.to_json_string()
-            return {"file": file, "of": f"{type(value).__module__}.{type(value).__qualname__}"}
+            return {"file": file, "of": _dotted(type(value), self.script)}
         raise _stop(f"it was made with {name}, a {type(value).__name__}, which a case cannot say")
 
 
