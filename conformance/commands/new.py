@@ -58,7 +58,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """0; with ``--from`` 1 where a cell of the new case fails. Raises UserError for what makes no case."""
+    """0; with ``--from`` or ``--observe`` 1 where a cell of a new case fails.
+
+    Raises UserError for what makes no case.
+    """
     name, folder = given.name, given.folder
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
         raise UserError(f"'{name}' is not a case name: lower-case letters, digits and _")
@@ -148,15 +151,14 @@ def _observed(given: argparse.Namespace, case: Path, command: str) -> int:
         seen = ask(worker, observed, given.observe.absolute(), case.parent.absolute(), given.name)
         if seen.stopped:
             tell(f"{seen.stopped}; what was called before is used")
+        _absent([case.parent / file for one in seen.modules for file in one.files])
         found: list[Drafted] = []
         for number, one in enumerate(seen.modules, 1):
             if isinstance(one.draft, str):
                 tell(f"no case of {one.request.module}: {one_line(one.draft, 300)}")
                 continue
-            files = {case.parent / name: text for name, text in one.files.items()}
-            _absent(list(files))
-            for file, text in files.items():
-                file.write_text(text, encoding="utf-8")
+            for file, text in one.files.items():
+                (case.parent / file).write_text(text, encoding="utf-8")
             name = given.name if len(seen.modules) == 1 else f"{given.name}_{number}"
             found.append((name, one.request, one.draft, f"{one.kind}, as {given.observe.name} calls it"))
         if not found:

@@ -4,7 +4,7 @@ differ."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +50,7 @@ def call_of(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Ca
             arguments |= {inner: _seen(inner, one) for inner, one in value.items()}
         elif parameter.kind is parameter.VAR_POSITIONAL:
             arguments |= {f"{name}_{index}": _seen(f"{name}_{index}", one) for index, one in enumerate(value)}
-        elif _is_plain(value) and _is_plain(parameter.default) and value == parameter.default:
+        elif is_plain(value) and is_plain(parameter.default) and value == parameter.default:
             left_out = True
         else:
             arguments[name] = _seen(name, value)
@@ -58,7 +58,8 @@ def call_of(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Ca
     return Call(arguments, frozenset(by_name & arguments.keys()))
 
 
-def _is_plain(value: object) -> bool:
+def is_plain(value: object) -> bool:
+    """Whether it stands in YAML as it is."""
     return value is None or isinstance(value, (bool, int, float, str))
 
 
@@ -67,7 +68,7 @@ def _seen(name: str, value: Any) -> Any:
 
     if type(value) in (torch.Tensor, torch.nn.Parameter):
         return _tensor(name, value)
-    if _is_plain(value):
+    if is_plain(value):
         return Constant(value)
     if type(value) in (list, tuple):
         return type(value)(_seen(f"{name}.{index}", one) for index, one in enumerate(value))
@@ -195,24 +196,3 @@ def _values(tensors: Sequence[Seen], rows: Sequence[int], mask: bool) -> tuple[d
     if low >= 0 and high > 0:
         return {"uniform": {"low": 0.0, "high": high}}, "no negative number was seen"
     return None, ""
-
-
-def rows_of(module: Any) -> list[int]:
-    """The rows of a module's tables."""
-    import torch
-
-    tables = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-    return [part.num_embeddings for part in module.modules() if isinstance(part, tables)]
-
-
-def levels_of(module: Any, path: str = "", level: int = 0) -> Iterator[tuple[str, Any, int]]:
-    """The submodules with their paths and how deep they lie. Lists and mappings of modules, which are never called,
-    are no level."""
-    import torch
-
-    for name, part in module.named_children():
-        inner = f"{path}.{name}" if path else name
-        depth = level + (not isinstance(part, (torch.nn.ModuleList, torch.nn.ModuleDict)))
-        if depth > level:
-            yield inner, part, depth
-        yield from levels_of(part, inner, depth)

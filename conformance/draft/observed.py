@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 from conformance.case.python import Folder, describe
-from conformance.draft.calls import KEPT, Call, call_of
+from conformance.draft.calls import KEPT, Call, call_of, is_plain
 from conformance.draft.drafting import Draft, Request, building
 from conformance.draft.parts import from_calls
 from conformance.errors import Stopped, UserError
@@ -27,7 +27,6 @@ class Observed:
     kind: str
     """Its class."""
     request: Request
-    calls: int
     files: Mapping[str, str]
     """What the case needs beside it, by name."""
     draft: Draft | str
@@ -163,10 +162,9 @@ def observed(script: Path, folder: Path, name: str) -> Script:
 def _observed(one: _Module, recorder: _Recorder, folder: Path, own: str, script: Path) -> Observed:
     """``own`` is the name of the file that the case may need beside it."""
     kind = type(one.module)
-    nothing = Observed(kind.__name__, Request(folder, _dotted(kind, script), {}, {}), one.count, {}, "")
 
     def refused(why: str) -> Observed:
-        return Observed(nothing.kind, nothing.request, one.count, {}, why)
+        return Observed(kind.__name__, Request(folder, _dotted(kind, script), {}, {}), {}, why)
 
     if one.refused:
         return refused(one.refused)
@@ -179,7 +177,7 @@ def _observed(one: _Module, recorder: _Recorder, folder: Path, own: str, script:
             with _beside(folder, said.files), building(request) as module:
                 _same(module, one.module)
                 draft = from_calls(module, one.calls)
-            return Observed(nothing.kind, request, one.count, said.files, draft)
+            return Observed(kind.__name__, request, said.files, draft)
         except Stopped as stop:
             whys.append(stop.reason)
     if kind.__module__ == "__main__" and folder != script.parent:
@@ -268,7 +266,7 @@ class _Said:
 
         if isinstance(value, torch.dtype):
             return str(value)
-        if value is None or isinstance(value, (bool, int, float, str)):
+        if is_plain(value):
             return value
         if isinstance(value, (list, tuple)) and not name.startswith("*"):
             return [self.value(name, one) for one in value]
@@ -282,5 +280,5 @@ class _Said:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    plain = (type(None), bool, int, float, str, tuple, list)
-    return isinstance(one, plain) and isinstance(other, plain) and one == other
+    """Whether both are plain values, or lists, and the same; other objects may have no truth value of theirs."""
+    return all(is_plain(value) or isinstance(value, (tuple, list)) for value in (one, other)) and one == other

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.draft.calls import Call, call_of, levels_of, rows_of, types_of
+from conformance.draft.calls import Call, call_of, types_of
 from conformance.draft.drafting import Draft, Request, building, called, draft_of, tried
+from conformance.draft.inputs import sizes_of
 from conformance.errors import Stopped
 
 
@@ -39,7 +40,7 @@ def parts(request: Request, levels: int) -> list[Part]:
         runs = [dict(sizes), *(sizes | {name: _other(said, sizes[name])} for name, said in whole.dims.items())]
         first: dict[type, tuple[str, Any]] = {}
         counts: dict[type, int] = {}
-        for path, part, level in levels_of(module):
+        for path, part, level in _levels_of(module):
             if level <= levels:
                 first.setdefault(type(part), (path, part))
                 counts[type(part)] = counts.get(type(part), 0) + 1
@@ -49,6 +50,19 @@ def parts(request: Request, levels: int) -> list[Part]:
             (path, part, _drafted(part, calls[path], given if len(runs) > 1 else {})) for path, part in first.values()
         )
         return [Part(path, type(part).__name__, counts[type(part)], draft) for path, part, draft in drafts if draft]
+
+
+def _levels_of(module: Any, path: str = "", level: int = 0) -> Iterator[tuple[str, Any, int]]:
+    """The submodules with their paths and how deep they lie. Lists and mappings of modules, which are never called,
+    are no level."""
+    import torch
+
+    for name, part in module.named_children():
+        inner = f"{path}.{name}" if path else name
+        depth = level + (not isinstance(part, (torch.nn.ModuleList, torch.nn.ModuleDict)))
+        if depth > level:
+            yield inner, part, depth
+        yield from _levels_of(part, inner, depth)
 
 
 def _other(said: str, size: int) -> int:
@@ -88,7 +102,7 @@ def _drafted(part: Any, calls: list[Call] | str | None, given: Mapping[str, tupl
 
 def from_calls(module: Any, calls: list[Call], given: Mapping[str, tuple[int, ...]] | None = None) -> Draft | str:
     """A draft of a module that got these calls; or why there is none."""
-    inputs, sizes = types_of(calls, rows_of(module), given)
+    inputs, sizes = types_of(calls, sizes_of(module).rows, given)
     if not inputs:
         return "it is called without an argument"
     try:
