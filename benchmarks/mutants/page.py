@@ -133,9 +133,11 @@ runtime is named where the evaluator gives PyTorch's outputs for a mutant: it so
 
 A node is next to the changed one if it reads from it or the other way round. Of a constant, those that read it are
 the changed ones. Of the nodes that one operator of PyTorch becomes, only the last has a value of PyTorch's to be held
-against; the record tells all of them back to what agrees. Where none is named it counts as not named. What exports
-again while a mutant's cell runs gives the mutant; the exporter's own passes, of which none is at fault, are not
-looked through. Not named rightly:
+against; the record tells all of them back to what agrees, and names that of which a small change makes them right, on
+the failing example and on others. Most kinds of defects that are planted here can be taken back by such a change, so
+that other defects may be named less often. Where none is named it counts as not named. What exports again while a
+mutant's cell runs gives the mutant; the exporter's own passes, of which none is at fault, are not looked through. Not
+named rightly:
 
 {elsewhere}
 

@@ -12,6 +12,7 @@ import numpy as np
 from conformance.align.operators.locate import Failing, locate
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
+from conformance.checks.coverage import draws
 from conformance.checks.models import CellRun
 from conformance.checks.smallest_function import Reduced, longest, reduced
 from conformance.checks.verify import Verifier
@@ -100,5 +101,5 @@ def question(run: CellRun, verify: Verifier, stored: Stored, example: Example) -
 
     return Failing(
         cell.exporter, stored.facts.structure, lambda at: run.export(inputs=at).model, arguments,
-        reference.graph_order(), run.libraries(), inputs, fails,
+        reference.graph_order(), run.libraries(), inputs, fails, lambda: map(run.prepared.maker, draws(run.prepared)),
     )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from conformance.align.operators.changes import COMMUTATIVE, FLAGS, SIBLINGS, TYPES, WORDS, plain
 from conformance.arrays import Array
 
 if TYPE_CHECKING:
@@ -27,38 +28,6 @@ class Site:
     edit: Edit
 
 
-WORDS = {
-    ("DepthToSpace", "mode"): ["DCR", "CRD"],
-    ("Gelu", "approximate"): ["none", "tanh"],
-    ("GridSample", "mode"): ["bilinear", "linear", "nearest", "bicubic", "cubic"],
-    ("GridSample", "padding_mode"): ["zeros", "border", "reflection"],
-    ("Pad", "mode"): ["constant", "reflect", "edge", "wrap"],
-    ("Resize", "coordinate_transformation_mode"): [
-        "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric",
-    ],
-    ("Resize", "mode"): ["nearest", "linear", "cubic"],
-    ("Resize", "nearest_mode"): ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"],
-    ("ScatterElements", "reduction"): ["none", "add", "mul", "max", "min"],
-    ("ScatterND", "reduction"): ["none", "add", "mul", "max", "min"],
-}  # fmt: skip
-FLAGS = {
-    "align_corners", "antialias", "ceil_mode", "center_point_box", "count_include_pad", "exclude_outside", "fmod",
-    "exclusive", "keepdims", "largest", "noop_with_empty_axes", "reverse", "select_last_index", "sorted", "transA",
-    "storage_order", "training_mode", "transB",
-}  # fmt: skip
-TYPES = {"dtype", "saturate", "stash_type", "to"}
-"""Attributes that say in which type to compute; another one does not load, or is a question of precision."""
-COMMUTATIVE = {"Add", "And", "Equal", "Max", "Mean", "Min", "Mul", "Or", "Sum", "Xor"}
-SIBLINGS = [
-    ("Add", "Sub"), ("Mul", "Div"), ("Max", "Min"), ("Floor", "Round", "Ceil"), ("Less", "LessOrEqual"),
-    ("Greater", "GreaterOrEqual"), ("ReduceMean", "ReduceSum", "ReduceMax"), ("ReduceMax", "ReduceMin"),
-    ("ReduceL2", "ReduceL1"), ("ReduceLogSumExp", "ReduceLogSum"), ("ArgMax", "ArgMin"), ("Relu", "LeakyRelu", "Elu"),
-    ("Erf", "Tanh"), ("Sigmoid", "HardSigmoid"), ("And", "Or", "Xor"), ("Softmax", "LogSoftmax"),
-    ("Asinh", "Sinh", "Asin"), ("Exp", "Expm1"), ("Abs", "Neg"), ("Sin", "Cos"), ("HardSwish", "Mish"),
-    ("Softplus", "Softsign"), ("GlobalAveragePool", "GlobalMaxPool"), ("IsNaN", "IsInf"), ("Sign", "Abs"),
-    ("MaxPool", "AveragePool"), ("Sqrt", "Abs"),
-]  # fmt: skip
-"""Operators that take and give the same, and are mistaken for one another."""
 SIZES = {
     "ConstantOfShape": [0], "Expand": [1], "Pad": [1], "Range": [0, 1, 2], "Reshape": [1], "Resize": [2, 3],
     "Slice": [1, 2], "Split": [1], "Tile": [1],
@@ -104,7 +73,7 @@ def changed_attributes(view: View) -> Iterator[Site]:
 
     for index, node, label in view.nodes():
         for attribute in node.attribute:
-            value = _plain(attribute)
+            value = plain(attribute)
             for other in _others(node.op_type, attribute.name, value):
 
                 def edit(
@@ -115,13 +84,6 @@ def changed_attributes(view: View) -> Iterator[Site]:
                     old.CopyFrom(helper.make_attribute(name, other))
 
                 yield Site(label, f"{attribute.name} {value} becomes {other}", edit)
-
-
-def _plain(attribute: AttributeProto) -> Any:
-    from onnx import helper
-
-    value = helper.get_attribute_value(attribute)
-    return value.decode() if isinstance(value, bytes) else list(value) if isinstance(value, Sequence) else value
 
 
 def _others(operator: str, name: str, value: Any) -> list[Any]:
@@ -154,13 +116,13 @@ def dropped_attributes(view: View) -> Iterator[Site]:
             def edit(model: ModelProto, index: int = index, place: int = place) -> None:
                 del model.graph.node[index].attribute[place]
 
-            yield Site(label, f"{attribute.name} {_plain(attribute)} is left out", edit)
+            yield Site(label, f"{attribute.name} {plain(attribute)} is left out", edit)
 
 
 def _is_default(node: NodeProto, attribute: AttributeProto, version: int) -> bool:
     from onnx import defs
 
-    value = _plain(attribute)
+    value = plain(attribute)
     windows = {"strides": 1, "dilations": 1, "pads": 0}  # where the schema has the defaults in words only
     if attribute.name in windows:
         return bool({*value} == {windows[attribute.name]})
@@ -169,7 +131,7 @@ def _is_default(node: NodeProto, attribute: AttributeProto, version: int) -> boo
     if not defs.has(node.op_type, version, node.domain):
         return False
     known = defs.get_schema(node.op_type, version, node.domain).attributes.get(attribute.name)
-    return known is not None and known.default_value.type != 0 and bool(_plain(known.default_value) == value)
+    return known is not None and known.default_value.type != 0 and bool(plain(known.default_value) == value)
 
 
 def swapped_inputs(view: View) -> Iterator[Site]:

@@ -72,7 +72,9 @@ def _node(told: Mapping[str, Any]) -> Iterator[str]:
     rules = f", made by the exporter's optimizer ({told['rules']})" if told.get("rules") else ""
     yield f"node {told['node']} ({told.get('type')}){kind}{within}{gone}{rules}"
     among = list(told.get("among") or ())
-    if among:
+    if told.get("change"):
+        yield f"  a change that makes it right: {told['change']}"
+    elif among:
         more = f" and {len(among) - _AMONG} before them" if len(among) > _AMONG else ""
         yield f"  or another of the {len(among)} nodes that compute it: {', '.join(among[-_AMONG:])}{more}"
 

@@ -82,12 +82,12 @@ def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator
         before = [*dict.fromkeys(one for name in operator.inputs for one in untied.get(name, ()))]
         for output, (name, right) in enumerate(zip(operator.outputs, results, strict=True)):
             members, known = [], True
-            for place, (member, tensor) in enumerate(_tied(program, name, right)):
+            for place, (member, tensor) in enumerate(tied(program, name, right)):
                 step = Step(operator, tensor)
                 if tensor is None or tensor not in tensors or array(member) is None or name not in read:
                     known, value, step.tensor = False, member, None
                 else:
-                    value = _look(step, partial(_picked, output, place), results, tensors, values)
+                    value = _look(step, partial(picked, output, place), results, tensors, values)
                     if step.parting is not None and _folded(program, step, {**values, name: right}, tensors):
                         known, value, step.tensor, step.parting = False, member, None, None
                     if step.parting is not None:
@@ -128,7 +128,7 @@ def _folded(program: Program, step: Step, values: Values, tensors: Tensors) -> b
     return True
 
 
-def _tied(program: Program, name: str, right: Any) -> list[tuple[Any, str | None]]:
+def tied(program: Program, name: str, right: Any) -> list[tuple[Any, str | None]]:
     """The members of a value, each with its tensor."""
     members = leaves(right)
     ties = program.ties.get(name, [])
@@ -140,7 +140,7 @@ _Pick = Callable[[Sequence[Any]], Any]
 """Picks a value out of all outputs of an operator."""
 
 
-def _picked(output: int, place: int, results: Sequence[Any]) -> Any:
+def picked(output: int, place: int, results: Sequence[Any]) -> Any:
     return leaves(results[output])[place]
 
 
@@ -168,7 +168,7 @@ def _look(step: Step, pick: _Pick, results: Sequence[Any], tensors: Tensors, val
     if got.dtype.kind != wanted.dtype.kind and not _holds(got, wanted):
         step.parting = Parting(operator, tensor, "dtype", got=str(got.dtype), wanted=str(wanted.dtype))
         return None
-    errors = ratios(got, wanted, operator, lambda: _rough(operator, values, wanted, pick))
+    errors = ratios(got, wanted, operator, lambda: rough(operator, values, wanted, pick))
     step.ratio = float(errors.max(initial=0.0))
     off = errors > 1
     value = like(right, got.astype(wanted.dtype))
@@ -212,7 +212,7 @@ def ratios(got: Array, wanted: Array, operator: Operator, rough: Callable[[], Ar
     return np.asarray(np.where(np.isnan(found), np.inf, found))
 
 
-def _rough(operator: Operator, values: Values, wanted: Array, pick: _Pick) -> Array | None:
+def rough(operator: Operator, values: Values, wanted: Array, pick: _Pick) -> Array | None:
     """How far each element moves when every float that the operator is given moves by a unit in its last place."""
     moved = np.zeros(wanted.shape)
     rng = np.random.default_rng(0)
@@ -277,7 +277,7 @@ def explains(program: Program, inputs: Sequence[Any], parting: Parting, fails: C
             if operator is parting.operator and parting.tensor in program.ties.get(name, ()):
                 members = [
                     parting.value if tensor == parting.tensor else member
-                    for member, tensor in _tied(program, name, right)
+                    for member, tensor in tied(program, name, right)
                 ]
                 values[name] = type(right)(members) if isinstance(right, list | tuple) else members[0]
         for name in done:

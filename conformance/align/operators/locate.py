@@ -4,39 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.align.nodes import Graph, label, reads, rewritten
+from conformance.align.nodes import Graph
 from conformance.align.operators import dynamo, torchscript
 from conformance.align.operators.forced import Parting, Step, explains, steps
 from conformance.align.operators.frozen import frozen
 from conformance.align.operators.inside import opened
+from conformance.align.operators.named import NAMED, of_node
 from conformance.align.operators.program import Exhibit, Operator, Program, Unable, array, leaves
 from conformance.align.operators.rewrites import guilty
 from conformance.align.operators.tensors import Tensors, run
 from conformance.arrays import Array, Inputs
 from conformance.export import graph
-from conformance.verdict.nodes import operator_of
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import ModelProto
 
 CLEAR = 10.0
 """Times what two kernels may differ by, from which on an operator is tried as the cause at once."""
 CANDIDATES = 24
 """How many operators that part by less are tried, if no other is the cause."""
-_HANDED_ON = ("Cast", "Identity")
-"""Nodes that only hand on what the node before them got wrong."""
 LONGEST = 300
 """Characters of what torch or a runtime says."""
-AMONG = 64
-"""How many nodes a record names of those that may be the wrong one, from the last."""
-NAMED = 6
-"""How many names of nodes or operators a list has at most."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +51,8 @@ class Failing:
     inputs: Inputs
     fails: Callable[[Sequence[Array]], bool]
     """Whether these outputs are wrong for the failing example."""
+    others: Callable[[], Iterable[Inputs]] = tuple
+    """Other inputs that the module takes, of other sizes and values."""
 
 
 def locate(failing: Failing) -> tuple[dict[str, Any], Search | None]:
@@ -125,14 +122,15 @@ class Search:
         # a graph that does not run before the exporter's passes may be one that they complete
         return "optimizer" if before == "right" else "export", exhibit.model, True
 
-    def _fed(self, model: ModelProto) -> Inputs:
-        """The inputs under the names that they have in a graph, which lacks those that nobody needs."""
-        own = Graph(model).inputs
+    def _fed(self, model: ModelProto, inputs: Inputs | None = None) -> Inputs:
+        """The failing inputs, or others, under the names that they have in a graph, which lacks those that nobody
+        needs."""
+        own, given = Graph(model).inputs, self._failing.inputs if inputs is None else inputs
         if {*own} <= {*self._failing.names}:
-            return self._failing.inputs
+            return given
         if len(own) != len(self._failing.names):
             raise Unable("inputs")
-        return {name: self._failing.inputs[given] for name, given in zip(own, self._failing.names, strict=True)}
+        return {name: given[known] for name, known in zip(own, self._failing.names, strict=True)}
 
     def _outcome(self, model: ModelProto) -> str:
         """What a graph gives when it is computed node by node: ``right``, ``wrong`` or ``stops``."""
@@ -206,8 +204,10 @@ class Search:
             told.pop("removed", None)  # branches are functions before the exporter's passes, with other names
             return told
         told = of_operator(parting.operator) | {"stage": stage, "how": parting.how}
+        # In another graph than that which was looked at it is not known what agrees.
         agreeing = {f"{step.tensor}" for step in self.steps if step.parting is None} if model is self.model else None
-        told |= _node(model, self.exhibit.model, parting, program, agreeing)
+        libraries = self._failing.libraries
+        told |= of_node(model, self.exhibit.model, parting, program, agreeing, self._given(model), libraries)
         if parting.how == "value":
             told |= {
                 "index": list(parting.index), "got": parting.got, "wanted": parting.wanted,
@@ -221,6 +221,11 @@ class Search:
             others = [one.operator for one in parting.untied if not one.plumbing]
             told["untied"] = list(dict.fromkeys(others[-NAMED:]))
         return told
+
+    def _given(self, model: ModelProto) -> Iterator[tuple[Sequence[Any], Inputs]]:
+        """The failing inputs, then others, as the program takes them and as a graph does."""
+        for inputs in itertools.chain([self._failing.inputs], self._failing.others()):
+            yield self._failing.arguments(inputs), self._fed(model, inputs)
 
     def _captured(self, error: Exception | None) -> dict[str, Any]:
         """Where the captured program itself is not what the module computes."""
@@ -304,78 +309,3 @@ def of_operator(operator: Operator) -> dict[str, Any]:
         "module": operator.module, "within": operator.operator if operator.called else None,
     }  # fmt: skip
     return {name: value for name, value in told.items() if value}
-
-
-def _node(
-    model: ModelProto, final: ModelProto, parting: Parting, program: Program, agreeing: Set[str] | None
-) -> dict[str, Any]:
-    """The node that got the tensor wrong, among those that the operator became. ``agreeing`` are the tensors that are
-    as in PyTorch; None where that is not known."""
-    known = Graph(model)
-    node = known.node_of(parting.tensor)
-    if node is None:
-        return {}
-    others = {tensor for tied in program.ties.values() for tensor in tied}
-    while node.op_type in _HANDED_ON and node.input[0] not in others:
-        before = known.node_of(node.input[0])
-        if before is None:
-            break
-        node = before
-    kept = model is final or any(one.name == node.name and one.op_type == node.op_type for one in _nodes(final.graph))
-    told: dict[str, Any] = {"node": node.name, "type": operator_of(node), "tensor": parting.tensor}
-    told |= {} if kept else {"removed": True}
-    told |= {} if agreeing is None else _among(known, node, agreeing)
-    rules = rewritten(node)
-    dtype = _dtype(parting)
-    return told | ({"rules": rules} if rules else {}) | dtype | ({"sizes": True} if _of_sizes(known, node) else {})
-
-
-def _among(known: Graph, last: NodeProto, agreeing: Set[str]) -> dict[str, Any]:
-    """A node, and those before it back to tensors that agree with PyTorch's, in order, where there are several: any
-    of them may be the wrong one, since PyTorch has nothing to hold against what is between them."""
-    found = {known.makers[name] for name in last.output if name in known.makers}
-    todo = reads(last)
-    while todo:
-        name = todo.pop()
-        index = known.makers.get(name)
-        if index is not None and index not in found and name not in agreeing:
-            found.add(index)
-            todo += reads(known.nodes[index])
-    nodes = [node for node in map(known.nodes.__getitem__, sorted(found)) if node.op_type != "Constant"]
-    names = [label(node) for node in nodes]
-    return {"among": names[-AMONG:]} if len(names) > 1 else {}
-
-
-def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    """The nodes of a graph, those of its subgraphs included."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from _nodes(inner)
-
-
-def _dtype(parting: Parting) -> dict[str, Any]:
-    kinds = {int: "int64", bool: "bool", float: "float32"}
-    if type(parting.value) in kinds:
-        return {"dtype": kinds[type(parting.value)]}
-    dtype = getattr(parting.value, "dtype", None)
-    return {} if dtype is None else {"dtype": str(dtype).removeprefix("torch.")}
-
-
-def _of_sizes(known: Graph, node: NodeProto) -> bool:
-    """Whether a node computes with sizes alone: nothing that it needs is a tensor's content."""
-    todo, seen, sizes = [node], set(), False
-    while todo:
-        node = todo.pop()
-        if node.op_type in ("Shape", "Size"):
-            sizes = True
-            continue
-        for name in reads(node):
-            if name in known.inputs:
-                return False
-            maker = known.node_of(name)
-            if maker is not None and name not in seen:
-                seen.add(name)
-                todo.append(maker)
-    return sizes
