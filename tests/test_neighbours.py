@@ -295,6 +295,27 @@ def test_the_cases_that_ran_before_are_named_the_last_ones_first(bench) -> None:
     assert record.after["cells"] == NAMED + 2
 
 
+def test_what_libraries_start_for_their_own_is_no_change_of_a_cell() -> None:
+    """The thread of tqdm, and the lock with which multiprocessing settles on its default; in a process of its own."""
+    code = """
+import multiprocessing, threading
+from conformance.worker.state.fence import Fence
+stay = threading.Event()
+def start(name):
+    threading.Thread(target=stay.wait, name=name, daemon=True).start()
+fence = Fence()
+for name in ("tqdm_monitor", "worker of the case"):
+    fence.begin("case")
+    multiprocessing.RLock()
+    start(name)
+    print([(change.what, change.after) for change in fence.end()], fence.fit)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=300
+    )
+    assert done.stdout.splitlines() == ["[] any", "[('threads', 'worker of the case')] none"]
+
+
 def test_a_change_reads_as_what_happened() -> None:
     change = {"what": "os.umask", "kind": "setting", "when": "running", "outcome": "put back", "before": "0o22",
               "after": "0o0"}  # fmt: skip

@@ -12,18 +12,24 @@ from typing import NamedTuple
 
 _ENDING = 0.05  # seconds that a thread gets to end which is about to
 _NAMED = 3  # threads, those that were started last
+_OF_LIBRARIES = {"tqdm_monitor"}  # started with the first progress bar of whatever library, and shared by all of them
 _MANY = 100  # files that a cell may leave open; libraries keep a few
 
 
 class Held(NamedTuple):
-    """The threads of Python, and the lowest number that a file opened now would get."""
+    """The threads of Python, but for those of ``_OF_LIBRARIES``, and the lowest number that a new file would get."""
 
     threads: int
     free: int
 
 
 def held() -> Held:
-    return Held(_thread._count(), _lowest_free())
+    return Held(_threads(), _lowest_free())
+
+
+def _threads() -> int:
+    """All threads count, also those that ``threading`` does not know."""
+    return _thread._count() - sum(thread.name in _OF_LIBRARIES for thread in threading.enumerate())
 
 
 def left_since(before: Held) -> dict[str, str]:
@@ -33,7 +39,8 @@ def left_since(before: Held) -> dict[str, str]:
         return {}
     left = {}
     if now.threads > before.threads and _still_more(before.threads):
-        names = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+        own = {threading.main_thread().name, *_OF_LIBRARIES}
+        names = [thread.name for thread in threading.enumerate() if thread.name not in own]
         left["threads"] = ", ".join(names[-_NAMED:]) or "without a name"
     if now.free > before.free + _MANY:
         left["open files"] = f"about {now.free - before.free}"
@@ -42,7 +49,7 @@ def left_since(before: Held) -> dict[str, str]:
 
 def _still_more(threads: int) -> bool:
     deadline = time.monotonic() + _ENDING
-    while _thread._count() > threads:
+    while _threads() > threads:
         if time.monotonic() > deadline:
             return True
         time.sleep(_ENDING / 50)

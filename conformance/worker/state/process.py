@@ -202,13 +202,14 @@ def _put_back_decimal(before: tuple[int, str]) -> None:
     context.prec, context.rounding = before
 
 
-def _start_method() -> str | None:
+def _start_method() -> str:
     import multiprocessing
 
-    return multiprocessing.get_start_method(allow_none=True)
+    # None turns into the default as soon as any library makes a lock
+    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
-def _put_back_start(before: str | None) -> None:
+def _put_back_start(before: str) -> None:
     import multiprocessing
 
     multiprocessing.set_start_method(before, force=True)
