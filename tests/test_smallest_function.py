@@ -327,3 +327,87 @@ def test_without_time_nothing_is_made_and_that_is_said(bench, monkeypatch):
 
 def test_what_passes_has_none(bench):
     assert bench.run(say(BODY, "export: {torchscript: [17]}"), FUNCTIONS).smallest is None
+
+
+UNKNOWN = """
+module: beside.Unknown
+inputs: {x: "float32[batch, 4]"}
+dims: {batch: 1..4}
+"""
+ASINH = """
+import torch
+
+
+class Unknown(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(torch.asinh(torch.sin(x) + 1) * 2)
+"""
+
+
+def test_of_an_export_that_fails_the_call_is_left_that_cannot_be_exported(bench: Bench) -> None:
+    record = bench.run(UNKNOWN, ASINH, check="export")
+    assert verdict(record) == ("failed", "export", "UnsupportedOperatorError", "exporter")
+    told = record.smallest
+    assert told is not None and (told["calls"], told["operators"]) == (1, ["aten.asinh"]), told
+    text = script(record)
+    assert "onnxruntime" not in text and "torch.ops.aten.asinh.default" in text
+    assert ends(record) == 1
+    issue = Path(told["issue"]).read_text(encoding="utf-8")
+    assert issue.startswith("# torch.onnx.export(dynamo=False) raises an error for aten.asinh\n")
+    assert "actual is the error" in issue and "optimizer" not in issue
+    assert any(line.startswith("smallest PyTorch function that fails alike: 1 of ") for line in details(record))
+
+
+def test_a_symbolic_that_raises_is_kept_with_the_call_it_is_for(bench: Bench) -> None:
+    own = (
+        ASINH
+        + """
+
+def asinh(g, x):
+    raise RuntimeError("not thought of")
+"""
+    )
+    record = bench.run(
+        say(UNKNOWN, "export: {torchscript: {opsets: [17], symbolics: {'aten::asinh': beside.asinh}}}"),
+        own, check="export",
+    )  # fmt: skip
+    assert (record.stage, record.fault) == ("export", "exporter"), record.as_dict()
+    assert record.smallest is not None and record.smallest["own_code"] == ["beside.asinh"], record.smallest
+    assert ends(record) == 1
+    assert ends(record, **{'raise RuntimeError("not thought of")': 'return g.op("Asinh", x)'}) == 0
+
+
+def test_a_declared_failure_of_an_export_is_not_looked_into(bench: Bench) -> None:
+    declared = """
+        fails:
+          - {stage: export, error: UnsupportedOperatorError, fault: exporter, because: it has no symbolic}
+    """
+    record = bench.run(say(UNKNOWN, declared), ASINH, check="export")
+    assert record.status == "xfailed" and record.smallest is None
+
+
+def test_an_export_that_stops_before_it_captures_says_so(bench: Bench) -> None:
+    python = ASINH.replace("torch.relu(", "helped(").replace(
+        "class Unknown",
+        """def helped(x):
+    if torch.onnx.is_in_onnx_export():
+        raise RuntimeError("not here")
+    return x
+
+
+class Unknown""",
+    )
+    record = bench.run(UNKNOWN, python, check="export")
+    assert (record.stage, record.fault) == ("export", "exporter"), record.as_dict()
+    assert record.smallest is not None and record.smallest["why_not"] == "uncaptured"
+    assert "no smaller PyTorch function could be made: the exporter stops before it has captured a program" in [
+        line.strip() for line in details(record)
+    ]
+
+
+def test_other_cells_whose_export_fails_alike_point_to_the_first(bench: Bench) -> None:
+    body = say(UNKNOWN, "export: {torchscript: [13, 17]}")
+    cells = [cell for cell in bench.cells(body, ASINH) if cell.check == "export"]
+    first, second = map(Runner(Settings(store=bench.store), 600, None), cells)
+    assert first.smallest is not None and first.smallest["calls"] == 1
+    assert second.smallest == {"as": first.id}

@@ -10,6 +10,7 @@ from conformance.arrays import Array, Inputs
 from conformance.case.export import TorchScript
 from conformance.checks.doubt import check_doubted
 from conformance.checks.models import CellRun
+from conformance.checks.smallest_function import note_failed_export
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped
 from conformance.export import graph
@@ -25,7 +26,11 @@ SECOND_TRACE_SECONDS = 2.0
 def check_export(run: CellRun) -> None:
     """The graph is what the case says, and does not depend on the shape it was traced at."""
     _check_unused(run)
-    stored = run.model()
+    try:
+        stored = run.model()
+    except Stopped as failure:
+        note_failed_export(run, failure)
+        raise
     case, cell = run.cell.case, run.cell
     sizes = run.prepared.trace()
     with run.stages("check", "exporter"):

@@ -14,7 +14,7 @@ from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations, on_host, shows
 from conformance.plan.settings import Settings
 from conformance.records.death import note_death
-from conformance.records.record import Record, cause_of_smallest
+from conformance.records.record import Record, cause_of_export, cause_of_smallest
 from conformance.records.settle import fail_as_declared, settle
 from conformance.runtimes import registry
 from conformance.worker.isolation import Death, Worker
@@ -88,8 +88,13 @@ class Runner:
     def _noted(self, record: Record) -> Record:
         """The record; other cells with its cause need not look for the smallest function again."""
         told = record.smallest or {}
-        if record.operator is not None and ("calls" in told or "seconds" in told):
+        if "calls" not in told and "seconds" not in told:
+            return record
+        if record.operator is not None:
             cause = cause_of_smallest(record.case, record.exporter, record.operator)
+            self._shown.setdefault(cause, record.id)
+        elif record.stage == "export":
+            cause = cause_of_export(record.case, record.exporter, record.error, record.reason)
             self._shown.setdefault(cause, record.id)
         return record
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import tempfile
 import time
@@ -13,19 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from conformance.align.operators.locate import Search
+from conformance.align.operators.locate import Search, captured
+from conformance.align.operators.program import Operator, Program, Unable
 from conformance.case.export import OnnxFile
+from conformance.case.python import describe
 from conformance.checks.functions.lines import Exporting, Names
-from conformance.checks.functions.program import Place, Unwritten
+from conformance.checks.functions.program import Function, Place, Unwritten
 from conformance.checks.functions.search import fewest, simplified
-from conformance.checks.functions.trial import STOPS, Trials
+from conformance.checks.functions.trial import RAISES, STOPS, Trials, gist
 from conformance.checks.functions.written import VALUES, Shown, issue, script
 from conformance.checks.models import CellRun
 from conformance.checks.reduce.trial import OutOfTime, difference
 from conformance.checks.reduce.written import shows
 from conformance.depends.files import imported
-from conformance.errors import display_path
+from conformance.errors import Stopped, display_path
+from conformance.plan.expected import fails_as_declared
 from conformance.records.environment import environment, versions
+from conformance.records.record import cause_of_export
 from conformance.runtimes import opener
 from conformance.worker import aside
 
@@ -83,14 +88,79 @@ def _searched(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced
         return Reduced(None, {"why_not": "time", "tried": trials.count})
     if found is None:
         return Reduced(None, {"why_not": "right", "tried": trials.count})
-    function = found
+    return _made_simple(place, found, trials)
+
+
+def _made_simple(place: Place, function: Function, trials: Trials) -> Reduced:
+    """The function with what it can do without left out, and what the record says of it."""
     function, finished = simplified(function, trials)
     calls = tuple(step.operator for step in function.steps if step.call.function)
+    by_evaluator = trials.kind != RAISES and _by_evaluator(trials, function)
+    error = trials.error.partition(":")[0]
     shown = Shown(
-        function, how, kind, trials.limit, trials.allowed(), _by_evaluator(trials, function), calls, place.of
+        function, trials.how, trials.kind, trials.limit, trials.allowed(), by_evaluator, calls, place.of, error
     )
-    told = {"calls": len(calls), "of": place.of, "operators": list(calls), "own_code": how.code(function.own)}
+    own = trials.how.code(function.own)
+    told = {"calls": len(calls), "of": place.of, "operators": list(calls), "own_code": own}
     return Reduced(shown, {**told, **({} if finished else {"unfinished": True}), "tried": trials.count})
+
+
+def note_failed_export(run: CellRun, stop: Stopped) -> None:
+    """Leaves the smallest function that cannot be exported either, where an export fails by the exporter's fault and
+    is not declared to. What there is to know of it goes into the fields of the failure."""
+    cell, settings = run.cell, run.settings
+    if (stop.stage, stop.fault) != ("export", "exporter") or not settings.smallest:
+        return
+    if fails_as_declared(cell, settings.instructions, stop.stage, stop.error, stop.reason):
+        return
+    shown_in = settings.shown.get(cause_of_export(cell.case.name, cell.exporter, stop.error, stop.reason))
+    if shown_in is not None:
+        stop.fields["smallest"] = {"as": shown_in}
+        return
+    start = time.monotonic()
+    try:
+        found = aside.ask(lambda: _of_failed(run), longest())
+        found.told["seconds"] = round(time.monotonic() - start, 3)
+        place = settings.store.parent / "failing" / f"{cell.check}-{cell.label}" / "smallest"
+        stop.fields["smallest"] = leave_function(run, found, place)
+    except Exception as error:  # this only explains a failure, and must not be another
+        stop.fields["smallest"] = {"why_not": describe(error, cell.case.folder)}
+
+
+def _of_failed(run: CellRun) -> Reduced:
+    import torch
+
+    deadline = time.monotonic() + SECONDS
+    run.stages.told_to_nobody()
+    torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
+    cell, reference = run.cell, run.reference
+    assert not isinstance(run.target, OnnxFile)  # which nobody exports
+    try:
+        program, error = captured(cell.exporter, run.export)
+    except Unable as reason:
+        return Reduced(None, {"why_not": "uncaptured" if reason.why == "instruments" else reason.why, "seconds": 0.0})
+    reference.restore()
+    positional, keywords = reference.arguments(run.prepared.inputs())
+    how = Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode)
+    trials = Trials(how, RAISES, deadline, gist(error))
+    try:
+        for operator in _suspects(program, str(error)):
+            place = Place.at(program, operator, [*positional, *keywords.values()])
+            with contextlib.suppress(Unwritten):
+                found = fewest(place, trials, how.own)
+                if found is not None:
+                    return _made_simple(place, found, trials)
+    except OutOfTime:
+        return Reduced(None, {"why_not": "time", "tried": trials.count})
+    return Reduced(None, {"why_not": "exported", "tried": trials.count})
+
+
+def _suspects(program: Program, said: str) -> list[Operator]:
+    """A call of each operator of a program, those that the exporter names first."""
+    calls = {(one.operator, str(one.constants)): one for one in program.operators if not one.plumbing}
+    plain = said.replace("::", ".")
+    named = {key: re.search(rf"\b{re.escape(key[0])}\b", plain) is not None for key in calls}
+    return [calls[key] for key in sorted(calls, key=lambda key: not named[key])]
 
 
 def _by_evaluator(trials: Trials, function: Any) -> bool:

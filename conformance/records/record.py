@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -62,6 +63,11 @@ def cause_of_smallest(case: str, exporter: str, operator: Mapping[str, Any]) -> 
     """What cells of which one shows the smallest function have in common: the case, the exporter, and where and how
     the operator parts, as the record's ``operator`` has it."""
     return " ".join(str(part) for part in (case, exporter, *map(operator.get, ("operator", "line", "module", "how"))))
+
+
+def cause_of_export(case: str, exporter: str, error: str | None, reason: str | None) -> str:
+    """What cells with an export that fails alike have in common: all of it but the numbers, such as opsets."""
+    return " ".join((case, exporter, f"{error}", re.sub(r"[0-9]+", "", f"{reason}")))
 
 
 @dataclass

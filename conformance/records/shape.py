@@ -106,9 +106,10 @@ FIELDS: dict[str, Check] = {
     "operator": or_null(form(
         **dict.fromkeys(
             ("operator", "line", "source", "module", "within", "stage", "how", "node", "type", "tensor", "dtype",
-             "rules", "unable", "detail", "inside"), TEXT_OR_NULL,
+             "rules", "unable", "detail", "inside", "change"), TEXT_OR_NULL,
         ),
-        untied=_TEXTS, passes=_TEXTS, among=_TEXTS, index=list_of(integer), differ=_two, arguments=list_of(scalar),
+        untied=_TEXTS, passes=_TEXTS, among=_TEXTS, others=_TEXTS, index=list_of(integer), differ=_two,
+        arguments=list_of(scalar),
     )),
     "smallest": or_null(form(
         seconds=or_null(number), unfinished=FLAG, **dict.fromkeys(("operators", "passes", "own_code"), _TEXTS),

@@ -92,6 +92,8 @@ _NO_SCRIPT = {
     "call": "Python cannot write {detail} by itself",
     "right": "its call alone is exported rightly, and so it is with those before it",
     "time": "there was no time for it",
+    "uncaptured": "the exporter stops before it has captured a program",
+    "exported": "each of its calls is exported by itself",
 }
 
 

@@ -33,7 +33,8 @@ def watching() -> Iterator[Seen]:
     core = part_of(_CORE)
 
     def prepared(original: Callable[..., Any], program: Any, *args: Any, **kwargs: Any) -> Any:
-        seen.captured, seen.decomposed = program, original(program, *args, **kwargs)
+        seen.captured = program
+        seen.decomposed = original(program, *args, **kwargs)
         return seen.decomposed
 
     def translated(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
@@ -76,9 +77,16 @@ def exhibit(seen: Seen, model: Any) -> Exhibit:
     """What was seen, as data. Raises Unable where something was not seen."""
     if seen.captured is None or seen.decomposed is None or seen.raw is None:
         raise Unable("instruments")
-    captured = _of_exported(seen.captured, Seen(), {})
+    captured = program_of(seen)
     origins = {node.name: node for node in seen.captured.graph_module.graph.nodes if node.op == "call_function"}
     return Exhibit(model, captured, _of_exported(seen.decomposed, seen, origins), seen.raw)
+
+
+def program_of(seen: Seen) -> Program:
+    """What was captured, tied to no graph. Raises Unable where nothing was."""
+    if seen.captured is None:
+        raise Unable("instruments")
+    return _of_exported(seen.captured, Seen(), {})
 
 
 def _of_exported(exported: Any, seen: Seen, origins: Mapping[str, Any]) -> Program:

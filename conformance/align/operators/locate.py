@@ -290,6 +290,23 @@ def _exhibited(failing: Failing, inputs: Inputs | None = None) -> Exhibit:
     raise Unable("exporter")
 
 
+def captured(exporter: str, export: Callable[[], object]) -> tuple[Program, Exception]:
+    """What an export that fails has captured before that, and how it fails. Raises Unable where nothing was captured,
+    or the export does not fail."""
+    exporters: dict[str, Any] = {"dynamo": dynamo, "torchscript": torchscript}
+    if exporter not in exporters:
+        raise Unable("exporter")
+    raised: Exception | None = None
+    with exporters[exporter].watching() as seen:
+        try:
+            export()
+        except Exception as error:
+            raised = error
+    if raised is None:
+        raise Unable("vanished")
+    return exporters[exporter].program_of(seen), raised
+
+
 def _line(text: str | None) -> str:
     """The first line of a text, if it is not too long."""
     return (text or "").strip().partition("\n")[0][:LONGEST]

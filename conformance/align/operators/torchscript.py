@@ -94,11 +94,17 @@ def _collected(block: Any) -> Iterator[tuple[str, list[str | None]]]:
 
 def exhibit(seen: Seen, model: Any) -> Exhibit:
     """What was seen, as data. Raises Unable where something was not seen."""
+    program = program_of(seen)
+    program.ties = seen.ties
+    _fold(program)
+    return Exhibit(model, program, program, seen.raw)
+
+
+def program_of(seen: Seen) -> Program:
+    """What was captured, tied to no graph. Raises Unable where nothing was."""
     if seen.program is None:
         raise Unable("instruments")
-    seen.program.ties = seen.ties
-    _fold(seen.program)
-    return Exhibit(model, seen.program, seen.program, seen.raw)
+    return seen.program
 
 
 def _fold(program: Program) -> None:

@@ -82,11 +82,12 @@ class Place:
         for program, name in ((exhibit.captured, parting.operator.origin), (exhibit.program, parting.operator.name)):
             for operator in program.operators:
                 if operator.name == name:
-                    return cls._at(program, operator, search.inputs)
+                    return cls.at(program, operator, search.inputs)
         return None
 
     @classmethod
-    def _at(cls, program: Program, operator: Operator, inputs: Sequence[Any]) -> Place:
+    def at(cls, program: Program, operator: Operator, inputs: Sequence[Any]) -> Place:
+        """The place of an operator in a program that is given these inputs. Raises what PyTorch raises."""
         place = cls(program, operator, sum(not one.plumbing for one in program.operators))
         place.makers = {name: one for one in program.operators for name in one.outputs}
         place.numbers = frozenset(_numbers(program))

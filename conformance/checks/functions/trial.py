@@ -22,6 +22,9 @@ from conformance.checks.reduce.trial import TIGHTEST, OutOfTime, difference, lar
 from conformance.export.symbolics import registered
 
 STOPS = "stops"
+RAISES = "raises"
+GIST = 60
+"""Characters of what an exporter says that count."""
 VANISHING = 1e-3
 """The share of the largest value of the first function that failed, below which what others give is as good as 0."""
 
@@ -32,8 +35,10 @@ class Trials:
 
     how: Exporting
     kind: str
-    """``values`` or another error of a comparison, or ``stops``."""
+    """``values`` or another error of a comparison, ``stops``, or ``raises`` where it cannot be exported."""
     deadline: float
+    error: str = ""
+    """The ``gist`` of what the exporter raises."""
     limit: float = TIGHTEST
     """How far outputs may be off, relative to their largest value or to ``floor``."""
     floor: float = 0.0
@@ -52,6 +57,8 @@ class Trials:
         self.count += 1
         if function is None:
             return False
+        if self.kind == RAISES:
+            return self._raises(function)
         try:
             kind, expected, actual, model = self._outcome(function)
         except Exception:
@@ -82,6 +89,19 @@ class Trials:
         kind = difference(actual, space["expected"], self.limit, self.floor)
         return kind, space["expected"], actual, space["model"]
 
+    def _raises(self, function: Function) -> bool:
+        """Whether exporting it raises what it has to."""
+        try:
+            space = _fed(function, self.how)
+        except Exception:  # what is no function of PyTorch's
+            return False
+        try:
+            with self._undone():
+                _execute(exporting(function, self.how), space)
+        except Exception as error:
+            return gist(error) == self.error
+        return False
+
     def _undone(self) -> AbstractContextManager[object]:
         """Inside the block the case's symbolics are registered, and nowhere else."""
         none = self.how.exporter != "torchscript" or not self.how.own
@@ -90,21 +110,35 @@ class Trials:
 
 def exported(function: Function, how: Exporting) -> dict[str, Any]:
     """What a script about the function has defined once it has exported. Raises what PyTorch or torch.onnx does."""
+    space = _fed(function, how)
+    _execute([*exporting(function, how), *RUN], space)
+    return space
+
+
+def gist(error: BaseException) -> str:
+    """What errors of exports have in common where they are about the same operator: their class, and the first line
+    without what differs from graph to graph."""
+    line = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {re.sub(r'%?[a-z_]*[0-9]+|%[a-z_]+', '', line)[:GIST]}"
+
+
+def _fed(function: Function, how: Exporting) -> dict[str, Any]:
+    """What the script has defined before it exports."""
     import onnxruntime
     import torch
 
     space: dict[str, Any] = {"np": np, "ort": onnxruntime, "torch": torch, "given": {}}
     space |= {name: importlib.import_module(name) for name in imports(function, how)}
     space["given"] = {name: value.copy() for name, value in {**function.inputs, **function.constants}.items()}
-    lines = [
-        *module(function),
-        *feeding(function, _given(function.inputs), _given(function.constants)),
-        *exporting(function, how), *RUN,
-    ]  # fmt: skip
+    feeds = feeding(function, _given(function.inputs), _given(function.constants))
+    _execute([*module(function), *feeds], space)
+    return space
+
+
+def _execute(lines: Iterable[str], space: dict[str, Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exec(compile("\n".join(lines), "<small>", "exec"), space)
-    return space
 
 
 def _given(names: Iterable[str]) -> dict[str, str]:

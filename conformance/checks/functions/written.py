@@ -6,14 +6,14 @@ lives and with 0 once it is gone; any other end shows nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.arrays import Array
 from conformance.checks.functions.lines import RUN, Exporting, exporting, feeding, module
 from conformance.checks.functions.program import Function
-from conformance.checks.functions.trial import STOPS, imports
-from conformance.checks.reduce.written import MOST_LINES, block, ending, literal, to_reproduce
+from conformance.checks.functions.trial import RAISES, STOPS, imports
+from conformance.checks.reduce.written import LIVES, MOST_LINES, block, ending, literal, to_reproduce
 from conformance.records.clean import one_line
 
 VALUES = "values.npz"
@@ -36,6 +36,8 @@ class Shown:
     """The operators that it calls."""
     of: int
     """How many calls the whole program has."""
+    error: str = ""
+    """The name of the error that the exporter raises, of ``raises``."""
 
 
 def script(shown: Shown) -> tuple[str, dict[str, Array]] | None:
@@ -48,18 +50,29 @@ def script(shown: Shown) -> tuple[str, dict[str, Array]] | None:
     given = [{name: str(texts[name]) for name in names} for names in (function.inputs, function.constants)]
     names = imports(function, how)
     standard = [name for name in names if name in ("io", "math", "operator")]
+    raises = shown.kind == RAISES
+    end = [*exporting(function, how), *RUN, *ending(shown.kind, shown.allowed, "run()")]
     lines = [
         *(f"import {name}" for name in sorted([*standard, "sys"])), *(["from pathlib import Path"] if apart else []),
-        "import numpy as np", "import onnxruntime as ort", "import torch",
+        "import numpy as np", *(["import onnxruntime as ort"] if not raises else []), "import torch",
         *(f"import {name}" for name in names if name not in standard), "", *module(function), "",
         *([f"values = np.load(Path(__file__).with_name({VALUES!r}))"] if apart else []), *feeding(function, *given),
-        *exporting(function, how), *RUN, *ending(shown.kind, shown.allowed, "run()"),
+        *(_raising(exporting(function, how), shown.error) if raises else end),
     ]  # fmt: skip
     if len(lines) > MOST_LINES:
         lines = [line for line in lines if line]
     if len(lines) > MOST_LINES or any(len(line) > 400 for line in lines):
         return None
     return "\n".join(lines) + "\n", {key: arrays[name] for key, name in apart.items()}
+
+
+def _raising(lines: Iterable[str], error: str) -> list[str]:
+    """An export that has to raise this error; any other shows nothing."""
+    return [
+        "try:", *(f"    {line}" for line in lines), "except Exception as error:",
+        f"    print('{LIVES}:', type(error).__name__, error)",
+        f"    sys.exit(1 if type(error).__name__ == {error!r} else 2)", "print('it exports')",
+    ]  # fmt: skip
 
 
 def issue(text: str, said: str, shown: Shown, versions: Mapping[str, str | None]) -> str:
@@ -70,7 +83,8 @@ def issue(text: str, said: str, shown: Shown, versions: Mapping[str, str | None]
 
 _EXPORTERS = {"dynamo": "torch.onnx.export(dynamo=True)", "torchscript": "torch.onnx.export(dynamo=False)"}
 _WRONG = {
-    STOPS: "exports a model that does not run", "WrongShape": "gives outputs of another shape",
+    STOPS: "exports a model that does not run", RAISES: "raises an error",
+    "WrongShape": "gives outputs of another shape",
     "WrongDtype": "gives outputs of another dtype", "WrongCount": "gives another number of outputs",
 }  # fmt: skip
 
@@ -87,7 +101,10 @@ def _issue(text: str, said: str, shown: Shown, versions: Mapping[str, str | None
     yield ""
     yield "## Expected and actual"
     yield ""
-    yield "Expected is what PyTorch computes, actual what ONNX Runtime computes of the exported model."
+    if shown.kind == RAISES:
+        yield "Expected is a model, since PyTorch runs the module; actual is the error."
+    else:
+        yield "Expected is what PyTorch computes, actual what ONNX Runtime computes of the exported model."
     yield ""
     yield from block(said[:4000], "text")
     yield ""
@@ -95,13 +112,15 @@ def _issue(text: str, said: str, shown: Shown, versions: Mapping[str, str | None
     yield ""
     calls = "this one call" if len(shown.calls) == 1 else f"these {len(shown.calls)} calls"
     yield f"- Other operators: the function has {calls}, of {shown.of} in the module that it was found in."
-    yield "- ONNX Runtime's optimizer: it is switched off."
+    if shown.kind != RAISES:
+        yield "- ONNX Runtime's optimizer: it is switched off."
     if shown.evaluator:
         yield "- ONNX Runtime's kernels: ONNX's reference evaluator computes the same of the exported model."
     if shown.kind == "values":
         yield f"- Rounding: the outputs are off by more than {shown.limit:.1g} of their largest value."
     if not function.dynamic:
-        yield "- Dynamic sizes: all sizes are fixed, and it is run at those that it was exported with."
+        run = "" if shown.kind == RAISES else ", and it is run at those that it was exported with"
+        yield f"- Dynamic sizes: all sizes are fixed{run}."
     if not function.own and how.own:
         yield "- Symbolics and translations of the user's own: none is registered."
     yield ""
