@@ -187,7 +187,7 @@ class Bare:
         with self._timed("export"):
             exported = export(prepared.reference, cell.exporter, cell.opset, prepared.inputs(), prepared.trace())
         file = self._folder / "model.onnx"
-        file.write_bytes(exported.data)
+        file.write_bytes(exported.data.data)
         for precision in dict.fromkeys(cell.precision for cell in cells):
             with contextlib.suppress(Exception):
                 model = file if precision == "fp32" else self._converted(prepared, cell, precision, file)

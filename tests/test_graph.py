@@ -7,6 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from conformance.case.must_hold import Graph
+from conformance.disk.onnx_models import Serialized
 from conformance.export import graph
 from tests.support import load_case
 
@@ -30,7 +31,7 @@ def model(operator="Sin", dims=("n", 3), name="x", dtype=TensorProto.FLOAT, weig
 
 def facts(**changes):
     made = model(**changes)
-    return graph.read(made, made.SerializeToString())
+    return graph.read(made, Serialized(made.SerializeToString()))
 
 
 def test_the_facts_are_those_of_the_model():
@@ -54,7 +55,7 @@ def test_nodes_in_branches_count_too():
         [node], "g", [helper.make_tensor_value_info("c", 9, []), helper.make_tensor_value_info("x", 1, [3])],
         [helper.make_tensor_value_info("y", 1, [3])],
     ), opset_imports=[helper.make_opsetid("", 17)])  # fmt: skip
-    assert graph.read(made, b"").nodes == {"If": 1, "Sin": 2}
+    assert graph.read(made, Serialized(b"")).nodes == {"If": 1, "Sin": 2}
 
 
 def test_the_structure_ignores_names_and_docs_and_sees_everything_else():

@@ -19,6 +19,7 @@ import pytest
 from conformance import cli
 from conformance.disk import keeping
 from conformance.disk.keeping import DAY, bytes_of, leave, size_of, tidy
+from conformance.disk.onnx_models import Serialized
 from conformance.errors import UserError
 from conformance.export import store as module
 from conformance.export.graph import Facts
@@ -41,7 +42,7 @@ def released() -> Iterator[None]:
 
 def kept(folder: Path, key: str = "key") -> Path:
     """An entry of a store, with its folder."""
-    Store(folder).put(key, DATA, FACTS, {"export": 0.25}, {"tool": "own", "samples": 8})
+    Store(folder).put(key, Serialized(DATA), FACTS, {"export": 0.25}, {"tool": "own", "samples": 8})
     return folder / key
 
 
@@ -97,7 +98,7 @@ def test_a_model_that_cannot_be_kept_lies_aside_for_as_long_as_it_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Store, "_keep", no_space)
-    stored = Store(tmp_path).put("key", DATA, FACTS, {})
+    stored = Store(tmp_path).put("key", Serialized(DATA), FACTS, {})
     aside = stored.file
     assert aside.read_bytes() == DATA and not aside.is_relative_to(tmp_path / "key")
     del stored
@@ -149,6 +150,7 @@ PROCESS = """
 import json, random, sys
 from pathlib import Path
 from conformance.disk.keeping import leave, tidy
+from conformance.disk.onnx_models import Serialized
 from conformance.export.store import Store
 from tests.test_store import FACTS
 folder, seed = Path(sys.argv[1]), int(sys.argv[2])
@@ -158,7 +160,7 @@ for turn in range(150):
     data = key.encode() * 5000
     stored = Store(folder / "models").get(key)
     hits += stored is not None
-    stored = stored or Store(folder / "models").put(key, data, FACTS, {})
+    stored = stored or Store(folder / "models").put(key, Serialized(data), FACTS, {})
     if chance.random() < 0.2:
         (folder / "models" / key / "meta.json").write_text("damaged")
     assert stored.file.read_bytes() == data, "another process took the model away"

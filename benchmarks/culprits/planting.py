@@ -30,7 +30,7 @@ def exported(edit: Edit) -> Planting:
         def export(*arguments: Any, **options: Any) -> Any:
             exported = original(*arguments, **options)
             planted.times += edit(exported.model)
-            return dataclasses.replace(exported, data=exported.model.SerializeToString(deterministic=True))
+            return dataclasses.replace(exported)
 
         with mock.patch.object(models, "export", export):
             yield

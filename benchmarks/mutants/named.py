@@ -59,7 +59,7 @@ def _planted(progress: object, made: Made, function: Callable[..., Any], args: t
 
     def export(*arguments: Any, **options: Any) -> Any:
         exported = original(*arguments, **options)
-        return dataclasses.replace(exported, model=onnx.load_from_string(data), data=data)
+        return dataclasses.replace(exported, model=onnx.load_from_string(data))
 
     # No pass of the exporter's is at fault, and looking for one exports many times.
     with mock.patch.object(models, "export", export), mock.patch.object(locate, "guilty", lambda right: []):

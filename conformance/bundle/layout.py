@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from conformance.bundle.entry import Entry
 from conformance.bundle.files import CELLS, HEAD, Files, read
 from conformance.bundle.shape import check_entry, check_head
 from conformance.bundle.trial import Trial
+from conformance.disk.onnx_models import link_model
 from conformance.errors import UserError, why
 from conformance.verdict.example import Example
 
@@ -105,11 +105,7 @@ def write_model(folder: Path, model: Path, libraries: Sequence[str]) -> list[str
     """Puts model and libraries into an entry's folder; the libraries' paths in it. Links the model if possible."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / "model.onnx"
-    target.unlink(missing_ok=True)
-    try:
-        os.link(model, target)
-    except OSError:
-        shutil.copyfile(model, target)
+    link_model(model, target)
     names = []
     for library in libraries:
         (folder / "libraries").mkdir(exist_ok=True)

@@ -15,6 +15,7 @@ from conformance.checks.outcomes import Outcomes
 from conformance.checks.prepared import prepare
 from conformance.checks.stages import Stages
 from conformance.checks.verify import check_again, check_outputs
+from conformance.disk.onnx_models import serialized
 from conformance.draw.shapes import boundary_sizes
 from conformance.errors import Stopped, Unavailable, UserError, display_path
 from conformance.export import graph
@@ -178,7 +179,7 @@ class CellRun:
                         stored.facts.sha, feeds, lambda: conversion.measure(given, feeds)
                     )
                     model, told = conversion.convert(given, feeds, measured)
-                    data = model.SerializeToString(deterministic=True)
+                    data = serialized(model)
                     seconds = {"convert": round(time.perf_counter() - start, 6)}
                     result = store.put(name, data, graph.read(model, data), seconds, told)
             except Stopped as stop:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import tempfile
 import warnings
@@ -15,6 +16,7 @@ from conformance.arrays import Array
 from conformance.case.dims import Sizes
 from conformance.case.export import Dynamo, ExportTo, OnnxFile, TorchScript
 from conformance.case.words import Exporter
+from conformance.disk.onnx_models import Serialized, serialized
 from conformance.errors import Stopped
 from conformance.export import dynamo_cache, onnx_file, symbolics
 from conformance.export.dynamic_shapes import axis_names, dynamic_shapes, refusal_of_structure
@@ -29,8 +31,12 @@ class Exported:
     """A model as the exporter gave it, with the case's local functions added and simplified if declared."""
 
     model: ModelProto
-    data: bytes
     usage: symbolics.Usage = field(default_factory=symbolics.Usage)
+
+    @functools.cached_property
+    def data(self) -> Serialized:
+        """The model as it is written."""
+        return serialized(self.model)
 
 
 def export(
@@ -62,7 +68,7 @@ def export(
     model = _add_functions(reference, target, opset, model)
     if target.simplify:
         model = _simplify(model)
-    return Exported(model, model.SerializeToString(deterministic=True), usage)
+    return Exported(model, usage)
 
 
 def _symbolics(

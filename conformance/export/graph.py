@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.case.declaration import Case
 from conformance.case.dims import Sizes
 from conformance.case.must_hold import Graph
+from conformance.disk.onnx_models import Serialized
 from conformance.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -48,13 +51,13 @@ class Facts:
         return asdict(self)
 
 
-def read(model: ModelProto, data: bytes) -> Facts:
-    """The facts of ``model``, whose serialized form is ``data``, with what onnx.checker says of it."""
+def read(model: ModelProto, data: Serialized) -> Facts:
+    """The facts of ``model``, which is written as ``data``, with what onnx.checker says of it."""
     import onnx
     from onnx import helper
 
     domains = {imported.domain or "ai.onnx": imported.version for imported in model.opset_import}
-    invalid, doubted = _validate(model)
+    invalid, doubted = _validate(model, data)
     parameters = {initializer.name for initializer in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in parameters]
     values = [*inputs, *model.graph.output]
@@ -71,7 +74,7 @@ def read(model: ModelProto, data: bytes) -> Facts:
         },
         initializers=len(model.graph.initializer),
         overridable=len(parameters & {value.name for value in model.graph.input}),
-        sha=hashlib.sha256(data).hexdigest()[:16],
+        sha=data.sha[:16],
         structure=structure(model),
         sequences=[value.name for value in model.graph.output if value.type.WhichOneof("value") == "sequence_type"],
         invalid=invalid,
@@ -79,17 +82,15 @@ def read(model: ModelProto, data: bytes) -> Facts:
     )
 
 
-def _validate(model: ModelProto) -> tuple[list[str] | None, list[str] | None]:
+def _validate(model: ModelProto, data: Serialized) -> tuple[list[str] | None, list[str] | None]:
     """What refuses the model, as [error, text]: the checker or type inference; or shape inference alone."""
-    import onnx
-
     try:
-        onnx.checker.check_model(model, full_check=True)
+        _check(model, data, full=True)
     except Exception as error:  # ValidationError, InferenceError and what their C++ lets through
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         told = [type(error).__name__, lines[0] if lines else "no text"]
         sizes_differ = all(any(words in line for words in _SIZES_DIFFER) for line in lines)
-        return (None, told) if lines and sizes_differ and _passes_the_checker(model) else (told, None)
+        return (None, told) if lines and sizes_differ and _passes_the_checker(model, data) else (told, None)
     return None, None
 
 
@@ -101,11 +102,20 @@ _SIZES_DIFFER = (
 not that an operator cannot be given such types or shapes."""
 
 
-def _passes_the_checker(model: ModelProto) -> bool:
+def _check(model: ModelProto, data: Serialized, *, full: bool) -> None:
+    """Raises what onnx.checker raises, which reads a large model from a file alone."""
     import onnx
 
+    if data.weights is None:
+        onnx.checker.check_model(model, full_check=full)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        onnx.checker.check_model(data.write(Path(folder)), full_check=full)
+
+
+def _passes_the_checker(model: ModelProto, data: Serialized) -> bool:
     try:
-        onnx.checker.check_model(model)
+        _check(model, data, full=False)
     except Exception:
         return False
     return True

@@ -13,9 +13,6 @@ from conformance.errors import Stopped
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
-LARGEST = 2**31 - 1
-"""The bytes of a model that protobuf can hold in one message."""
-
 
 def load(file: Path) -> ModelProto:
     """The model with its external data; Stopped at ``declare`` where it cannot be read."""
@@ -26,9 +23,6 @@ def load(file: Path) -> ModelProto:
     except Exception as error:  # of protobuf, or of the files beside it
         lines = str(error).splitlines() or [type(error).__name__]
         raise Stopped("declare", "BadModel", f"{file.name} cannot be read: {lines[0][:300]}", "case") from error
-    if model.ByteSize() > LARGEST:
-        text = f"{file.name} holds {model.ByteSize() / 2**30:.1f} GiB, and models above 2 GiB are not run"
-        raise Stopped("declare", "TooLarge", text, "case")
     return model
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from conformance.disk.onnx_models import serialized
 from conformance.export.onnx_file import in_float64, load
 from conformance.runtimes import Session, opener
 from conformance.runtimes.evaluator_rules import doubts
@@ -38,7 +38,7 @@ class OnnxModule(torch.nn.Module):
         self.abstains = f"ONNX's evaluator has no say on {', '.join(map(str, told))}" if told else None
         self._session: Session | None = None
         self._open = contextlib.ExitStack()
-        digest = hashlib.sha256(model.SerializeToString(deterministic=True)).digest()
+        digest = bytes.fromhex(serialized(model).sha)
         # what the module is told apart by, in place of weights
         self.register_buffer("content", torch.frombuffer(bytearray(digest), dtype=torch.uint8))
 

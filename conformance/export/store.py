@@ -21,6 +21,7 @@ from conformance.depends.files import needs
 from conformance.depends.inventory import said, said_of
 from conformance.disk.keeping import UNFINISHED, remove, touch, use
 from conformance.disk.locks import exclusive
+from conformance.disk.onnx_models import MODEL, WEIGHTS, Serialized
 from conformance.export.graph import Facts
 from conformance.records.environment import versions
 
@@ -55,21 +56,26 @@ class Store:
         return stored
 
     def put(
-        self, key: str, data: bytes, facts: Facts, seconds: dict[str, float], told: dict[str, Any] | None = None
+        self,
+        key: str,
+        model: Serialized,
+        facts: Facts,
+        seconds: dict[str, float],
+        told: dict[str, Any] | None = None,
     ) -> Stored:
         """Keeps a model. Where the store cannot be written (it is read-only, or its disk is full), the model lies in
         a temporary folder that goes with the value returned; OSError where that cannot be written either."""
         told = told or {}
         try:
-            return self._keep(key, data, {"facts": facts.as_dict(), "seconds": seconds, "told": told})
+            return self._keep(key, model, {"facts": facts.as_dict(), "seconds": seconds, "told": told})
         except OSError:
             aside = Path(tempfile.mkdtemp(prefix="conformance-model-"))
         stored = Stored(aside / MODEL, facts, seconds, told)
         weakref.finalize(stored, shutil.rmtree, aside, ignore_errors=True)
-        stored.file.write_bytes(data)
+        model.write(aside)
         return stored
 
-    def _keep(self, key: str, data: bytes, meta: dict[str, Any]) -> Stored:
+    def _keep(self, key: str, model: Serialized, meta: dict[str, Any]) -> Stored:
         """Writes to a folder of its own first, so that a killed run leaves nothing half-written. Gives what another
         process kept under the key in the meantime, and mends a damaged entry."""
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -77,14 +83,15 @@ class Store:
         place = self._folder / key
         temporary = Path(tempfile.mkdtemp(dir=self._folder, prefix=UNFINISHED))
         try:
-            (temporary / MODEL).write_bytes(data)
-            (temporary / META).write_text(_sealed(key, _sha(data), meta), encoding="utf-8")
+            model.write(temporary)
+            (temporary / META).write_text(_sealed(key, model.sha, meta), encoding="utf-8")
             with exclusive(self._folder / ".writing"):
                 stored = _read(place, key)
                 if stored is None and place.is_dir():
                     # Damaged. File by file, since a process that read it before may open the model again.
-                    (temporary / MODEL).replace(place / MODEL)
-                    (temporary / META).replace(place / META)
+                    for name in (WEIGHTS, MODEL, META):
+                        if (temporary / name).is_file():
+                            (temporary / name).replace(place / name)
                 elif stored is None:
                     remove(place)
                     temporary.rename(place)
@@ -94,7 +101,7 @@ class Store:
         return stored or Stored(place / MODEL, Facts(**meta["facts"]), meta["seconds"], meta["told"])
 
 
-MODEL, META = "model.onnx", "meta.json"
+META = "meta.json"
 
 
 def _sealed(key: str, sha: str, meta: Mapping[str, Any]) -> str:
@@ -114,7 +121,8 @@ def _read(place: Path, key: str) -> Stored | None:
         said = meta["said"]
         if meta["sha256"] != _sha(_text(said)) or said["key"] != key:
             return None
-        if said["model"] != _sha((place / MODEL).read_bytes()):
+        weights = place / WEIGHTS
+        if said["model"] != Serialized((place / MODEL).read_bytes(), weights if weights.is_file() else None).sha:
             return None
         return Stored(place / MODEL, Facts(**said["facts"]), said["seconds"], said["told"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

@@ -12,6 +12,7 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs
 from conformance.case.dims import Expression
+from conformance.disk.onnx_models import Serialized
 from conformance.draw.draw import Draw, seed_of
 from conformance.errors import Stopped
 from conformance.mutants.kinds import View, choose
@@ -73,7 +74,8 @@ def make(progress: object, cell: Cell, store: Path, folder: Path, count: int) ->
         found = []
         for number, (kind, site, data) in enumerate(choose(View(model, traced), seed_of(cell.id), count, loads)):
             place = folder / f"mutant{number}" / "models"
-            Store(place).put(key, data, graph.read(onnx.load_from_string(data), data), {"export": 0.0})
+            written = Serialized(data)
+            Store(place).put(key, written, graph.read(onnx.load_from_string(data), written), {"export": 0.0})
             found.append(Made(kind, site.node, site.what, place))
         return found
 

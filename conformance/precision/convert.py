@@ -154,7 +154,7 @@ def _to_fp16(given: Source, measured: Extremes) -> tuple[ModelProto, dict[str, A
 def _check_runs(model: ModelProto, feeds: Feeds) -> None:
     """Raises Stopped where the exported model itself does not run on the calibration data: no conversion is to
     blame."""
-    session = OnnxRuntimeSession(model.SerializeToString(), [], optimize=False)
+    session = OnnxRuntimeSession(model, [], optimize=False)
     for index, batch in enumerate(feeds.batches):
         try:
             session.run(batch)

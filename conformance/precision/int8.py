@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from conformance.disk.onnx_models import is_large, save
 from conformance.errors import Stopped
 from conformance.precision.fp16 import nodes
 from conformance.precision.ranges import quietly
@@ -37,7 +38,7 @@ def quantize(
     from onnxruntime.quantization import QuantFormat, QuantType, quantize_static, save_tensors_data
 
     before, source, result = _counts(model), folder / "float.onnx", folder / "quantized.onnx"
-    onnx.save(model, source)
+    save(model, source)
     save_tensors_data(ranges, folder / "ranges.json")
     with quietly():
         quantize_static(
@@ -45,6 +46,7 @@ def quantize(
             result,
             None,
             quant_format=QuantFormat.QDQ,
+            use_external_data_format=is_large(model),
             activation_type=QuantType.QInt8,
             weight_type=QuantType.QInt8,
             calibrate_method=ranges.calibration_method,

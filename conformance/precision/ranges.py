@@ -18,6 +18,7 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs
 from conformance.case.precision import Calibration
+from conformance.disk.onnx_models import save
 from conformance.errors import Stopped
 from conformance.runtimes.inferred import inferred
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
@@ -49,9 +50,7 @@ def extremes(model: ModelProto, batches: Sequence[Inputs]) -> Extremes:
     """
     names = _float_tensors(model)
     with _reducing(model, names):
-        data = model.SerializeToString()
-    session, nan = OnnxRuntimeSession(data, [], optimize=False), None
-    del data
+        session, nan = OnnxRuntimeSession(model, [], optimize=False), None
     ends: dict[str, tuple[Array, Array]] = {}
     for index, batch in enumerate(batches):
         results = session.run(batch)
@@ -149,14 +148,13 @@ def ranges(
 def _of_histograms(
     model: ModelProto, batches: Sequence[Inputs], operators: Collection[str], says: Calibration, folder: Path
 ) -> Any:
-    import onnx
     from onnxruntime.quantization import CalibrationMethod, create_calibrator
 
     method = {"entropy": CalibrationMethod.Entropy, "percentile": CalibrationMethod.Percentile}[says.method]
     options: dict[str, Any] = {"symmetric": True, "num_bins": BINS[says.method]}
     if says.method == "percentile":
         options["percentile"] = says.percentile
-    onnx.save(model, folder / "measured.onnx")
+    save(model, folder / "measured.onnx")
     with quietly():
         calibrator = create_calibrator(
             folder / "measured.onnx",

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Array
+from conformance.disk.onnx_models import is_large, on_disk
 from conformance.errors import Unavailable, did_you_mean
 from conformance.runtimes.inferred import infer
 from conformance.runtimes.sequences import tensors
 
 if TYPE_CHECKING:
-    from onnx import GraphProto
+    from onnx import GraphProto, ModelProto
 
 PROVIDER = "CPUExecutionProvider"
 NO_FALLBACK = "session.disable_cpu_ep_fallback"
@@ -39,12 +40,24 @@ class Optimizing:
     """Whether ONNX Runtime tells on standard error what it does."""
 
 
+@contextlib.contextmanager
+def _readable(model: Path | bytes | ModelProto) -> Iterator[str | bytes]:
+    """A model as a session takes it, which reads what it needs of a file before it is there."""
+    if isinstance(model, Path | bytes):
+        yield str(model) if isinstance(model, Path) else model
+    elif is_large(model):
+        with on_disk(model) as file:
+            yield str(file)
+    else:
+        yield model.SerializeToString()
+
+
 class OnnxRuntimeSession:
     """One thread, so that results and timings do not depend on what else the host does."""
 
     def __init__(
         self,
-        model: Path | bytes,
+        model: Path | bytes | ModelProto,
         libraries: Sequence[str],
         *,
         optimize: bool,
@@ -69,9 +82,10 @@ class OnnxRuntimeSession:
             if optimizing.log:
                 options.log_severity_level = 1
             more = {"disabled_optimizers": list(optimizing.off)}
-        self._session = onnxruntime.InferenceSession(
-            model if isinstance(model, bytes) else str(model), options, providers=_providers(provider, config), **more
-        )
+        with _readable(model) as source:
+            self._session = onnxruntime.InferenceSession(
+                source, options, providers=_providers(provider, config), **more
+            )
         if self._session.get_providers()[0] != provider:
             raise Unavailable(f"ONNX Runtime goes on without its {provider}")
         self._inputs = [argument.name for argument in self._session.get_inputs()]
@@ -185,7 +199,7 @@ def open_literal(model: Path, libraries: Sequence[str]) -> Iterator[OnnxRuntimeS
 
     loaded = infer(onnx.load(model))
     if _keep_roundings(loaded.graph):
-        yield OnnxRuntimeSession(loaded.SerializeToString(), libraries, optimize=False)
+        yield OnnxRuntimeSession(loaded, libraries, optimize=False)
     else:
         yield OnnxRuntimeSession(model, libraries, optimize=False)
 

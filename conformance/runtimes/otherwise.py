@@ -59,7 +59,7 @@ def open_otherwise(model: Path, libraries: Sequence[str]) -> Iterator[OnnxRuntim
     loaded.graph.input.append(helper.make_tensor_value_info(PHASE, TensorProto.FLOAT, []))
     for name, value in _SCALARS.items():
         loaded.graph.initializer.append(helper.make_tensor(name, TensorProto.FLOAT, [], [value]))
-    yield _InFloat32(loaded.SerializeToString(), libraries, optimize=False)
+    yield _InFloat32(loaded, libraries, optimize=False)
 
 
 def _move(graph: GraphProto, outer: Mapping[str, int]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.arrays import Array, Inputs
+from conformance.disk.onnx_models import save
 from conformance.runtimes import opener
 from conformance.runtimes.inferred import inferred
 
@@ -39,7 +40,7 @@ def values(
         outputs.append(name)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
-        onnx.save(copy, file)
+        save(copy, file)
         with opener(runtime)(file, libraries) as session:
             arrays = session.run(inputs)
     return dict(zip(outputs, arrays, strict=True))

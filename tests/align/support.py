@@ -17,6 +17,7 @@ from conformance.align.nodes import Graph
 from conformance.align.parting import Row
 from conformance.commands.align import text
 from conformance.commands.align.question import Answer, Question, align
+from conformance.disk.onnx_models import Serialized
 from conformance.export.store import Store
 from tests.align.networks import PYTHON
 from tests.support import write_case
@@ -49,7 +50,7 @@ class Trial:
         shutil.rmtree(place)
         data = model.SerializeToString()
         facts = {**stored.facts.as_dict(), "sha": _sha(data)}
-        store.put(place.name, data, type(stored.facts)(**facts), {})
+        store.put(place.name, Serialized(data), type(stored.facts)(**facts), {})
         return self(body, file=file, **asked)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from conformance.align.nodes import Graph, reads
 from conformance.arrays import Array, Inputs
+from conformance.disk.onnx_models import save
 from conformance.runtimes import opener
 from conformance.verdict.loss import LITERAL
 
@@ -96,11 +97,10 @@ def run(
     model: ModelProto, graph: Graph, names: Sequence[str], libraries: Sequence[str], inputs: Inputs
 ) -> list[Array]:
     """The values of these tensors, of which only what they need is computed. Raises what the runtime raises."""
-    import onnx
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
-        onnx.save(cut(model, graph, names), file)
+        save(cut(model, graph, names), file)
         with opener(LITERAL)(file, libraries) as session:
             return session.run(inputs)
 

@@ -1,0 +1,115 @@
+"""Models of any size on disk: protobuf holds up to 2 GiB in one message, so that the weights of a larger model lie in
+a file beside it, as ONNX's external data."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+LARGEST = 2**31 - 2**24
+"""Bytes of weights up to which a model is one file; what else it has is held to be smaller than the rest to 2 GiB."""
+SMALL = 1024
+"""Bytes up to which a constant stays in the message of a large model, for whoever infers shapes."""
+MODEL, WEIGHTS = "model.onnx", "model.data"
+
+
+@dataclass(frozen=True)
+class Serialized:
+    """A model as it is written: the message, and of a large one the file of its weights, to which the message refers
+    by the name ``WEIGHTS`` and which is removed with this value."""
+
+    data: bytes
+    weights: Path | None = None
+
+    @property
+    def sha(self) -> str:
+        """The SHA-256 of all of it, in hexadecimal digits."""
+        digest = hashlib.sha256(self.data)
+        if self.weights is not None:
+            digest.update(sha_of(self.weights).encode())
+        return digest.hexdigest()
+
+    def write(self, folder: Path) -> Path:
+        """Puts it into a folder; the file of the model. Raises OSError."""
+        if self.weights is not None:
+            shutil.copyfile(self.weights, folder / WEIGHTS)  # links to weights are refused by onnx
+        (folder / MODEL).write_bytes(self.data)
+        return folder / MODEL
+
+
+def is_large(model: ModelProto) -> bool:
+    """Whether the weights of a model have to lie in a file of their own."""
+    return bool(sum(tensor.ByteSize() for tensor in model.graph.initializer) > LARGEST)
+
+
+def serialized(model: ModelProto) -> Serialized:
+    """A model as it is written, the same bytes for equal models. Raises OSError."""
+    if not is_large(model):
+        return Serialized(model.SerializeToString(deterministic=True))
+    folder = Path(tempfile.mkdtemp(prefix="conformance-weights-"))
+    try:
+        save(model, folder / MODEL)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    result = Serialized((folder / MODEL).read_bytes(), folder / WEIGHTS)
+    weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
+    return result
+
+
+def save(model: ModelProto, file: Path) -> None:
+    """Writes a model to a file, and the weights of a large one to a file beside it. Raises OSError."""
+    import onnx
+
+    if not is_large(model):
+        onnx.save(model, file)
+        return
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)  # which loses its weights
+    onnx.save(
+        copy, file, save_as_external_data=True, all_tensors_to_one_file=True, size_threshold=SMALL,
+        location=WEIGHTS if file.name == MODEL else f"{file.name}.data",
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def on_disk(model: ModelProto) -> Iterator[Path]:
+    """The file of a model, in a folder of its own that is there inside of the block."""
+    with tempfile.TemporaryDirectory(prefix="conformance-model-") as folder:
+        yield serialized(model).write(Path(folder))
+
+
+def sha_of(file: Path) -> str:
+    """The SHA-256 of a file, which is not read at once. Raises OSError."""
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(2**22):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def link(source: Path, target: Path) -> None:
+    """Has a file under another name, by a link where the two are on one disk. Raises OSError."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def link_model(source: Path, target: Path) -> None:
+    """The same for a model, with a copy of the weights beside it."""
+    link(source, target)
+    if (source.parent / WEIGHTS).is_file():
+        shutil.copyfile(source.parent / WEIGHTS, target.parent / WEIGHTS)  # links to it are refused by onnx
