@@ -252,3 +252,23 @@ def test_float64_excuses_no_row_that_it_lacks_or_has_elsewhere():
     assert judge.compare([boxes, labels], Right([boxes, labels], [exact[0][:1], labels[:1]])).verdict == "verified"
     wrong = judge.compare([boxes, labels[[0, 2, 1]]], Right([boxes, labels], exact))
     assert wrong.error == "WrongValue"
+
+
+def test_boxes_of_no_area_match_where_rounding_moved_them_and_nowhere_else():
+    judge = Tolerances((Tolerance(1e-5, 1e-6), None), (False, False), Reading((), (), (Detections(0, (1,), 0.9),)))
+    # Clipped at the border: to a line on the left, to one below, to a corner; the fourth one was not.
+    boxes = np.array([[0, 10, 0, 30], [5, 48, 40, 48], [0, 0, 0, 0], [10, 10, 20, 30]], "float32")
+    labels = np.array([1, 1, 2, 3])
+    right = Right([boxes, labels])
+    rounded = boxes * np.float32(1 + 2e-6)
+    assert (rounded != boxes).any(axis=1).sum() == 3
+    rounded[2] = [1e-7, 0, 1e-7, 0]
+    found = judge.compare([rounded[::-1], labels[::-1]], right)
+    assert (found.verdict, found.rows) == ("verified", {"matched": 4, "unmatched": 0})
+    for row, elsewhere in enumerate(([0, 40, 0, 48], [5, 40, 40, 40], [48, 0, 48, 0], [10, 10, 20, 20])):
+        wrong = boxes.copy()
+        wrong[row] = elsewhere
+        assert judge.compare([wrong, labels], right).error == "WrongRows"
+    near = boxes.copy()
+    near[0] = [0, 10.01, 0, 30.01]  # matches, and is off by more than is allowed
+    assert judge.compare([near, labels], right).error == "WrongValue"

@@ -1,7 +1,11 @@
-"""What networks do in a loop of their user's, and what makes networks that no constructor takes small arguments for."""
+"""What users of networks do around them, and what keeps random detectors at scale."""
+
+import re
 
 import torch
 from torch import nn
+from torchvision.models.video.resnet import BasicBlock, BasicStem, Conv3DSimple, VideoResNet
+from torchvision.ops import FrozenBatchNorm2d
 
 
 class Greedy(nn.Module):
@@ -38,3 +42,70 @@ class Packed(nn.Module):
         packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
         y, state = self.layer(packed)
         return nn.utils.rnn.pad_packed_sequence(y, batch_first=True)[0], state
+
+
+def small_r3d():
+    """R3D-18 with one block in each layer in place of two; its constructor takes classes, which YAML has not."""
+    return VideoResNet(BasicBlock, [Conv3DSimple] * 4, [1, 1, 1, 1], BasicStem, num_classes=5)
+
+
+LAST_LAYERS = {
+    r"\.(cls_logits|cls_score)$|classification_head\.module_list\.\d+\.1$": 0.5,  # what scores are made of
+    r"\.(bbox_reg|bbox_pred)$|regression_head\.module_list\.\d+\.1$": 0.3,  # what moves boxes
+}
+"""How far the outputs of the last layers of torchvision's detectors are to be spread, by patterns of their names."""
+
+
+def calm(module):
+    """Keeps what a random convolutional network adds from block to block small, as cases/vision/modules.calibrate does.
+
+    Otherwise rounding grows from block to block, until few digits of PyTorch's own float32 are right.
+    """
+    _settle(module, torch.randn(4, 3, 64, 64, generator=torch.Generator().manual_seed(0)))
+
+
+def at_scale(module):
+    """Keeps a random detector at a scale at which its scores differ.
+
+    A detector's batch norms are frozen, and pass on what grows from layer to layer: the scores of a random one are all
+    within rounding of 1, and which boxes are kept is chance. So the norms get the statistics of a random image, and the
+    last layers are scaled so that scores are told apart.
+    """
+    spread = {}
+    for name, layer in module.named_modules():
+        for pattern, wanted in LAST_LAYERS.items():
+            if re.search(pattern, name):
+                spread[layer] = wanted
+
+    def scale(layer, inputs, output):
+        wanted = spread.pop(layer, None)
+        if wanted is None:
+            return None
+        factor = wanted / output.std()
+        layer.weight.mul_(factor)
+        if layer.bias is not None:
+            layer.bias.mul_(factor)
+        return output * factor
+
+    hooks = [layer.register_forward_hook(scale) for layer in spread]
+    _settle(module, [torch.randn(3, 96, 96, generator=torch.Generator().manual_seed(0))])
+    for hook in hooks:
+        hook.remove()
+
+
+def _settle(module, images):
+    """Gives batch norms the statistics of the images; those that are not frozen get a quarter of their weight."""
+
+    def settle(norm, inputs):
+        (x,) = inputs
+        norm.running_mean.copy_(x.mean((0, 2, 3)))
+        norm.running_var.copy_(x.var((0, 2, 3), correction=0) + 0.1)
+        if isinstance(norm, nn.BatchNorm2d):
+            norm.weight.mul_(0.25)
+
+    norms = [layer for layer in module.modules() if isinstance(layer, (nn.BatchNorm2d, FrozenBatchNorm2d))]
+    hooks = [norm.register_forward_pre_hook(settle) for norm in norms]
+    with torch.no_grad():
+        module.eval()(images)
+    for hook in hooks:
+        hook.remove()

@@ -24,6 +24,11 @@ tolerance."""
 NEAR = 0.01
 """Relative and absolute difference up to which two scores are near; of overlapping boxes these go together first."""
 
+THIN = 1e-3
+"""Sides that are shorter than this share of the largest coordinate are taken to be that long when overlaps are
+measured. A box that was clipped at the border has a side of no length, and what rounding moves it by would leave it
+nothing in common with itself."""
+
 
 @dataclass(frozen=True)
 class Detections:
@@ -104,16 +109,22 @@ class Detections:
 
 
 def _overlap(boxes: Array, others: Array) -> Array:
-    """Intersection over union of each of ``boxes`` with each of ``others``; boxes that are equal overlap wholly, also
-    where they have no area."""
-    a, b = boxes[:, None], others[None]
+    """Intersection over union of each of ``boxes`` with each of ``others``, all sides being ``THIN`` or more; boxes
+    that are equal overlap wholly, also where they are not finite."""
+    coordinates = np.abs(np.concatenate([boxes, others]))
+    least = THIN * np.max(coordinates, initial=0.0, where=np.isfinite(coordinates))
     with np.errstate(invalid="ignore", divide="ignore"):
+        a, b = _at_least(boxes, least)[:, None], _at_least(others, least)[None]
         sides = np.minimum(a[..., 2:], b[..., 2:]) - np.maximum(a[..., :2], b[..., :2])
         inside = np.maximum(sides, 0).prod(axis=2)
-        area = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)[:, None] + (others[:, 2:] - others[:, :2]).prod(axis=1)[
-            None
-        ]
+        area = (a[..., 2:] - a[..., :2]).prod(axis=2) + (b[..., 2:] - b[..., :2]).prod(axis=2)
         share = inside / (area - inside)
-    equal = (a == b).all(axis=2)
+    equal = (boxes[:, None] == others[None]).all(axis=2)
     overlap: Array = np.where(equal, 1.0, np.nan_to_num(share, nan=0.0, posinf=0.0, neginf=0.0))
     return overlap
+
+
+def _at_least(boxes: Array, least: float) -> Array:
+    """The boxes with shorter sides made as long as ``least``, around their middle."""
+    lacking = np.maximum(least - (boxes[:, 2:] - boxes[:, :2]), 0) / 2
+    return np.concatenate([boxes[:, :2] - lacking, boxes[:, 2:] + lacking], axis=1)

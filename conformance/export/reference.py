@@ -114,12 +114,16 @@ class Reference:
                 load_weights(module, self.case.folder / says.weights)
             if says.submodule is not None:
                 module = part_of(module, says.submodule)
+            own = type(module)
             if says.call is not None:
                 take_tensors(module, self.case, self.folder)
             if says.weights == "awake":
                 awaken(module, says.seed, self._calls)
             if says.prepare is not None:
+                taking = type(module)
+                module.__class__ = own  # which is how the author of the hook calls it, if at all
                 self.folder.resolve(says.prepare)(module)
+                module.__class__ = taking
             module.train(says.mode == "train")
             return module
         except Stopped:
