@@ -144,3 +144,35 @@ def test_what_torch_refuses_of_the_module_is_still_the_exporters(bench, forward)
     """
     record = bench.run(body, check="export")
     assert (record.stage, record.fault) == ("export", "exporter")
+
+
+PREPARED = """
+import torch
+
+class Sum(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.ones(()))
+
+    def forward(self, xs, factor):
+        return {"y": (xs[0] + xs[1]) * self.scale * factor}
+
+def half(module):
+    assert type(module) is Sum
+    module.scale /= module([torch.ones(()), torch.ones(())], 1)["y"]
+"""
+
+
+def test_what_prepares_a_module_calls_it_as_it_is_written(bench):
+    body = """
+    module: beside.Sum
+    prepare: beside.half
+    inputs: {xs: ["float32[n]", "float32[n]"], factor: {constant: 3}}
+    dims: {n: 1..5}
+    returns: [y]
+    runtimes: onnxruntime
+    specials: false
+    export: {torchscript: [17]}
+    """
+    records = bench.records(body, PREPARED)
+    assert {verdict(record) for record in records} == {PASSED}

@@ -18,7 +18,7 @@ def lengths(shape, dims, rng):
 
 
 def padded_images(shape, dims, rng):
-    """Masks of images of different sizes that stand in the upper left corner of their batch: at least half of a side."""
+    """Masks of images of different sizes in the upper left corner of their batch: at least half of each side."""
     batch, height, width = shape
     rows = rng.integers(height // 2, height, size=(batch, 1, 1), endpoint=True)
     columns = rng.integers(width // 2, width, size=(batch, 1, 1), endpoint=True)

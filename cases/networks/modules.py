@@ -57,7 +57,7 @@ LAST_LAYERS = {
 
 
 def calm(module):
-    """Keeps what a random convolutional network adds from block to block small, as cases/vision/modules.calibrate does.
+    """Keeps what a random convolutional network adds from block to block small.
 
     Otherwise rounding grows from block to block, until few digits of PyTorch's own float32 are right.
     """
@@ -67,9 +67,9 @@ def calm(module):
 def at_scale(module):
     """Keeps a random detector at a scale at which its scores differ.
 
-    A detector's batch norms are frozen, and pass on what grows from layer to layer: the scores of a random one are all
-    within rounding of 1, and which boxes are kept is chance. So the norms get the statistics of a random image, and the
-    last layers are scaled so that scores are told apart.
+    A detector's batch norms are frozen, and pass on what grows from layer to layer: the scores of a random one are
+    all within rounding of 1, and which boxes are kept is chance. So the norms get the statistics of a random image,
+    and the last layers are scaled so that scores are told apart.
     """
     spread = {}
     for name, layer in module.named_modules():
