@@ -5,7 +5,6 @@ import re
 import torch
 from torch import nn
 from torchvision.models.video.resnet import BasicBlock, BasicStem, Conv3DSimple, VideoResNet
-from torchvision.ops import FrozenBatchNorm2d
 
 
 class Greedy(nn.Module):
@@ -57,9 +56,10 @@ LAST_LAYERS = {
 
 
 def calm(module):
-    """Keeps what a random convolutional network adds from block to block small.
+    """Keeps what a random convolutional network adds from block to block small, and gives frozen norms statistics.
 
-    Otherwise rounding grows from block to block, until few digits of PyTorch's own float32 are right.
+    Otherwise rounding grows from block to block, until few digits of PyTorch's own float32 are right, and a frozen
+    norm subtracts a mean of zero, which could as well be left out.
     """
     _settle(module, torch.randn(4, 3, 64, 64, generator=torch.Generator().manual_seed(0)))
 
@@ -103,7 +103,7 @@ def _settle(module, images):
         if isinstance(norm, nn.BatchNorm2d):
             norm.weight.mul_(0.25)
 
-    norms = [layer for layer in module.modules() if isinstance(layer, (nn.BatchNorm2d, FrozenBatchNorm2d))]
+    norms = [layer for layer in module.modules() if hasattr(layer, "running_var")]  # torchvision's, transformers' too
     hooks = [norm.register_forward_pre_hook(settle) for norm in norms]
     with torch.no_grad():
         module.eval()(images)
