@@ -27,10 +27,7 @@ def prepare_process() -> None:
     torch.set_num_threads(1)
     with contextlib.suppress(RuntimeError):  # can be set only once, and only before any work
         torch.set_num_interop_threads(1)
-    with contextlib.suppress(ImportError):
-        import tqdm
-
-        tqdm.tqdm.monitor_interval = 0
+    vars(torch.hub)["tqdm"].monitor_interval = 0  # tqdm's own class, or what PyTorch has in its place
 
 
 def new_worker(memory_gib: float | None = None, *, dynamo: bool = False) -> Worker:
