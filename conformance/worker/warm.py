@@ -17,17 +17,12 @@ export with dynamo: worth it where processes that export so are replaced again a
 
 
 def prepare_process() -> None:
-    """Gives torch one thread: results and timings then do not depend on how many cells run at the same time.
-
-    Where tqdm is installed, dynamo's exports draw a progress bar with it, and the thread that it starts to watch over
-    its bars would outlive the cell, whose process then ran no other one. So it starts none.
-    """
+    """Gives torch one thread: results and timings then do not depend on how many cells run at the same time."""
     import torch
 
     torch.set_num_threads(1)
     with contextlib.suppress(RuntimeError):  # can be set only once, and only before any work
         torch.set_num_interop_threads(1)
-    vars(torch.hub)["tqdm"].monitor_interval = 0  # tqdm's own class, or what PyTorch has in its place
 
 
 def new_worker(memory_gib: float | None = None, *, dynamo: bool = False) -> Worker:
