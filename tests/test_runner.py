@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import threading
-
-import pytest
-
 from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings
 from conformance.worker.isolation import Worker
@@ -53,17 +48,3 @@ def test_each_cell_gets_its_own_record_whatever_was_begun_before(bench):
         assert (ended.id, ended.status, ended.signal) == (deadly[1].id, "failed", "exit 3")
         after = run(sound[2])
         assert (after.id, after.status, after.signal) == (sound[2].id, "passed", None)
-
-
-def threads_after_a_bar(_: object) -> list[str]:
-    import tqdm
-
-    for _ in tqdm.tqdm(range(2), disable=False, file=io.StringIO()):
-        pass
-    return [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
-
-
-def test_progress_bars_leave_no_thread_in_a_worker():
-    pytest.importorskip("tqdm")
-    with Worker(initializer=prepare_process) as worker:
-        assert worker.call(threads_after_a_bar, timeout=60) == []
