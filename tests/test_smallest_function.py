@@ -191,6 +191,49 @@ def test_parameters_are_the_functions_own_tensors(bench, export, good):
     assert ends(record) == 0
 
 
+DEFINED = """
+import torch
+
+
+@torch.library.custom_op("{space}::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x
+
+
+@doubled.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return doubled(torch.sin(x))
+"""
+WRONG_OF_DEFINED = """
+def doubled(g, x):
+    return g.op("Neg", x)
+"""
+
+
+@pytest.mark.parametrize("said", ["module: beside.Net", "forward: beside.Net()(x)"])
+def test_an_operator_of_the_cases_own_comes_with_the_file_that_defines_it(bench, said):
+    """Its symbolic stands in another file."""
+    space = "defined_by_module" if said.startswith("module") else "defined_by_expression"
+    export = f'export: {{torchscript: {{opsets: [17], symbolics: {{"{space}::doubled": symbolics.doubled}}}}}}'
+    cells = bench.cells(say(BODY.replace("module: beside.Net", said), export), DEFINED.replace("{space}", space))
+    (cell,) = (one for one in cells if (one.check, one.runtime) == ("accuracy", "onnxruntime"))
+    (cell.case.folder / "symbolics.py").write_text(WRONG_OF_DEFINED, encoding="utf-8")
+    record = bench.run_cell(cell, examples=8)
+    assert verdict(record) == WRONG
+    told = record.smallest
+    assert told is not None and told["operators"] == [f"{space}.doubled"], told
+    assert "import beside" in script(record)
+    assert ends(record) == 1
+    symbolics = Path(told["repro"]).with_name("symbolics.py")
+    symbolics.write_text(WRONG_OF_DEFINED.replace('"Neg", x', '"Add", x, x'), encoding="utf-8")
+    assert ends(record) == 0
+
+
 SIZES = """
 import torch
 

@@ -21,7 +21,7 @@ from conformance.case.python import describe
 from conformance.checks.functions.lines import Exporting, Names
 from conformance.checks.functions.program import Function, Place, Unwritten
 from conformance.checks.functions.search import fewest, simplified
-from conformance.checks.functions.trial import RAISES, STOPS, Trials, gist
+from conformance.checks.functions.trial import RAISES, STOPS, Trials, defining, gist
 from conformance.checks.functions.written import VALUES, Shown, issue, script
 from conformance.checks.models import CellRun
 from conformance.checks.reduce.trial import OutOfTime, difference
@@ -78,7 +78,7 @@ def _searched(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced
     if kind == STOPS and (run.libraries() or run.target.functions):
         return Reduced(None, {"why_not": "libraries"})
     assert not isinstance(run.target, OnnxFile)  # nobody's export, of which no function is looked for
-    how = Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode)
+    how = Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode, _defines(run))
     trials = Trials(how, kind, deadline)
     try:
         found = fewest(place, trials, how.own)
@@ -141,7 +141,7 @@ def _of_failed(run: CellRun) -> Reduced:
         return Reduced(None, {"why_not": "uncaptured" if reason.why == "instruments" else reason.why, "seconds": 0.0})
     reference.restore()
     positional, keywords = reference.arguments(run.prepared.inputs())
-    how = Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode)
+    how = Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode, _defines(run))
     trials = Trials(how, RAISES, deadline, gist(error))
     try:
         for operator in _suspects(program, str(error)):
@@ -189,7 +189,7 @@ def leave_function(run: CellRun, found: Reduced, folder: Path) -> dict[str, Any]
     text, arrays = written
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    _copy(run, shown.how.code(shown.function.own), folder)
+    _copy(run, [*shown.how.code(shown.function.own), *defining(shown.function, shown.how)], folder)
     if arrays:
         np.savez(folder / VALUES, allow_pickle=False, **arrays)
     file = folder / "repro.py"
@@ -197,12 +197,21 @@ def leave_function(run: CellRun, found: Reduced, folder: Path) -> dict[str, Any]
     lives, said = shows(file, SCRIPT)
     if not lives:
         shutil.rmtree(folder, ignore_errors=True)
-        return {**told, "why_not": said[-400:] or "it said nothing"}
+        return {**told, "why_not": (said.splitlines() or ["it said nothing"])[-1][:300]}
     about = environment([])
     packages = {name: versions().get(name) for name in ("torch", "onnxscript", "onnx", "onnxruntime", "numpy")}
     packages |= {"Python": about["python"], "platform": about["platform"]}
     (folder / "issue.md").write_text(issue(text, said, shown, packages), encoding="utf-8")
     return {**told, "repro": display_path(file), "issue": display_path(folder / "issue.md")}
+
+
+def _defines(run: CellRun) -> list[str]:
+    """The modules that the case's module or expression is made of; importing them defines operators of their own."""
+    case = run.cell.case
+    if case.says.module is not None:
+        return [case.says.module.partition(".")[0]]
+    names = re.findall(r"(?<![\w.])[A-Za-z_]\w*(?=\.)", case.says.forward or "")
+    return [name for name in dict.fromkeys(names) if (case.folder / f"{name}.py").is_file()]
 
 
 def _copy(run: CellRun, code: Sequence[str], folder: Path) -> None:

@@ -28,19 +28,23 @@ class Exporting:
     """What the case registers by operator: the name of a symbolic function, or of a translation."""
     registrars: Mapping[str, str]
     """Functions of no arguments that register a symbolic themselves, by its operator."""
+    defines: Sequence[str] = ()
+    """The modules that the case's own module is made of, which may define operators of their own."""
 
     @classmethod
-    def of(cls, target: TorchScript | Dynamo, exporter: str, opset: int, mode: str) -> Exporting:
+    def of(
+        cls, target: TorchScript | Dynamo, exporter: str, opset: int, mode: str, defines: Sequence[str] = ()
+    ) -> Exporting:
         options = target.options.model_dump(exclude_none=True)
         if isinstance(target, Dynamo):
             for name in ("keep_initializers_as_inputs", "export_params"):  # which count where a model is saved
                 options.pop(name, None)
-            return cls(exporter, opset, options, dict(target.translations), {})
+            return cls(exporter, opset, options, dict(target.translations), {}, defines)
         if mode == "train":
             options.setdefault("training", "preserve")
         symbolics = {name: symbolic.function for name, symbolic in target.symbolics.items()}
         registrars = {name: symbolic.function for name, symbolic in target.registers.items()}
-        return cls(exporter, opset, options, symbolics, registrars)
+        return cls(exporter, opset, options, symbolics, registrars, defines)
 
     @property
     def own(self) -> tuple[str, ...]:

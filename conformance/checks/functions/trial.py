@@ -152,9 +152,20 @@ def imports(function: Function, how: Exporting) -> list[str]:
     known = [name for name in ("io", "math", "operator") if f"{name}." in called]
     if how.exporter == "torchscript":
         known.append("io")
-    spaces = set(re.findall(r"torch\.ops\.(\w+)\.", called))
-    others = [name for name in sorted(spaces) if name not in ("aten", "prims") and importlib.util.find_spec(name)]
-    return list(dict.fromkeys([*sorted({*known}), *others, *own]))
+    others = [name for name in sorted(_spaces(function)) if importlib.util.find_spec(name)]
+    return list(dict.fromkeys([*sorted({*known}), *others, *defining(function, how), *own]))
+
+
+def defining(function: Function, how: Exporting) -> Sequence[str]:
+    """The modules without which the function has no operators to call: those of the case, if it calls one that is
+    neither PyTorch's nor of a package that is called as the operator's namespace is."""
+    return how.defines if any(importlib.util.find_spec(name) is None for name in _spaces(function)) else ()
+
+
+def _spaces(function: Function) -> set[str]:
+    """The namespaces of operators that a function calls, without those that PyTorch has itself."""
+    called = " ".join(step.call.function for step in function.steps)
+    return set(re.findall(r"torch\.ops\.(\w+)\.", called)) - {"aten", "prim", "prims"}
 
 
 def _off(actual: Sequence[Array], expected: Sequence[Array]) -> float:
