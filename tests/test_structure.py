@@ -307,3 +307,31 @@ def test_mistakes_in_these_keys_are_told_in_the_case_file(tmp_path, said, told):
     text = text.replace('  inputs: {x: "float32[4]"}\n', "", "inputs:" in said)
     (problem,) = problems_of(tmp_path, text)
     assert told in str(problem)
+
+
+CALLING = """
+    import torch
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line = torch.nn.Linear(4, 2)
+        def forward(self, parts):
+            return {"sum": self.line(parts[0] + parts[1])}
+    def unit(net):
+        weight = net.line.weight.data
+        weight.div_(net([torch.ones(3, 4), torch.zeros(3, 4)])["sum"].abs().max())
+"""
+
+
+@pytest.mark.parametrize("weights", ["", "weights: awake"])
+def test_prepare_is_given_the_module_as_its_class_has_it(bench, weights):
+    """It takes lists and returns a mapping, though the exporters see a module of tensors."""
+    body = """
+        module: beside.Net
+        prepare: beside.unit
+        inputs: {parts: ["float32[batch, 4]", "float32[batch, 4]"]}
+        returns: [sum]
+        dims: {batch: 1..3}
+        specials: false
+    """
+    assert verdict(bench.run(say(textwrap.dedent(body), weights), textwrap.dedent(CALLING))) == PASSED

@@ -120,10 +120,12 @@ class Reference:
             if says.weights == "awake":
                 awaken(module, says.seed, self._calls)
             if says.prepare is not None:
-                taking = type(module)
-                module.__class__ = own  # which is how the author of the hook calls it, if at all
-                self.folder.resolve(says.prepare)(module)
-                module.__class__ = taking
+                prepare, taking = self.folder.resolve(says.prepare), type(module)
+                if taking is not own:  # it may call the module, which it knows by its own forward
+                    module.__class__ = own
+                prepare(module)
+                if taking is not own:
+                    module.__class__ = taking
             module.train(says.mode == "train")
             return module
         except Stopped:
