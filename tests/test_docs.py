@@ -22,9 +22,17 @@ from conformance.commands.schema import schema
 from tests.test_layers import ORDER
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted(page for folder in (".", "docs", "docs/evidence", "cases") for page in ROOT.glob(f"{folder}/*.md"))
+PAGES = sorted(
+    page for folder in (".", "docs", "docs/guides", "docs/evidence", "cases") for page in ROOT.glob(f"{folder}/*.md")
+)
 OPTIONS_OF_OTHERS = ("--no-deps", "--system-site-packages", "--quick", "--check", "--random-order")
 """Of pip, venv, benchmarks, tests/doubles/record.py and pytest-random-order."""
+OPTIONS_OF_POLYGRAPHY = (
+    "--atol", "--check-error-stat", "--data-loader-script", "--fp-to-fp16", "--fp16", "--input-shapes", "--int8",
+    "--load-inputs", "--load-outputs", "--model", "--onnx-outputs", "--onnxrt", "--rtol", "--save-outputs", "--trt",
+    "--val-range",
+)  # fmt: skip
+"""And of optimum-cli, which docs/guides/coming-from.md puts beside those of this project."""
 _BLOCK = r"^```yaml\n(.*?)^```"
 CASES = sorted(ROOT.glob("cases/**/*.yaml"))
 
@@ -181,7 +189,7 @@ def test_options_in_the_docs_exist() -> None:
     for name in COMMANDS:
         command = [sys.executable, "-m", "conformance.cli", name, "--help"]
         known += subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout
-    known += " ".join(OPTIONS_OF_OTHERS)
+    known += " ".join((*OPTIONS_OF_OTHERS, *OPTIONS_OF_POLYGRAPHY))
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
     assert named
