@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto, numpy_helper, parser
 
 from conformance.case.precision import PrecisionSettings
+from conformance.disk.onnx_models import serialized
 from conformance.export.graph import read
 from conformance.precision import convert, fp16
 from conformance.precision.calibration import Feeds
@@ -548,4 +549,4 @@ def test_a_cast_that_is_missing_makes_an_invalid_model(tmp_path):
     (cast,) = (node for node in made.graph.node if node.output[0] == kept.input[0])
     assert cast.op_type == "Cast"
     kept.input[0] = cast.input[0]
-    assert read(made, b"").invalid is not None
+    assert read(made, serialized(made)).invalid is not None
