@@ -412,14 +412,17 @@ def test_a_call_may_start_processes(worker: Worker) -> None:
 
 
 LAUNCHED = """
-import os, signal
+import os, signal, sys, threading, time
 from multiprocessing import forkserver
 from conformance.worker.isolation import Worker
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored in a background job
+for _ in range(int(sys.argv[1])):
+    threading.Thread(target=time.sleep, args=(999,), daemon=True).start()
 connect = forkserver._forkserver.connect_to_new_process
 def interrupted(*given):
     connected = connect(*given)
     os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.2)  # until another thread has taken it
     return connected
 forkserver.connect_to_new_process = forkserver._forkserver.connect_to_new_process = interrupted
 try:
@@ -431,8 +434,9 @@ except KeyboardInterrupt:
 """
 
 
-def test_an_interruption_between_a_fork_and_what_it_is_sent_leaves_no_traceback() -> None:
-    command = [sys.executable, "-c", LAUNCHED]
+@pytest.mark.parametrize("other_threads", ["0", "1"])
+def test_an_interruption_between_a_fork_and_what_it_is_sent_leaves_no_traceback(other_threads: str) -> None:
+    command = [sys.executable, "-c", LAUNCHED, other_threads]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PLENTY)
     assert (done.returncode, done.stdout.strip()) == (0, "interrupted"), done.stderr
     assert "Traceback" not in done.stderr

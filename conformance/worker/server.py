@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -91,14 +92,30 @@ def _running() -> Iterator[None]:
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
-        # Blocked signals are inherited: a Ctrl-C for the parent must not interrupt the imports. Nor may it come
-        # between the fork of a worker and what it is sent: the worker would end with a traceback.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        with _interrupted_later():
             forkserver.ensure_running()
             wake()
             yield
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     finally:
         sys.modules["__main__"] = main
+
+
+@contextlib.contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """A Ctrl-C in this context comes at its end. Between the fork of a worker and what it is sent, the worker would
+    end with a traceback."""
+    # Blocked signals are inherited: a Ctrl-C for the parent must not interrupt the imports of the server. The block
+    # holds for this thread alone, and any other, as OpenBLAS starts them, takes the signal for the main thread.
+    handler, came = signal.getsignal(signal.SIGINT), []
+    held = callable(handler) and threading.current_thread() is threading.main_thread()
+    if held:
+        signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if held:
+            signal.signal(signal.SIGINT, handler)
+    if came and callable(handler):
+        handler(*came[-1])
