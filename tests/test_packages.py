@@ -3,7 +3,6 @@ that a result depends on."""
 
 from __future__ import annotations
 
-import ast
 import importlib.machinery
 import importlib.metadata
 import json
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conformance.depends import files as depends
-from conformance.depends import installed
+from conformance.depends import imports, installed
 from conformance.depends.installed import hooked_root, is_installed
 from conformance.depends.slices import Slices
 from conformance.errors import CaseFileError
@@ -270,14 +269,72 @@ def test_a_file_is_parsed_once_for_as_long_as_it_is_the_same(tmp_path, monkeypat
         (tmp_path / f"part{number}.py").write_text(f"x = {number}\n", encoding="utf-8")
     for file in tmp_path.glob("*.py"):
         os.utime(file, (1, 1))  # long ago: what was written just now may be written again at the same time
-    parsed = []
-    parse = ast.parse
-    monkeypatch.setattr(ast, "parse", lambda text, *more, **words: parsed.append(text) or parse(text, *more, **words))
+    was_read = []
+    read = imports._text
+    monkeypatch.setattr(imports, "_text", lambda file: was_read.append(Path(file).name) or read(file))
     first = depends.files(case)
-    texts = [text for text in parsed if text]
-    assert len(first) == len(texts) == 301
-    parsed.clear()
-    assert depends.files(case) == first and not any(parsed)
+    assert len(first) == len(was_read) == 301
+    was_read.clear()
+    assert depends.files(case) == first and not was_read
     (tmp_path / "part7.py").write_text("import part8, another\n", encoding="utf-8")
     write_case(tmp_path / "x", NORM)
-    assert depends.files(case) == first and [text for text in parsed if text] == [b"import part8, another\n"]
+    assert depends.files(case) == first and was_read == ["part7.py"]
+
+
+IMPORTING = {
+    "from __future__ import division\nimport os.path as p, json": "__future__ __future__.division os os.path json",
+    "def f():\n    if True: import a; from b import c": "a b b.c",
+    "from a import (  # c\n    b as x,\n    d,\n)\nfrom e import *": "a a.b a.d e e.*",
+    "from a \\\n    import b\nx = 1; \\\nimport d": "a a.b d",
+    "raise (ValueError()) \\\n    from error\nimport a": "a",
+    "def f():\n    yield (\n        yield\n        from x)\n    import a": "a",
+    '"""Text:\n\nimport a\n"""\nimport b  # import c\nd = "import e"': "b",
+    "'''\\'''\nimport a'''\nimport b\nc = '\\'; import d'\ne = f\"{'import x'}\"": "b",
+    "import a\r\nimport b\r": "a b",
+    "important = 1\nfrom_a = important": "",
+    "import é": "é",
+}
+
+
+@pytest.mark.parametrize("text", IMPORTING)
+def test_imports_are_found_in_a_text_as_in_its_tree(text, tmp_path):
+    for marked in (text, f"{text}\n# importlib"):  # of this the whole tree is looked at
+        (tmp_path / "one.py").write_bytes(marked.encode())
+        found = imports.imports_of(str(tmp_path / "one.py"))
+        assert found == imports.Imports(frozenset(IMPORTING[text].split()))
+
+
+def test_imports_are_relative_or_computed(tmp_path):
+    def found(text):
+        (tmp_path / "one.py").write_text(text, encoding="utf-8")
+        return imports.imports_of(str(tmp_path / "one.py"))
+
+    assert found("from .. import a\n").relative == {(2, ""), (2, "a")}
+    assert found("from .a.b import c\n").relative == {(1, ""), (1, "a"), (1, "a.b"), (1, "a.b.c")}
+    assert found("x = f'{__import__(y)}'\n").computed and found("import importlib.util\n").computed
+    assert found("import runpy\n").computed and not found("def f():\n    '''__import__'''\n").computed
+
+
+def test_every_import_of_this_suite_is_found(tmp_path):
+    for file in sorted(Path(depends.__file__).parent.parent.rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        (tmp_path / "one.py").write_text(f"{text}\n# importlib\n", encoding="utf-8")  # so that all of it is parsed
+        assert imports.imports_of(str(file)) == imports.imports_of(str(tmp_path / "one.py")), file
+
+
+def test_data_beside_a_case_is_no_package_of_its_name(tmp_path, monkeypatch, fresh):
+    monkeypatch.syspath_prepend(packaged(tmp_path / "site-packages", "planted_nets"))
+    case = case_of(tmp_path / "cases")
+    (case.folder / "planted_nets.yaml").write_text("", encoding="utf-8")
+    assert depends.needs(case).packages == {"planted_nets": "1.0"}
+
+
+def test_modules_behind_links_and_beside_their_package_are_found(tmp_path):
+    case = case_of(tmp_path / "cases", "nets.deep.Net")
+    package = case.folder / "nets"
+    package.mkdir()
+    (tmp_path / "real.py").write_text("from . import other, missing\n", encoding="utf-8")
+    (package / "deep.py").symlink_to(tmp_path / "real.py")
+    (tmp_path / "other.py").write_text("", encoding="utf-8")
+    (case.folder / "nets.py").write_text("", encoding="utf-8")
+    assert [file.name for file in depends.files(case)] == ["nets.py", "other.py", "real.py"]

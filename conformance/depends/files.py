@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
+import os
 import sys
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from conformance import HOME
 from conformance.case.declaration import Case
 from conformance.case.words import Exporter
+from conformance.depends.imports import imports_of, prefixes
 from conformance.depends.installed import hooked_root, own_roots, python_below, versions_of
 from conformance.depends.inventory import Matter, named
 from conformance.errors import Stopped
@@ -59,7 +58,8 @@ def needs(case: Case, until: Matter = "words", exporter: Exporter | Literal["non
         else:
             walk.name(mention.text)
     walk.follow()
-    return Needs(tuple(sorted({**paths, **walk.files})), versions_of(sorted(walk.packages)))
+    found = {**paths, **dict.fromkeys(map(Path, walk.files))}
+    return Needs(tuple(sorted(found, key=lambda file: file.parts)), versions_of(sorted(walk.packages)))
 
 
 def files(case: Case, until: Matter = "words", exporter: Exporter | Literal["none"] | None = None) -> list[Path]:
@@ -73,7 +73,7 @@ def imported(folder: Path, modules: Iterable[str]) -> list[Path]:
     for name in modules:
         walk.name(name)
     walk.follow()
-    return list(walk.files)
+    return list(map(Path, walk.files))
 
 
 def is_data(file: Path) -> bool:
@@ -83,23 +83,29 @@ def is_data(file: Path) -> bool:
 
 @dataclass
 class _Walk:
-    """The Python of one case, followed through its imports."""
+    """The Python of one case, followed through its imports.
+
+    Files are paths as text and each folder is listed once, as asking for each file that an import may mean would
+    take longer than all else.
+    """
 
     folder: Path
-    files: dict[Path, None] = field(default_factory=dict)
+    files: dict[str, None] = field(default_factory=dict)
     packages: set[str] = field(default_factory=set)
     """The outermost names of modules that are not the user's own."""
-    _todo: list[Path] = field(default_factory=list)
+    _todo: list[str] = field(default_factory=list)
     _names: set[str] = field(default_factory=set)
     _whole: bool = False
+    _listed: dict[str, dict[str, os.DirEntry[str]]] = field(default_factory=dict)
+    _real: dict[str, str] = field(default_factory=dict)
+    """What folders are called without symbolic links."""
 
     def __post_init__(self) -> None:
-        roots = [self.folder, *own_roots()]
-        self._roots = [(root, _modules_in(root)) for root in dict.fromkeys(roots)]
+        self._roots = {str(root): self._modules_in(str(root)) for root in (self.folder, *own_roots())}
 
     def name(self, dotted: str) -> None:
         """Adds what ``file.function`` or ``package.module.function`` means."""
-        for part in _prefixes(dotted):
+        for part in prefixes(dotted):
             self._module(part)
 
     def follow(self) -> None:
@@ -109,10 +115,12 @@ class _Walk:
             if file in self.files:
                 continue
             self.files[file] = None
-            imports = _imports(file)
+            imports = imports_of(file)
             for name in imports.names:
                 self._module(name)
-            self._todo += [path for path in imports.relative if path.is_file()]
+            for level, name in imports.relative:
+                folder = file.rsplit(os.sep, level)[0] or os.sep
+                self._todo += [entry.path for entry in self._found(folder, name)]
             if imports.computed and not self._whole:
                 self._whole = True
                 self._todo += python_below(self.folder)
@@ -122,93 +130,53 @@ class _Walk:
             return
         self._names.add(name)
         first = name.partition(".")[0]
-        roots = [root for root, modules in self._roots if first in modules]
+        roots = [root for root, modules in self._roots.items() if first in modules]
         if not roots:
             hooked = None if first in sys.stdlib_module_names else hooked_root(first)
             if hooked is None or hooked == HOME.parent:
                 self.packages.add(first)
                 return
-            roots = [hooked]
-        relative = Path(*name.split("."))
+            roots = [str(hooked)]
         for root in roots:
-            for file in (root / relative.with_suffix(".py"), root / relative / "__init__.py"):
-                if file.is_file() and not (path := file.resolve()).is_relative_to(HOME):
-                    self._todo.append(path)
+            for entry in self._found(root, name):
+                file = self._resolved(entry)
+                if not file.startswith(f"{HOME}{os.sep}"):
+                    self._todo.append(file)
 
+    def _found(self, folder: str, name: str) -> Iterator[os.DirEntry[str]]:
+        """The files that ``name`` may mean below a folder: ``a/b.py`` and ``a/b/__init__.py``; without a name the
+        folder's own ``__init__.py``."""
+        inside, _, last = f"{folder}{os.sep}{name.replace('.', os.sep)}".rpartition(os.sep)
+        files = []
+        if name:
+            files.append(self._listing(inside).get(f"{last}.py"))
+        if not name or last in self._listing(inside):
+            files.append(self._listing(f"{inside}{os.sep}{last}" if name else folder).get("__init__.py"))
+        return (entry for entry in files if entry is not None and entry.is_file())
 
-def _modules_in(root: Path) -> frozenset[str]:
-    """The names of modules and folders in a folder."""
-    try:
-        return frozenset(path.name.partition(".")[0] for path in root.iterdir())
-    except OSError:
-        return frozenset()
+    def _listing(self, folder: str) -> Mapping[str, os.DirEntry[str]]:
+        """What lies in a folder, by name; nothing where it cannot be listed."""
+        if folder not in self._listed:
+            try:
+                with os.scandir(folder) as entries:
+                    self._listed[folder] = {entry.name: entry for entry in entries}
+            except OSError:
+                self._listed[folder] = {}
+        return self._listed[folder]
 
+    def _modules_in(self, root: str) -> frozenset[str]:
+        """The names of the modules and folders in a folder; data does not count, which may be called as a package."""
+        return frozenset(
+            name.partition(".")[0]
+            for name, entry in self._listing(root).items()
+            if name.endswith((".py", ".so", ".pyd")) or entry.is_dir()
+        )
 
-@dataclass(frozen=True)
-class _Imports:
-    """What a file imports."""
-
-    names: frozenset[str]
-    """Modules by their dotted names, with those that they lie in."""
-    relative: tuple[Path, ...] = ()
-    """Files that relative imports may mean."""
-    computed: bool = False
-    """Whether it imports by computed names."""
-
-
-SETTLED = 2 * 10**9
-"""Nanoseconds after which another change of a file has another time: within them its text is read again."""
-_read: dict[Path, tuple[tuple[int, int, int], _Imports]] = {}
-
-
-def _imports(file: Path) -> _Imports:
-    """What the file imports; read once in a process for as long as the file is the same."""
-    stat = file.stat()
-    sign = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-    if time.time_ns() - stat.st_mtime_ns > SETTLED:
-        if file not in _read or _read[file][0] != sign:
-            _read[file] = (sign, _parsed(file, file.read_bytes()))
-        return _read[file][1]
-    return _parsed(file, file.read_bytes())
-
-
-@lru_cache(maxsize=256)
-def _parsed(file: Path, text: bytes) -> _Imports:
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return _Imports(frozenset())
-    names: set[str] = set()
-    relative: list[Path] = []
-    computed = False
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            imported = {base, *(f"{base}.{alias.name}".strip(".") for alias in node.names)}
-            if node.level == 0:
-                names |= imported
-            elif node.level <= len(file.parents):
-                package = file.parents[node.level - 1]
-                relative += [path for name in ("", *imported) for path in _files_of(package, name)]
-        elif isinstance(node, ast.Name) and node.id in ("importlib", "__import__"):
-            computed = True
-    computed = computed or any(name.split(".")[0] in ("importlib", "pkgutil", "runpy") for name in names)
-    return _Imports(frozenset(part for name in names for part in _prefixes(name)), tuple(relative), computed)
-
-
-def _prefixes(name: str) -> Iterator[str]:
-    """``a``, ``a.b`` and ``a.b.c``: importing the last loads all of them."""
-    parts = name.split(".")
-    return (".".join(parts[:count]) for count in range(1, len(parts) + 1))
-
-
-def _files_of(root: Path, name: str) -> Iterable[Path]:
-    """The files that importing ``name`` below ``root`` loads."""
-    parts = name.split(".") if name else []
-    for count in range(len(parts) + 1):
-        base = root.joinpath(*parts[:count])
-        yield base / "__init__.py"
-        if count:
-            yield base.with_name(f"{base.name}.py")
+    def _resolved(self, entry: os.DirEntry[str]) -> str:
+        """The path of a file without symbolic links."""
+        if entry.is_symlink():
+            return os.path.realpath(entry.path)
+        folder = entry.path.rpartition(os.sep)[0]
+        if folder not in self._real:
+            self._real[folder] = os.path.realpath(folder)
+        return f"{self._real[folder]}{os.sep}{entry.name}"

@@ -37,12 +37,11 @@ def is_installed(root: Path) -> bool:
         return False
 
 
-def python_below(folder: Path) -> Iterator[Path]:
+def python_below(folder: Path) -> Iterator[str]:
     """All Python below a folder, but no environment that lies there."""
-    for file in folder.rglob("*.py"):
-        inside = file.relative_to(folder).parts
-        if not {*inside}.intersection(_NAMES) and not any(part.startswith(".") for part in inside):
-            yield file
+    for top, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _NAMES and not name.startswith(".")]
+        yield from (f"{top}{os.sep}{name}" for name in files if name.endswith(".py") and not name.startswith("."))
 
 
 def own_roots() -> list[Path]:

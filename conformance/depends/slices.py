@@ -180,7 +180,7 @@ class _Walk:
         for statement in sorted(does, key=lambda statement: statement.node.lineno):
             self._statement(file, source, f"{self._label(file)}, when loaded", statement)
         if source.imports_anything:
-            for path in sorted({*file.parent.glob("*.py"), *python_below(self._folder)}):
+            for path in sorted({*file.parent.glob("*.py"), *map(Path, python_below(self._folder))}):
                 self.follow(path, None)
         self._loaded[file] = bool(does or active or source.imports_anything)
         return self._loaded[file]
