@@ -109,6 +109,13 @@ def _described(value: Any) -> Any:
 
 
 def _module_db() -> Any:
+    with_expecttest()
+    from torch.testing._internal.common_modules import module_db
+
+    return module_db
+
+
+def with_expecttest() -> None:
     """PyTorch's tests need expecttest for what compares texts, which is nothing that their samples have."""
     with contextlib.suppress(ImportError):
         import expecttest  # noqa: F401
@@ -116,6 +123,3 @@ def _module_db() -> Any:
         stand_in = types.ModuleType("expecttest")
         stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
         sys.modules["expecttest"] = stand_in
-    from torch.testing._internal.common_modules import module_db
-
-    return module_db

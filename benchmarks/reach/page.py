@@ -1,0 +1,6 @@
+def rows(quick):
+    yield
+
+
+def write(where):
+    pass
