@@ -41,6 +41,11 @@ ENCODER = """
     submodule: layers.1.linear1
     inputs: {x: "float32[batch, 8]"}
 """
+LAZY = """
+    module: torch.nn.LazyLinear
+    with: {out_features: 3}
+    inputs: {x: "float32[batch, 4]"}
+"""
 CONFIG = """
     import torch
     class Config:
@@ -90,8 +95,11 @@ def declared(bench, body, python="", **beside):
         ENCODER,
         'forward: torchvision.ops.box_area(x)\ninputs: {x: "float32[batch, 4]"}',
         say(NET, "with: {config: {new: beside.Config, with: {width: 5, depth: 2}}}"),
+        LAZY,
+        say(LAZY, "clones: true"),
+        'module: torch.nn.LazyBatchNorm1d\ninputs: {x: "float32[batch, 4, 3]"}\nweights: awake',
     ],
-    ids=["a class", "a part", "an expression", "a configuration"],
+    ids=["a class", "a part", "an expression", "a configuration", "a lazy class", "a lazy call", "a lazy norm"],
 )
 def test_modules_of_packages_need_no_python_beside_the_case(bench, body):
     assert verdict(accuracy(bench, body, CONFIG)) == PASSED

@@ -1,4 +1,5 @@
-"""Weights that a case asks for: of a file, or such that every part of a fresh module shows in its outputs.
+"""Weights that a case asks for: of a file, or such that every part of a fresh module shows in its outputs; and those
+that a lazy module has after its first call.
 
 A fresh network is asleep in places: a LayerScale of 1e-6, projections and gates that begin at zero, weights drawn
 with a standard deviation of 0.02 whatever the layer, batch norms with a mean of 0 and a variance of 1. What such a
@@ -45,6 +46,20 @@ def load_weights(module: Any, file: Path) -> None:
     except Exception as error:
         said = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())[:400]
         raise Stopped("declare", "WrongWeights", f"weights: {file.name}: {said}", "case") from None
+
+
+def settle(module: Any, calls: Callable[[Any], Iterable[Callable[[], object]]]) -> bool:
+    """Gives a lazy module, such as ``LazyLinear``, its parameters: their sizes are those that the first of the
+    ``calls`` shows. Whether the module has become one of another class by that."""
+    import torch
+
+    if not any(map(torch.nn.parameter.is_lazy, (*module.parameters(), *module.buffers()))):
+        return False
+    before = type(module)
+    module.eval()
+    with torch.no_grad():
+        next(iter(calls(module)))()
+    return type(module) is not before
 
 
 def awaken(module: Any, seed: int, calls: Callable[[Any], Iterable[Callable[[], object]]]) -> None:

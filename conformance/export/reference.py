@@ -22,7 +22,7 @@ from conformance.compare.judges import Right, defaults_for
 from conformance.draw.draw import Draw, Maker
 from conformance.draw.shapes import trace_sizes
 from conformance.errors import Stopped
-from conformance.export.awake import PASSES, awaken, load_weights
+from conformance.export.awake import PASSES, awaken, load_weights, settle
 from conformance.export.checksums import checksums
 from conformance.export.expression import expression_module
 from conformance.export.layout import array_of, layout_of, names_in_graph, tensors_in, tensors_of
@@ -116,6 +116,8 @@ class Reference:
                 module = part_of(module, says.submodule)
             own = type(module)
             if says.call is not None:
+                take_tensors(module, self.case, self.folder)
+            if settle(module, self._calls) and says.call is not None:
                 take_tensors(module, self.case, self.folder)
             if says.weights == "awake":
                 awaken(module, says.seed, self._calls)
