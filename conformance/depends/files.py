@@ -58,8 +58,8 @@ def needs(case: Case, until: Matter = "words", exporter: Exporter | Literal["non
         else:
             walk.name(mention.text)
     walk.follow()
-    found = {**paths, **dict.fromkeys(map(Path, walk.files))}
-    return Needs(tuple(sorted(found, key=lambda file: file.parts)), versions_of(sorted(walk.packages)))
+    found = sorted({*map(str, paths), *walk.files}, key=lambda file: file.split(os.sep))
+    return Needs(tuple(map(Path, found)), versions_of(sorted(walk.packages)))
 
 
 def files(case: Case, until: Matter = "words", exporter: Exporter | Literal["none"] | None = None) -> list[Path]:

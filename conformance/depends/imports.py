@@ -73,6 +73,8 @@ _BESIDE_CODE = re.compile(
 """Comments and texts."""
 _STATEMENT = re.compile(rb"(?:^|[;:])[ \t\f]*((?:import|from)\b(?:\\\n|\([^)]*\)|[^;\n(])*)", re.M)
 
+_PLAIN = re.compile(rb"import ([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
+
 
 def _nodes(text: bytes) -> Iterable[ast.AST]:
     """The imports of a text, and names where these may compute an import; none where it is no Python.
@@ -96,7 +98,8 @@ def _nodes(text: bytes) -> Iterable[ast.AST]:
 @lru_cache(maxsize=4096)
 def _parsed(statement: bytes) -> list[ast.stmt]:
     """Kept, as many files begin with the same imports."""
-    return ast.parse(statement).body
+    plain = _PLAIN.fullmatch(statement)
+    return [ast.Import([ast.alias(plain[1].decode())])] if plain else ast.parse(statement).body
 
 
 def prefixes(name: str) -> Iterator[str]:
