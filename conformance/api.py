@@ -178,6 +178,7 @@ def _failures(records: Sequence[Record]) -> Iterator[str]:
     for first, *others in alike.values():
         more = f"\nso do {', '.join(record.id for record in others)}" if others else ""
         yield f"{first.id}\n{text.failure(first.as_dict())}{more}"
-    if not alike and not any(record.status == "passed" and record.examples for record in records):
+    held = any(record.status == "xfailed" or (record.status == "passed" and record.examples) for record in records)
+    if not alike and not held:
         reasons = dict.fromkeys(f"{record.id}: {record.reason or record.status}" for record in records)
         yield "\n".join(["nothing was compared:", *reasons])

@@ -37,6 +37,11 @@ class Traced(torch.nn.Module):
         return x * 2 if not self.branches or float(x.sum()) > 0 else x - 1
 
 
+class Asinh(torch.nn.Module):
+    def forward(self, x):
+        return torch.asinh(x)
+
+
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     """What is kept of a module that is given by its name lies in the current folder."""
@@ -105,6 +110,12 @@ def test_what_no_case_may_say_is_refused(module, given, error, text):
 def test_where_nothing_was_compared_that_is_a_failure():
     with pytest.raises(AssertionError, match=r"nothing was compared:\nexport.*no_such_package"):
         conformance.check(Scaled(), **{**QUICK, "runtimes": "tensorrt", "needs": "no_such_package"})
+
+
+def test_a_failure_that_is_declared_is_a_verdict():
+    fails = {"stage": "export", "error": "UnsupportedOperatorError", "because": "TorchScript has no symbolic"}
+    records = conformance.check(Asinh(), **{**QUICK, "fails": fails})
+    assert {record.status for record in records} == {"xfailed"}
 
 
 NOTEBOOK = """
