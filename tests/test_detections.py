@@ -134,6 +134,47 @@ def test_whatever_is_wrong_with_rows_is_found(bench, monkeypatch, name):
         assert any(f"output {output}" in record.reason for output in ("boxes", "scores", "labels"))
 
 
+TIED = """
+import torch
+
+class Detector(torch.nn.Module):
+    def forward(self, x):
+        sums = torch.cumsum(x * GAIN, 0)  # which is rounded in every step
+        scores = 1 - (sums - sums.mean()).abs() * SPREAD
+        best, kept = torch.topk(scores, 10)
+        corners = 100 * torch.cat([kept[:, None], kept[:, None]], 1).to(torch.float32)
+        return torch.cat([corners, corners + 50 + x[kept][:, None]], 1), best
+"""
+TIED_BODY = """
+module: beside.Detector
+inputs: {x: {type: "float32[n]", values: {uniform: {low: -1, high: 1}}}}
+dims: {n: 300..310}
+outputs: [{name: boxes, rows: {match: iou, with: scores}}, scores]
+specials: false
+"""
+
+
+def other_ten(boxes, scores):
+    """As a runtime does that keeps other boxes of those that tie."""
+    return boxes[::-1] + np.float32(100), scores
+
+
+def tied(bench, monkeypatch, spread):
+    off(monkeypatch, other_ten)
+    return bench.run(TIED_BODY, TIED.replace("SPREAD", spread).replace("GAIN", "1.7"))
+
+
+def test_where_rounding_decides_which_rows_there_are_nobody_is_accused(bench, monkeypatch):
+    record = tied(bench, monkeypatch, "1e-9")
+    assert verdict(record) == ("failed", "compare", "IllConditioned", "case")
+    assert "output boxes: rounding decides which rows of boxes there are" in text.failure(record.as_dict())
+    assert record.ill_conditioned and not record.examples
+
+
+def test_other_rows_than_the_best_are_wrong_where_rounding_decides_nothing(bench, monkeypatch):
+    assert verdict(tied(bench, monkeypatch, "0.01")) == ("failed", "compare", "WrongRows", "runtime")
+
+
 def test_boxes_that_are_the_same_in_all_draws_are_vacuous(bench):
     constant = DETECTOR.replace("300 * x[:, :2] + 400", "0 * x[:, :2] + 400").replace("20 * torch", "0 * torch")
     record = bench.run(BODY.replace("30..60", "40..40"), constant.replace("scores > 0.15", "scores > -1"))

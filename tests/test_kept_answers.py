@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.checks.verify import Verifier
+from conformance.checks import verify
 from conformance.export.answers import LARGEST, KeptAnswers
 from conformance.export.reference import Reference
 from conformance.runtimes import onnxruntime
@@ -113,8 +113,8 @@ def test_a_second_run_measures_no_second_time_how_far_rounding_moves(bench, monk
         return [inputs["x"] - (tanh + 3 * np.spacing(tanh))]
 
     monkeypatch.setattr(onnxruntime, "open_optimized", altered(onnxruntime.open_optimized, off))
-    measure, measured = Verifier._conditioning, []
-    monkeypatch.setattr(Verifier, "_conditioning", lambda *given: measured.append(1) or measure(*given))
+    measure, measured = verify.moved_by_rounding, []
+    monkeypatch.setattr(verify, "moved_by_rounding", lambda *given: measured.append(1) or measure(*given))
     body = BODY.replace("torch.sin(x) * 2", "F.tanhshrink(x)")
     first = runs(bench, body)
     assert verdict(first) == PASSED and measured

@@ -109,20 +109,26 @@ class Examples:
         float64 says no more than that rounding could explain it.
         """
         worst, draw = comparison.worst, example.draw
-        assert worst is not None
-        self._record.worst, self._record.draw = worst_dict(worst, draw), draw.as_dict()
-        called = subjects(worst.output + 1, self._record.outputs)[worst.output]
-        text = (
-            f"{called}: on the values that the case declares, PyTorch's float32 is so far from float64 that nothing "
-            f"can be said of a runtime"
-        )
+        self._record.worst = None if worst is None else worst_dict(worst, draw)
+        self._record.draw = draw.as_dict()
+        if worst is None:
+            text = f"{comparison.text}, on the values that the case declares; nothing can be said of a runtime"
+        else:
+            called = subjects(worst.output + 1, self._record.outputs)[worst.output]
+            text = (
+                f"{called}: on the values that the case declares, PyTorch's float32 is so far from float64 that "
+                f"nothing can be said of a runtime"
+            )
         stop = WrongAnswer(failed("IllConditioned", text, worst))
         opinion = self._explainer.witnessed(stop, example)
         apart = any(witness.answer == "agrees" for witness in opinion.witnesses)
         opinion.fault, opinion.conclusion = (None, "apart") if apart else ("case", None)
-        if isinstance(worst.wanted, int):  # which of equal values an index names, PyTorch itself leaves open
-            opinion.fault = None
+        if worst is not None and isinstance(worst.wanted, int):
+            opinion.fault = None  # which of equal values an index names, PyTorch itself leaves open
         opinion.onto(stop)
+        if worst is None:
+            stop.fields |= {"conditioning": {"sizes": sizes.told()}, "hints": ["conditioning"]}
+            return stop
         slack = worst.error / worst.ratio if 0 < worst.ratio < math.inf else 0.0
         with contextlib.suppress(Stopped):  # advice is no further failure
             stop.fields["remedy"] = Remedies(self._verify, list(self._draws)).tolerance(slack, worst.output)

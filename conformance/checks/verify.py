@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -9,12 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.case.must_hold import Output, OutputTolerance
 from conformance.case.python import describe
+from conformance.checks.conditioning import moved_by_rounding, unsettled_rows
 from conformance.checks.wrong_reference import held_against_float64
 from conformance.compare.detections import Detections
 from conformance.compare.indices import Indices
@@ -26,16 +26,11 @@ from conformance.errors import Stopped
 from conformance.export.answers import KeptAnswers
 from conformance.export.layout import fits, names_of_tensor, of_tensors, tensors_in
 from conformance.export.reference import Reference
-from conformance.export.rounding import Rounding, bits_of
 from conformance.plan.cell import Cell
 from conformance.records.record import Record
 from conformance.runtimes import Session
 from conformance.verdict.example import Answers, Example
 from conformance.verdict.loop import Comparer
-
-NUDGES = 3
-"""How many other roundings are tried, each in both directions, to see how far rounding alone can move the outputs: a
-result that is rounded up already moves by half a unit one way, and by one and a half the other."""
 
 
 class Stages(Protocol):
@@ -188,36 +183,11 @@ class Verifier(Comparer):
     def conditioning(self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None) -> list[float] | None:
         """How far each output moves with rounding, for ``Right``; None where the module has no float64 form, which
         this is measured with."""
-        return None if exact is None else self._conditioning(inputs, exact)
-
-    def _conditioning(self, inputs: Inputs, exact: list[Array]) -> list[float]:
-        """How far each exact output moves when every float input, weight, constant and result of an operator moves by
-        one unit in its last place.
-
-        No computation in float32 can be expected to be closer. How far PyTorch's float32 is off does not always
-        tell: it may be exact by luck, as in normalising equal values, where whatever rounding leaves of the mean is
-        divided by almost nothing. An output that jumps, as a rounding at a tie does, moves as far for a step a
-        thousand times smaller; that is no question of precision and excuses nothing.
-        """
-        bits = bits_of([str(array.dtype) for array in inputs.values()])
-        moved = [0.0] * len(exact)
-        for nudge in range(2 * NUDGES):
-            seed, mirrored = divmod(nudge, 2)
-            rng = np.random.default_rng(seed)
-            signs = {name: rng.choice([-1.0, 1.0], size=array.shape) for name, array in inputs.items()}
-            direction = -1.0 if mirrored else 1.0
-            far, near = (
-                self.reference.oracle(
-                    _nudged(inputs, signs, direction * 2.0**-finer),
-                    None if bits is None else Rounding(bits, seed, finer, bool(mirrored)),
-                )
-                for finer in (0, 10)
-            )
-            for output, (right, at_far, at_near) in enumerate(zip(exact, far or [], near or [], strict=False)):
-                if right.shape == at_far.shape == at_near.shape and right.dtype.kind == "f":
-                    step, small_step = np.abs(at_far - right), np.abs(at_near - right)
-                    smooth = np.where(small_step <= step / 16, step, 0.0)
-                    moved[output] = max(moved[output], float(smooth.max(initial=0.0, where=np.isfinite(smooth))))
+        if exact is None:
+            return None
+        moved = moved_by_rounding(self.reference, inputs, exact)
+        for boxes in unsettled_rows(self.reference, self.judge_of(exact).reading, inputs, wanted, exact):
+            moved[boxes] = math.inf
         return moved
 
     def judge_of(self, wanted: Sequence[Array]) -> Judge:
@@ -326,13 +296,3 @@ def check_outputs(case: Case, layout: Sequence[int]) -> None:
         names = "1 name" if len(declared) == 1 else f"{len(declared)} names"
         text = f"outputs declares {names}, forward returns {tensors_in(layout)}"
         raise Stopped("declare", "WrongOutputs", text, "case")
-
-
-def _nudged(inputs: Inputs, signs: Inputs, units: float) -> Inputs:
-    """The float inputs in float64, moved by ``units`` units in the last place of their dtype, with the others."""
-    return {
-        name: np.asarray(array + signs[name] * units * np.spacing(np.abs(array)), dtype=np.float64)
-        if array.dtype.kind == "f"
-        else array
-        for name, array in inputs.items()
-    }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 from conformance.arrays import Array, Inputs
 from conformance.case.python import describe
 from conformance.case.words import base_of
+from conformance.checks.conditioning import unsettled_rows
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Stages, Verifier, WrongTogether
 from conformance.compare.judges import NoiseLimits, Right
@@ -100,7 +102,12 @@ class RuntimeVerifier(_NoiseLimited):
         return example.exact
 
     def conditioning(self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None) -> list[float] | None:
-        return self._moved(inputs, wanted)
+        moved = self._moved(inputs, wanted)
+        reading = self.judge_of(wanted).reading
+        if reading.detections and (true := self.reference.oracle(inputs)) is not None:
+            for boxes in unsettled_rows(self.reference, reading, inputs, [], true):
+                moved[boxes] = math.inf
+        return moved
 
     def _mean(self, inputs: Inputs) -> list[Array]:
         assert self._meaning is not None
@@ -115,7 +122,7 @@ class RuntimeVerifier(_NoiseLimited):
 
     def _moved(self, inputs: Inputs, wanted: list[Array]) -> list[float]:
         """How much noise each output has when every float input moves by half a step of the precision, and in fp16
-        what each node computes too.
+        what each node computes too. Boxes of which other rows are there then move infinitely far.
 
         Between layers that round, a runtime may round a value up where the graph's meaning rounds it down. Where much
         depends on that, as in a softmax of large scores, the meaning comes close to PyTorch only by luck.
@@ -130,7 +137,10 @@ class RuntimeVerifier(_NoiseLimited):
                 else array
                 for name, array in inputs.items()
             }
-            for output, (after, right) in enumerate(zip(self._rounded_otherwise(nudged, nudge), wanted, strict=True)):
+            otherwise = self._rounded_otherwise(nudged, nudge)
+            for boxes in self.judge_of(wanted).reading.unsettled(wanted, otherwise):
+                moved[boxes] = math.inf
+            for output, (after, right) in enumerate(zip(otherwise, wanted, strict=True)):
                 if after.shape == right.shape and right.dtype.kind == "f":
                     error = after.astype(np.float64) - right
                     moved[output] = max(moved[output], power(np.where(np.isfinite(error), error, 0.0)))

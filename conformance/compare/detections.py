@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from conformance.arrays import Array
-from conformance.compare.tolerance import Comparison, Subject, failed
+from conformance.compare.tolerance import Comparison, Subject, failed, subjects
 
 OVERLAP = 0.9
 """The least intersection over union of two boxes that are the same object. Boxes that non-maximum suppression keeps
@@ -100,9 +100,17 @@ class Detections:
             return None
         text = (
             f"{called}: {matched} of {most} rows have a match that overlaps by {OVERLAP:g}, at least "
-            f"{self.at_least:.0%} are due; there are {got} rows, and {wanted} are right"
+            f"{self.at_least:.0%} are due; there are {got} rows"
         )
-        return failed("WrongRows", text)
+        return failed("WrongRows", text if got == wanted else f"{text} instead of {wanted}")
+
+    def others_than(self, rows: Sequence[Array], wanted: Sequence[Array]) -> bool:
+        """Whether fewer rows have a match than is due; of outputs that are no rows of boxes that is not so. Both are
+        lists of outputs."""
+        if any(self.unfit(arrays, subjects(len(arrays), ())) for arrays in (rows, wanted)):
+            return False
+        most = max(len(rows[self.boxes]), len(wanted[self.boxes]))
+        return len(self.pairs(rows, wanted)[0]) < self.at_least * most
 
     def as_dict(self) -> dict[str, Any]:
         return {"boxes": self.boxes, "with": list(self.others), "at_least": self.at_least}

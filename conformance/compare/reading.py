@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,13 @@ class Reading:
     def detections_of(self, output: int) -> Detections | None:
         """The rows of boxes that an output is part of."""
         return next((known for known in self.detections if output in known.outputs), None)
+
+    def unsettled(self, answers: Sequence[Array], other: Sequence[Array]) -> list[int]:
+        """The outputs of boxes of which one of two answers, that differ by rounding alone, has too few of the rows
+        of the other."""
+        if len(answers) != len(other):
+            return []
+        return [known.boxes for known in self.detections if known.others_than(other, answers)]
 
     def as_dict(self) -> dict[str, Any]:
         indices = [known and known.as_dict() for known in self.indices]
@@ -101,8 +109,9 @@ class Reading:
     def _match(self, known: Detections, read: Read) -> Comparison | None:
         """Leaves of the outputs the rows that match, in the order of those that are right.
 
-        Float64 has its own order too; a row that it lacks excuses nothing. Nor does conditioning, which is measured
-        element by element, as if rows kept their places.
+        Float64 has its own order too; a row that it lacks excuses nothing. Of what matches nor does conditioning,
+        which is measured element by element, as if rows kept their places. That of the boxes is infinite where
+        rounding decides which rows there are (``unsettled``); then too few of them tell nothing of a runtime.
         """
         if max(known.outputs) >= len(read.wanted):
             raise Stopped("declare", "BadRows", f"there is no output {max(known.outputs)}", "case")
@@ -116,7 +125,10 @@ class Reading:
         count, due = len(read.got[known.boxes]), len(read.wanted[known.boxes])
         failure = known.too_few(len(rows), count, due, read.called[known.boxes])
         if failure is not None:
-            return failure
+            if read.conditioning is None or math.isfinite(read.conditioning[known.boxes]):
+                return failure
+            text = f"{read.called[known.boxes]}: rounding decides which rows of boxes there are"
+            return Comparison("ill-conditioned", text=text)
         if read.exact is not None:
             fits = (
                 all(read.exact[output].shape[1:] == read.wanted[output].shape[1:] for output in known.outputs)

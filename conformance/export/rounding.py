@@ -40,6 +40,8 @@ class Rounding:
     finer: int = 0
     mirrored: bool = False
     """Whether everything is moved in the direction opposite to that without it."""
+    ties: bool = False
+    """Whether results that need no rounding are off by one unit as well, so that no two are equal."""
 
 
 def bits_of(dtypes: list[str]) -> int | None:
@@ -56,7 +58,7 @@ class Units:
     def __init__(self, rounding: Rounding) -> None:
         self._rng = np.random.default_rng(rounding.seed)
         self._direction = -1.0 if rounding.mirrored else 1.0
-        self._bits = rounding.bits + rounding.finer
+        self._bits, self._ties = rounding.bits + rounding.finer, rounding.ties
         self._lowest, smallest = UNDERFLOW[rounding.bits]
         self._smallest = smallest - rounding.finer
         self._largest = LARGEST[rounding.bits]
@@ -71,7 +73,8 @@ class Units:
 
         unit, signs = self._unit(value), self._signs(value)
         nearest = torch.round(value / unit) * unit
-        rounded = torch.where(torch.isfinite(value) & (nearest != value), nearest + signs * unit, value)
+        moves = torch.isfinite(value) & (torch.ones_like(value, dtype=torch.bool) if self._ties else nearest != value)
+        rounded = torch.where(moves, nearest + signs * unit, value)
         return torch.where(
             rounded.abs() > self._largest, torch.copysign(rounded.new_tensor(math.inf), rounded), rounded
         )

@@ -76,9 +76,9 @@ class Comparer(ABC):
         return comparison
 
     def judged(self, example: Example, got: list[Array]) -> Comparison:
-        """Compares the outputs of an example, and wrong values again with how its inputs are conditioned."""
+        """Compares the outputs of an example, and wrong values or rows again with how its inputs are conditioned."""
         comparison = self.compare(got, example.right())
-        if comparison.error == "WrongValue" and example.conditioning is not None:
+        if comparison.error in ("WrongValue", "WrongRows") and example.conditioning is not None:
             comparison = self.compare(got, example.right(conditioned=True))
         return comparison
 
