@@ -114,7 +114,7 @@ def test_where_nothing_was_compared_that_is_a_failure():
 
 def test_a_failure_that_is_declared_is_a_verdict():
     fails = {"stage": "export", "error": "UnsupportedOperatorError", "because": "TorchScript has no symbolic"}
-    records = conformance.check(Asinh(), **{**QUICK, "fails": fails})
+    records = conformance.check(Asinh(), **{**QUICK, "fails": [fails]})
     assert {record.status for record in records} == {"xfailed"}
 
 

@@ -58,7 +58,7 @@ def needs(case: Case, until: Matter = "words", exporter: Exporter | Literal["non
         else:
             walk.name(mention.text)
     walk.follow()
-    found = sorted({*map(str, paths), *walk.files}, key=lambda file: file.split(os.sep))
+    found = sorted({*map(str, paths), *walk.files}, key=lambda file: file.split("/"))
     return Needs(tuple(map(Path, found)), versions_of(sorted(walk.packages)))
 
 
