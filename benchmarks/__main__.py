@@ -28,6 +28,7 @@ from benchmarks import (
     passes,
     precision,
     published,
+    reach,
     reduction,
     repairs,
     size,
@@ -58,8 +59,9 @@ GROUPS = {
     "repairs": repairs,
     "coverage": coverage,
     "catalogue": catalogue,
+    "reach": reach,
 }
-EVIDENCE = ("accusations", "location", "passes", "reduction", "findings", "repairs", "coverage")
+EVIDENCE = ("accusations", "location", "passes", "reduction", "findings", "repairs", "coverage", "reach")
 """Write a page in ``docs/evidence`` of what they found, which ``rows`` has just looked at."""
 APART = {"latency", "mutants", "size", "endurance", "culprits", *EVIDENCE}
 """Take a quarter of an hour and more, and have pages of their own: ``docs/mutants.md``, and the others in

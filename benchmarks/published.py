@@ -43,6 +43,10 @@ APART = {
     "findings": ("evidence/findings.md", "how many findings planted causes come to"),
     "repairs": ("evidence/repairs.md", "how many located defects have a fix"),
     "coverage": ("evidence/coverage.md", "what the cells see of a module, and what asking costs"),
+    "reach": (
+        "evidence/reach.md",
+        "which modules and calls are cases without Python, and how soon a verdict is there",
+    ),
 }
 """The groups with pages of their own: where, and what they answer."""
 _SECTION = re.compile(r"^## (.+)\n", re.M)

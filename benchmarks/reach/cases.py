@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,16 +18,20 @@ from benchmarks.reach.samples import Database, Sample, names, samples
 from benchmarks.reach.translate import Refused, Said, Unsaid, call_of
 from conformance.worker.isolation import Death, Worker
 
-EACH = 8
-"""Samples of an operator or a class, drawn evenly from all that it has: max_pool2d has 1,440, half have fewer."""
+EACH = 16
+"""Samples of an operator or a class, drawn evenly from all that it has: max_pool2d has 1,440, most have fewer."""
 SECONDS = 120.0
 """That the samples of one operator may take."""
 UNDEFINED = (
-    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_", "resize_as_",
+    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_",
+    "resize_as_",
 )  # fmt: skip
 """Operators whose outputs are memory as it was found, equal only by chance."""
 AROUND = "PyTorch's tests call it through a function of their own"
 RANDOM = "draws random numbers"
+LATER = frozenset(("module", "clones", "unused", "list", "tuple", "dict", "constant"))
+"""What a case file had no words for before any module and any signature could be declared: modules of packages, and
+what forward takes beside tensors, changes and leaves alone."""
 Verdict = Literal["as is", "wrapper", "refused", "not at all"]
 
 
@@ -40,6 +45,8 @@ class Outcome:
     """Why it is not a case as it is."""
     text: str = ""
     """What was said of it."""
+    words: frozenset[str] = frozenset()
+    """Of a case as it is: the words of ``LATER`` that it has."""
 
 
 def study(
@@ -91,29 +98,61 @@ def tried(
 def outcome_of(folder: Path, name: str, sample: Sample, own: bool = False) -> Outcome:
     """What becomes of a sample. ``own``: its own values are tried, and no others."""
     held.hold(sample.tensors, sample.direct)
+    if (wrong := _raises(sample)) is not None:
+        return Outcome(name, "not at all", "PyTorch itself raises on the sample", wrong)
     if name.partition(",")[0] in UNDEFINED:
         return Outcome(name, "not at all", "its outputs are memory as it was found")
     try:
         said, _ = sample.said()
         if own:
             raise Unproved("crash", "PyTorch ends the process on other values")
-        _as_it_is(folder, said, sample.direct)
+        said = _as_it_is(folder, said, sample.direct)
     except Refused as error:
         return Outcome(name, "refused", str(error))
     except Unsaid as error:
         return _with_python(folder, name, sample, str(error))
     except Unproved as why:
         return _told(name, why) or _with_more(folder, name, sample, said, why)
-    return Outcome(name, "as is")
+    return Outcome(name, "as is", words=frozenset(_words(said)))
 
 
-def _as_it_is(folder: Path, said: Said, direct: Direct) -> None:
+def _words(said: object) -> Iterator[str]:
+    """Those of ``LATER`` in a declaration."""
+    if isinstance(said, dict):
+        yield from LATER & said.keys()
+        for value in said.values():
+            yield from ("constant",) if value is None else _words(value)
+    if isinstance(said, list):
+        for value in said:
+            yield from _words(value)
+
+
+def _raises(sample: Sample) -> str | None:
+    """What PyTorch raises on the sample as it is, such as one for a GPU alone."""
+    try:
+        with torch.no_grad():
+            sample.direct(copy.deepcopy([tensor.detach() for tensor in sample.tensors]))  # views stay views
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _as_it_is(folder: Path, said: Said, direct: Direct) -> Said:
+    """What has to be said. Raises Unproved."""
+    if not said["inputs"]:
+        said, call = {**said, "inputs": {"x": "float32[1]"}, "unused": ["x"]}, direct
+
+        def direct(_: Sequence[torch.Tensor]) -> Any:
+            return call([])
+
     try:
         prove(folder, said, direct)
     except Unproved as why:
         if why.kind != "ChangesInput":
             raise
-        prove(folder, {**said, "clones": True}, direct)
+        said = {**said, "clones": True}
+        prove(folder, said, direct)
+    return said
 
 
 def _told(name: str, why: Unproved) -> Outcome | None:
@@ -131,14 +170,13 @@ def _told(name: str, why: Unproved) -> Outcome | None:
 
 def _with_more(folder: Path, name: str, sample: Sample, said: Said, why: Unproved) -> Outcome:
     """A sample whose case needs more than what is read off its call."""
-    if not said["inputs"]:
-        more = {**said, "inputs": {"x": "float32[1]"}, "unused": ["x"]}
-        return _proved(folder, name, more, lambda _: sample.direct([]), "takes no tensor", why)
     if sample.by_name or why.kind in ("another answer", "direct call"):
         return _with_python(folder, name, sample, AROUND if sample.by_name else why.kind)
     more = {**said, "draw": "beside.draw", "clones": True}
     found = _proved(folder, name, more, sample.direct, "values that depend on each other", why)
-    return found if found.verdict != "not at all" else _with_python(folder, name, sample, "another reason", why)
+    return (
+        found if found.verdict != "not at all" else _with_python(folder, name, sample, "memory around a tensor", why)
+    )
 
 
 def _with_python(folder: Path, name: str, sample: Sample, kind: str, before: Unproved | None = None) -> Outcome:
@@ -152,9 +190,7 @@ def _with_python(folder: Path, name: str, sample: Sample, kind: str, before: Unp
     return _proved(folder, name, said, sample.direct if tensors else lambda _: sample.direct([]), kind, before)
 
 
-def _proved(
-    folder: Path, name: str, said: Said, direct: Direct, kind: str, before: Unproved | None
-) -> Outcome:  # fmt: skip
+def _proved(folder: Path, name: str, said: Said, direct: Direct, kind: str, before: Unproved | None) -> Outcome:
     text = f"{before.kind}: {before}" if before is not None else ""
     try:
         prove(folder, said, direct)

@@ -34,7 +34,7 @@ class Unproved(Exception):
 
 
 def prove(folder: Path, said: Said, direct: Direct) -> None:
-    """Raises Unproved where what the case computes of inputs that it draws is not what ``direct`` computes of them."""
+    """Raises Unproved where what the case computes of inputs that it draws is not what ``direct`` does of them."""
     case = _read(folder, said)
     held.NAMES[:] = case.says.inputs
     with Folder.of(folder).active() as python, torch.no_grad():

@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree
 
 from benchmarks.accusations.module_info import with_expecttest
-from benchmarks.reach.translate import Said, Unsaid, at, call_of, module_of, name_of
+from benchmarks.reach.translate import ATTRIBUTES, Said, Unsaid, at, call_of, module_of, name_of
 
 Database = Literal["operators", "modules"]
 
@@ -103,7 +103,9 @@ def _of_operator(info: Any, sample: Any) -> Sample:
             raise Unsaid("an operator that nothing in torch is called")
         return call_of(path, args, kwargs)
 
-    return Sample(said, (args, kwargs), info.op, by_name=path is not None and at(path) is not info.op)
+    return Sample(
+        said, (args, kwargs), info.op, by_name=path is not None and at(path) is not info.op and path not in ATTRIBUTES
+    )
 
 
 def _of_module(info: Any, given: Any) -> Sample:

@@ -12,6 +12,8 @@ import torch
 
 Said = dict[str, Any]
 """What stands in a case file, as plain values."""
+ATTRIBUTES = ("H", "T", "mH", "mT")
+"""Operators that are attributes of a tensor."""
 CONSTANT = 64
 """The most numbers of a tensor that is written out as an argument of a constructor."""
 
@@ -109,13 +111,16 @@ def call_of(function: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tu
     parts = [expression(one, tensors) for one in args]
     parts += [f"{name}={expression(one, tensors)}" for name, one in kwargs.items()]
     inputs = {f"x{number}": declared(tensor) for number, tensor in enumerate(tensors)}
-    return {"forward": f"{function}({', '.join(parts)})", "inputs": inputs}, tensors
+    call = f"{parts[0]}.{function}" if function in ATTRIBUTES else f"{function}({', '.join(parts)})"
+    return {"forward": call, "inputs": inputs}, tensors
 
 
 def name_of(operator: Callable[..., Any], name: str) -> str | None:
     """The path below ``torch`` of an operator that PyTorch's tests call ``name``: of the function that they call, or
     else of whatever has its name, as they call many by a lambda. None where nothing has."""
     paths = [f"{prefix}.{name}" for prefix in ("torch", "torch.Tensor", "torch.ops.aten")]
+    if name in ATTRIBUTES:
+        return name
     found = [path for path in paths if callable(at(path))]
     return next((path for path in found if at(path) is operator), found[0] if found else None)
 
@@ -139,6 +144,9 @@ def argument(value: Any) -> Any:
         return {str(key): argument(one) for key, one in value.items()}
     if (path := named(value)) is not None:
         return path
+    if dataclasses.is_dataclass(value) and (path := named(type(value))) is not None:
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+        return {"new": path, "with": {name: argument(one) for name, one in fields.items()}}
     if isinstance(value, torch.nn.Module) and (path := named(type(value))) is not None:
         try:
             usual = type(value)()
@@ -172,7 +180,7 @@ Arguments = tuple[Sequence[Any], Mapping[str, Any]]
 
 
 def module_of(cls: type[torch.nn.Module], made: Arguments, called: Arguments) -> tuple[Said, list[torch.Tensor]]:
-    """The case of a module of a class, by the arguments that it is made and called with. Raises Unsaid and Refused."""
+    """The case of a module of a class, made and called with these arguments. Raises Unsaid and Refused."""
     said: Said = {"module": named(cls) or f"torch.nn.{cls.__name__}"}
     given = {name: argument(value) for name, value in _bound(cls, *made).items()}
     if given:
