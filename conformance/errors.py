@@ -38,7 +38,8 @@ class CaseFileError(Exception):
     """A case file, or the Python beside it, cannot be used; carries all of its problems at once."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = sorted(problems, key=lambda problem: (problem.line, problem.column))
+        distinct = dict.fromkeys(problems)  # a mistake in ``defaults`` is one of each case
+        self.problems = sorted(distinct, key=lambda problem: (problem.line, problem.column))
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 

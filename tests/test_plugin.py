@@ -279,6 +279,35 @@ def test_words_of_k_select_by_name_tag_and_opset(folder: Path) -> None:
     assert len(collected(folder, "-k", "sound and dynamo and accuracy")) == 2
 
 
+MISTAKEN = """
+sound:
+  about: nothing is wrong
+  forward: torch.sin(x)
+  inputs: {x: "float32[batch, 3]"}
+  dims: {batch: 1..9}
+wrong: {about: x, forward: torch.sin(x), inputs: {x: "float32[3]"}, dimz: {batch: 1..9}}
+"""
+IN_DEFAULTS = """
+defaults: {dims: {batch: 1..9}, inputs: {x: "float32[batch, 3]"}, runtimes: onnxruntim}
+one: {about: x, forward: torch.sin(x)}
+other: {about: x, forward: torch.cos(x)}
+"""
+
+
+@pytest.mark.parametrize("words, told", [
+    ("wrong", ["cases/mistaken.yaml:7:"]), ("sound and dynamo and export", []), ("no_such_case", []),
+    ("other", ["cases/in_defaults.yaml:2:"]), ("unreadable", ["cases/broken.yaml:"]),
+])  # fmt: skip
+def test_a_case_with_a_mistake_is_found_by_its_name(tmp_path: Path, words: str, told: list[str]) -> None:
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases/mistaken.yaml").write_text(MISTAKEN, encoding="utf-8")
+    (tmp_path / "cases/in_defaults.yaml").write_text(IN_DEFAULTS, encoding="utf-8")
+    (tmp_path / "cases/broken.yaml").write_text("unreadable:\n  about: x\n  inputs: [\n", encoding="utf-8")
+    outcome = run_suite(tmp_path, "-k", words, "--examples", "1")
+    found = [line for line in outcome.text.splitlines() if line.startswith("cases/")]
+    assert len(found) == len(told) and all(map(str.startswith, found, told)), outcome.text
+
+
 @pytest.mark.parametrize("arguments, suggestion", [
     (["--exporter", "dynmo"], "did you mean 'dynamo'?"),
     (["--runtime", "onnx-runtime"], "did you mean 'onnxruntime'?"),

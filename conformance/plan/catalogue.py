@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,6 +176,25 @@ def read_file(file: Path) -> tuple[list[Cell], list[Problem]]:
         return [], [*problems, *error.problems]
     except Exception as error:
         return [], [*problems, Problem(file, 1, 1, harness_mistake("planning the cells of this file", error))]
+
+
+def cases_in_error(error: CaseFileError) -> set[str]:
+    """The names of the cases in whose lines the problems lie; those of all cases for what stands before them."""
+    names: set[str] = set()
+    for file in {problem.file for problem in error.problems}:
+        try:
+            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+        keys = [(number, found[1]) for number, line in enumerate(lines, 1) if (found := _KEY.match(line))]
+        for problem in error.problems:
+            name = next((name for number, name in reversed(keys) if number <= problem.line), "defaults")
+            names.update([name] if name != "defaults" else [name for _, name in keys])
+    return names - {"defaults"}
+
+
+_KEY = re.compile(r"""["']?([A-Za-z_]\w*)["']?\s*:""")
+"""A key at the beginning of a line: of a case file the name of a case."""
 
 
 def cells_of(file: Path, cases: Iterable[Case]) -> list[Cell]:

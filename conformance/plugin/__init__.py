@@ -86,9 +86,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """The words that ``-k`` finds a cell by, besides those of its test id: its own id and the case's tags."""
+    """The words that ``-k`` finds a test by, besides those of its id: of a cell its own id and the case's tags, of a
+    case file the cases that have no cells because of a mistake."""
     if _is_suite(getattr(item, "module", None)):
         cell = cell_of(item)
+        error = item.config.stash[_SESSION].planning.mistakes(item)
+        if error is not None:
+            from conformance.plan.catalogue import cases_in_error
+
+            item.extra_keyword_matches.update(cases_in_error(error))
         if cell is not None:
             item.extra_keyword_matches.update(cell.case.says.tags)
             if cell.id not in item.name:  # pytest writes out what is not ASCII

@@ -45,6 +45,11 @@ class Planning:
             self._plan = self._of_shard(self._of_changes(cells, selection)), files
         return self._plan
 
+    def mistakes(self, item: pytest.Item) -> CaseFileError | None:
+        """What is wrong with the case file that a test reads; None of other tests."""
+        callspec = getattr(item, "callspec", None)
+        return self()[1].get(callspec.params.get("case_file")) if callspec else None
+
     def named(self, id: str) -> Cell | None:
         """The selected cell of that id. Any number may be asked for, as where all processes of xdist end."""
         if self._by_id is None:
