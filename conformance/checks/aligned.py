@@ -12,6 +12,7 @@ from conformance.align.parting import Alignment, Numbers, at_fp32, at_reduced
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.case.python import describe
+from conformance.checks.conditioning import moved_by_rounding
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier
@@ -66,9 +67,7 @@ def aligned(run: CellRun, inputs: Inputs, runtime: str) -> Alignment:
     def moved() -> Numbers:
         if oracle is None:
             return {}
-        parts: Any = (cell, run.record, run.stages, everything, run.prepared.maker, [])
-        numbers = Verifier(*parts).conditioning(inputs, [], oracle)
-        return dict(zip(_positions(calls), numbers or [], strict=False))
+        return dict(zip(_positions(calls), moved_by_rounding(everything, inputs, oracle), strict=False))
 
     return at_fp32(given.graph, places, arrays, exact, judge_of(wanted), moved)
 

@@ -7,6 +7,7 @@ whoever shows ``details`` makes them so.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -139,8 +140,40 @@ def _place(record: Mapping[str, Any]) -> list[str]:
     lines = [f"{record['source']['file']}:{record['source']['line']}: case {record['case']}"]
     if record["command"]:
         lines.append(f"reproduce: {record['command']}")
+    align = align_of(record)
+    if align is not None:
+        lines.append(f"layer by layer: {align}")
     replay = replay_of(record)
     return [*lines, *([f"without PyTorch: {replay}"] if replay else [])]
+
+
+def align_of(record: Mapping[str, Any]) -> str | None:
+    """The command that looks for the layer of a wrong output on the failing example; None where the operator is known
+    already, or no PyTorch stands beside the model, or the command could not make the example."""
+    draw = record["draw"]
+    unknown = record["stage"] == "compare" and record["fault"] in _LAYERED and not record.get("operator")
+    if not unknown or not draw or draw.get("flags") or record["exporter"] == "onnx":
+        return None
+    words = [
+        "conformance",
+        "align",
+        record["case"],
+        "--exporter",
+        record["exporter"],
+        "--opset",
+        str(record["opset"]),
+    ]
+    words += ["--precision", record["precision"]] if record["precision"] != "fp32" else []
+    given = shlex.split(record["command"] or "")
+    words += [word for place, word in enumerate(given) if "--cases" in given[max(0, place - 1) : place + 1]]
+    if draw["dims"]:
+        words += ["--at", ",".join(f"{name}={size}" for name, size in draw["dims"].items())]
+    words += ["--values", draw["regime"]] if draw["regime"] != "plain" else []
+    return command_line([*words, "--seed", str(draw["seed"])])
+
+
+_LAYERED = ("exporter", "precision", None)
+"""At fault for what a graph computes node by node; a runtime's own mistake need not show that way."""
 
 
 def replay_of(record: Mapping[str, Any]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from conformance.commands import align as command
+from conformance.records.text import align_of
 from conformance.runtimes import registry
 from tests.align.networks import IMAGES, INT8, PYTHON, ROWS, network, wrong
 from tests.support import say, write_case
@@ -51,7 +53,37 @@ def test_a_sound_case_has_the_exit_code_0_and_its_store_is_used(typed):
     assert "seed 7" in done.out
     assert "its optimizer off" in done.out
     assert "nothing parts" in done.out
+    assert "one example" not in done.out
     assert list(Path(".conformance/models").glob("*/model.onnx"))
+
+
+FAILED = {
+    "stage": "compare", "fault": "exporter", "operator": None, "case": "planted", "exporter": "dynamo", "opset": 20,
+    "precision": "fp32", "draw": {"dims": {"batch": 2}, "regime": "negative", "seed": 7, "index": 3},
+    "command": "pytest --cases ./cases --examples 3 -k 'accuracy[planted-dynamo-op20-onnxruntime-fp32]'",
+}  # fmt: skip
+
+
+def test_the_command_of_a_record_looks_at_the_failing_example(typed):
+    words = shlex.split(align_of(FAILED))
+    assert words[:2] == ["conformance", "align"] and words[-6:-4] == ["--at", "batch=2"]
+    done = typed(network("Network", IMAGES), *words[2:])
+    assert done.code == 0
+    assert "batch=2, " in done.out and "negative values, seed 7" in done.out
+
+
+@pytest.mark.parametrize("other", [
+    {"operator": {"operator": "aten.sin"}}, {"exporter": "onnx"}, {"fault": "runtime"}, {"stage": "export"},
+    {"draw": None}, {"draw": {**FAILED["draw"], "flags": "zero"}},
+])  # fmt: skip
+def test_no_command_is_told_that_would_not_help(other):
+    assert align_of(FAILED | other) is None
+
+
+def test_that_nothing_parts_on_the_example_of_no_cell_is_said(typed):
+    assert (
+        "that is one example; where a cell fails on another, --at" in typed(network("Network", IMAGES), "planted").out
+    )
 
 
 def test_a_parting_has_the_exit_code_1_and_a_mark(typed):

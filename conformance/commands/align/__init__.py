@@ -50,7 +50,14 @@ def run(given: argparse.Namespace) -> int:
     if given.operators:
         path = operators.align(question)
         operators.show(path, everything=given.all)
-        return 1 if path.told is not None else 0
-    answer = align(question)
-    show(answer, everything=given.all)
-    return 1 if answer.alignment.parts else 0
+        parts = path.told is not None
+    else:
+        answer = align(question)
+        show(answer, everything=given.all)
+        parts = bool(answer.alignment.parts)
+    if not parts and (given.at, given.seed, given.values) == (None, None, "plain"):
+        print(
+            "that is one example; where a cell fails on another, --at, --values and --seed take what stands in its "
+            "line 'smallest example'"
+        )
+    return int(parts)
