@@ -69,12 +69,32 @@ hangs:
   export: {torchscript: [17]}
   runtimes: onnxruntime
   specials: false
+lingers:
+  about: wrong, and never ends where somebody looks for a smaller example
+  module: deadly.Lingers
+  inputs: {x: "float32[batch, 3]"}
+  dims: {batch: 1..9}
+  export: {torchscript: {opsets: [17], symbolics: {"aten::sin": deadly.cos}}}
+  runtimes: onnxruntime
+  specials: false
 """,
     "broken": "broken:\n  about: x\n  inputs: [\n",
 }
 DEADLY = """
-import os, signal, time
+import os, signal, sys, time
 import torch
+
+def cos(g, x):
+    return g.op("Cos", x)
+
+class Lingers(torch.nn.Module):
+    def forward(self, x):
+        frame = sys._getframe()
+        while frame is not None:
+            if frame.f_code.co_name == "_smallest":
+                time.sleep(1000)
+            frame = frame.f_back
+        return torch.sin(x)
 
 class Crashes(torch.nn.Module):
     def forward(self, x):
@@ -255,6 +275,14 @@ def test_the_end_of_a_worker_is_the_verdict_of_its_cell_and_the_rest_goes_on(
     assert record["draw"]["dims"] == {"batch": 9}
     assert whole.records[f"export[{case}-torchscript-op17]"]["status"] == "passed"
     assert "batch=9; " in whole.failure(f"test_accuracy[{case}-")
+
+
+def test_a_failure_is_known_where_explaining_it_takes_too_long(hanging: Outcome) -> None:
+    record = hanging.records["accuracy[lingers-torchscript-op17-onnxruntime-fp32]"]
+    assert (record["status"], record["stage"], record["error"]) == ("failed", "compare", "WrongValue")
+    assert record["draw"]["dims"] and record["signal"] is None and "values differ by more" in record["reason"]
+    told = hanging.failure("test_accuracy[lingers-")
+    assert "looking for the smallest example and for who is at fault ended before it was done: timeout" in told
 
 
 # ---- selection -------------------------------------------------------------------------------------------------

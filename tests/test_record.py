@@ -221,6 +221,17 @@ def test_the_fault_of_a_death_is_that_of_its_stage(stage, fault):
     assert (ended.examples, ended.output) == (3, ["said so", "File a.py, line 1"])
 
 
+def test_what_ends_an_explanation_is_not_what_failed():
+    ended = record()
+    draw = {"dims": {"n": 3}, "regime": "plain", "seed": 1, "index": 0}
+    failed = {"stage": "compare", "error": "WrongValue", "reason": "output: 1 of 3", "fault": "runtime", "draw": draw}
+    note_death(
+        ended, Death("SIGSEGV", {"stage": "run", "draw": None, "examples": 3, "failed": failed}, "File a.py\n")
+    )
+    assert (ended.stage, ended.error, ended.fault, ended.draw) == ("compare", "WrongValue", "runtime", draw)
+    assert ended.signal is None and ended.output[0].endswith("ended before it was done: SIGSEGV")
+
+
 @pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
 @pytest.mark.parametrize("stage", ["declare", "export", "convert", "run"])
 def test_who_ended_a_process_from_outside_is_not_known(signal, stage):

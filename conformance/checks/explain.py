@@ -30,10 +30,13 @@ class CaseExplainer(Explainer):
         self._verify, self._dims, self._instructions = verify, dims, settings.instructions
 
     def clearest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
+        self._verify.tell(stop, example)
         return (example, stop) if self.is_declared(stop) else self._smallest(example, stop)
 
     def blamed(self, example: Example, stop: Stopped) -> Stopped:
+        self._verify.tell(stop, example)
         super().blamed(example, stop)
+        self._verify.tell(stop, example)
         if stop.fault == "exporter":
             stop.fields["own_code"] = self._verify.cell.own_code
         return stop

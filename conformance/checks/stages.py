@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from conformance import HOME
 from conformance.case.python import describe
@@ -14,6 +15,8 @@ from conformance.draw.draw import Draw
 from conformance.errors import Stopped, Unavailable
 from conformance.records.record import Record
 from conformance.worker.progress import Progress, encode
+
+_REASON = 1000  # characters of a failure that the parent process is told, which has room for 4,096
 
 
 class Stages:
@@ -25,12 +28,13 @@ class Stages:
         self._progress = progress
         self._folder = folder
         self._noted: tuple[Draw | None, str] = None, ""
+        self._failed: dict[str, Any] = {}
 
     @contextlib.contextmanager
     def __call__(self, stage: str, fault: str) -> Iterator[None]:
         """Inside the block the cell is at ``stage``; for what is raised there without a fault, ``fault`` is."""
         before, self.current = self.current, stage
-        self._progress.note(stage=stage)
+        self._progress.note(stage=stage, **self._failed)
         start = time.perf_counter()
         try:
             yield
@@ -47,7 +51,14 @@ class Stages:
         """Tells the parent process that this draw comes next, in case it ends the process."""
         if draw is not self._noted[0]:  # an example is noted at each of its stages
             self._noted = draw, encode(draw.as_dict())
-        self._progress.write(f'{{"stage":"{stage}","draw":{self._noted[1]},"examples":{self._record.examples}}}')
+        text = f'{{"stage":"{stage}","draw":{self._noted[1]},"examples":{self._record.examples}}}'
+        self._progress.write(text if not self._failed else f"{text[:-1]},{encode(self._failed)[1:]}")
+
+    def failed(self, stop: Stopped, draw: Draw) -> None:
+        """Tells the parent process how the cell has failed, in case explaining that ends the process."""
+        what = {"stage": stop.stage, "error": stop.error, "reason": stop.reason[:_REASON], "fault": stop.fault}
+        self._failed = {"failed": {**what, "draw": draw.as_dict()}}
+        self.note(draw, stop.stage)
 
     def told_to_nobody(self) -> None:
         """From here on the parent process is told nothing, as in a fork, whose steps are no steps of the cell."""

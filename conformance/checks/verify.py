@@ -40,6 +40,8 @@ class Stages(Protocol):
 
     def note(self, draw: Draw, stage: str) -> None: ...
 
+    def failed(self, stop: Stopped, draw: Draw) -> None: ...
+
 
 class WrongTogether(Stopped):
     """Examples that have too much noise together; ``draw`` is that of the example which shows it best."""
@@ -158,6 +160,10 @@ class Verifier(Comparer):
     def of_pytorch(self, example: Example) -> list[Array]:
         """PyTorch's outputs in float32, whatever the example is compared with."""
         return example.wanted
+
+    def tell(self, stop: Stopped, example: Example) -> None:
+        """Has the failure be known, should the process end while it is explained."""
+        self._stages.failed(stop, example.draw)
 
     def alone(self, example: Example) -> Comparison:
         """One example by itself, where a case declares that it fails."""

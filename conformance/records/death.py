@@ -14,6 +14,7 @@ _FAULTS = {
 }  # fmt: skip
 _SENT = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT")
 """Signals that come from elsewhere: from a supervisor, or from the kernel for want of memory."""
+_UNEXPLAINED = "looking for the smallest example and for who is at fault ended before it was done"
 _FRAME = ("File ", "Fatal ", "Current ", "Thread ", "Extension ", "Process ")
 """How the lines begin that ``faulthandler`` and multiprocessing write of a process that ends."""
 
@@ -21,6 +22,11 @@ _FRAME = ("File ", "Fatal ", "Current ", "Thread ", "Extension ", "Process ")
 def note_death(record: Record, death: Death, case: Path | None = None) -> None:
     """Writes into the record how the process ended, and where it was. ``case`` is the folder with the case's own
     Python, where there is one."""
+    if isinstance(failed := death.last.get("failed"), dict):
+        record.draw, record.examples = failed["draw"], int(death.last.get("examples", 0))
+        record.stop(Stopped(failed["stage"], failed["error"], failed["reason"], failed["fault"]))
+        record.output = [f"{_UNEXPLAINED}: {death.how}"]
+        return
     stage = str(death.last.get("stage", "load" if case is None else "declare"))
     record.signal, record.draw = death.how, death.last.get("draw")
     record.examples = int(death.last.get("examples", 0))
