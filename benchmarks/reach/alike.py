@@ -106,7 +106,7 @@ def _narrowed(said: Mapping[str, Any], case: Case, document: Document) -> Chosen
         narrow[key] = [_without_vary(entry) for entry in entries if _about(entry, case.varied)]
     if not narrow["with"]:
         del narrow["with"]
-    place = {(case.name,): (case.line, 1)}
+    place: dict[tuple[str | int, ...], tuple[int, int]] = {(case.name,): (case.line, 1)}
     cases, problems = cases_of(case.name, narrow, Document(document.file, {}, place))
     return None if problems else Chosen(cases[0], narrow, tuple(plan(cases[0])))
 
@@ -140,7 +140,8 @@ def compared(count: int) -> Alike:
         def check() -> None:
             given = [[one.case.name, str(one.case.file), dict(one.said)] for one in cases]
             (folder / "cases.json").write_text(json.dumps(given), encoding="utf-8")
-            run_python(folder, "-m", "benchmarks.reach.checked", "cases.json", "told.json")
+            script = Path(__file__).parent / "checked.py"
+            run_python(folder, "-P", str(script), "cases.json", "told.json")  # -P: what lies beside it is no module
             told["check"] = json.loads((folder / "told.json").read_text(encoding="utf-8"))
 
         seconds = {"suite": seconds_of(suite)}

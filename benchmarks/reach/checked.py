@@ -1,6 +1,6 @@
 """Runs cases through ``conformance.check`` as a test of one's own would, one call for each, and writes what it said.
 
-``python -m benchmarks.reach.checked CASES TOLD``: the names, files and keys of cases as JSON, and the file for the
+``python -P benchmarks/reach/checked.py CASES TOLD``: the names, files and keys of cases as JSON, and the file for the
 verdicts by cell.
 """
 
