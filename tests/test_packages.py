@@ -170,6 +170,11 @@ def test_a_result_depends_on_the_file_that_describes_it(tmp_path):
             "Config knows no 'widht'; did you mean 'width'",
         ),
         ("{new: beside.Plain, with: {height: 5}}", "TypeError", "beside.Plain cannot be called"),
+        (
+            "{new: transformers.BertConfig, with: {hiden_size: 5}}",
+            "TypeError",
+            "transformers.BertConfig knows no 'hiden_size'; did you mean 'hidden_size'",
+        ),
         ("{new: beside.Confg}", "MissingName", "beside.py has no 'Confg' (for beside.Confg); did you mean 'Config'"),
         ("{new: Config}", "MissingName", "new: 'Config' is no name"),
         ("{new: beside.Config, with: [5]}", "TypeError", "is no mapping of arguments"),

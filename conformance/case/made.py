@@ -60,26 +60,28 @@ def _new(value: Mapping[str, Any], folder: Folder) -> Any:
         text = f"with: {value['new']}: with: {shown(given)} is no mapping of arguments"
         raise Stopped("declare", "TypeError", text, "case")
     make = _class(value["new"], "new", folder)
-    _check_known(value["new"], make, given)
-    return call(f"with: {value['new']}", make, **{name: value_of(item, folder) for name, item in given.items()})
+    made = call(f"with: {value['new']}", make, **{name: value_of(item, folder) for name, item in given.items()})
+    _check_known(value["new"], make, given, made)
+    return made
 
 
-def _check_known(name: str, make: Any, given: Mapping[str, Any]) -> None:
-    """Stopped for an argument that a class takes without knowing it: one of ``**kwargs`` that no object has that is
-    made without arguments. A configuration would keep it and use its default instead of what was meant."""
+def _check_known(name: str, make: Any, given: Mapping[str, Any], made: Any) -> None:
+    """Stopped for an argument that a class takes without knowing it: one that is no parameter, and that no object has
+    that is made without arguments. A configuration keeps it and uses its default instead of what was meant."""
     try:
         parameters = inspect.signature(make).parameters
     except (TypeError, ValueError):
         return
     odd = [word for word in given if word not in parameters]
-    if not odd or not inspect.isclass(make) or not _takes_any(parameters):
+    if not odd or not inspect.isclass(make):
         return
     try:
         usual = make()
     except Exception:  # it needs arguments, so that nothing is known of what it would have
         return
     for word in odd:
-        if not hasattr(usual, word):
+        # Some classes take any argument without saying so: those of transformers are dataclasses by their signature.
+        if not hasattr(usual, word) and (_takes_any(parameters) or hasattr(made, word)):
             near = did_you_mean(word, [one for one in (*parameters, *vars(usual)) if not one.startswith("_")])
             raise Stopped("declare", "TypeError", f"with: {name} knows no {shown(word)}{near}", "case")
 

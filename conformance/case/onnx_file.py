@@ -230,7 +230,7 @@ def filled_in(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     except ValueError as error:  # NotOnnx, or a name that no file can have
         raise ValueError(f"{shown(name)}: {error}") from None
     if not 7 <= told.opset <= 40:
-        raise ValueError(f"{name} is at opset {told.opset or 'none'} of ONNX; the suite reads opsets from 7")
+        raise ValueError(f"{name} is at opset {told.opset or 'none'} of ONNX; the suite reads opsets 7 to 40")
     given = said.get("inputs", {})
     if not isinstance(given, dict):
         return dict(said)
