@@ -42,6 +42,10 @@ A, B = "onnxruntime-unoptimized", "onnx-reference"
         ("onnxruntime", "load", {A: "stops", B: "agrees"}, "runtime", None),
         ("onnxruntime", "run", {A: "runs", B: "stops"}, None, "open"),
         ("onnxruntime", "run", {}, None, "nobody"),
+        ("onnxruntime", "compare", {A: "wrong", B: "otherwise"}, None, "differ"),
+        ("onnxruntime", "compare", {A: "otherwise", B: "wrong"}, "exporter", None),
+        ("onnxruntime", "compare", {A: "otherwise", B: "abstains"}, None, "nobody"),
+        ("onnx-reference", "compare", {A: "otherwise"}, None, "differ"),
     ],
 )
 def test_the_fault_follows_from_the_answers_alone(suspect, stage, answers, fault, conclusion):

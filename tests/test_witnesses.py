@@ -16,6 +16,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from conformance.errors import Unavailable
+from conformance.records import text
 from conformance.records.record import Witness
 from conformance.runtimes import onnxreference, onnxruntime, openvino, registry
 from conformance.verdict import asking
@@ -234,6 +235,22 @@ def test_a_wrong_answer_of_openvino_is_its_own_fault(bench, break_opener):
     break_opener(openvino, "open_model", off)
     record = bench.run(say(BODY, "runtimes: [openvino]"), runtime="openvino")
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
+
+
+def test_witnesses_that_are_wrong_with_outputs_of_their_own_accuse_no_exporter(bench, break_opener):
+    def by(much):
+        return lambda inputs, outputs: [array + array.dtype.type(much) for array in outputs]
+
+    for module, opener, much in (
+        (onnxreference, "open_model", 1e-2), (openvino, "open_model", -0.3), (onnxruntime, "open_optimized", 0.5),
+        (onnxruntime, "open_unoptimized", 0.5),
+    ):  # fmt: skip
+        break_opener(module, opener, by(much))
+    record = bench.run(BODY, runtime="onnx-reference")
+    assert verdict(record) == ("failed", "compare", "WrongValue", None)
+    assert answers(record)[UNOPTIMIZED] == "otherwise" and record.conclusion == "differ"
+    told = text.failure(record.as_dict())
+    assert "is wrong too, with other outputs" in told and "they contradict each other" in told
 
 
 @with_openvino

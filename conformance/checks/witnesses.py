@@ -51,8 +51,9 @@ def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Store
             )  # fmt: skip
             if run.cell.check == "fidelity" and loss.greatest(opinion.loss) == "export":
                 opinion.fault = "exporter"
+                _ask_what_is_meant(opinion, verify, stored.file, libraries, example, output, opinion.loss["export"])
             elif run.cell.check == "fidelity" and base_of(run.cell.precision) == "int8" and file is not None:
-                _ask_what_is_meant(opinion, verify, file, libraries, example, output or 0)
+                _ask_what_is_meant(opinion, verify, file, libraries, example, output)
             if may_saturate(run):
                 model = (converted or stored).file
                 saturation.ask_about(opinion, example, verify, model, libraries, run.config())
@@ -85,20 +86,26 @@ compute what a converted model means."""
 
 
 def _ask_what_is_meant(
-    opinion: Opinion, verify: Verifier, model: Path, libraries: Sequence[str], example: Example, output: int
-) -> None:
-    """Whether the conversion costs so much, or ONNX Runtime's kernels, by which its cost is measured, are wrong."""
-    if verify.session is None:
+    opinion: Opinion, verify: Verifier, model: Path, libraries: Sequence[str], example: Example, output: int | None,
+    by_kernels: float | str | None = None,
+) -> None:  # fmt: skip
+    """Whether a model costs so much, or ONNX Runtime's kernels, by which its cost is measured, are wrong.
+
+    ``by_kernels`` is that cost in decibels; without it, of the converted model.
+    """
+    if verify.session is None or isinstance(by_kernels, str):
         return
-    wanted = verify.of_pytorch(example)[output : output + 1]
-    by_kernels = loss.sqnr(verify.session.run(example.inputs)[output : output + 1], wanted)
+    compared = slice(None) if output is None else slice(output, output + 1)
+    wanted = verify.of_pytorch(example)[compared]
+    if by_kernels is None:
+        by_kernels = loss.sqnr(verify.session.run(example.inputs)[compared], wanted)
     for runtime in registry.second_opinions("onnxruntime"):
         if runtime.computes_with == "onnxruntime":
             continue
         asked = ask(runtime.name, model, libraries, example.inputs)
         if asked.outputs is None:
             continue
-        nearer = loss.sqnr(asked.outputs[output : output + 1], wanted) > by_kernels + MEANT
+        nearer = loss.sqnr(asked.outputs[compared], wanted) > by_kernels + MEANT
         opinion.witnesses.append(Witness(runtime.name, "nearer" if nearer else "wrong"))
         if nearer:
             opinion.fault, opinion.conclusion = "runtime", "meaning"

@@ -152,6 +152,8 @@ def _ask(runtime: str, suspect: Suspect, example: Example, stop: Stopped) -> Wit
         return Witness(runtime, "agrees")
     if stop.error == "WrongValue" and _nearer(suspect, example, stop, got):
         return Witness(runtime, "nearer")
+    if stop.stage == "compare" and _differs(suspect, example, stop, got):
+        return Witness(runtime, "otherwise")
     # Where the suspect stopped, the question is whether others can run the model, whatever values come out.
     return Witness(runtime, "wrong" if stop.stage == "compare" else "runs")
 
@@ -175,10 +177,11 @@ def decide(witnesses: Sequence[Witness], suspect: str, stage: str, own_code: boo
     # witness that stops says nothing about values.
     damning = ("wrong",) if stage == "compare" else ("stops",)
     against = [witness.runtime for witness in witnesses if witness.answer in damning]
+    otherwise = [witness.runtime for witness in witnesses if witness.answer == "otherwise"]
+    own = {_kernels(suspect)}
     if agreeing:
-        if all(registry.named(runtime).values_only for runtime in agreeing) and not {*map(_kernels, against)} <= {
-            _kernels(suspect)
-        }:
+        others = {*map(_kernels, [*against, *otherwise])} - own
+        if all(registry.named(runtime).values_only for runtime in agreeing) and others:
             return None, "open"
         if stage == "run" and "onnxruntime-unoptimized" in against:
             return None, "strictness"
@@ -187,8 +190,8 @@ def decide(witnesses: Sequence[Witness], suspect: str, stage: str, own_code: boo
     if any(witness.answer == "runs" for witness in witnesses):
         return None, "open"
     # The suspect with its optimizer off still computes with its own kernels: its wrong answer is no second opinion.
-    if not own_code and {*map(_kernels, against)} <= {_kernels(suspect)}:
-        return None, "nobody"
+    if not own_code and {*map(_kernels, against)} <= own:
+        return None, "differ" if {*map(_kernels, otherwise)} - own else "nobody"
     return "exporter", None
 
 
@@ -248,6 +251,19 @@ def _nearer(suspect: Suspect, example: Example, stop: Stopped, got: list[Array])
     if not own.shape == right.shape == other.shape or not np.isfinite([own, right, other]).all():
         return False
     return bool(np.abs(own - right).max(initial=0.0) > NEARER * np.abs(other - right).max(initial=0.0))
+
+
+def _differs(suspect: Suspect, example: Example, stop: Stopped, got: list[Array]) -> bool:
+    """Whether a witness that is wrong has other outputs than the suspect, so that not both of them compute what the
+    model means."""
+    if suspect.session is None:
+        return False
+    try:
+        own = _where_it_failed(stop, list(suspect.session.run(example.inputs)), example.wanted)
+        beside = given(example.draw, example.inputs, own, None, None, ())
+        return suspect.judged(beside, got).verdict == "failed"
+    except Exception:  # this only explains a failure, and must not be another
+        return False
 
 
 def _in_dtypes_of(wanted: list[Array], got: list[Array]) -> list[Array]:

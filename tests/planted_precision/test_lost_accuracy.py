@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from conformance.runtimes import onnxruntime
 from tests.planted_precision.support import (
     BODY,
     COMMON,
@@ -32,6 +33,15 @@ def test_sound_models_pass_all_their_cells(bench):
                              for check in ("fidelity", "accuracy"))]  # fmt: skip
     assert {verdict(record) for record in records.values()} == {PASSED}
     assert records["fidelity fp16"].fidelity["sqnr"] > records["fidelity int8"].fidelity["sqnr"] > 25
+
+
+def test_what_the_kernels_lose_by_which_a_cost_is_measured_is_laid_to_no_exporter(bench, break_opener):
+    """They are ONNX Runtime's, with fp32 as with fp16; the evaluator shows that the exported model is right."""
+    for opener in ("open_literal", "open_optimized"):
+        break_opener(onnxruntime, opener, lambda inputs, outputs: [array[..., ::-1].copy() for array in outputs])
+    record = run(bench, "fidelity", "fp16")
+    assert verdict(record) == ("failed", "compare", "LowFidelity", "runtime")
+    assert record.conclusion == "meaning" and record.loss["export"] < 45
 
 
 def one_percent_more(model):
