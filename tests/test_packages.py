@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from conformance.case.made import value_of
+from conformance.case.python import Folder
 from conformance.depends import files as depends
 from conformance.depends import imports, installed
 from conformance.depends.installed import hooked_root, is_installed
@@ -159,6 +161,11 @@ def test_a_result_depends_on_the_file_that_describes_it(tmp_path):
         (tmp_path / "tiny.json").write_text(json.dumps({"width": width}), encoding="utf-8")
         texts.append(depends.needs(case, "export").digest())
     assert texts[0] != texts[1]
+
+
+def test_what_a_configuration_keeps_though_it_is_no_field_may_mean_something(tmp_path):
+    given = {"new": "transformers.T5Config", "with": {"decoder_start_token_id": 7}}
+    assert value_of(given, Folder.of(tmp_path)).decoder_start_token_id == 7
 
 
 @pytest.mark.parametrize(

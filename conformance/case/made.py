@@ -3,6 +3,7 @@ of a network; and a part of a module."""
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import json
 from collections.abc import Mapping
@@ -79,11 +80,19 @@ def _check_known(name: str, make: Any, given: Mapping[str, Any], made: Any) -> N
         usual = make()
     except Exception:  # it needs arguments, so that nothing is known of what it would have
         return
+    known = [one for one in (*parameters, *vars(usual)) if not one.startswith("_")]
     for word in odd:
-        # Some classes take any argument without saying so: those of transformers are dataclasses by their signature.
-        if not hasattr(usual, word) and (_takes_any(parameters) or hasattr(made, word)):
-            near = did_you_mean(word, [one for one in (*parameters, *vars(usual)) if not one.startswith("_")])
-            raise Stopped("declare", "TypeError", f"with: {name} knows no {shown(word)}{near}", "case")
+        if hasattr(usual, word):
+            continue
+        # Some classes take any argument without saying so, those of transformers among them, which are dataclasses by
+        # their signature; and some that are no field mean something. There only a slip of the pen is one.
+        slip = hasattr(made, word) and difflib.get_close_matches(word, known, n=1, cutoff=_SLIP)
+        if _takes_any(parameters) or slip:
+            text = f"with: {name} knows no {shown(word)}{did_you_mean(word, known)}"
+            raise Stopped("declare", "TypeError", text, "case")
+
+
+_SLIP = 0.9  # of the letters of two names, the share from which on the other name is taken to be meant
 
 
 def _takes_any(parameters: Mapping[str, inspect.Parameter]) -> bool:
