@@ -32,6 +32,7 @@ from benchmarks import (
     reduction,
     repairs,
     size,
+    versions,
     whole_run,
 )
 from benchmarks.common import HEAD, Row
@@ -60,8 +61,9 @@ GROUPS = {
     "coverage": coverage,
     "catalogue": catalogue,
     "reach": reach,
+    "versions": versions,
 }
-EVIDENCE = ("accusations", "location", "passes", "reduction", "findings", "repairs", "coverage", "reach")
+EVIDENCE = ("accusations", "location", "passes", "reduction", "findings", "repairs", "coverage", "reach", "versions")
 """Write a page in ``docs/evidence`` of what they found, which ``rows`` has just looked at."""
 APART = {"latency", "mutants", "size", "endurance", "culprits", *EVIDENCE}
 """Take a quarter of an hour and more, and have pages of their own: ``docs/mutants.md``, and the others in
@@ -99,11 +101,11 @@ def main() -> None:
 
 def _where() -> str:
     found = environment([])
-    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items() if version)
+    packages = ", ".join(f"{name} {version}" for name, version in found["versions"].items() if version)
     import polygraphy
 
     return (
-        f"Python {found['python']}, {found['cpu']['name']}, {found['cores']} cores. {versions}, "
+        f"Python {found['python']}, {found['cpu']['name']}, {found['cores']} cores. {packages}, "
         f"polygraphy {polygraphy.__version__}."
     )
 

@@ -47,6 +47,7 @@ APART = {
         "evidence/reach.md",
         "which modules and calls are cases without Python, and how soon a verdict is there",
     ),
+    "versions": ("evidence/runtime-versions.md", "what other versions make of the catalogue's models"),
 }
 """The groups with pages of their own: where, and what they answer."""
 _SECTION = re.compile(r"^## (.+)\n", re.M)
