@@ -184,3 +184,20 @@ def test_what_pip_says_is_told_in_one_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(environments.sys, "executable", str(pip))
     with pytest.raises(UserError, match="the versions of onnxruntime cannot be had: none for it"):
         available("onnxruntime")
+
+
+# ---- what was shipped ------------------------------------------------------------------------------------------
+
+KEPT = sorted((Path(__file__).parent / "kept").iterdir())
+"""Bundles of models that releases of torch made, none of which may break. Of torch V, made in the checkout:
+``conformance pack tests/kept/torch-V --cases cases/registration --runtime onnxruntime --precision fp32 --opset 17,20
+--examples 2``."""
+
+
+@pytest.mark.parametrize("release", KEPT, ids=lambda release: release.name)
+def test_what_an_earlier_torch_exported_still_holds(tmp_path: Path, release: Path) -> None:
+    arguments = ["--runtime", "onnxruntime", "--report", str(tmp_path / "run"), "--store", str(tmp_path / "store")]
+    assert cli.main(["replay", str(release), *arguments]) == 0
+    records = read_run(tmp_path / "run")[1]
+    assert len(records) > 30
+    assert {record["status"] for record in records} <= {"passed", "xfailed"}
