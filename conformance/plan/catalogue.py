@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 from conformance.case.declaration import Case
+from conformance.case.document import keys_at_margin
 from conformance.case.export import TorchScript
 from conformance.case.file import case_files, read
 from conformance.case.limits import CELLS
@@ -183,18 +184,14 @@ def cases_in_error(error: CaseFileError) -> set[str]:
     names: set[str] = set()
     for file in {problem.file for problem in error.problems}:
         try:
-            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
+            keys = keys_at_margin(file)
+        except CaseFileError:  # which is told as the problem that it is
             continue
-        keys = [(number, found[1]) for number, line in enumerate(lines, 1) if (found := _KEY.match(line))]
         for problem in error.problems:
-            name = next((name for number, name in reversed(keys) if number <= problem.line), "defaults")
+            place = bisect.bisect_right(keys, problem.line, key=lambda key: key[0])
+            name = keys[place - 1][1] if place else "defaults"
             names.update([name] if name != "defaults" else [name for _, name in keys])
     return names - {"defaults"}
-
-
-_KEY = re.compile(r"""["']?([A-Za-z_]\w*)["']?\s*:""")
-"""A key at the beginning of a line: of a case file the name of a case."""
 
 
 def cells_of(file: Path, cases: Iterable[Case]) -> list[Cell]:
