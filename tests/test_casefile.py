@@ -32,6 +32,8 @@ def only(folder, more):
 
 @pytest.mark.parametrize("more, line, column, message", [
     ("\ntag: R1\n", 6, 3, "unknown key 'tag'; did you mean 'tags'?"),
+    ("\ntolerance: {fp32: {outputs: {y: {because: x}}}}\n", 6, 36, "'because'; it belongs further out, to tolerance"),
+    ("\nexamples: {dims: {n: 1..2}}\n", 6, 14, "unknown key 'dims'; it belongs further out, to the case"),
     ("\nmode: trian\n", 6, 3, "mode"),
     ("\nexport: {dynamo: {opsets: [17], statc: n}}\n", 6, 35, "did you mean 'static'?"),
     ("\nexport:\n  torchscript:\n    opsets: [17, 99]\n", 8, 20, "less than or equal to 40"),

@@ -147,6 +147,9 @@ def _explain(error: ValidationError, document: Document, case: Place) -> Iterato
         key = where[-1] if where else ""
         if kind == "extra_forbidden":
             suggestion = did_you_mean(str(key), _keys_at(where[:-1]))
+            outer = [where[:up] for up in range(len(where) - 2, -1, -1) if key in _keys_at(where[:up])]
+            if outer and "did you mean" not in suggestion:
+                suggestion = f"; it belongs further out, to {'.'.join(map(str, outer[0])) or 'the case'}"
             message = f"unknown key {shown(key)}{suggestion}"
             meant.update((*where[:-1], word) for word in re.findall(r"did you mean '(\w+)'", suggestion))
         elif kind == "missing" and where in meant:
