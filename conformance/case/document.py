@@ -18,6 +18,7 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.scanner import Scanner, ScannerError
 
+from conformance.case.kept_documents import Kept, keep, recall
 from conformance.case.limits import DEPTH, FILE_KIB, TOKENS
 from conformance.errors import CaseFileError, Problem, shown
 
@@ -55,6 +56,9 @@ class Document:
 def read_document(file: Path) -> Document:
     """The document of a case file; raises CaseFileError where it cannot be read as one."""
     text = _text(file)
+    kept = recall(file, text)
+    if kept is not None:
+        return Document(file, *kept)
     try:
         node = _parse(text)
     except ReaderError as error:  # a character that YAML does not have
@@ -75,6 +79,7 @@ def read_document(file: Path) -> Document:
     document.values = _plain(node, (), document, problems)
     if problems:
         raise CaseFileError(problems)
+    keep(file, text, Kept(document.values, document.places))
     return document
 
 
