@@ -25,8 +25,9 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted(
     page for folder in (".", "docs", "docs/guides", "docs/evidence", "cases") for page in ROOT.glob(f"{folder}/*.md")
 )
-OPTIONS_OF_OTHERS = ("--no-deps", "--system-site-packages", "--quick", "--check", "--random-order")
-"""Of pip, venv, benchmarks, tests/doubles/record.py and pytest-random-order."""
+OPTIONS_OF_OTHERS = ("--no-deps", "--system-site-packages", "--quick", "--check", "--random-order",
+                     "--memory-limit", "--nthreads", "--nworkers", "--port")  # fmt: skip
+"""Of pip, venv, benchmarks, tests/doubles/record.py, pytest-random-order and Dask."""
 OPTIONS_OF_POLYGRAPHY = (
     "--atol", "--check-error-stat", "--data-loader-script", "--fp-to-fp16", "--fp16", "--input-shapes", "--int8",
     "--load-inputs", "--load-outputs", "--model", "--onnx-outputs", "--onnxrt", "--rtol", "--save-outputs", "--trt",
@@ -73,7 +74,7 @@ def test_the_index_leads_to_every_page() -> None:
     assert [page.name for page in pages if f"]({page.relative_to(ROOT / 'docs').as_posix()}" not in index] == []
 
 
-MAKERS = {"Stopped": 1, "Finding": 0, "failed": 0, "stop": 0, "End": 1, "broken": 1}
+MAKERS = {"Stopped": 1, "Finding": 0, "failed": 0, "stop": 0, "End": 1, "broken": 1, "_lost": 1}
 """What makes the error of a record, with the place of its name among the arguments."""
 
 

@@ -186,8 +186,8 @@ def _header(parts: Sequence[Part], unfinished: Sequence[str]) -> dict[str, Any]:
         "python": _both([part.environment.get("python") for part in parts]),
         "platform": _both([part.environment.get("platform") for part in parts]),
         "cores": min(part.environment.get("cores") or 0 for part in parts) or None,
-        "cpu": _processor([part.environment.get("cpu") for part in parts]),
-        "gpu": _processor([part.environment.get("gpu") for part in parts]),
+        "cpu": one_processor([part.environment.get("cpu") for part in parts]),
+        "gpu": one_processor([part.environment.get("gpu") for part in parts]),
         "versions": versions,
         "flags": common[0] if all(flags == common[0] for flags in common) else [],
     }  # fmt: skip
@@ -214,7 +214,7 @@ def _both(values: Iterable[str | None]) -> str | None:
     return " and ".join(sorted({value for value in values if value is not None})) or None
 
 
-def _processor(of_parts: Sequence[Any]) -> Any:
+def one_processor(of_parts: Sequence[Any]) -> Any:
     """The processor, if all parts have the same; else all, ``mixed``, so that no latencies are compared."""
     known = [cpu for index, cpu in enumerate(of_parts) if cpu is not None and cpu not in of_parts[:index]]
     if len(known) < 2:

@@ -42,8 +42,7 @@ from conformance.worker.isolation import Death, Worker
 from conformance.worker.progress import Progress
 
 REFUSED = ("BadBundle", "LibrariesNotAllowed")
-"""The errors of cells that were not run: for their files in the bundle, or for libraries that may not run. No bundle
-can declare them."""
+"""The errors of cells that were not run, for their files or for libraries in the bundle, which none can declare."""
 
 MODULES = ("numpy", "onnx", "onnxruntime")
 """Modules that workers are forked with; a module that is not installed is left out."""
@@ -74,19 +73,15 @@ def replay(
     for place, what in ((report, "--report"), (store, "--store")):
         if _is_in(place, bundle.folder):
             raise UserError(f"{place}: lies in the bundle; say where else it is to be with {what}")
-    cells = [cell for entry in bundle.entries for cell in _cells(entry, runtime)]
-    chosen = [entry for entry in cells if keep(id_of(entry, runtime))]
+    chosen, limited = chosen_of(bundle, runtime, keep)
     if require_provider and registry.named(runtime).provider:
         chosen = [dataclasses.replace(entry, config={**entry.config, NO_FALLBACK: "1"}) for entry in chosen]
-    if not chosen:
-        text = f"none of its {len(cells)} cells of {runtime} is selected"
-        raise UserError(f"{bundle.folder}: {text}")
     if libraries:
         for line in code.announced(bundle, chosen):
             on_library(line)
     started = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     # A comparison of runs takes the flags for the reason why cells are missing, so a run of all cells has none.
-    limits = list(flags) if len(chosen) < len(cells) else []
+    limits = list(flags) if limited else []
     head = {**environment(limits), "command": list(flags), "packed": bundle.environment}
     writer = RunWriter(report, {"started": started, "environment": head})
     start = time.monotonic()
@@ -111,6 +106,15 @@ def replay(
             on_record(records[-1])
     writer.close(time.monotonic() - start)
     return records
+
+
+def chosen_of(bundle: Bundle, runtime: str, keep: Callable[[str], bool]) -> tuple[list[Entry], bool]:
+    """The cells of a runtime whose id ``keep`` wants, and whether there are others. UserError where there is none."""
+    cells = [cell for entry in bundle.entries for cell in _cells(entry, runtime)]
+    chosen = [entry for entry in cells if keep(id_of(entry, runtime))]
+    if not chosen:
+        raise UserError(f"{bundle.folder}: none of its {len(cells)} cells of {runtime} is selected")
+    return chosen, len(chosen) < len(cells)
 
 
 def _cells(entry: Entry, runtime: str) -> Iterator[Entry]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import shutil
 import sys
 from collections.abc import Mapping
@@ -44,6 +45,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--cell-timeout", type=float, default=600.0, metavar="S", help="seconds (default: %(default)s)"
     )
     parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="run it on the workers of a Dask scheduler (tcp://host:8786) that have the runtime",
+    )
+    parser.add_argument(
         "--store", type=Path, default=Path(".conformance"), help="where engines are kept (default: %(default)s)"
     )
 
@@ -52,16 +58,29 @@ def run(given: argparse.Namespace) -> int:
     """0 where every cell came out as declared, 1 where cells failed, 5 where every cell was skipped."""
     from conformance.bundle.layout import Bundle
     from conformance.bundle.replay import replay, summary
+    from conformance.errors import UserError
 
     def show(record: Mapping[str, Any]) -> None:
         tell(f"{record['status']:8} {record['id']}")
 
-    records = replay(
-        Bundle(given.bundle), given.runtime, given.report, given.store / "engines",
-        keep=lambda id: given.words in id, timeout=given.cell_timeout, required=given.require,
-        require_provider=given.require_provider, libraries=given.allow_libraries, flags=sys.argv[1:],
-        on_library=tell, on_record=show,
-    )  # fmt: skip
+    bundle = Bundle(given.bundle)
+    if given.cluster is not None:
+        try:  # by its name: a host that runs bundles has nothing of what is imported there
+            replay_on = importlib.import_module("conformance.cluster.bundles").replay_on
+        except ImportError as error:
+            text = f"--cluster needs Dask ({error}): pip install 'onnx-export-conformance[cluster]'"
+            raise UserError(text) from None
+        records = replay_on(
+            given.cluster, bundle, given.runtime, given.report, given.store, keep=lambda id: given.words in id,
+            timeout=given.cell_timeout, require_provider=given.require_provider, libraries=given.allow_libraries,
+            flags=sys.argv[1:], tell=tell, on_record=show,
+        )  # fmt: skip
+    else:
+        records = replay(
+            bundle, given.runtime, given.report, given.store / "engines", keep=lambda id: given.words in id,
+            timeout=given.cell_timeout, required=given.require, require_provider=given.require_provider,
+            libraries=given.allow_libraries, flags=sys.argv[1:], on_library=tell, on_record=show,
+        )  # fmt: skip
     for line in summary(records, shutil.get_terminal_size((120, 40)).columns):
         tell(line)
     tell(f"the run is in {given.report}")

@@ -9,21 +9,21 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from conformance import HOME
 from conformance.case.declaration import Case
 from conformance.case.words import Exporter
 from conformance.depends.files import needs
 from conformance.plan.cell import Cell
-from conformance.records.environment import versions
+from conformance.records.environment import code, versions
 from conformance.records.processor import cpu
 
 
 class Fingerprints:
     """Fingerprints of the cells of one run; files are read once for each case and exporter."""
 
-    def __init__(self, settings: Mapping[str, object]) -> None:
-        """``settings`` are those of the run that decide what a cell does, such as ``examples``."""
-        self._run = f"{sorted(settings.items())} {host()}".encode()
+    def __init__(self, settings: Mapping[str, object], of: str | None = None) -> None:
+        """``settings`` are those of the run that decide what a cell does, such as ``examples``; ``of`` is what
+        ``host`` said on the host that runs the cells, None for this one."""
+        self._run = f"{sorted(settings.items())} {host() if of is None else of}".encode()
         self._cases: dict[tuple[Path, str, Exporter], bytes | None] = {}
 
     def __call__(self, cell: Cell) -> str | None:
@@ -53,8 +53,5 @@ def _case(case: Case, exporter: Exporter) -> bytes | None:
 @cache
 def host() -> str:
     """This package's own code, the versions of what it uses, and the processor, whose kernels differ."""
-    digest = hashlib.sha256()
-    for file in sorted(HOME.rglob("*.py")):
-        digest.update(file.relative_to(HOME).as_posix().encode() + file.read_bytes())
     dynamo = os.environ.get("CONFORMANCE_DYNAMO_CACHE", "")
-    return f"{digest.hexdigest()} {versions()} {platform.python_version()} {platform.platform()} {cpu()} {dynamo}"
+    return f"{code()} {versions()} {platform.python_version()} {platform.platform()} {cpu()} {dynamo}"

@@ -20,7 +20,7 @@ class Remaining:
         self._left = dict(expected)
         self._cells, self._all = len(expected), sum(expected.values())
         self._done = 0.0
-        self._workers, self._measured = min(workers, max(len(expected), 1)), measured
+        self.workers, self._measured = min(workers, max(len(expected), 1)), measured
 
     def end(self, cell: str) -> None:
         """A cell has ended; what is not known, or has ended before, counts for nothing."""
@@ -33,7 +33,7 @@ class Remaining:
         The expected seconds of what is left, divided by the workers, times how much longer than expected the cells
         so far took.
         """
-        left, done = (max(self._all - self._done, 0.0) / self._workers, self._done / self._workers)
+        left, done = (max(self._all - self._done, 0.0) / self.workers, self._done / self.workers)
         if self._measured:
             return left * (elapsed + _SURE) / (done + _SURE)
         return left * elapsed / done if self._done >= _TELLING * self._all and done > 0 else None

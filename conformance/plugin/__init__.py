@@ -205,6 +205,8 @@ def _has_terminal(config: pytest.Config) -> bool:
 def pytest_sessionstart(session: pytest.Session) -> None:
     if _has_terminal(session.config):
         own, plugins = session.config.stash[_SESSION], session.config.pluginmanager
+        if own.clustered is not None:
+            plugins.register(own.clustered, "conformance-cluster")
         plugins.register(Terminal(own), "conformance-results")
         plugins.register(FindingsFirst(own), "conformance-findings")
         plugins.register(own.progress, "conformance-progress")  # later, and so asked before, the run file is begun

@@ -13,7 +13,9 @@ import pytest
 
 from conformance.disk.keeping import LIMIT, bytes_of
 from conformance.errors import UserError
+from conformance.plugin import clustered
 from conformance.records.clean import block
+from conformance.records.processor import INSTRUCTIONS
 from conformance.runtimes import registry
 from conformance.worker import memory
 
@@ -79,6 +81,24 @@ def add(parser: pytest.Parser) -> None:
         help="cut shards that take equally long by that run, the same one in all; else by the names of cases",
     )
     group.addoption(
+        "--cluster",
+        metavar="ADDRESS",
+        help="run the cells on the workers of a Dask scheduler (tcp://host:8786), or of one with N workers that is "
+        "started here (local:N)",
+    )
+    group.addoption(
+        "--cluster-needs",
+        metavar="A,B",
+        help="use only workers that have these: gpu, a runtime, or an instruction set as avx512_vnni",
+    )
+    group.addoption(
+        "--cluster-timeout",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="how long to wait for a worker, at the start and whenever none that fits is left (default: %(default)s)",
+    )
+    group.addoption(
         "--store",
         default=DEFAULT_STORE,
         metavar="DIR",
@@ -129,6 +149,7 @@ class Options:
         self.builder_options()
         self.cell_memory()
         self.store_limit()
+        clustered.check(self)
         if self["shard_durations"] is not None and self["shard"] is None:
             raise pytest.UsageError("--shard-durations says how shards are cut: give --shard I/N with it")
         if self["shard_durations"] is not None and not (self.folder / self["shard_durations"]).exists():
@@ -201,6 +222,16 @@ class Options:
         if not words:
             raise pytest.UsageError("--require is empty")
         return words
+
+    def cluster_needs(self) -> list[str]:
+        """The words of --cluster-needs, as ``cluster.facts`` spells them."""
+        known = {name: f"runtime {name}" for name in registry.MAY_LACK}
+        known |= {word: word for word in ("gpu", *INSTRUCTIONS)}
+        words = [word.strip() for word in (self["cluster_needs"] or "").split(",") if word.strip()]
+        for word in words:
+            if word not in known:
+                raise pytest.UsageError(f"--cluster-needs: '{word}' is not known; known: {', '.join(sorted(known))}")
+        return [known[word] for word in words]
 
     def builder_options(self) -> dict[str, Any]:
         """What --tensorrt says, checked like the ``tensorrt`` of a case."""

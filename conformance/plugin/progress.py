@@ -25,6 +25,7 @@ class Progress:
         self._config, self._ordering = config, ordering
         self._remaining: Remaining | None = None
         self._start = self._told = 0.0
+        self._workers = ""
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         if any(id_of(item.nodeid) for item in session.items):
@@ -68,6 +69,12 @@ class Progress:
             writer.line()
         writer.line(f"  {self.line()}"[: writer.fullwidth - 1])
 
+    def staff(self, workers: int) -> None:
+        """So many workers of a cluster run the cells now."""
+        self._workers = f", {workers} worker{'s' * (workers != 1)}"
+        if self._remaining is not None:
+            self._remaining.workers = max(workers, 1)
+
     def line(self) -> str:
         """``1,234 of 5,210 cells, 17 a second, about 4 min left``; empty where no cells run."""
-        return "" if self._remaining is None else self._remaining.line(time.monotonic() - self._start)
+        return "" if self._remaining is None else self._remaining.line(time.monotonic() - self._start) + self._workers

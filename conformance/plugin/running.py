@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from conformance.depends.fingerprint import Fingerprints
     from conformance.plan.cell import Cell
     from conformance.plan.settings import Settings
+    from conformance.plugin.clustered import Clustered
     from conformance.plugin.options import Options
     from conformance.plugin.progress import Progress
     from conformance.plugin.saying import Saying
@@ -29,35 +30,53 @@ class Running:
         self._options, self._progress, self._saying = options, progress, saying
         self._worker: Worker | None = None
         self._runner: Runner | None = None
-        self._fingerprints: Fingerprints | None = None
+        self._fingerprints: dict[str | None, Fingerprints] = {}
         self._earlier = options.earlier()
         self._absences: dict[str | None, str | None] = {}
         self.following: Cell | None = None
         """The cell after the current one."""
+        self.clustered: Clustered | None = None
+        """Where cells run on a cluster."""
 
     def prepare(self) -> None:
         """Starts the worker, if it will be needed, so that it imports torch while the cases are read."""
         config = self._options.config
         runs_elsewhere = config.pluginmanager.hasplugin("dsession")  # in the processes of xdist
+        runs_elsewhere |= self.clustered is not None
         if not config.option.collectonly and not self._earlier and not runs_elsewhere:
             self._start()
 
     def __call__(self, cell: Cell) -> dict[str, Any]:
         """The record of one cell, as plain data."""
-        fingerprint = self._fingerprint(cell)
-        if fingerprint in self._earlier:
-            return {**json.loads(self._earlier[fingerprint]), "reused": True}
-        absent = self._absence(cell)
+        reused = self._reused(cell)
+        if reused is not None:
+            return {**json.loads(reused), "reused": True}
+        host, absent = None, self._absence(cell)
         if absent is not None:
             from conformance.checks import runner
 
             record = runner.skipped(cell, absent)
+        elif self.clustered is not None:
+            _, record, record.worker, host = self.clustered.made(cell)
+            record.source = cell.record().source
         else:
             waiting = Waiting(self._options.config, self._progress, cell.id)
             record = self._run()(cell, waiting, self._runs_next())
             waiting.done()
-        record.command, record.fingerprint = self._command(cell), fingerprint
+        record.command, record.fingerprint = self._command(cell), self._fingerprint(cell, host)
         return self._as_required(cell, record).as_dict()
+
+    def has_to_run(self, cell: Cell) -> bool:
+        """Whether there is no record of a cell to take over, and this host, or a worker of a cluster, can run it."""
+        return self._reused(cell) is None and self._absence(cell) is None
+
+    def _reused(self, cell: Cell) -> str | None:
+        """The record that an earlier run has of a cell, made on a host such as run it now."""
+        if not self._earlier:
+            return None
+        hosts = [None] if self.clustered is None else self.clustered.hosts()
+        prints = (self._fingerprint(cell, host) for host in hosts)
+        return next((self._earlier[known] for known in prints if known in self._earlier), None)
 
     def broken(self, cell: Cell, error: str, reason: str, raised: BaseException | None = None) -> dict[str, Any]:
         """The record of a cell whose test ended without one; see ``checks.runner.broken``."""
@@ -83,10 +102,11 @@ class Running:
             self._start()
             from conformance.checks.runner import Runner
 
-            self._runner = Runner(self._settings(), self._options["cell_timeout"], self._worker)
+            self._runner = Runner(self.settings(), self._options["cell_timeout"], self._worker)
         return self._runner
 
-    def _settings(self) -> Settings:
+    def settings(self) -> Settings:
+        """What the cells of this run read."""
         from conformance.plan.settings import Settings
 
         home = self._options.store
@@ -104,7 +124,7 @@ class Running:
     def _runs_next(self) -> Cell | None:
         """The cell after the current one, if it has to be run."""
         following = self.following
-        if following is None or (self._earlier and self._fingerprint(following) in self._earlier):
+        if following is None or self._reused(following) is not None:
             return None
         # A budget of time is measured while this run does nothing else.
         alone = following.check == "latency" or self._absence(following) is not None
@@ -112,8 +132,13 @@ class Running:
 
     def _absence(self, cell: Cell) -> str | None:
         """Why this host or this kind of run cannot run a cell, None if it can; each runtime is asked once."""
+        for_latency = "latency is measured only where nothing runs beside it: run it without {}, as with -m latency"
         if cell.check == "latency" and hasattr(self._options.config, "workerinput"):
-            return "latency is measured only where nothing runs beside it: run it without -n, as with -m latency"
+            return for_latency.format("-n")
+        if self.clustered is not None:
+            return (
+                for_latency.format("--cluster") if cell.check == "latency" else self.clustered.absence(cell.runtime)
+            )
         if cell.runtime not in self._absences:
             self._absences[cell.runtime] = registry.absence(cell.runtime)
         return self._absences[cell.runtime]
@@ -126,13 +151,15 @@ class Running:
             record.reason = f"--require {', '.join(sorted(map(str, wanted)))}: {record.reason}"
         return record
 
-    def _fingerprint(self, cell: Cell) -> str | None:
-        if self._fingerprints is None:
+    def _fingerprint(self, cell: Cell, host: str | None = None) -> str | None:
+        """``host`` is what fingerprints take of another host, None for this one."""
+        if host not in self._fingerprints:
             from conformance.depends.fingerprint import Fingerprints
 
-            self._fingerprints = Fingerprints({name: self._options[name] for name in ("examples", "tensorrt")})
+            run = {name: self._options[name] for name in ("examples", "tensorrt")}
+            self._fingerprints[host] = Fingerprints(run, host)
         with self._saying(f"{cell.case.name}: finding the files and packages that it depends on"):
-            return self._fingerprints(cell)
+            return self._fingerprints[host](cell)
 
     def _command(self, cell: Cell) -> str:
         """What runs this cell alone, from the folder in which this run was started."""

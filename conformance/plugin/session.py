@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.plugin.clustered import Clustered
 from conformance.plugin.gating import Gating
 from conformance.plugin.keeping import Keeping
 from conformance.plugin.options import Options
@@ -34,7 +35,11 @@ class Session:
         self.ordering = Ordering(self.options)
         self.progress = Progress(config, self.ordering)
         self.running = Running(self.options, self.progress, self.saying)
-        self.writing = Writing(self.options, self.planning.cut)
+        self.clustered: Clustered | None = None
+        """Where the cells run on a cluster."""
+        if self.options["cluster"] is not None:
+            self.clustered = self.running.clustered = Clustered(self)
+        self.writing = Writing(self.options, self.planning.cut, self.clustered)
         self.gating = Gating(self.options)
         self.keeping = Keeping(self.options)
         self.properties = Properties()
@@ -78,6 +83,8 @@ class Session:
         """Ends the worker and the run file."""
         self.saying.close()
         self.running.close()
+        if self.clustered is not None:
+            self.clustered.close()
         self.writing.close(finished=finished)
 
 

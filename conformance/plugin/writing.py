@@ -13,6 +13,7 @@ import pytest
 from conformance.errors import UserError, display_path, why
 
 if TYPE_CHECKING:
+    from conformance.plugin.clustered import Clustered
     from conformance.plugin.options import Options
     from conformance.records.run_file import RunWriter
 
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 class Writing:
     """Keeps the records where the terminal is, also under xdist, and writes them to the run file."""
 
-    def __init__(self, options: Options, cut: Callable[[], dict[str, Any] | None]) -> None:
+    def __init__(
+        self, options: Options, cut: Callable[[], dict[str, Any] | None], clustered: Clustered | None
+    ) -> None:
         """``cut`` tells how a shard was cut."""
-        self._options, self._cut = options, cut
+        self._options, self._cut, self._clustered = options, cut, clustered
         self._started = time.time()
         self._writer: RunWriter | None = None
         self._unlocked = False
@@ -43,6 +46,8 @@ class Writing:
                 "started": started.isoformat(timespec="seconds"),
                 "environment": environment(self._options.flags()),
             }
+            if self._clustered is not None:
+                header["environment"] |= self._clustered.environment()
             cut = self._cut()
             header |= {"shard": cut} if cut is not None else {}
             try:

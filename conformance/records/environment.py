@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import importlib.util
 import os
@@ -9,7 +10,7 @@ import platform
 from functools import cache
 from typing import Any
 
-from conformance import __version__
+from conformance import HOME, __version__
 from conformance.records.processor import cpu
 from conformance.runtimes.registry import RUNTIMES
 
@@ -35,6 +36,15 @@ def gpu() -> dict[str, Any] | None:
     from conformance.runtimes.tensorrt.device import facts
 
     return facts()
+
+
+@cache
+def code() -> str:
+    """A hash of this package's own code."""
+    digest = hashlib.sha256()
+    for file in sorted(HOME.rglob("*.py")):
+        digest.update(file.relative_to(HOME).as_posix().encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 @cache

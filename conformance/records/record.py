@@ -139,6 +139,7 @@ class Record:
     changed: list[dict[str, Any]] = field(default_factory=list)
     after: dict[str, Any] | None = None
     fingerprint: str | None = None
+    worker: dict[str, Any] | None = None
     reused: bool = False
 
     def stop(self, stop: Stopped) -> None:

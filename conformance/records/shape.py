@@ -166,6 +166,9 @@ FIELDS: dict[str, Check] = {
     )),
     "latency": or_null(form(budgets=or_null(list_of(_BUDGET)), own=or_null(_SIDE), other=or_null(_SIDE))),
     "reused": FLAG,
+    "worker": or_null(form(
+        ("name", "host"), name=TEXT, host=TEXT, cpu=or_null(form(name=TEXT_OR_NULL, instructions=or_null(_TEXTS))),
+    )),
     "accepted": _nothing,
 }  # fmt: skip
 """The fields of a record, and ``details`` of earlier versions."""
@@ -187,7 +190,7 @@ def _processor(value: Any) -> None:
 
 ENVIRONMENT = form(
     **dict.fromkeys(("conformance", "python", "platform"), TEXT_OR_NULL), cores=_COUNTS, cpu=_processor,
-    gpu=_processor, versions=or_null(map_of(TEXT_OR_NULL)), flags=or_null(_TEXTS),
+    gpu=_processor, versions=or_null(map_of(TEXT_OR_NULL)), flags=or_null(_TEXTS), workers=or_null(map_of(TEXT)),
 )  # fmt: skip
 _HEADER = form(
     started=TEXT_OR_NULL, seconds=number, environment=or_null(ENVIRONMENT), unfinished=or_null(_TEXTS),

@@ -1,0 +1,130 @@
+"""Replaying a bundle on the workers of a cluster, with the Python and the runtimes that they have."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from conformance.bundle import code
+from conformance.bundle.entry import Entry
+from conformance.bundle.files import CELLS, HEAD
+from conformance.bundle.layout import Bundle
+from conformance.bundle.replay import chosen_of, id_of, record_of
+from conformance.cluster.engine import Cluster, Job
+from conformance.cluster.facts import RUNTIME
+from conformance.cluster.freight import Files
+from conformance.cluster.run import Run
+from conformance.cluster.tasks import replay
+from conformance.cluster.workers import SchedulerLost
+from conformance.errors import Stopped, UserError
+from conformance.records.environment import environment
+from conformance.records.record import Record
+from conformance.records.run_file import RunWriter
+from conformance.records.text import replay_command
+
+
+def replay_on(
+    address: str,
+    bundle: Bundle,
+    runtime: str,
+    report: Path,
+    store: Path,
+    *,
+    keep: Callable[[str], bool],
+    timeout: float,
+    require_provider: bool,
+    libraries: bool,
+    flags: Sequence[str],
+    tell: Callable[[str], object],
+    on_record: Callable[[dict[str, Any]], object],
+) -> list[dict[str, Any]]:
+    """As ``bundle.replay.replay``, on workers that have the runtime; UserError where there is none, or the scheduler
+    goes away. The records that came until then are in ``report``."""
+    chosen, limited = chosen_of(bundle, runtime, keep)
+    for line in code.announced(bundle, chosen) if libraries else ():
+        tell(line)
+    entries = {id_of(entry, runtime): entry for entry in chosen}
+
+    def lost(id: str, error: str, reason: str) -> Record:
+        record = record_of(entries[id], runtime)
+        record.stop(Stopped("load", error, reason, "harness"))
+        return record
+
+    arguments = [
+        "--runtime", runtime, "--cell-timeout", str(timeout), *(["--require-provider"] if require_provider else []),
+        *(["--allow-libraries"] if libraries else []),
+    ]  # fmt: skip
+    records = []
+    with (
+        tempfile.TemporaryDirectory() as heads,
+        Cluster(address, store, tell, needs=[RUNTIME.format(runtime)]) as cluster,
+    ):
+        cluster.connect()
+        jobs = list(_jobs(bundle, chosen, runtime, Path(heads), arguments))
+        head = {**environment(list(flags) if limited else []), "command": list(flags), "packed": bundle.environment}
+        head["workers"] = {worker.name: worker.host for worker in cluster.fit}
+        started = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        writer, start = RunWriter(report, {"started": started, "environment": head}), time.monotonic()
+        finished = False
+        try:
+            for made in cluster.records(jobs, partial(_run, store), lost):
+                if made is not None:
+                    made.record.worker = made.worker
+                    allowed = libraries and bool(entries[made.cell].code)
+                    made.record.command = replay_command(
+                        str(bundle.folder), runtime, "-k", made.cell, libraries=allowed
+                    )
+                    records.append(made.record.as_dict())
+                    writer.add(records[-1])
+                    on_record(records[-1])
+            finished = True
+        except SchedulerLost:
+            text = f"the scheduler at {address} is gone; {len(chosen) - len(records)} cells were not run"
+            raise UserError(f"{text}. What was run is in {report}") from None
+        finally:
+            writer.close(time.monotonic() - start if finished else None)
+    return records
+
+
+def _run(store: Path, name: str, neighbours: int) -> Run:
+    return Run(
+        name=name, folder="/", store=str(store.absolute()), store_shown=str(store), roots=(), settings={},
+        timeout=0.0, memory_gib=None, neighbours=neighbours,
+    )  # fmt: skip
+
+
+def _jobs(
+    bundle: Bundle, chosen: Sequence[Entry], runtime: str, heads: Path, arguments: Sequence[str]
+) -> Iterator[Job]:
+    """A job for each case: a bundle of its own with the cells of the case alone."""
+    told = json.loads((bundle.folder / HEAD).read_text(encoding="utf-8"))
+    cases: dict[str, list[Entry]] = {}
+    for entry in chosen:
+        cases.setdefault(entry.case, []).append(entry)
+    for number, entries in enumerate(cases.values()):
+        names = dict.fromkeys(entry.name for entry in entries)
+        head = heads / f"{number}.json"
+        own = [entry for entry in told["entries"] if entry["name"] in names]
+        head.write_text(json.dumps({**told, "entries": own}), encoding="utf-8")
+        files = {f"/{number}/{HEAD}": head}
+        for name in names:
+            for file in sorted((bundle.folder / CELLS / name).rglob("*")):
+                if file.is_file():
+                    files[f"/{number}/{file.relative_to(bundle.folder)}"] = file
+        digests = {path: hashlib.sha256(file.read_bytes()).hexdigest() for path, file in files.items()}
+        yield Job(
+            tuple(id_of(entry, runtime) for entry in entries),
+            replay, partial(_order, number, arguments),
+            Files(digests, {digests[path]: file for path, file in files.items()}), frozenset(), float(len(entries)),
+        )  # fmt: skip
+
+
+def _order(number: int, arguments: Sequence[str], ids: Sequence[str]) -> bytes:
+    return json.dumps({"folder": f"/{number}", "arguments": list(arguments), "cells": list(ids)}).encode()

@@ -1,0 +1,66 @@
+"""What an environment is, as far as it decides what cells come to: run by Python itself on each worker of a cluster.
+
+Prints one line of JSON. Needs neither torch nor pytest: on a host that runs bundles there is none.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import socket
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from conformance.records.environment import code, gpu, versions
+from conformance.records.processor import cpu
+from conformance.runtimes import registry
+
+RUNTIME = "runtime {}"
+"""The word of a runtime that an environment has. The others are ``gpu``, and instruction sets of the processor as
+``environment.cpu.instructions`` names them."""
+
+
+def facts(packages: Iterable[str] = ()) -> dict[str, Any]:
+    """What this environment is, with the versions of these distributions besides those that every run has."""
+    absences = {runtime.name: registry.absence(runtime.name) for runtime in registry.RUNTIMES}
+    there = [RUNTIME.format(name) for name, absence in absences.items() if absence is None]
+    return {
+        "host": socket.gethostname(),
+        "python": python(),
+        "code": code(),
+        "versions": versions(),
+        "packages": {package: _version(package) for package in packages},
+        "cpu": cpu(),
+        "gpu": gpu(),
+        "absences": absences,
+        "words": [*(["gpu"] if gpu() else []), *cpu()["instructions"], *there],
+        "platform": platform.platform(),
+        "fingerprint": _fingerprint(),
+    }
+
+
+def python() -> str:
+    """The version of Python, as far as what one writes another can read."""
+    return ".".join(platform.python_version_tuple()[:2])
+
+
+def _fingerprint() -> str | None:
+    """What fingerprints take of a host; None where case files cannot be read, and nothing has fingerprints."""
+    try:
+        from conformance.depends.fingerprint import host
+    except ImportError:
+        return None
+    return host()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+if __name__ == "__main__":
+    print(json.dumps(facts(json.loads(sys.argv[1]))))

@@ -1,0 +1,184 @@
+"""What the workers of a cluster are asked to do. Imported by them, so it needs no PyTorch and reads no case."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from distributed import Worker, get_worker
+
+from conformance.cluster.freight import below, lay_out
+from conformance.cluster.host import Host
+from conformance.cluster.run import Run, store_of
+from conformance.errors import trouble_of_host
+from conformance.records.environment import code
+from conformance.records.record import Record
+from conformance.records.run_file import LINES
+
+CODE = code()
+"""The version of this package that this process has loaded."""
+
+_LOOK = 0.2
+"""Seconds between looks at whether a task is still wanted."""
+
+_host: Host | None = None
+
+
+class Unfit(Exception):
+    """A worker cannot run any case, as its disk is full. The task is to be run by another one."""
+
+
+class HostEnded(Exception):
+    """The process that runs the cells ended while it ran one."""
+
+
+def contents(data: bytes) -> bytes:
+    """A file's contents, which a task is a task for so that each worker fetches them once."""
+    return data
+
+
+def run_cells(
+    run: Run, cells: bytes, digests: Mapping[str, str], files: Mapping[str, bytes]
+) -> list[tuple[str, bytes]]:
+    """Runs cells, which are pickled. Tells of each under the topic of the run when it begins, and with its record
+    when it has ended. The bundles of those that failed, where the worker does not share the store of the run.
+
+    ``digests`` has the files by their paths, ``files`` their contents by digest. Raises Unfit and HostEnded.
+    """
+    worker = get_worker()
+    root = Path(worker.local_directory) / run.name
+    try:
+        lay_out(root, digests, files.__getitem__)
+        host = _ready(run, root)
+    except OSError as error:
+        raise _unfit(run, worker, trouble_of_host(error) or str(error)) from None
+    try:
+        return _passed_on(host, cells, worker, worker.get_current_task())
+    except (EOFError, OSError):
+        end()
+        raise HostEnded("the process that runs the cells has ended") from None
+
+
+REPLAY = "import sys; sys.path[:1] = []; from conformance.cli import main; sys.exit(main())"
+"""Run by Python without the folder that it is in on ``sys.path``."""
+
+
+def replay(run: Run, order: bytes, digests: Mapping[str, str], files: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
+    """Replays a bundle, as ``cluster.bundles`` packs it, in this environment, whatever it has. Tells of cells as
+    ``run_cells`` does. Raises Unfit and HostEnded."""
+    worker = get_worker()
+    root, given = Path(worker.local_directory) / run.name, json.loads(order)
+    try:
+        lay_out(root, digests, files.__getitem__)
+        report = Path(tempfile.mkdtemp(dir=root))
+    except OSError as error:
+        raise _unfit(run, worker, trouble_of_host(error) or str(error)) from None
+    store = store_of(run, Path.cwd()) / "engines"
+    command = [
+        sys.executable, "-c", REPLAY, "replay", str(below(root, given["folder"])), "--report", str(report / "run"),
+        "--store", str(store.absolute()), *given["arguments"],
+    ]  # fmt: skip
+    with (report / "said").open("w+b") as said:
+        process = subprocess.Popen(command, cwd=root, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        try:
+            told = _told(process, report / "run" / LINES, worker)
+            _tell_of_replayed(run, worker, given["cells"], told)
+        finally:
+            process.kill()
+            process.wait()
+        if process.returncode not in (0, 1, 5, -signal.SIGKILL):
+            said.seek(0)
+            lines = said.read().decode(errors="replace").splitlines() or [f"it ended with {process.returncode}"]
+            raise HostEnded(f"conformance replay: {lines[-1]}")
+    return []
+
+
+def _tell_of_replayed(run: Run, worker: Worker, cells: list[str], records: Iterator[dict[str, Any]]) -> None:
+    common = {"task": str(worker.get_current_task()), "address": worker.address}
+    for cell in [*cells, ""]:
+        if cell:
+            worker.log_event(run.name, {"kind": "begun", **common, "cell": cell})
+        record = next(records, None)
+        if record is None:
+            return
+        made = pickle.dumps(Record.from_dict(record))
+        worker.log_event(run.name, {"kind": "ended", **common, "cell": record["id"], "record": made})
+
+
+def _told(process: subprocess.Popen[bytes], lines: Path, worker: Worker) -> Iterator[dict[str, Any]]:
+    """The records of a run file as they come, until the process that writes it has ended, or nobody wants them."""
+    key, place = worker.get_current_task(), 0
+    while True:
+        ended = process.poll() is not None
+        with contextlib.suppress(OSError), lines.open("rb") as file:
+            file.seek(place)
+            for line in file:
+                if line.endswith(b"\n"):
+                    if place:  # the first line is the header
+                        yield json.loads(line)
+                    place += len(line)
+        if ended or not _wanted(worker, key):
+            return
+        time.sleep(_LOOK)
+
+
+def _wanted(worker: Worker, key: Any) -> bool:
+    """Whether somebody waits for a task: not after a Ctrl-C."""
+    task = worker.state.tasks.get(key)
+    return task is not None and task.state != "cancelled"
+
+
+def _unfit(run: Run, worker: Worker, reason: str) -> Unfit:
+    """The exception; the worker gets no more cases of this run."""
+    end()
+    # Told to the scheduler alone: tasks that this worker has already been given could not begin without the resource.
+    withdraw = {"worker": worker.contact_address, "resources": {run.name: 0}}
+    with contextlib.suppress(RuntimeError):  # its loop has ended
+        worker.loop.add_callback(worker.scheduler.set_resources, **withdraw)
+    worker.log_event(run.name, {"kind": "unfit", "address": worker.address, "reason": reason})
+    return Unfit(reason)
+
+
+def _passed_on(host: Host, cells: bytes, worker: Worker, key: Any) -> list[tuple[str, bytes]]:
+    bundles: list[tuple[str, bytes]] = []
+    common = {"task": str(key), "address": worker.address}
+    host.send(cells)
+    while True:
+        while not host.poll(_LOOK):
+            if not _wanted(worker, key):
+                end()
+                return []
+        kind, *told = host.receive()
+        if kind == "done":
+            return bundles
+        if kind == "unfit":
+            raise _unfit(host.run, worker, told[0])
+        if kind == "ended" and told[2] is not None:
+            bundles.append(told[2])
+        worker.log_event(host.run.name, {"kind": kind, **common, "cell": told[0], "record": (told[1:] or [b""])[0]})
+
+
+def _ready(run: Run, root: Path) -> Host:
+    """The process of the run, started where it does not run yet. OSError where it cannot be."""
+    global _host
+    if _host is None or _host.run.name != run.name:
+        end()
+        _host = Host(run, root, Path.cwd())
+    return _host
+
+
+def end() -> None:
+    """Ends the process that runs cells, if there is one."""
+    global _host
+    host, _host = _host, None
+    if host is not None:
+        host.end()

@@ -1,0 +1,265 @@
+"""A session whose cells run on a cluster: their tests run here in the order in which the records come back."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from conformance.errors import UserError, display_path
+from conformance.plugin.ordering import cell_of
+from conformance.records.clean import block, literal
+from conformance.runtimes import registry
+
+if TYPE_CHECKING:
+    from conformance.cluster.engine import Cluster, Job, Made
+    from conformance.cluster.run import Run
+    from conformance.plan.cell import Cell
+    from conformance.plugin.options import Options
+    from conformance.plugin.session import Session
+    from conformance.records.record import Record
+
+ADDRESS = re.compile(r"local:[1-9][0-9]{0,3}|[a-z]+://\S+")
+"""What ``--cluster`` takes."""
+
+ALONE = 0.25
+"""A case that takes longer than this part of a worker's share of the run is begun first, so that it does not go on
+alone when all others have ended; otherwise short cases come first."""
+
+
+class Clustered:
+    """Hooks of a session with ``--cluster``, and what the rest of the session asks of the cluster."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._options = session, session.options
+        self._cluster: Cluster | None = None
+        self._made: dict[str, Made] = {}
+
+    # ---- what the session asks
+
+    def absence(self, runtime: str | None) -> str | None:
+        """Why no worker can run a runtime; None where one can, or where no runtime is needed."""
+        assert self._cluster is not None
+        return None if runtime not in registry.MAY_LACK else self._cluster.absence(runtime)
+
+    def made(self, cell: Cell) -> Made:
+        """The record of a cell that a worker has run."""
+        return self._made.pop(cell.id)
+
+    def hosts(self) -> list[str | None]:
+        """What fingerprints take of the hosts of the workers, each once."""
+        assert self._cluster is not None
+        return list(dict.fromkeys(worker.facts["fingerprint"] for worker in self._cluster.fit))
+
+    def environment(self) -> dict[str, Any]:
+        """What the header of the run says of the workers in place of this host."""
+        from conformance.baseline.merging import one_processor
+
+        if self._cluster is None:  # no cell is run
+            return {}
+        workers = self._cluster.fit
+        return {
+            "cpu": one_processor([worker.facts["cpu"] for worker in workers]),
+            "gpu": one_processor([worker.facts["gpu"] for worker in workers]),
+            "platform": " and ".join(sorted({worker.facts["platform"] for worker in workers})),
+            "workers": {worker.name: worker.host for worker in workers},
+        }
+
+    def close(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+
+    # ---- hooks
+
+    @pytest.hookimpl(tryfirst=True)  # before the run file is begun, whose header tells of the workers
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        cells = [cell for item in session.items if (cell := cell_of(item)) is not None]
+        if session.config.option.collectonly or not cells:
+            return
+        try:
+            from conformance.cluster.engine import Cluster
+        except ImportError as error:
+            text = f"--cluster needs Dask ({error}): pip install 'onnx-export-conformance[cluster]'"
+            raise pytest.UsageError(text) from None
+        packages: dict[str, str] = {}
+        for case in {(cell.case.file, cell.case.name): cell.case for cell in cells}.values():
+            packages |= _needs(case).packages
+        options = self._options
+        self._cluster = Cluster(
+            options["cluster"],
+            options.store,
+            self._tell,
+            needs=options.cluster_needs(),
+            packages=packages,
+            patience=options["cluster_timeout"],
+        )
+        try:
+            with self._session.saying(f"asking {options['cluster']} for its workers"):
+                self._cluster.connect()
+        except UserError as error:
+            raise pytest.UsageError(block(f"--cluster: {error}")) from None
+        self._session.ordering.workers = len(self._cluster.fit)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Runs the tests of cells as their records come, all others first; as pytest does it in all else."""
+        if self._cluster is None:
+            return None
+        if session.testsfailed and not session.config.option.continue_on_collection_errors:
+            return None  # pytest says so
+        expected = self._session.ordering.seconds([item.nodeid for item in session.items])
+        seconds = dict(zip(session.items, expected, strict=True))
+        jobs, waiting, at_once = self._divided(session.items, seconds)
+        for number, item in enumerate(at_once, 1):
+            self._test(session, item, next(iter([*at_once[number : number + 1], *waiting.values()]), None))
+        from conformance.cluster.workers import SchedulerLost
+
+        try:
+            for made in self._cluster.records(jobs, self._run, self._lost):
+                self._session.progress.staff(len(self._cluster.fit))
+                if made is None:
+                    self._session.progress.pytest_runtest_logfinish()
+                    continue
+                self._made[made.cell] = made
+                item = waiting.pop(made.cell)
+                self._test(session, item, next(iter(waiting.values()), None))
+        except SchedulerLost:
+            text = (
+                f"the scheduler at {self._options['cluster']} is gone; {len(waiting)} cells were not run. What was "
+                f"run is in {display_path(self._options.report)}, from where --reuse takes it over"
+            )
+            raise session.Interrupted(text) from None
+        if self._cluster.twice:
+            self._tell(f"{self._cluster.twice} records came twice, as cases were begun again: the first ones count")
+        return True
+
+    def _test(self, session: pytest.Session, item: pytest.Item, following: pytest.Item | None) -> None:
+        """As pytest's own loop runs a test."""
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)
+
+    def _divided(
+        self, items: Sequence[pytest.Item], seconds: Mapping[pytest.Item, float]
+    ) -> tuple[list[Job], dict[str, pytest.Item], list[pytest.Item]]:
+        """The jobs for the cluster in their order, the tests that wait for them by cell, and all other tests."""
+        from conformance.checks.runner import broken
+        from conformance.cluster.engine import Job, Made
+        from conformance.cluster.freight import files_of
+        from conformance.cluster.tasks import run_cells
+
+        assert self._cluster is not None
+        groups: dict[tuple[object, ...], list[tuple[Cell, pytest.Item]]] = {}
+        at_once = []
+        for item in items:
+            cell = cell_of(item)
+            if cell is None or not self._session.running.has_to_run(cell):
+                at_once.append(item)
+            else:
+                lacked = cell.runtime if cell.runtime in registry.MAY_LACK else None
+                groups.setdefault((cell.case.file, cell.case.name, lacked), []).append((cell, item))
+        jobs = []
+        waiting: dict[str, pytest.Item] = {}
+        for (*_, runtime), members in groups.items():
+            cells = tuple(cell for cell, _ in members)
+            needs = _needs(cells[0].case)
+            words = {f"package {name}" for name in needs.packages}
+            words |= {f"runtime {runtime}"} if runtime else set()
+            lacking = self._cluster.lacking(words)
+            if lacking is not None:
+                for cell, item in members:
+                    record = broken(cell, "NoWorker", f"no worker of {self._options['cluster']} has {lacking}")
+                    self._made[cell.id] = Made(cell.id, record, None)
+                    at_once.append(item)
+                continue
+            waiting |= {cell.id: item for cell, item in members}
+            jobs.append(
+                Job(
+                    tuple(cell.id for cell in cells), run_cells, partial(_packed, cells),
+                    files_of(cells[0].case, needs), frozenset(words), sum(seconds[item] for _, item in members),
+                )
+            )  # fmt: skip
+        share = sum(job.seconds for job in jobs) / max(len(self._cluster.fit), 1)
+        first = [job for job in jobs if job.seconds > ALONE * share]
+        rest = [job for job in jobs if job.seconds <= ALONE * share]
+        return [*sorted(first, key=_expected, reverse=True), *sorted(rest, key=_expected)], waiting, at_once
+
+    def _run(self, name: str, neighbours: int) -> Run:
+        from conformance.cluster.run import Run
+
+        options, settings = self._options, self._session.running.settings()
+        told = {
+            field.name: getattr(settings, field.name)
+            for field in dataclasses.fields(settings)
+            if field.name in ("examples", "random", "require_provider", "tensorrt")
+        }
+        roots = tuple(dict.fromkeys(self._roots()))
+        return Run(
+            name=name, folder=str(options.folder), store=str(options.store.absolute()),
+            store_shown=display_path(options.store), roots=roots, settings=told,
+            timeout=options["cell_timeout"], memory_gib=options["cell_memory"], neighbours=neighbours,
+        )  # fmt: skip
+
+    def _lost(self, id: str, error: str, reason: str) -> Record:
+        from conformance.checks.runner import broken
+
+        cell = self._session.planning.named(id)
+        assert cell is not None
+        return broken(cell, error, reason)
+
+    def _roots(self) -> Iterator[str]:
+        from conformance.depends.installed import own_roots
+
+        yield from (str(root.absolute()) for root in own_roots())
+
+    def _tell(self, line: str) -> None:
+        reporter: Any = self._options.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.ensure_newline()
+            for text in line.splitlines():
+                reporter.write_line(literal(text))
+
+
+def _packed(cells: Sequence[Cell], ids: Sequence[str]) -> bytes:
+    return pickle.dumps([cell for cell in cells if cell.id in ids])
+
+
+def _expected(job: Job) -> float:
+    return job.seconds
+
+
+def _needs(case: Any) -> Any:
+    """What a case depends on; all Python of its folder where that cannot be told: there it fails as it does here."""
+    from conformance.depends.files import Needs, needs
+    from conformance.depends.installed import python_below
+
+    try:
+        return needs(case)
+    except Exception:  # a file that is not there, or Python that cannot be parsed
+        return Needs(tuple(map(Path, python_below(case.folder))), {})
+
+
+def check(options: Options) -> None:
+    """UsageError for options that do not go together."""
+    if options["cluster"] is None:
+        if options["cluster_needs"] is not None:
+            raise pytest.UsageError(
+                "--cluster-needs says which workers of a cluster are used: give --cluster with it"
+            )
+        return
+    if not ADDRESS.fullmatch(options["cluster"]):
+        text = f"--cluster {options['cluster']}: give the address of a Dask scheduler, as tcp://host:8786, or local:4"
+        raise pytest.UsageError(text)
+    options.cluster_needs()
+    if options.config.getoption("dist", "no") != "no":
+        raise pytest.UsageError("--cluster hands the cells to its workers, -n to processes here: give one of them")
+    if options["isolation"] == "none":
+        raise pytest.UsageError("--isolation none runs the cells in this process, --cluster on others: give one")

@@ -1,0 +1,152 @@
+"""A scheduler and workers of Dask on this machine, started as a user starts them, and a folder of small cases."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support import Outcome, run_suite
+
+CASES = """
+small:
+  about: two layers, three sizes of them
+  module: beside.Small
+  vary: {n: [2, 3, 4]}
+  inputs: {x: "float32[batch, 6]"}
+  dims: {batch: 1..8}
+  export: {torchscript: [17]}
+wrong:
+  about: a symbolic that is another function
+  forward: torch.asinh(x)
+  inputs: {x: "float32[n]"}
+  dims: {n: 1..8}
+  export: {torchscript: {opsets: [17], symbolics: {"aten::asinh": beside.wrong}}}
+"""
+PYTHON = """
+import torch
+
+class Small(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(6, n), torch.nn.Linear(n, 4)
+
+    def forward(self, x):
+        return self.two(torch.relu(self.one(x)))
+
+def wrong(g, x):
+    return g.op("Sinh", x)
+"""
+
+DEADLINE = 90.0
+LATEST = "reports/latest"
+
+
+def waited_for(what: Callable[[], Any]) -> Any:
+    """What the function gives once it is true."""
+    end = time.monotonic() + DEADLINE
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError, ValueError):
+            if value := what():
+                return value
+        time.sleep(0.05)
+    raise AssertionError(f"{what} did not come true within {DEADLINE:g} s")
+
+
+@dataclass
+class Loopback:
+    """A scheduler, and the workers that a test starts."""
+
+    folder: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def scheduler(self) -> str:
+        """Starts it; its address."""
+        file = self.folder / "scheduler.json"
+        self._start(
+            "dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file
+        )
+        address: str = waited_for(lambda: json.loads(file.read_text(encoding="utf-8"))["address"])
+        return address
+
+    def workers(
+        self, address: str, *arguments: str, folder: str = "worker", **environment: str
+    ) -> subprocess.Popen[bytes]:
+        """Starts workers in a folder of their own, where nothing of the project lies."""
+        place = self.folder / folder
+        place.mkdir(exist_ok=True)
+        return self._start(
+            "dask_worker", address, "--nthreads", "1", "--no-dashboard", "--memory-limit", "0",
+            "--local-directory", place / "local", *arguments, cwd=place, **environment,
+        )  # fmt: skip
+
+    def _start(self, tool: str, *arguments: str | Path, cwd: Path | None = None, **environment: str) -> Any:
+        log = (self.folder / f"{tool}-{len(self.processes)}.log").open("wb")
+        whole = {**os.environ, **environment}
+        with log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", f"distributed.cli.{tool}", *map(str, arguments)],
+                cwd=cwd or self.folder, env=whole, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@contextlib.contextmanager
+def loopback(folder: Path) -> Iterator[Loopback]:
+    cluster = Loopback(folder)
+    try:
+        yield cluster
+    finally:
+        cluster.end()
+
+
+def project(folder: Path, cases: str = CASES, python: str = PYTHON) -> Path:
+    """A folder with these cases."""
+    (folder / "cases").mkdir(parents=True)
+    (folder / "cases" / "some.yaml").write_text(cases, encoding="utf-8")
+    (folder / "cases" / "beside.py").write_text(python, encoding="utf-8")
+    return folder
+
+
+def run(folder: Path, address: str | None, *arguments: str, report: str = LATEST, **environment: str) -> Outcome:
+    """The suite on all cases of the project."""
+    where = [] if address is None else ["--cluster", address]
+    return run_suite(folder, *where, "--report", report, *arguments, **environment)
+
+
+def records(folder: Path, report: str = LATEST) -> dict[str, dict[str, Any]]:
+    """The records by cell, of which there is one each."""
+    lines = (folder / report / "records.jsonl").read_text(encoding="utf-8").splitlines()[1:]
+    found = [json.loads(line) for line in lines]
+    assert len({record["id"] for record in found}) == len(found)
+    return {record["id"]: record for record in found}
+
+
+def dask_workers(nanny: int) -> list[int]:
+    """The processes of the workers that a nanny has started."""
+    below = {pid: Path(f"/proc/{pid}/cmdline") for pid in spawned(nanny)}
+    return [pid for pid, command in below.items() if command.exists() and b"spawn_main" in command.read_bytes()]
+
+
+def spawned(pid: int) -> list[int]:
+    """The processes below one."""
+    direct = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):  # by the thread that started them
+        with contextlib.suppress(OSError):
+            direct += [int(child) for child in children.read_text(encoding="ascii").split()]
+    return [*direct, *(below for child in direct for below in spawned(child))]
