@@ -12,6 +12,7 @@ import argparse
 from benchmarks import (
     accusations,
     catalogue,
+    cluster,
     coverage,
     culprits,
     dynamo,
@@ -62,8 +63,20 @@ GROUPS = {
     "catalogue": catalogue,
     "reach": reach,
     "versions": versions,
+    "cluster": cluster,
 }
-EVIDENCE = ("accusations", "location", "passes", "reduction", "findings", "repairs", "coverage", "reach", "versions")
+EVIDENCE = (
+    "accusations",
+    "location",
+    "passes",
+    "reduction",
+    "findings",
+    "repairs",
+    "coverage",
+    "reach",
+    "versions",
+    "cluster",
+)
 """Write a page in ``docs/evidence`` of what they found, which ``rows`` has just looked at."""
 APART = {"latency", "mutants", "size", "endurance", "culprits", *EVIDENCE}
 """Take a quarter of an hour and more, and have pages of their own: ``docs/mutants.md``, and the others in

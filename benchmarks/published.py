@@ -48,6 +48,7 @@ APART = {
         "which modules and calls are cases without Python, and how soon a verdict is there",
     ),
     "versions": ("evidence/runtime-versions.md", "what other versions make of the catalogue's models"),
+    "cluster": ("evidence/cluster.md", "a run on a cluster, and what becomes of killed workers"),
 }
 """The groups with pages of their own: where, and what they answer."""
 _SECTION = re.compile(r"^## (.+)\n", re.M)
