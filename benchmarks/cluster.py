@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.common import HEAD, Row
 from benchmarks.planted import ROOT
 from conformance.records.run_file import read_run
-from tests.cluster.support import Loopback, dask_workers, loopback
+from tests.cluster.support import dask_workers, loopback
 
 PAGE = ROOT / "docs" / "evidence" / "cluster.md"
 CASES, QUICK_CASES = 60, 6
@@ -132,15 +132,8 @@ def grown(quick: bool, examples: int | None = None) -> dict[int, Ran]:
             with loopback(place) as cluster:
                 address = cluster.scheduler()
                 cluster.workers(address, "--nworkers", str(workers))
-                _wait_for(cluster, workers)
                 found[workers] = _run(folder, address, workers, examples=examples)
     return found
-
-
-def _wait_for(cluster: Loopback, workers: int) -> None:
-    log = cluster.folder / "dask_worker-1.log"
-    while log.read_text(encoding="utf-8").count("Registered to") < workers:
-        time.sleep(0.1)
 
 
 @dataclass
@@ -168,7 +161,6 @@ def killed(quick: bool) -> Killed:
         with loopback(place) as cluster:
             address = cluster.scheduler()
             nannies = cluster.workers(address, "--nworkers", "3")
-            _wait_for(cluster, 3)
             with _killer(nannies.pid, found, KILLED_EVERY / 4 if quick else KILLED_EVERY):
                 start = time.monotonic()
                 while time.monotonic() - start < (10.0 if quick else KILLING):

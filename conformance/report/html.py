@@ -42,7 +42,7 @@ FIELDS = (
     "coverage", "remedy", "conditioning", "beyond", "output", "traceback", "no_bundle", "examples", "ill_conditioned",
     "nothing", "dropped_draws", "outputs", "rows", "worst", "draw", "signal", "graph", "arithmetic", "fidelity",
     "conversion", "loss", "engine", "latency", "histogram", "seconds", "command", "bundle", "bundle_libraries",
-    "replay", "changed", "after", "reused", "words",
+    "replay", "changed", "after", "worker", "reused", "words",
 )  # fmt: skip
 """The fields of each record that the page has. It lacks the fingerprint, which says nothing to a reader."""
 

@@ -29,6 +29,7 @@ _OPTIONAL = (
     "declared_for", "fidelity", "vacuous", "coverage", "remedy", "conditioning",
     "rows",
     "conversion", "loss", "engine", "latency", "histogram", "command", "bundle", "fingerprint",
+    "worker",
 )  # fmt: skip
 
 

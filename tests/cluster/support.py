@@ -80,13 +80,17 @@ class Loopback:
     def workers(
         self, address: str, *arguments: str, folder: str = "worker", **environment: str
     ) -> subprocess.Popen[bytes]:
-        """Starts workers in a folder of their own, where nothing of the project lies."""
+        """Starts workers in a folder of their own, where nothing of the project lies, and waits for them."""
         place = self.folder / folder
         place.mkdir(exist_ok=True)
-        return self._start(
+        number = int(arguments[arguments.index("--nworkers") + 1]) if "--nworkers" in arguments else 1
+        log = self.folder / f"dask_worker-{len(self.processes)}.log"
+        started = self._start(
             "dask_worker", address, "--nthreads", "1", "--no-dashboard", "--memory-limit", "0",
             "--local-directory", place / "local", *arguments, cwd=place, **environment,
         )  # fmt: skip
+        waited_for(lambda: log.read_text(encoding="utf-8").count("Registered to") >= number)
+        return started
 
     def _start(self, tool: str, *arguments: str | Path, cwd: Path | None = None, **environment: str) -> Any:
         log = (self.folder / f"{tool}-{len(self.processes)}.log").open("wb")

@@ -38,21 +38,20 @@ def differences(there: dict[str, Any], here: dict[str, Any]) -> list[tuple[Any, 
     ]
 
 
+TYPED = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored in a background job
+import pytest
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
 def started(folder: Path, address: str, *arguments: str) -> subprocess.Popen[str]:
     """The suite, while it goes on."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        "--pyargs",
-        "conformance",
-        "--cluster",
-        address,
-    ]
+    command = [sys.executable, "-c", TYPED, "-p", "no:cacheprovider", "--pyargs", "conformance"]
     return subprocess.Popen(
-        [*command, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        [*command, "--cluster", address, *arguments], cwd=folder,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST")},
     )  # fmt: skip
 

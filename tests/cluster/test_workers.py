@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.support import CASES, PYTHON, Loopback, loopback, project, records, run, waited_for
+from tests.cluster.support import CASES, PYTHON, Loopback, loopback, project, records, run
 
 
 @pytest.fixture
@@ -78,7 +78,6 @@ def test_a_worker_that_cannot_write_is_left_out_and_its_case_goes_to_another(clu
     address = cluster.scheduler()
     full = cluster.workers(address, "--no-nanny", "--name", "full")
     resource.prlimit(full.pid, resource.RLIMIT_FSIZE, (100_000, 100_000))
-    waited_for(lambda: "Registered" in (cluster.folder / "dask_worker-1.log").read_text(encoding="utf-8"))
     outcome = run(folder, address, "-k", "small and export", "--cluster-timeout", "5", report="reports/full")
     assert outcome.code == 1, outcome.text
     assert "worker full on " in outcome.text and "the host allows no larger file" in outcome.text

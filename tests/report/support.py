@@ -112,6 +112,7 @@ def hostile(poison: str) -> dict[str, Any]:
         **hostile_fields(poison),
         "histogram": {"edges": [-1, 0, 1], "counts": [1, 2]}, "seconds": {poison: 1.0}, "command": poison,
         "bundle": poison, "fingerprint": poison, "reused": False,
+        "worker": {"name": poison, "host": poison, "cpu": {"name": poison, "instructions": [poison]}},
     }  # fmt: skip
 
 
