@@ -131,7 +131,7 @@ def check_is_store(home: Path) -> None:
     name = display_path(home)
     if not home.is_dir():
         raise UserError(f"{name}: there is no such folder")
-    known = {*SECTIONS, DRAWS}
+    known = {*SECTIONS, DRAWS, "documents", "cluster"}
     names = {entry.name for entry in home.iterdir()}
     others = sorted(names - known - {".gitignore"})
     if others or not names & known:

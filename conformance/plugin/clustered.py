@@ -48,9 +48,9 @@ class Clustered:
         assert self._cluster is not None
         return None if runtime not in registry.MAY_LACK else self._cluster.absence(runtime)
 
-    def made(self, cell: Cell) -> Made:
-        """The record of a cell that a worker has run."""
-        return self._made.pop(cell.id)
+    def made(self, cell: Cell) -> Made | None:
+        """The record of a cell that was given to the workers; None of any other."""
+        return self._made.pop(cell.id, None)
 
     def hosts(self) -> list[str | None]:
         """What fingerprints take of the hosts of the workers, each once."""

@@ -48,16 +48,18 @@ class Running:
 
     def __call__(self, cell: Cell) -> dict[str, Any]:
         """The record of one cell, as plain data."""
-        reused = self._reused(cell)
+        made = None if self.clustered is None else self.clustered.made(cell)
+        reused = None if made is not None else self._reused(cell)
         if reused is not None:
             return {**json.loads(reused), "reused": True}
-        host, absent = None, self._absence(cell)
+        # What a worker has made stands, also where none that could make it is left by now.
+        host, absent = None, None if made is not None else self._absence(cell)
         if absent is not None:
             from conformance.checks import runner
 
             record = runner.skipped(cell, absent)
-        elif self.clustered is not None:
-            _, record, record.worker, host = self.clustered.made(cell)
+        elif made is not None:
+            _, record, record.worker, host = made
             record.source = cell.record().source
         else:
             waiting = Waiting(self._options.config, self._progress, cell.id)
