@@ -57,7 +57,7 @@ def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path):
 
 
 def test_folders_are_taken_out_of_all_texts():
-    told = retold({"a": ["/root/x/y.py:3", 3], "b": {"/root/k": "in /root/z"}}, [("/root", "")])
+    told = retold({"a": ["/below/x/y.py:3", 3], "b": {"/below/k": "in /below/z"}}, [("/below", "")])
     assert told == {"a": ["/x/y.py:3", 3], "b": {"/k": "in /z"}}
 
 
