@@ -47,7 +47,7 @@ class Admission(WorkerPlugin):
         run = json.loads(self.wanted)["run"]
         tasks = sys.modules.get("conformance.cluster.tasks")
         if tasks is not None:
-            await asyncio.to_thread(tasks.end)
+            await asyncio.to_thread(tasks.end, run)
         await worker.set_resources(**{name: 0 for name in worker.state.total_resources if name.startswith(run)})
 
 

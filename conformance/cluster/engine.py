@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import pickle
 import queue
 import tarfile
@@ -87,6 +88,7 @@ class Cluster(Workers):
         self._begun: dict[str, list[str]] = {}
         """By cell the addresses of the workers that began it and sent no record."""
         self._ended: set[str] = set()
+        self._numbers = itertools.count()
 
     def records(
         self, jobs: Sequence[Job], run: Callable[[str, int], Run], lost: Callable[[str, str, str], Record]
@@ -117,7 +119,7 @@ class Cluster(Workers):
         """Hands out what is left of a task, under another key each time."""
         assert self._client is not None and self._run is not None
         task.tries += 1
-        key = f"conformance_cells-{self.name}-{task.rank}-{task.tries}"  # Dask keeps durations by the first word
+        key = f"conformance_cells-{self.name}-{next(self._numbers)}"  # Dask keeps durations by the first word
         self._tasks[key] = task
         files = task.job.files
         words = {f"{self.name} {word}": 1.0 for word in task.job.words}
@@ -142,7 +144,18 @@ class Cluster(Workers):
         return self._contents[digest]
 
     def _hear(self, told: Mapping[str, Any]) -> Iterator[Made]:
-        if told["kind"] in ("worker", "unfit"):
+        if told["kind"] == "worker":
+            # Dask looks for a worker when a task or a worker comes, and this one had no resources when it came.
+            self._look(at_once=True)
+            stranded = [task for task in self._tasks.values() if self.lacking(task.job.words) is not None]
+            self._hear_worker(told)
+            self._contents = {digest: sent for digest, sent in self._contents.items() if sent.done()}
+            for task in stranded:
+                if self.lacking(task.job.words) is None:
+                    task.tries -= 1
+                    self._again(task)
+            return iter(())
+        if told["kind"] == "unfit":
             self._hear_worker(told)
             return iter(())
         return self._hear_cell(told)

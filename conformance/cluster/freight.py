@@ -34,11 +34,12 @@ class Files:
 
 def files_of(case: Case, needs: Needs) -> Files:
     """The files of a case. What lies in the folder of its case file by way of a link lies there without one
-    afterwards. OSError for a file that cannot be read."""
+    afterwards; of a folder that it names, all files. OSError for a file that cannot be read."""
     folder = case.folder.absolute()
     real = folder.resolve()
     digests, places = {}, {}
-    for file in (case.file, *needs.files):
+    listed = (below for file in needs.files for below in (sorted(file.rglob("*")) if file.is_dir() else [file]))
+    for file in (case.file, *(file for file in listed if file.is_file())):
         path = file.absolute()
         if path.is_relative_to(real):
             path = folder / path.relative_to(real)

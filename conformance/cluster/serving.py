@@ -16,7 +16,7 @@ from conformance.checks.runner import Runner
 from conformance.cluster.freight import moved, retold
 from conformance.cluster.run import store_of
 from conformance.disk.keeping import LIMIT, bytes_of, make, tidy
-from conformance.errors import display_path
+from conformance.errors import display_path, why
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
 from conformance.records.record import Record
@@ -34,9 +34,13 @@ def main() -> None:
         run, root, started_in = connection.recv()
         home = store_of(run, started_in)
         shared = home == Path(run.store)
-        if not shared:
-            make(home)
-            tidy(home, bytes_of(LIMIT))
+        try:
+            if not shared:
+                make(home)
+                tidy(home, bytes_of(LIMIT))
+        except OSError as error:
+            connection.send(("unfit", f"{display_path(home)}: cannot be made ({why(error)})"))
+            return
         settings = Settings(
             store=home / "models", failures=home / "failures", answers=home / "answers", outcomes=home / "outcomes",
             **run.settings,

@@ -176,9 +176,10 @@ def _ready(run: Run, root: Path) -> Host:
     return _host
 
 
-def end() -> None:
-    """Ends the process that runs cells, if there is one."""
+def end(run: str | None = None) -> None:
+    """Ends the process that runs cells, if there is one; with the name of a run, only if it is that run's."""
     global _host
+    if _host is None or run not in (None, _host.run.name):
+        return
     host, _host = _host, None
-    if host is not None:
-        host.end()
+    host.end()

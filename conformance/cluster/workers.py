@@ -170,12 +170,12 @@ class Workers:
         if worker.refused:
             self._tell(_not_used(worker))
 
-    def _look(self) -> None:
-        """Notes which workers are gone; raises SchedulerLost."""
+    def _look(self, *, at_once: bool = False) -> None:
+        """Notes now and then, or at once, which workers are gone; raises SchedulerLost."""
         assert self._client is not None
         if self._client.status != "running":
             raise SchedulerLost(self._address)
-        if time.monotonic() - self._seen < _LOOK:
+        if not at_once and time.monotonic() - self._seen < _LOOK:
             return
         self._seen = time.monotonic()
         try:

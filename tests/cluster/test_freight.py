@@ -6,7 +6,7 @@ import pytest
 
 from conformance.cluster.admission import Admission, refusals
 from conformance.cluster.freight import below, files_of, lay_out, moved, retold
-from conformance.depends.files import needs
+from conformance.depends.files import Needs, needs
 from conformance.records.environment import code
 from tests.support import load_case
 
@@ -45,6 +45,14 @@ def test_equal_contents_are_sent_once(tmp_path):
     (tmp_path / "other.py").write_bytes((tmp_path / "factor.txt").read_bytes())
     files = files_of(case, needs(case))
     assert len(files.digests) == 4 and len(files.places) == 3
+
+
+def test_of_a_folder_that_a_case_names_all_files_travel(tmp_path):
+    case = case_in(tmp_path)
+    (tmp_path / "data" / "deeper").mkdir(parents=True)
+    (tmp_path / "data" / "deeper" / "a.bin").write_bytes(b"1")
+    files = files_of(case, Needs((tmp_path / "data", tmp_path / "gone.py"), {}))
+    assert set(files.digests) == {str(case.file), str(tmp_path / "data" / "deeper" / "a.bin")}
 
 
 def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path):

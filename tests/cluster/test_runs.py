@@ -84,6 +84,21 @@ def test_the_records_are_those_of_a_run_without_a_cluster_also_where_workers_are
     assert len(header["environment"]["workers"]) == 2
 
 
+def test_the_only_worker_is_killed_and_replaced(cluster: Loopback, tmp_path):
+    """Another run, which stops at once, leaves the cells of this one alone."""
+    folder = project(tmp_path / "project")
+    address = cluster.scheduler()
+    nanny = cluster.workers(address)
+    going_on = started(folder, address)
+    waited_for(lambda: has_records(folder, 1))
+    assert run(folder, address, "--cluster-needs", "tensorrt", report="reports/other").code == 4
+    os.kill(dask_workers(nanny.pid)[0], signal.SIGKILL)
+    out, _ = going_on.communicate(timeout=120)
+    assert going_on.returncode == 1, out
+    found = records(folder)
+    assert len(found) == CELLS and {record["error"] for record in found.values()} == {None, "WrongValue"}
+
+
 def test_ctrl_c_ends_the_tasks_and_keeps_the_records(cluster: Loopback, tmp_path):
     folder = project(tmp_path / "project")
     address = cluster.scheduler()

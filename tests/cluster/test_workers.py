@@ -88,6 +88,19 @@ def test_a_worker_that_cannot_write_is_left_out_and_its_case_goes_to_another(clu
     assert outcome.code == 0, outcome.text
 
 
+def test_a_worker_that_cannot_make_its_store_is_left_out(cluster: Loopback, tmp_path):
+    folder = project(tmp_path / "project")
+    address = cluster.scheduler()
+    cluster.workers(address, "--no-nanny", "--name", "without")
+    (cluster.folder / "worker" / ".conformance").write_text("no folder", encoding="utf-8")
+    outcome = run(
+        folder, address, "-k", "small and export", "--cluster-timeout", "5", "--store", "/proc/self/cwd/kept"
+    )
+    assert outcome.code == 1, outcome.text
+    assert "worker without on " in outcome.text and ".conformance: cannot be made" in outcome.text
+    assert {record["error"] for record in records(folder).values()} == {"NoWorker"}
+
+
 def test_no_scheduler_at_the_address(tmp_path):
     outcome = run(project(tmp_path / "project"), "tcp://127.0.0.1:9")
     assert outcome.code == 4, outcome.text
