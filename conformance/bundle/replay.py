@@ -96,9 +96,7 @@ def replay(
             else:
                 answer = worker.call(run_entry, bundle.folder, entry, runtime, store, libraries, timeout=timeout)
                 record = _died(entry, runtime, answer) if isinstance(answer, Death) else answer
-            if required and record.status == "skipped":
-                record.status, record.error = "failed", "NotRun"
-                record.reason = f"--require: this host cannot run {runtime}: {record.reason}"
+            as_required(record, runtime, required)
             allowed = libraries and bool(entry.code)
             record.command = replay_command(str(bundle.folder), runtime, "-k", record.id, libraries=allowed)
             records.append(record.as_dict())
@@ -106,6 +104,13 @@ def replay(
             on_record(records[-1])
     writer.close(time.monotonic() - start)
     return records
+
+
+def as_required(record: Record, runtime: str, required: bool) -> None:
+    """Has a cell failed that was skipped, where ``--require`` says so."""
+    if required and record.status == "skipped":
+        record.status, record.error = "failed", "NotRun"
+        record.reason = f"--require: this host cannot run {runtime}: {record.reason}"
 
 
 def chosen_of(bundle: Bundle, runtime: str, keep: Callable[[str], bool]) -> tuple[list[Entry], bool]:

@@ -4,6 +4,7 @@ package: a worker may have another version of it, or none, and another Python, w
 
 import asyncio
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ ASK = "import runpy, sys; sys.path[:1] = []; runpy.run_module('conformance.clust
 
 SLOT = "conformance"
 """The resource of which each worker has one: it runs one case at a time, whoever sends it."""
+
+ASKED = 60.0
+"""Seconds in which a worker has to say what it is; a driver or a disk may hang."""
 
 FILES = 1000.0
 """The files that a worker may be handed at a time, which take no time to speak of."""
@@ -48,6 +52,7 @@ class Admission(WorkerPlugin):
         tasks = sys.modules.get("conformance.cluster.tasks")
         if tasks is not None:
             await asyncio.to_thread(tasks.end, run)
+        await asyncio.to_thread(shutil.rmtree, Path(worker.local_directory) / run, ignore_errors=True)
         await worker.set_resources(**{name: 0 for name in worker.state.total_resources if name.startswith(run)})
 
 
@@ -57,7 +62,11 @@ async def asked(packages: "list[str]") -> "tuple[dict[str, Any], list[str]]":
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
-    out, err = await process.communicate()
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), ASKED)
+    except asyncio.TimeoutError:
+        process.kill()
+        return {}, [f"it did not say within {ASKED:g} s what it is"]
     try:
         return json.loads(out.splitlines()[-1]), []
     except (ValueError, IndexError):

@@ -16,7 +16,7 @@ from conformance.bundle import code
 from conformance.bundle.entry import Entry
 from conformance.bundle.files import CELLS, HEAD
 from conformance.bundle.layout import Bundle
-from conformance.bundle.replay import chosen_of, id_of, record_of
+from conformance.bundle.replay import as_required, chosen_of, id_of, record_of
 from conformance.cluster.engine import Cluster, Job
 from conformance.cluster.facts import RUNTIME
 from conformance.cluster.freight import Files
@@ -39,6 +39,7 @@ def replay_on(
     *,
     keep: Callable[[str], bool],
     timeout: float,
+    required: bool,
     require_provider: bool,
     libraries: bool,
     flags: Sequence[str],
@@ -77,6 +78,7 @@ def replay_on(
             for made in cluster.records(jobs, partial(_run, store), lost):
                 if made is not None:
                     made.record.worker = made.worker
+                    as_required(made.record, runtime, required)
                     allowed = libraries and bool(entries[made.cell].code)
                     made.record.command = replay_command(
                         str(bundle.folder), runtime, "-k", made.cell, libraries=allowed

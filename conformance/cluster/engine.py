@@ -259,6 +259,8 @@ class Cluster(Workers):
     def _unpack(self, name: str, archive: bytes) -> None:
         """Lays the bundle of a failing example into the store of the run."""
         target = self._store / name
+        if not target.resolve().is_relative_to(self._store.resolve()):
+            return
         target.mkdir(parents=True, exist_ok=True)
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             tar.extractall(target, filter="data")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-DEFAULT_STORE = ".conformance"
+from conformance.disk.keeping import DEFAULT_STORE
+
 MARKS = "cluster"
 """The folder of a store in which a run leaves a file of its name, by which workers see that they share the store."""
 

@@ -7,6 +7,7 @@ import json
 import logging
 import queue
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -111,8 +112,7 @@ class Workers:
         if self._packages is not None:
             wanted["python"] = python()
             wanted["versions"] = {name: version for name, version in versions().items() if version is not None}
-        with contextlib.suppress(Exception):  # a worker that ended while it was asked; others have it all the same
-            self._client.register_plugin(Admission(json.dumps(wanted)), name=self.name)
+        _briefly(lambda client: client.register_plugin(Admission(json.dumps(wanted)), name=self.name), self._client)
         told = False
         start = time.monotonic()
         while not self._has_enough(time.monotonic() - start):
@@ -200,9 +200,8 @@ class Workers:
         """Ends what still runs, and leaves the workers as they were."""
         client, self._client = self._client, None
         if client is not None:
-            with contextlib.suppress(Exception):  # the scheduler may be gone
-                if client.status == "running":
-                    client.unregister_worker_plugin(self.name)
+            if client.status == "running":
+                _briefly(lambda client: client.unregister_worker_plugin(self.name), client)
             with contextlib.suppress(Exception):
                 client.close(timeout=ANSWER)
         if self._local is not None:
@@ -210,6 +209,19 @@ class Workers:
             self._local = None
         with contextlib.suppress(OSError):
             mark(self._store, self.name).unlink(missing_ok=True)
+
+
+def _briefly(call: Callable[[Client], object], client: Client) -> None:
+    """Has a client do something with all workers, for which it waits as long as a worker answers, and at most for a
+    while where some do not. What fails with a worker that ends meanwhile is no failure for the others."""
+
+    def safely() -> None:
+        with contextlib.suppress(Exception):
+            call(client)
+
+    thread = threading.Thread(target=safely, daemon=True)
+    thread.start()
+    thread.join(ANSWER)
 
 
 def _local(workers: int, store: Path) -> LocalCluster:

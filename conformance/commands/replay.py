@@ -72,7 +72,8 @@ def run(given: argparse.Namespace) -> int:
             raise UserError(text) from None
         records = replay_on(
             given.cluster, bundle, given.runtime, given.report, given.store, keep=lambda id: given.words in id,
-            timeout=given.cell_timeout, require_provider=given.require_provider, libraries=given.allow_libraries,
+            timeout=given.cell_timeout, required=given.require, require_provider=given.require_provider,
+            libraries=given.allow_libraries,
             flags=sys.argv[1:], tell=tell, on_record=show,
         )  # fmt: skip
     else:

@@ -153,6 +153,7 @@ class Clustered:
         """The jobs for the cluster in their order, the tests that wait for them by cell, and all other tests."""
         from conformance.checks.runner import broken
         from conformance.cluster.engine import Job, Made
+        from conformance.cluster.facts import RUNTIME
         from conformance.cluster.freight import files_of
         from conformance.cluster.tasks import run_cells
 
@@ -172,7 +173,7 @@ class Clustered:
             cells = tuple(cell for cell, _ in members)
             needs = _needs(cells[0].case)
             words = {f"package {name}" for name in needs.packages}
-            words |= {f"runtime {runtime}"} if runtime else set()
+            words |= {RUNTIME.format(runtime)} if runtime else set()
             lacking = self._cluster.lacking(words)
             if lacking is not None:
                 for cell, item in members:
@@ -261,5 +262,8 @@ def check(options: Options) -> None:
     options.cluster_needs()
     if options.config.getoption("dist", "no") != "no":
         raise pytest.UsageError("--cluster hands the cells to its workers, -n to processes here: give one of them")
+    if options.config.getoption("stepwise", False):
+        text = "--stepwise goes on behind the test that failed last; on a cluster tests end in any order: give one"
+        raise pytest.UsageError(text)
     if options["isolation"] == "none":
         raise pytest.UsageError("--isolation none runs the cells in this process, --cluster on others: give one")

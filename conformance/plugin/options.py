@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from conformance.disk.keeping import LIMIT, bytes_of
+from conformance.disk.keeping import DEFAULT_STORE, LIMIT, bytes_of
 from conformance.errors import UserError
 from conformance.plugin import clustered
 from conformance.records.clean import block
@@ -22,7 +22,6 @@ from conformance.worker import memory
 if TYPE_CHECKING:
     from conformance.plan.catalogue import Selection
 
-DEFAULT_STORE = ".conformance"
 SELECTION = ("exporter", "opset", "runtime", "precision")
 
 

@@ -6,7 +6,7 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from conformance.plugin.options import DEFAULT_STORE
+from conformance.disk.keeping import DEFAULT_STORE
 from conformance.plugin.waiting import Waiting
 from conformance.runtimes import registry
 

@@ -82,10 +82,10 @@ class Session:
     def close(self, *, finished: bool = True) -> None:
         """Ends the worker and the run file."""
         self.saying.close()
+        self.writing.close(finished=finished)  # before what takes a while, in which a second Ctrl-C may come
         self.running.close()
         if self.clustered is not None:
             self.clustered.close()
-        self.writing.close(finished=finished)
 
 
 STARTED_BY = "conformance_started_by"

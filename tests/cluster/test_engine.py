@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ from conformance.cluster.engine import KILLS, Cluster, Job, Made
 from conformance.cluster.freight import Files
 from conformance.cluster.run import Run
 from conformance.cluster.workers import SchedulerLost, Worker
+from conformance.plan.catalogue import plan
+from conformance.plugin.running import Running
 from conformance.records.record import Record
+from tests.support import load_case
 
 FACTS = {"host": "here", "cpu": {"name": "a processor", "instructions": []}, "fingerprint": "f", "words": []}
 
@@ -217,3 +221,39 @@ def test_a_client_that_lost_its_scheduler_says_so(tmp_path):
     scene.client.status = "connecting"
     with pytest.raises(SchedulerLost):
         scene.next()
+
+
+class _Options(dict[str, Any]):
+    """Those of a session, as far as running asks for them."""
+
+    config, folder = None, Path()
+
+    def earlier(self) -> dict[str, str]:
+        return {}
+
+    def required(self) -> frozenset[str]:
+        return frozenset()
+
+
+class _Clustered:
+    """A cluster whose only worker with a runtime has gone, and what had come of a cell by then."""
+
+    def __init__(self, made: Made | None) -> None:
+        self.made = lambda cell: made
+
+    def absence(self, runtime: str | None) -> str:
+        return "no worker of the cluster has it"
+
+
+def test_what_failed_is_not_skipped_when_its_worker_is_gone(tmp_path):
+    """A skipped cell is green."""
+    cell = next(
+        cell for cell in plan(load_case(tmp_path, "forward: x + 1\ninputs: {x: 'float32[3]'}")) if cell.runtime
+    )
+    options = _Options(examples=None, tensorrt=None, store=None, cases=None)
+    running = Running(options, None, lambda text: contextlib.nullcontext())  # type: ignore[arg-type]
+    for error in ("NoWorker", "WrongValue"):
+        running.clustered = _Clustered(Made(cell.id, lost(cell.id, error, "why"), None))  # type: ignore[assignment]
+        assert (running(cell)["status"], running(cell)["error"]) == ("failed", error)
+    running.clustered = _Clustered(None)  # type: ignore[assignment]
+    assert running(cell)["status"] == "skipped"
