@@ -271,7 +271,8 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 def a_store(folder: Path) -> Path:
     home = folder / "store"
     kept(home / "models")
-    (home / "failures" / "abc").mkdir(parents=True)
+    for place in ("failures/abc", "documents", "cluster", "environments"):
+        (home / place).mkdir(parents=True)
     (home / ".gitignore").write_text("*\n")
     leave()
     return home

@@ -26,6 +26,9 @@ SECTIONS = ("models", "answers", "coverage", "outcomes", "engines", "failing")
 came about, built engines, bundles of failing examples."""
 DRAWS = "failures"
 """Beside the sections: failing draws, which cannot be made again and are small."""
+OTHERS = ("documents", "cluster", "environments")
+"""Also beside them, and no entries: what case files say, marks of runs on clusters, environments for other versions
+of runtimes."""
 UNFINISHED = ".new-"
 DAY = 86_400.0
 """Seconds after which an entry, or an unfinished file, is taken to be nobody's."""
@@ -133,7 +136,7 @@ def check_is_store(home: Path) -> None:
     name = display_path(home)
     if not home.is_dir():
         raise UserError(f"{name}: there is no such folder")
-    known = {*SECTIONS, DRAWS, "documents", "cluster"}
+    known = {*SECTIONS, DRAWS, *OTHERS}
     names = {entry.name for entry in home.iterdir()}
     others = sorted(names - known - {".gitignore"})
     if others or not names & known:

@@ -115,7 +115,10 @@ def test_no_scheduler_at_the_address(tmp_path):
         (["--cluster", "local:0"], "or local:4"),
         (["--cluster", "local:2", "-n", "2"], "give one of them"),
         (["--cluster", "local:2", "--isolation", "none"], "give one"),
-        (["--cluster", "local:2", "--stepwise"], "--stepwise goes on behind"),
+        (
+            ["-p", "cacheprovider", "-p", "stepwise", "--cluster", "local:2", "--stepwise"],
+            "--stepwise goes on behind",
+        ),
         (["--cluster", "local:2", "--cluster-needs", "fast"], "'fast' is not known"),
         (["--cluster-needs", "gpu"], "give --cluster with it"),
     ],
