@@ -1,9 +1,11 @@
-"""The types of arrays that everything passes around."""
+"""The types of arrays that everything passes around, and whether two sequences of them are the same."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[Any]
@@ -11,3 +13,11 @@ Array: TypeAlias = NDArray[Any]
 
 Inputs: TypeAlias = dict[str, Array]
 """The inputs of one example by their ONNX names."""
+
+
+def same(got: Sequence[Array], wanted: Sequence[Array]) -> bool:
+    """Whether there are as many arrays, of the same dtypes, shapes and values; NaN is NaN, whatever its bits."""
+    return len(got) == len(wanted) and all(
+        one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
+        for one, other in zip(got, wanted, strict=True)
+    )

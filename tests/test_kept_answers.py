@@ -105,7 +105,7 @@ def test_answers_that_pytorch_does_not_give_any_more_are_forgotten(bench, monkey
     assert runs(bench).status == "failed", "by the kept answers it would have passed"
 
 
-def test_a_second_run_measures_no_second_time_how_far_rounding_moves(bench, monkeypatch):
+def test_a_second_run_measures_no_second_time_how_far_rounding_moves(bench, monkeypatch, measured):
     """Tanhshrink takes the tanh from a number that is almost equal; this runtime's tanh is three units off."""
 
     def off(inputs, outputs):
@@ -113,8 +113,6 @@ def test_a_second_run_measures_no_second_time_how_far_rounding_moves(bench, monk
         return [inputs["x"] - (tanh + 3 * np.spacing(tanh))]
 
     monkeypatch.setattr(onnxruntime, "open_optimized", altered(onnxruntime.open_optimized, off))
-    measure, measured = verify.moved_by_rounding, []
-    monkeypatch.setattr(verify, "moved_by_rounding", lambda *given: measured.append(1) or measure(*given))
     body = BODY.replace("torch.sin(x) * 2", "F.tanhshrink(x)")
     first = runs(bench, body)
     assert verdict(first) == PASSED and measured
@@ -189,6 +187,61 @@ def test_a_cell_that_fails_keeps_nothing(bench, monkeypatch):
     )
     assert runs(bench).status == "failed"
     assert kept(bench) == []
+
+
+DECLARED = (
+    BODY.replace("torch.sin(x) * 2", "F.tanhshrink(x)")
+    + "fails: [{when: {runtime: onnxruntime, check: accuracy}, stage: compare, because: a trial}]\n"
+)
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """How often it was measured how far rounding moves an answer."""
+    measure, calls = verify.moved_by_rounding, []
+    monkeypatch.setattr(verify, "moved_by_rounding", lambda *given: calls.append(1) or measure(*given))
+    return calls
+
+
+def break_runtime(monkeypatch, by=0.01):
+    spoilt = altered(onnxruntime.open_optimized, lambda inputs, outputs: [outputs[0] + np.float32(by)])
+    monkeypatch.setattr(onnxruntime, "open_optimized", spoilt)
+
+
+def test_a_cell_that_fails_as_declared_is_compared_again_with_what_is_kept(bench, monkeypatch, measured):
+    break_runtime(monkeypatch)
+    first = runs(bench, DECLARED)
+    assert first.status == "xfailed" and measured and len(kept(bench)) == 1
+    measured.clear()
+    second = runs(bench, DECLARED)
+    assert (second.status, second.stage, second.error) == ("xfailed", "compare", "WrongValue")
+    assert not measured, "the answers are PyTorch's still"
+
+
+def test_a_declared_failure_that_is_gone_is_noticed_though_answers_are_kept(bench, monkeypatch):
+    with monkeypatch.context() as broken:
+        break_runtime(broken)
+        assert runs(bench, DECLARED).status == "xfailed"
+    assert runs(bench, DECLARED).status == "xpassed"
+
+
+def test_a_declared_failure_by_an_answer_that_pytorch_does_not_give_any_more_does_not_count(
+    bench, monkeypatch, called
+):
+    """What PyTorch answers now is what the runtime gives, so that nothing fails any more."""
+    with monkeypatch.context() as broken:
+        break_runtime(broken)
+        assert runs(bench, DECLARED).status == "xfailed"
+    read = KeptAnswers._read
+
+    def spoilt(self, file):
+        read(self, file)
+        self._known = {
+            place: (inputs, [array + 1 for array in wanted]) for place, (inputs, wanted) in self._known.items()
+        }
+
+    monkeypatch.setattr(KeptAnswers, "_read", spoilt)
+    assert runs(bench, DECLARED).status == "xpassed"
 
 
 def test_a_folder_that_cannot_be_written_harms_nothing(bench, called):

@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from conformance.arrays import Array
 from conformance.case.must_hold import Fails, When
 from conformance.checks.draws import Draws
 from conformance.checks.explain import CaseExplainer
@@ -52,12 +53,17 @@ class Examples:
         outputs = self._verify.check_deterministic(first)
         weak: tuple[Example, Comparison] | None = None
         sizes = _BySize()
-        for example, comparison in tried(self._record, self._undeclared(), self._verify, self._explain):
-            sizes.see(example.draw, comparison)
-            plain = example.draw.regime == "plain"
-            self._specials_shown |= comparison.verdict != "nothing" and example.draw.regime != "signed zero"
-            if comparison.verdict == "ill-conditioned" and plain and self._conditioned and weak is None:
-                weak = example, comparison
+        try:
+            for example, comparison in tried(self._record, self._undeclared(), self._verify, self._explain):
+                sizes.see(example.draw, comparison)
+                plain = example.draw.regime == "plain"
+                self._specials_shown |= comparison.verdict != "nothing" and example.draw.regime != "signed zero"
+                if comparison.verdict == "ill-conditioned" and plain and self._conditioned and weak is None:
+                    weak = example, comparison
+        except Stopped as stop:
+            if self._explainer.is_declared(stop):
+                self._keep(first, outputs)
+            raise
         if weak is not None:  # after all others, of which one may be wrong beyond that
             raise self._ill_conditioned(*weak, sizes)
         if self._verify.kept.asked:
@@ -69,6 +75,13 @@ class Examples:
         for entry in scoped:
             if owed(entry, self._cell):
                 self._confirm(entry)
+        self._verify.kept.write(outputs)
+
+    def _keep(self, first: Draw, outputs: list[Array]) -> None:
+        """Keeps what PyTorch answered in a cell that fails as declared, as every run of it will."""
+        with contextlib.suppress(Stopped):
+            self._verify.check_deterministic(first, outputs)
+            self._verify.kept.write(outputs)
 
     def _undeclared(self) -> Iterator[Example]:
         """All examples but those that are declared to fail."""

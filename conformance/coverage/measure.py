@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import numpy as np
-
-from conformance.arrays import Array
+from conformance.arrays import Array, same
 from conformance.coverage.calls import Run, Site, recording
 from conformance.coverage.cost import RUNS
 from conformance.coverage.disturb import TENTHS, Disturbance, disturbed
@@ -179,14 +177,6 @@ class _Asked:
         if how == "zero":
             trial.zeroed.keep(index, got)
         return got
-
-
-def same(got: Sequence[Array], wanted: Sequence[Array]) -> bool:
-    """Whether all outputs are equal bit for bit, but for the bits of NaN."""
-    return len(got) == len(wanted) and all(
-        one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
-        for one, other in zip(got, wanted, strict=True)
-    )
 
 
 def spread(items: list[T], count: int) -> list[T]:

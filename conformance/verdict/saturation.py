@@ -12,9 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from conformance.arrays import Array
+from conformance.arrays import Array, same
 from conformance.records.processor import is_of_kind
 from conformance.records.record import Answer, Witness
 from conformance.verdict import asking
@@ -65,7 +63,7 @@ def ask(
     asked = asking.ask("onnxruntime", model, libraries, inputs, {**config, **SWITCH})
     if asked.outputs is None:
         return witness(asked.answer, asked.error)
-    if got is not None and _same(asked.outputs, got):
+    if got is not None and same(asked.outputs, got):
         return witness("same")
     return witness("agrees" if agrees(asked.outputs) else "wrong")
 
@@ -100,9 +98,3 @@ def cause_shown_by(witness: Witness) -> dict[str, Any] | None:
     if witness.answer != "agrees":
         return None
     return {"name": "saturation", "shown_by": dict(SWITCH), "lacks": list(VNNI)}
-
-
-def _same(left: Sequence[Array], right: Sequence[Array]) -> bool:
-    return len(left) == len(right) and all(
-        np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(left, right, strict=True)
-    )
