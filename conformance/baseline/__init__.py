@@ -14,7 +14,7 @@ from conformance.baseline.file import load, read_baseline, write_baseline
 from conformance.baseline.ids import case_of
 from conformance.baseline.merging import merge
 from conformance.baseline.selection import selection_of
-from conformance.baseline.shards import cut, parse_shard, seconds_of, shard
+from conformance.baseline.shards import cut, parse_shard, repeated, seconds_of, shard
 from conformance.baseline.summary import lines
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "merge",
     "parse_shard",
     "read_baseline",
+    "repeated",
     "seconds_of",
     "selection_of",
     "shard",

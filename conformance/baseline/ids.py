@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_args
 
+from conformance.case.words import Exporter
 from conformance.errors import UserError
 
 _ID = re.compile(
-    r"(?P<check>\w+)\[(?P<case>.+)-(?P<exporter>torchscript|dynamo)-op(?P<opset>\d{1,9})"
+    rf"(?P<check>\w+)\[(?P<case>.+)-(?P<exporter>{'|'.join(get_args(Exporter))})-op(?P<opset>\d{{1,9}})"
     r"(?:-(?P<runtime>[a-z]+(?:-[a-z]+)*?))??(?:-(?P<precision>(?:fp32|fp16|int8)(?:-.+)?))?\]"
 )
 

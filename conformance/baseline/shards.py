@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from conformance.baseline.change import Record
 from conformance.baseline.ids import case_of, fields_of
@@ -17,8 +17,9 @@ def shard(ids: Iterable[str], index: int, count: int, seconds: Mapping[str, floa
     All cells of a case are in one job, so that its models are exported once. Without ``seconds`` a case's name alone
     decides, so that adding a case moves no other case to another job. With ``seconds`` by id, from an earlier run,
     the jobs take about equally long, and a case that takes longer than a job of average length is divided by its
-    exported models. All jobs have to be given the same ``ids`` and ``seconds``, or cells are lost: ``cut`` tells them
-    apart. A case that the earlier run lacks counts as an average case.
+    exported models, a model by its precisions, and these by their cells: as far as needed, since each job exports and
+    converts anew what it needs (``repeated``). All jobs have to be given the same ``ids`` and ``seconds``, or cells
+    are lost: ``cut`` tells them apart. A case that the earlier run lacks counts as an average case.
     """
     if not 1 <= index <= count:
         raise UserError(f"shard {index}/{count}: is counted from 1 to {max(count, 1)}")
@@ -31,15 +32,27 @@ def shard(ids: Iterable[str], index: int, count: int, seconds: Mapping[str, floa
     average = sum(known.values()) / len(known)
     weights = {case: known.get(case, average) for case in cases}
     whole = sum(weights.values())
-    for case, weight in [*weights.items()]:
-        if weight * count > whole:
-            del weights[case]
-            parts = _by_model(cases.pop(case))
-            cases |= parts
-            weights |= {part: sum((seconds or {}).get(name, 0.0) for name in sorted(names))
-                        for part, names in parts.items()}  # fmt: skip
+    for divided in (_model, _converted, str):
+        for case, weight in [*weights.items()]:
+            if weight * count > whole:
+                del weights[case]
+                parts = _parts(cases.pop(case), divided)
+                cases |= parts
+                weights |= {part: _own(names, seconds or {}) for part, names in parts.items()}
     place = _balanced(weights, count)
     return {name for case, names in cases.items() if place[case] == index - 1 for name in names}
+
+
+def repeated(ids: Collection[str], seconds: Mapping[str, float]) -> float:
+    """Seconds of exports and conversions that a job with these cells repeats, at most: those of models whose own
+    cells are in other jobs."""
+    has, needs = set(ids), set[str]()
+    for name in has:
+        fields = fields_of(name)
+        needs.add(f"export[{_model(name)}]")
+        if fields["precision"] != "fp32":
+            needs.add(f"fidelity[{_converted(name)}]")
+    return sum(seconds.get(name, 0.0) for name in sorted(needs - has))
 
 
 def cut(ids: Iterable[str], count: int, seconds: Mapping[str, float] | None = None) -> str:
@@ -72,13 +85,27 @@ def _by_case(seconds: Mapping[str, float], cases: Iterable[str]) -> dict[str, fl
     return totals
 
 
-def _by_model(ids: Iterable[str]) -> dict[str, list[str]]:
-    """The cells of a case, by the model that they need exported."""
-    models: dict[str, list[str]] = {}
+def _model(name: str) -> str:
+    """The model that a cell needs exported."""
+    fields = fields_of(name)
+    return f"{fields['case']}-{fields['exporter']}-op{fields['opset']}"
+
+
+def _converted(name: str) -> str:
+    """The model that a cell runs: of fp16 and int8, what the exported one is converted to."""
+    return f"{_model(name)}-{fields_of(name)['precision']}"
+
+
+def _parts(ids: Iterable[str], divided: Callable[[str], str]) -> dict[str, list[str]]:
+    parts: dict[str, list[str]] = {}
     for name in ids:
-        fields = fields_of(name)
-        models.setdefault(f"{fields['case']}-{fields['exporter']}-op{fields['opset']}", []).append(name)
-    return models
+        parts.setdefault(divided(name), []).append(name)
+    return parts
+
+
+def _own(ids: Collection[str], seconds: Mapping[str, float]) -> float:
+    """Seconds of the cells, with what a job repeats that has no others."""
+    return sum(seconds.get(name, 0.0) for name in sorted(ids)) + repeated(ids, seconds)
 
 
 def _balanced(weights: Mapping[str, float], count: int) -> dict[str, int]:

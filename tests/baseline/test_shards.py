@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.baseline import case_of, cut, parse_shard, seconds_of, shard
+from conformance.baseline import case_of, cut, parse_shard, repeated, seconds_of, shard
 from tests.baseline.support import record
 
 
@@ -56,6 +56,58 @@ def test_a_case_that_is_longer_than_a_shard_is_divided_by_its_models():
         assert len({name.split("-op")[1][:2] for name in part if "[network" in name}) == 1
 
 
+NETWORK = [
+    "export[network-dynamo-op20]", "accuracy[network-dynamo-op20-onnxruntime-fp32]",
+    *(f"{cell}-{precision}]" for precision in ("fp16", "int8") for cell in (
+        "fidelity[network-dynamo-op20", "accuracy[network-dynamo-op20-onnxruntime",
+        "specials[network-dynamo-op20-onnxruntime")),
+]  # fmt: skip
+
+
+def test_a_model_that_is_longer_than_a_shard_is_divided_by_its_precisions():
+    seconds = dict.fromkeys(NETWORK, 10.0) | {f"export[case{n}-dynamo-op20]": 1.0 for n in range(40)}
+    parts = [shard(seconds, index, 3, seconds) for index in (1, 2, 3)]
+    assert sorted(name for part in parts for name in part) == sorted(seconds)
+    for part in parts:
+        assert len({name[-5:-1] for name in part if "accuracy[network" in name}) == 1
+    loads = [sum(map(seconds.__getitem__, part)) + repeated(part, seconds) for part in parts]
+    assert max(loads) <= 1.1 * sum(seconds.values()) / 3 + 10, "two shards export the network once more"
+
+
+def test_what_is_longer_than_a_shard_at_one_precision_is_divided_by_its_cells():
+    parts = [shard(NETWORK, index, 8, dict.fromkeys(NETWORK, 10.0)) for index in range(1, 9)]
+    assert [len(part) for part in parts] == [1] * 8
+
+
+def test_a_cell_that_is_longer_than_a_shard_is_in_one():
+    parts = [shard(NETWORK, index, 20, dict.fromkeys(NETWORK, 10.0)) for index in range(1, 21)]
+    assert sorted(name for part in parts for name in part) == sorted(NETWORK)
+
+
+@pytest.mark.parametrize(
+    ("cells", "wanted"),
+    [
+        (NETWORK, 0.0),
+        (["accuracy[network-dynamo-op20-onnxruntime-fp32]"], 1.0),
+        (["export[network-dynamo-op20]", "accuracy[network-dynamo-op20-onnxruntime-fp16]"], 4.0),
+        (["specials[network-dynamo-op20-onnxruntime-int8]"], 1.0 + 32.0),
+        (["export[other-dynamo-op20]"], 0.0),
+        ([], 0.0),
+    ],
+)
+def test_a_shard_repeats_exports_and_conversions_that_others_have(cells, wanted):
+    assert repeated(cells, {name: 2.0**n for n, name in enumerate(NETWORK)}) == wanted
+
+
+def test_cells_of_an_onnx_file_are_cells():
+    """A file in place of a module has no exporter of PyTorch's; its id has ``onnx`` there."""
+    ids = [f"accuracy[net{n}-onnx-op17-{runtime}-fp32]" for n in range(4) for runtime in ("onnxruntime", "openvino")]
+    assert case_of(ids[0]) == "net0"
+    for seconds in (None, dict.fromkeys(ids, 1.0)):
+        parts = [shard(ids, index, 2, seconds) for index in (1, 2)]
+        assert sorted(name for part in parts for name in part) == sorted(ids)
+
+
 def test_a_cut_tells_shards_of_one_whole():
     ids, seconds = [f"export[case{n}-dynamo-op20]" for n in range(4)], {"export[case1-dynamo-op20]": 1.0}
     same = {cut(ids, 2), cut(reversed(ids), 2), cut(ids, 2, {"export[gone-dynamo-op20]": 1.0})}
@@ -85,8 +137,13 @@ def test_shards_have_each_cell_once_and_models_whole(ids, count, random, balance
     seconds = {name: random.random() for name in random.sample(sorted(ids), len(ids) // 2)} if balanced else None
     parts = [shard(random.sample(sorted(ids), len(ids)), index, count, seconds) for index in range(1, count + 1)]
     assert sorted(name for part in parts for name in part) == sorted(ids)
+    known = seconds or {}
+    whole = sum(known.values())
     for part in parts:
         models = {name.partition("[")[2] for name in part}
-        assert {name for name in ids if name.partition("[")[2] in models} == part
+        for model in models:
+            cells = {name for name in ids if name.partition("[")[2] == model}
+            longer = sum(known.get(name, 0.0) for name in cells) * count > whole
+            assert cells <= part or (seconds and longer)
         if not seconds:
             assert {name for name in ids if case_of(name) in {case_of(one) for one in part}} == part
