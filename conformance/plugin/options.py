@@ -31,7 +31,7 @@ def add(parser: pytest.Parser) -> None:
         "--cases", action="append", metavar="PATH", help="case files or folders (default: cases/); repeatable"
     )
     for name, what in (
-        ("exporter", "torchscript, dynamo"),
+        ("exporter", "torchscript, dynamo, onnx"),
         ("opset", "numbers"),
         ("runtime", ", ".join(registry.IN_CASES)),
         ("precision", "fp32, fp16, int8"),
