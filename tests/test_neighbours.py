@@ -20,6 +20,7 @@ from conformance.plan.settings import Settings
 from conformance.records import matrix, text
 from conformance.worker.isolation import Worker
 from conformance.worker.state.functions import OWN
+from conformance.worker.progress import Progress
 from conformance.worker.warm import prepare_process
 from tests.planted_neighbours import HARMS, JUDGING, LEFT, PYTHON, cells_of
 from tests.support import details, run_suite, verdict
@@ -372,3 +373,16 @@ def test_a_run_names_the_cases_that_changed_their_process_and_the_others_pass(tm
     changed = {record["case"] for record in outcome.records.values() if record["changed"]}
     assert changed == {"a_loaded", *(f"a_{name}" for name in harms)}
     assert {record["source"]["file"].split("/")[0] for record in outcome.records.values()} == {"cases"}
+
+
+def _draws_a_bar(_: Progress) -> list[int]:
+    from tqdm import tqdm
+
+    return [*tqdm(range(3))]
+
+
+def test_a_progress_bar_ends_no_worker() -> None:
+    """tqdm's own lock starts a process; every export with dynamo would end its worker, and import all anew."""
+    with Worker(initializer=prepare_process) as worker:
+        assert worker.call(_draws_a_bar, timeout=60) == [0, 1, 2]
+        assert worker.running

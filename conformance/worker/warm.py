@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import threading
 from collections.abc import Sequence
 
 from conformance.worker.isolation import Worker
@@ -17,9 +18,17 @@ export with dynamo: worth it where processes that export so are replaced again a
 
 
 def prepare_process() -> None:
-    """Gives torch one thread: results and timings then do not depend on how many cells run at the same time."""
+    """Gives torch one thread: results and timings then do not depend on how many cells run at the same time.
+
+    The progress bars that dynamo's exports draw where tqdm is installed share a lock that is for threads alone. That
+    of tqdm is for processes too, and starts one, after which this process would be replaced: it would import all that
+    an export with dynamo needs for each export anew.
+    """
     import torch
 
+    bars = vars(torch.hub)["tqdm"]  # tqdm's own class, or what PyTorch has in its place, which has no lock
+    if hasattr(bars, "set_lock"):
+        bars.set_lock(threading.RLock())
     torch.set_num_threads(1)
     with contextlib.suppress(RuntimeError):  # can be set only once, and only before any work
         torch.set_num_interop_threads(1)
