@@ -19,8 +19,8 @@ from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings
 from conformance.records import matrix, text
 from conformance.worker.isolation import Worker
-from conformance.worker.state.functions import OWN
 from conformance.worker.progress import Progress
+from conformance.worker.state.functions import OWN
 from conformance.worker.warm import prepare_process
 from tests.planted_neighbours import HARMS, JUDGING, LEFT, PYTHON, cells_of
 from tests.support import details, run_suite, verdict
