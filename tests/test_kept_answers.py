@@ -40,6 +40,33 @@ def called(monkeypatch):
     return calls
 
 
+@pytest.fixture
+def measured(monkeypatch):
+    """An entry for each time that it was measured how far rounding moves an answer."""
+    measure, calls = verify.moved_by_rounding, []
+    monkeypatch.setattr(verify, "moved_by_rounding", lambda *given: calls.append(1) or measure(*given))
+    return calls
+
+
+def break_runtime(monkeypatch):
+    """ONNX Runtime is wrong by 0.01."""
+    wrong = altered(onnxruntime.open_optimized, lambda inputs, outputs: [outputs[0] + np.float32(0.01)])
+    monkeypatch.setattr(onnxruntime, "open_optimized", wrong)
+
+
+def spoil_kept_answers(monkeypatch):
+    """All kept answers are wrong by 1, but that of the first draw, which PyTorch is asked for in every run."""
+    read = KeptAnswers._read
+
+    def spoilt(self, file):
+        read(self, file)
+        self._known = {
+            place: (inputs, [array + 1 for array in wanted]) for place, (inputs, wanted) in self._known.items()
+        }
+
+    monkeypatch.setattr(KeptAnswers, "_read", spoilt)
+
+
 def runs(bench: Bench, body: str = BODY, check: str = "accuracy", precision: str = "fp32", **settings: Any):
     """The record of the cell in a run that keeps answers in the folder of the bench."""
     (cell,) = (
@@ -83,11 +110,7 @@ def test_float64_is_asked_only_where_float32_does_not_decide(bench, called, monk
 
 def test_a_runtime_that_became_wrong_is_found_by_kept_answers_and_shown_with_new_ones(bench, called, monkeypatch):
     assert verdict(runs(bench)) == PASSED
-    monkeypatch.setattr(
-        onnxruntime,
-        "open_optimized",
-        altered(onnxruntime.open_optimized, lambda inputs, outputs: [outputs[0] + np.float32(0.01)]),
-    )
+    break_runtime(monkeypatch)
     called.clear()
     record = runs(bench)
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
@@ -180,11 +203,7 @@ def test_a_run_that_draws_anew_keeps_nothing(bench, called):
 
 
 def test_a_cell_that_fails_keeps_nothing(bench, monkeypatch):
-    monkeypatch.setattr(
-        onnxruntime,
-        "open_optimized",
-        altered(onnxruntime.open_optimized, lambda inputs, outputs: [outputs[0] + np.float32(0.01)]),
-    )
+    break_runtime(monkeypatch)
     assert runs(bench).status == "failed"
     assert kept(bench) == []
 
@@ -193,19 +212,6 @@ DECLARED = (
     BODY.replace("torch.sin(x) * 2", "F.tanhshrink(x)")
     + "fails: [{when: {runtime: onnxruntime, check: accuracy}, stage: compare, because: a trial}]\n"
 )
-
-
-@pytest.fixture
-def measured(monkeypatch):
-    """How often it was measured how far rounding moves an answer."""
-    measure, calls = verify.moved_by_rounding, []
-    monkeypatch.setattr(verify, "moved_by_rounding", lambda *given: calls.append(1) or measure(*given))
-    return calls
-
-
-def break_runtime(monkeypatch, by=0.01):
-    spoilt = altered(onnxruntime.open_optimized, lambda inputs, outputs: [outputs[0] + np.float32(by)])
-    monkeypatch.setattr(onnxruntime, "open_optimized", spoilt)
 
 
 def test_a_cell_that_fails_as_declared_is_compared_again_with_what_is_kept(bench, monkeypatch, measured):
@@ -225,22 +231,12 @@ def test_a_declared_failure_that_is_gone_is_noticed_though_answers_are_kept(benc
     assert runs(bench, DECLARED).status == "xpassed"
 
 
-def test_a_declared_failure_by_an_answer_that_pytorch_does_not_give_any_more_does_not_count(
-    bench, monkeypatch, called
-):
+def test_a_declared_failure_by_an_answer_that_pytorch_does_not_give_any_more_does_not_count(bench, monkeypatch):
     """What PyTorch answers now is what the runtime gives, so that nothing fails any more."""
     with monkeypatch.context() as broken:
         break_runtime(broken)
         assert runs(bench, DECLARED).status == "xfailed"
-    read = KeptAnswers._read
-
-    def spoilt(self, file):
-        read(self, file)
-        self._known = {
-            place: (inputs, [array + 1 for array in wanted]) for place, (inputs, wanted) in self._known.items()
-        }
-
-    monkeypatch.setattr(KeptAnswers, "_read", spoilt)
+    spoil_kept_answers(monkeypatch)
     assert runs(bench, DECLARED).status == "xpassed"
 
 
@@ -297,17 +293,8 @@ def test_draws_of_earlier_failures_are_asked(tmp_path):
 
 
 def test_a_kept_answer_that_is_wrong_accuses_nobody(bench, monkeypatch):
-    """All but the first draw, which PyTorch is asked for in every run."""
     runs(bench)
-    read = KeptAnswers._read
-
-    def spoilt(self, file):
-        read(self, file)
-        self._known = {
-            place: (inputs, [array + 1 for array in wanted]) for place, (inputs, wanted) in self._known.items()
-        }
-
-    monkeypatch.setattr(KeptAnswers, "_read", spoilt)
+    spoil_kept_answers(monkeypatch)
     assert verdict(runs(bench)) == PASSED
 
 

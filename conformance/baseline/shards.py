@@ -38,14 +38,14 @@ def shard(ids: Iterable[str], index: int, count: int, seconds: Mapping[str, floa
                 del weights[case]
                 parts = _parts(cases.pop(case), divided)
                 cases |= parts
-                weights |= {part: _own(names, seconds or {}) for part, names in parts.items()}
+                weights |= {part: _alone(names, seconds or {}) for part, names in parts.items()}
     place = _balanced(weights, count)
     return {name for case, names in cases.items() if place[case] == index - 1 for name in names}
 
 
 def repeated(ids: Collection[str], seconds: Mapping[str, float]) -> float:
-    """Seconds of exports and conversions that a job with these cells repeats, at most: those of models whose own
-    cells are in other jobs."""
+    """Seconds, at most, of the exports and conversions that a job with these cells makes and another job too: those
+    that its cells need, and whose own cells, ``export`` and ``fidelity``, the job does not have."""
     has, needs = set(ids), set[str]()
     for name in has:
         fields = fields_of(name)
@@ -97,14 +97,15 @@ def _converted(name: str) -> str:
 
 
 def _parts(ids: Iterable[str], divided: Callable[[str], str]) -> dict[str, list[str]]:
+    """The cells by the name that ``divided`` gives the part of each."""
     parts: dict[str, list[str]] = {}
     for name in ids:
         parts.setdefault(divided(name), []).append(name)
     return parts
 
 
-def _own(ids: Collection[str], seconds: Mapping[str, float]) -> float:
-    """Seconds of the cells, with what a job repeats that has no others."""
+def _alone(ids: Collection[str], seconds: Mapping[str, float]) -> float:
+    """Seconds of a job that has these cells alone."""
     return sum(seconds.get(name, 0.0) for name in sorted(ids)) + repeated(ids, seconds)
 
 

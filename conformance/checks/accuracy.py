@@ -56,6 +56,7 @@ def check_accuracy(run: CellRun) -> None:
         verify.kept = run.kept_answers(model)
         ask = whom_to_ask(run, verify, stored, converted)
         explainer = CaseExplainer(run.settings, run.record, verify, dims, ask)
+        verify.expects = explainer.is_declared
         try:
             if stopped is not None:
                 raise explainer.blamed(verify.example(draws.first(), prepared.inputs()), stopped)

@@ -61,13 +61,14 @@ class Examples:
                 if comparison.verdict == "ill-conditioned" and plain and self._conditioned and weak is None:
                     weak = example, comparison
         except Stopped as stop:
-            if self._explainer.is_declared(stop):
-                self._keep(first, outputs)
+            if self._verify.expects(stop):  # then every run fails so, and none has to ask PyTorch all of it again
+                with contextlib.suppress(Stopped):
+                    self._check_still_deterministic(first, outputs)
+                    self._verify.kept.write(outputs)
             raise
         if weak is not None:  # after all others, of which one may be wrong beyond that
             raise self._ill_conditioned(*weak, sizes)
-        if self._verify.kept.asked:
-            self._verify.check_deterministic(first, outputs)
+        self._check_still_deterministic(first, outputs)
         self._judge()
         self._verify.kept.write(outputs)
         # Last, since some of these may end the process, which then has proved all the rest.
@@ -75,13 +76,11 @@ class Examples:
         for entry in scoped:
             if owed(entry, self._cell):
                 self._confirm(entry)
-        self._verify.kept.write(outputs)
 
-    def _keep(self, first: Draw, outputs: list[Array]) -> None:
-        """Keeps what PyTorch answered in a cell that fails as declared, as every run of it will."""
-        with contextlib.suppress(Stopped):
+    def _check_still_deterministic(self, first: Draw, outputs: list[Array]) -> None:
+        """Stopped where PyTorch, if it was asked anything, does not give its ``outputs`` for the first draw again."""
+        if self._verify.kept.asked:
             self._verify.check_deterministic(first, outputs)
-            self._verify.kept.write(outputs)
 
     def _undeclared(self) -> Iterator[Example]:
         """All examples but those that are declared to fail."""

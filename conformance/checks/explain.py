@@ -28,7 +28,6 @@ class CaseExplainer(Explainer):
     def __init__(self, settings: Settings, record: Record, verify: Verifier, dims: Dims, ask: Ask) -> None:
         super().__init__(record, verify, ask)
         self._verify, self._dims, self._instructions = verify, dims, settings.instructions
-        verify.expects = self.is_declared
 
     def clearest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
         self._verify.tell(stop, example)

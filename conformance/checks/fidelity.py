@@ -35,6 +35,7 @@ def check_fidelity(run: CellRun) -> None:
         verify.kept = run.kept_answers(converted)
         ask = whom_to_ask(run, verify, stored, converted)
         explainer = CaseExplainer(run.settings, run.record, verify, dims, ask)
+        verify.expects = explainer.is_declared
         draws = Draws(cell, run.settings, prepared, dims, traced)
         try:
             Examples(cell, run.settings, run.record, draws, verify, explainer).run()

@@ -71,7 +71,7 @@ class Verifier(Comparer):
         self.kept = KeptAnswers()
         """What an earlier run asked PyTorch."""
         self.expects: Callable[[Stopped], bool] = lambda _: False
-        """Whether the case declares that its cell fails like this."""
+        """Whether the case declares that its cell fails like that."""
         self._names = names
         self._stages = stages
         self._first: tuple[Draw, Inputs, list[Array]] | None = None
@@ -94,8 +94,8 @@ class Verifier(Comparer):
         return self.example(example.draw)
 
     def run(self, example: Example) -> Comparison:
-        """As every comparer; an example that fails by a kept answer is run again with what PyTorch answers now. Where
-        the case declares the failure, that is so only if PyTorch answers otherwise now."""
+        """As every comparer; an example that fails by a kept answer is run again with what PyTorch answers now,
+        unless the case declares the failure and PyTorch still gives the same answer."""
         try:
             return super().run(example)
         except Stopped as stop:
@@ -106,7 +106,7 @@ class Verifier(Comparer):
         return super().run(self.example(example.draw))
 
     def _answers_still(self, draw: Draw, before: Inputs, wanted: list[Array]) -> bool:
-        """Whether a draw has the inputs that it had before, and PyTorch the answers."""
+        """Whether a draw still makes the inputs ``before``, and PyTorch answers them with ``wanted``."""
         inputs = self.inputs(draw)
         return same([*inputs.values(), *self._timed_answers(inputs)[0]], [*before.values(), *wanted])
 

@@ -100,10 +100,6 @@ class KeptAnswers:
             return
         with contextlib.suppress(OSError):
             self._write(self._file, first)
-        self._known |= self._new
-        self._exact |= self._new_exact
-        self._moved |= self._new_moved
-        self._new, self._new_exact, self._new_moved = {}, {}, {}
 
     def _write(self, file: Path, first: list[Array]) -> None:
         arrays: list[Array] = []

@@ -7,6 +7,7 @@ import gc
 import importlib
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 from conformance.worker.isolation import Worker
 
@@ -18,15 +19,16 @@ export with dynamo: worth it where processes that export so are replaced again a
 
 
 def prepare_process() -> None:
-    """Gives torch one thread: results and timings then do not depend on how many cells run at the same time.
+    """Gives torch one thread, so that results and timings do not depend on how many cells run at the same time, and
+    tqdm's progress bars a lock for threads.
 
-    The progress bars that dynamo's exports draw where tqdm is installed share a lock that is for threads alone. That
-    of tqdm is for processes too, and starts one, after which this process would be replaced: it would import all that
-    an export with dynamo needs for each export anew.
+    An export with dynamo draws such bars where tqdm is installed. tqdm's own lock serves several processes and starts
+    a resource tracker for that; a worker that a call leaves with a process below it is replaced, and the next export
+    would import dynamo anew.
     """
     import torch
 
-    bars = vars(torch.hub)["tqdm"]  # tqdm's own class, or what PyTorch has in its place, which has no lock
+    bars: Any = getattr(torch.hub, "tqdm", None)  # or what PyTorch has in place of tqdm's class, which has no lock
     if hasattr(bars, "set_lock"):
         bars.set_lock(threading.RLock())
     torch.set_num_threads(1)
