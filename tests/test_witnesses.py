@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import os
@@ -425,3 +426,24 @@ def test_on_these_values_the_error_of_the_witness_is_more_than_is_allowed_withou
     monkeypatch.setattr(verify, "moved_by_rounding", lambda reference, inputs, exact: [0.0] * len(exact))
     break_opener(onnxruntime, "open_optimized", by(3e-4))
     assert bench.run(CENTRED, OFFSET).error == "WrongValue"
+
+
+def test_a_witness_is_asked_under_its_own_environment_and_leaves_that_of_the_process(monkeypatch, tmp_path):
+    name, value = registry.named("openvino").witness_environment[0]
+    monkeypatch.delenv(name, raising=False)
+
+    class Session:
+        def run(self, inputs):
+            return [np.array(os.environ.get(name) == value)]
+
+    monkeypatch.setattr(asking, "opener", lambda *_, **__: lambda *_: contextlib.nullcontext(Session()))
+    onnx.save(helper.make_model(helper.make_graph([], "empty", [], [])), tmp_path / "empty.onnx")
+    asked = {
+        runtime: asking.ask(runtime, tmp_path / "empty.onnx", (), {})
+        for runtime in ("openvino", "onnxruntime-literal")
+    }
+    assert {runtime: [bool(array) for array in told.outputs or ()] for runtime, told in asked.items()} == {
+        "openvino": [True],
+        "onnxruntime-literal": [False],
+    }
+    assert name not in os.environ

@@ -41,6 +41,8 @@ class RuntimeEntry:
     no_witness: str = ""
     """``module:function`` that gets the path of a model and the arrays of an example, and says in a few words why
     what this runtime computes there shows nothing, or None; empty where that is never so."""
+    witness_environment: tuple[tuple[str, str], ...] = ()
+    """Environment variables under which it is asked as a witness."""
     in_cases: bool = True
     """Whether cases and options may name it; if not, it is only asked about failures of others."""
     converted: bool = True
@@ -124,6 +126,8 @@ RUNTIMES = (
         second_opinion=True,
         values_only=True,
         no_witness="conformance.runtimes.openvino:no_witness",
+        # Virtual machines may announce AMX and refuse it: 8-bit convolutions then end the process with SIGILL.
+        witness_environment=(("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_VNNI"),),
         absent="conformance.runtimes.openvino:absence",
         packages=("openvino",),
     ),

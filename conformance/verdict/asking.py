@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,7 @@ def ask(
         reason = registry.function(why_not)(model, inputs) if why_not else None
         if reason is not None:
             return Asked(None, "abstains", reason=reason)
+        os.environ.update(entry.witness_environment)  # of this process, which has no other question
         try:
             with opener(runtime, config=config)(model, libraries) as session:
                 return Asked(session.run(inputs))
