@@ -1,4 +1,4 @@
-"""What the shipped catalogue's models do under other versions of ONNX Runtime and of ONNX's evaluator."""
+"""What the shipped catalogue does under other versions of ONNX Runtime, of ONNX's evaluator and of torch."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ EXAMPLES = 4
 VERSIONS = {
     "onnxruntime": ("1.23.*", "1.25.*", "1.27.*", "1.30.*", "latest"),
     "onnx-reference": ("1.20.*", "1.21.*", "1.22.*", "latest"),
+    "torch": ("2.14.*", "2.15.*"),
 }
-LEAST = {"onnxruntime": 4, "onnx-reference": 3}
+LEAST = {"onnxruntime": 4, "onnx-reference": 3, "torch": 2}
 """How many releases of each are due."""
 
 
 @dataclass
 class Seen:
-    """The runs of one bundle, by the name of the version."""
+    """Runs of the same cells, by the name of the version."""
 
     runs: dict[str, dict[str, dict[str, object]]] = field(default_factory=dict)
     """Records by cell."""
@@ -51,18 +52,22 @@ def _said(record: dict[str, object] | None) -> str:
 
 @functools.cache
 def study(runtime: str, quick: bool) -> Seen:
-    """Packs the cells of a runtime in fp32 and replays them under each version."""
+    """Packs the cells of a runtime in fp32 and replays them under each version; those of torch run the suite."""
     seen = Seen()
-    wanted = VERSIONS[runtime][-2:] if quick else VERSIONS[runtime]
+    wanted = ",".join(VERSIONS[runtime][-2:] if quick else VERSIONS[runtime])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         places = [word for part in FOLDERS for word in ("--cases", str(ROOT / "cases" / part))]
-        few = ["-k", "celu"] if quick else []
-        pack = ["pack", "bundle", *places, "--runtime", "onnxruntime", "--precision", "fp32", *few]
-        run_python(folder, "-m", "conformance", *pack, "--examples", str(EXAMPLES), allowed=(0, 1))
-        versions = ["versions", "bundle", "--runtime", f"{runtime}=={','.join(wanted)}"]
+        cells = [*places, "--precision", "fp32", "--examples", str(EXAMPLES), *(["-k", "celu"] if quick else [])]
+        if runtime == "torch":
+            versions = ["versions", "--exporter", f"torch=={wanted}", "-n", "2", *cells]
+        else:
+            run_python(
+                folder, "-m", "conformance", "pack", "bundle", "--runtime", "onnxruntime", *cells, allowed=(0, 1)
+            )
+            versions = ["versions", "bundle", "--runtime", f"{runtime}=={wanted}"]
         seen.seconds = seconds_of(lambda: run_python(folder, "-m", "conformance", *versions, allowed=(0, 1)))
-        for place in (folder / "reports" / "versions").iterdir():
+        for place in filter(Path.is_dir, (folder / "reports" / "versions").iterdir()):
             seen.runs[place.name] = {record["id"]: record for record in read_run(place)[1]}
     seen.runs = dict(sorted(seen.runs.items(), key=lambda item: _order(item[0])))
     return seen
@@ -74,6 +79,8 @@ def _order(name: str) -> list[int]:
 
 def rows(quick: bool) -> Iterator[Row]:
     for runtime, least in LEAST.items():
+        if quick and runtime == "torch":
+            continue  # an environment of 5 GB is not quick
         seen = study(runtime, quick)
         cells = len(next(iter(seen.runs.values())))
         differ = sum(1 for _ in seen.different())
@@ -89,7 +96,7 @@ TEXT = """# The catalogue under other versions
 Made by `tox run -e dev -- python -m benchmarks versions`. The fp32 models of `cases/graph` and `cases/registration`,
 exported by this torch, {examples} examples each, are packed and [replayed](../runtimes.md#versions) in an
 environment without torch for each version. A model may use what an earlier version does not know: then that version
-cannot load it.
+cannot load it. For releases of torch the suite is run on these cases, in an environment each.
 
 {targets}
 

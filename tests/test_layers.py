@@ -14,9 +14,10 @@ import pytest
 from conformance import HOME
 
 ORDER = (
-    "plugin", "__main__", "api", "cli", "commands", "cluster", "draft", "repairs", "sensitivity", "mutants", "checks",
-    "align", "coverage", "precision", "export", "depends", "bundle", "plan", "draw", "verdict", "baseline", "latency",
-    "report", "case", "records", "runtimes", "compare", "worker", "disk", "errors", "arrays", "__init__",
+    "plugin", "__main__", "api", "cli", "commands", "cluster", "versions", "draft", "repairs", "sensitivity",
+    "mutants", "checks", "align", "coverage", "precision", "export", "depends", "bundle", "plan", "draw", "verdict",
+    "baseline", "latency", "report", "case", "records", "runtimes", "compare", "worker", "disk", "errors", "arrays",
+    "__init__",
 )  # fmt: skip
 """From what people call down to what everything rests on; ``docs/architecture.md`` walks through them."""
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from conformance import cli
-from conformance.bundle import environments, versions
-from conformance.bundle.environments import Environment, Wanted, available, made, wanted_of
-from conformance.bundle.versions import between, bisected
 from conformance.errors import UserError
 from conformance.records.run_file import read_run
+from conformance.versions import bisection, pip, runtimes
+from conformance.versions.bisection import between, bisected
+from conformance.versions.wanted import Environment, Wanted, wanted_of
 from tests.test_bundle import pack
 
 CELL = "accuracy[planted-torchscript-op17-onnxruntime-fp32]"
@@ -68,8 +68,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         python.chmod(0o755)
         return Environment(wanted, python, version)
 
-    monkeypatch.setattr(environments, "made", stand_in)
-    monkeypatch.setattr(versions, "available", lambda package: RELEASES)
+    monkeypatch.setattr(runtimes, "made", stand_in)
+    monkeypatch.setattr(bisection, "available", lambda package: RELEASES)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -125,10 +125,9 @@ def test_a_folder_without_a_bundle_is_told(home, capsys):
 
 
 def test_versions_are_named_in_order():
-    assert [wanted.requirement for wanted in wanted_of("onnxruntime==1.27.*,1.30.0,latest")] == [
-        "onnxruntime==1.27.*", "onnxruntime==1.30.0", "onnxruntime",
-    ]  # fmt: skip
-    assert wanted_of("onnx-reference") == [Wanted("onnx-reference", "onnx", "latest")]
+    named = wanted_of("--runtime", "onnxruntime==1.27.*,1.30.0,latest", runtimes.PACKAGES)
+    assert [wanted.requirement for wanted in named] == ["onnxruntime==1.27.*", "onnxruntime==1.30.0", "onnxruntime"]
+    assert wanted_of("--runtime", "onnx-reference", runtimes.PACKAGES) == [Wanted("onnx-reference", "onnx", "latest")]
 
 
 @pytest.mark.parametrize(("first", "last", "found"), [
@@ -149,8 +148,10 @@ def test_versions_that_are_no_two_releases_in_order_are_refused(first, last, tex
 
 @pytest.mark.parametrize("bad", range(1, len(RELEASES)))
 def test_bisection_finds_each_release(tmp_path, monkeypatch, bad):
-    monkeypatch.setattr(versions, "available", lambda package: RELEASES)
-    monkeypatch.setattr(versions, "read_run", lambda place: ({}, json.loads(Path(place).read_text(encoding="utf-8"))))
+    monkeypatch.setattr(bisection, "available", lambda package: RELEASES)
+    monkeypatch.setattr(
+        bisection, "read_run", lambda place: ({}, json.loads(Path(place).read_text(encoding="utf-8")))
+    )
 
     def ask(wanted: Wanted) -> Path:
         failed = RELEASES.index(wanted.version) >= bad
@@ -169,8 +170,8 @@ def test_an_environment_has_what_a_replay_needs_and_the_last_word_of_pip_is_told
         commands.append([*command])
         return f"{tmp_path}/site\n1.27.1\n" if "-c" in command else ""
 
-    monkeypatch.setattr(environments, "_run", run)
-    found = made(of("1.27.*"), tmp_path)
+    monkeypatch.setattr(pip, "ran", run)
+    found = runtimes.made(of("1.27.*"), tmp_path)
     assert found.name == "onnxruntime 1.27.1" and (tmp_path / "site/conformance/cli.py").is_file()
     install = next(command for command in commands if "install" in command)
     assert "onnxruntime==1.27.*" in install and not any("torch" in word for word in install)
@@ -178,12 +179,13 @@ def test_an_environment_has_what_a_replay_needs_and_the_last_word_of_pip_is_told
 
 
 def test_what_pip_says_is_told_in_one_sentence(monkeypatch, tmp_path):
-    pip = tmp_path / "python"
-    pip.write_text("#!/bin/sh\necho 'ERROR: Could not find a version' >&2\necho 'ERROR: none for it' >&2\nexit 1\n")
-    pip.chmod(0o755)
-    monkeypatch.setattr(environments.sys, "executable", str(pip))
+    python = tmp_path / "python"
+    said = "echo 'ERROR: Could not find a version' >&2\necho 'ERROR: none for it' >&2"
+    python.write_text(f"#!/bin/sh\n{said}\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(pip.sys, "executable", str(python))
     with pytest.raises(UserError, match="the versions of onnxruntime cannot be had: none for it"):
-        available("onnxruntime")
+        pip.available("onnxruntime")
 
 
 # ---- what was shipped ------------------------------------------------------------------------------------------

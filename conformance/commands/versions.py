@@ -1,4 +1,4 @@
-"""``conformance versions``: what was shipped, under other versions of a runtime."""
+"""``conformance versions``: what was shipped under other versions of a runtime, and the suite under other torches."""
 
 from __future__ import annotations
 
@@ -6,20 +6,34 @@ import argparse
 import itertools
 import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.records.clean import tell
 
 if TYPE_CHECKING:
-    from conformance.bundle.environments import Environment
+    from conformance.versions.wanted import Environment, Wanted
+
+    Make = Callable[[Wanted], Environment]
+    Ask = Callable[[Environment, str], Path]
+    """The folder of the run that an environment makes of the cells whose ids have these words."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", type=Path, help="what conformance pack wrote, or what a failing cell left")
     parser.add_argument(
-        "--runtime", required=True, metavar="NAME==V,...",
-        help="the runtime and its versions, in order: onnxruntime==1.27.*,1.30.0,latest",
+        "bundle", type=Path, nargs="?",
+        help="with --runtime: what conformance pack wrote, or what a failing cell left",
+    )  # fmt: skip
+    of = parser.add_mutually_exclusive_group(required=True)
+    of.add_argument(
+        "--runtime", metavar="NAME==V,...",
+        help="replay the bundle under these versions of a runtime, in order: onnxruntime==1.27.*,1.30.0,latest",
+    )  # fmt: skip
+    of.add_argument(
+        "--exporter", metavar="torch==V,...",
+        help="run the suite under these versions of torch, in order, each in an environment of 5 GB: "
+        "torch==2.13.*,latest",
     )  # fmt: skip
     parser.add_argument("-k", dest="words", default="", metavar="TEXT", help="only cells whose id contains this")
     parser.add_argument(
@@ -28,6 +42,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "it was",
     )  # fmt: skip
     parser.add_argument(
+        "--cases", action="append", type=Path, metavar="PATH",
+        help="with --exporter: case files, as of pytest; repeatable",
+    )  # fmt: skip
+    for name, what in (("precision", "keep only these"), ("examples", "drawn shapes for each cell")):
+        parser.add_argument(f"--{name}", metavar="A,B" if name == "precision" else "N",
+                            help=f"with --exporter: {what}, as of pytest")  # fmt: skip
+    parser.add_argument("-n", dest="processes", metavar="N", help="with --exporter: processes of pytest-xdist")
+    parser.add_argument(
         "--report", type=Path, default=Path("reports/versions"), metavar="DIR",
         help="a folder for each version's run (default: %(default)s)",
     )  # fmt: skip
@@ -35,36 +57,77 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--store", type=Path, default=Path(".conformance"), help="where environments are kept (default: %(default)s)"
     )
     parser.add_argument(
-        "--cell-timeout", type=float, default=600.0, metavar="S", help="seconds (default: %(default)s)"
-    )
+        "--cell-timeout", type=float, metavar="S",
+        help="seconds (default: 600 with --runtime, that of pytest with --exporter)",
+    )  # fmt: skip
 
 
 def run(given: argparse.Namespace) -> int:
     """0 where every cell came out alike and as declared in all versions, 1 where not, or where the release at which a
     cell changed was found."""
-    from conformance.baseline import compare_runs, gate, lines, load
-    from conformance.bundle.environments import made, wanted_of
-    from conformance.bundle.layout import Bundle
-    from conformance.bundle.versions import bisected, replayed
     from conformance.errors import UserError
-    from conformance.records import matrix
+    from conformance.versions.bisection import bisected
 
-    wanted = wanted_of(given.runtime)
+    wanted, make, ask = _of_torch(given) if given.exporter else _of_a_runtime(given)
+    if given.bisect is None:
+        return _compared(wanted, make, ask, given)
+    if len(wanted) < 2:
+        named = given.exporter or given.runtime
+        raise UserError(f"--bisect: {named} names one version; name the first and the last")
+    tell(bisected(wanted[0], wanted[-1], given.bisect, lambda version: ask(make(version), given.bisect), tell))
+    return 1
+
+
+def _of_a_runtime(given: argparse.Namespace) -> tuple[list[Wanted], Make, Ask]:
+    from conformance.bundle.layout import Bundle
+    from conformance.errors import UserError
+    from conformance.versions import runtimes
+    from conformance.versions.wanted import wanted_of
+
+    for option in ("cases", "precision", "examples", "processes"):
+        if getattr(given, option) is not None:
+            name = "-n" if option == "processes" else f"--{option}"
+            raise UserError(f"{name} is for --exporter; with --runtime the bundle says what is run")
+    if given.bundle is None:
+        raise UserError(f"--runtime {given.runtime}: name the bundle to replay; conformance pack makes one")
+    wanted = wanted_of("--runtime", given.runtime, runtimes.PACKAGES)
     bundle = Bundle(given.bundle)  # raises UserError for what is none
-    home = given.store / "environments"
 
     def ask(environment: Environment, words: str) -> Path:
-        return replayed(environment, bundle.folder, words, given.report, given.cell_timeout)
+        return runtimes.replayed(environment, bundle.folder, words, given.report, given.cell_timeout or 600.0)
 
-    if given.bisect is not None:
-        if len(wanted) < 2:
-            raise UserError(f"--bisect: --runtime {given.runtime} names one version; name the first and the last")
-        found = bisected(wanted[0], wanted[-1], given.bisect, lambda one: ask(made(one, home), given.bisect), tell)
-        tell(found)
-        return 1
+    return wanted, lambda version: runtimes.made(version, given.store / "environments"), ask
+
+
+def _of_torch(given: argparse.Namespace) -> tuple[list[Wanted], Make, Ask]:
+    from conformance.errors import UserError
+    from conformance.versions import exporters
+    from conformance.versions.wanted import wanted_of
+
+    if given.bundle is not None:
+        raise UserError(f"{given.bundle}: with --exporter the suite is run, and no bundle; --cases names case files")
+    wanted = wanted_of("--exporter", given.exporter, exporters.PACKAGES)
+    options = {
+        "--precision": given.precision, "--examples": given.examples, "-n": given.processes,
+        "--cell-timeout": given.cell_timeout,
+    }  # fmt: skip
+    words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    words += [word for path in given.cases or () for word in ("--cases", str(path))]
+    words += ["--store", str(given.store)]
+
+    def ask(environment: Environment, cells: str) -> Path:
+        return exporters.suite_run(environment, given.report, [*words, *(["-k", cells] if cells else [])], tell)
+
+    return wanted, lambda version: exporters.made(version, given.store / "environments", tell), ask
+
+
+def _compared(wanted: list[Wanted], make: Make, ask: Ask, given: argparse.Namespace) -> int:
+    from conformance.baseline import compare_runs, gate, lines, load
+    from conformance.records import matrix
+
     runs = []
-    for one in wanted:
-        environment = made(one, home)
+    for version in wanted:
+        environment = make(version)
         place = ask(environment, given.words)
         runs.append((environment.name, load(place)))
         tell(f"{environment.name}: {matrix.counts(runs[-1][1][1])}")

@@ -1,0 +1,1 @@
+"""What other versions make of cells: of a runtime, and of torch."""
