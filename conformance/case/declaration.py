@@ -46,6 +46,9 @@ from conformance.case.words import Exporter, Runtime, base_of
 from conformance.errors import shown
 from conformance.runtimes.registry import IN_CASES
 
+COMMAND = "command:"
+"""Before the name of a command among what a case needs."""
+
 
 def _spell_out_specials(value: object) -> object:
     if value is True:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from conformance.case.declaration import Case
+from conformance.case.declaration import COMMAND, Case
 from conformance.errors import Stopped, Unavailable, did_you_mean, display_path
 from conformance.worker.state import fence
 
@@ -180,7 +180,7 @@ def check_needs(case: Case) -> None:
     import shutil
 
     for need in case.says.needs:
-        command = need.removeprefix("command:")
+        command = need.removeprefix(COMMAND)
         if command != need:
             if shutil.which(command) is None:
                 raise Unavailable(f"the command '{command}' is not installed")

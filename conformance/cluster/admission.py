@@ -29,7 +29,8 @@ class Admission(WorkerPlugin):
 
     def __init__(self, wanted: str) -> None:
         """``wanted`` is JSON: ``run``, the name of the run; ``code`` that a worker must have, and ``python`` and
-        ``versions``, if they are there; ``needs``, words that it must have; ``packages``, which become words."""
+        ``versions``, if they are there; ``needs``, words that it must have; ``packages`` and ``commands``, which
+        become words."""
         self.wanted = wanted
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -43,6 +44,7 @@ class Admission(WorkerPlugin):
         if not refused:
             packages = [name for name, version in wanted["packages"].items() if facts["packages"][name] == version]
             facts["words"] += [f"package {name}" for name in packages]
+            facts["words"] += [f"command {name}" for name in wanted["commands"] if shutil.which(name)]
             await worker.set_resources(**resources(wanted["run"], facts["words"]))
         told = {"kind": "worker", "address": worker.address, "name": str(worker.name), "facts": facts}
         worker.log_event(wanted["run"], {**told, "refused": refused})

@@ -22,6 +22,7 @@ from conformance.cluster.admission import SLOT
 from conformance.cluster.freight import Files
 from conformance.cluster.run import Run
 from conformance.cluster.workers import ANSWER, Worker, Workers
+from conformance.errors import why
 from conformance.records.record import Record
 
 KILLS = 3
@@ -113,7 +114,10 @@ class Cluster(Workers):
                 yield None
                 continue
             self._look()
-            yield from self._hear(what) if kind == "event" else self._done(what)
+            if kind == "unreadable":
+                yield from self._unreadable(*what)
+            else:
+                yield from self._hear(what) if kind == "event" else self._done(what)
 
     def _submit(self, task: _Task) -> None:
         """Hands out what is left of a task, under another key each time."""
@@ -121,12 +125,15 @@ class Cluster(Workers):
         task.tries += 1
         key = f"conformance_cells-{self.name}-{next(self._numbers)}"  # Dask keeps durations by the first word
         self._tasks[key] = task
-        files = task.job.files
+        try:
+            contents = {digest: self._contents_of(digest, place) for digest, place in task.job.files.places.items()}
+        except OSError as error:  # a file was removed since the run began
+            self._events.put(("unreadable", (task, f"{error.filename} cannot be read any more ({why(error)})")))
+            return
         words = {f"{self.name} {word}": 1.0 for word in task.job.words}
         task.future = self._client.submit(
-            task.job.function, self._run, task.job.packed(list(task.left)), dict(files.digests),
-            {digest: self._contents_of(digest, place) for digest, place in files.places.items()},
-            key=key, pure=False, priority=-task.rank, resources={SLOT: 1.0, self.name: 1.0, **words},
+            task.job.function, self._run, task.job.packed(list(task.left)), dict(task.job.files.digests),
+            contents, key=key, pure=False, priority=-task.rank, resources={SLOT: 1.0, self.name: 1.0, **words},
         )  # fmt: skip
         task.future.add_done_callback(lambda _: self._events.put(("done", key)))
 
@@ -238,6 +245,12 @@ class Cluster(Workers):
         if task.tries >= 2 * KILLS:
             for id in list(task.left):
                 yield self._made(task, id, self._lost(id, "WorkersLost", text))
+        self._again(task)
+
+    def _unreadable(self, task: _Task, text: str) -> Iterator[Made]:
+        """The cells that cannot go out any more, with records that say so."""
+        for id in list(task.left):
+            yield self._made(task, id, self._lost(id, "MissingFile", text))
         self._again(task)
 
     def _given_up(self) -> Iterator[Made]:

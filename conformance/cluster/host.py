@@ -53,6 +53,11 @@ class Host:
         told: tuple[Any, ...] = self._connection.recv()
         return told
 
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended of itself."""
+        return self._process.poll() is not None
+
     def end(self) -> None:
         """Ends it with all that it runs."""
         self._connection.close()

@@ -23,6 +23,10 @@ from conformance.records.record import Record
 from conformance.worker import memory
 from conformance.worker.warm import new_worker
 
+IDLE = 600.0
+"""Seconds without a cell after which the process ends, with the memory that it keeps: who sent cells may have been
+killed. Another process is started where cells come after all."""
+
 MOST_BYTES = 64 * 2**20
 """Of a failing example's bundle that is brought back. A larger one stays with its worker; the record says where."""
 
@@ -68,8 +72,8 @@ def main() -> None:
 
 
 def _received(connection: Connection, root: Path) -> Iterator[list[Cell]]:
-    """The lists of cells that come, with their cases where they lie here."""
-    while True:
+    """The lists of cells that come, with their cases where they lie here; to the end where none comes for long."""
+    while connection.poll(IDLE):
         try:
             cells: list[Cell] = pickle.loads(connection.recv_bytes())
         except (EOFError, OSError):

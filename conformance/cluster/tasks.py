@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pickle
 import signal
 import subprocess
@@ -68,8 +69,17 @@ def run_cells(
         raise HostEnded("the process that runs the cells has ended") from None
 
 
-REPLAY = "import sys; sys.path[:1] = []; from conformance.cli import main; sys.exit(main())"
-"""Run by Python without the folder that it is in on ``sys.path``."""
+REPLAY = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() != int(sys.argv.pop(1)):
+    sys.exit(1)
+sys.path[:1] = []
+from conformance.cli import main
+sys.exit(main())
+"""
+"""Run by Python without the folder that it is in on ``sys.path``. Linux ends it with the worker that started it: 1 is
+PR_SET_PDEATHSIG of prctl(2)."""
 
 
 def replay(run: Run, order: bytes, digests: Mapping[str, str], files: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
@@ -84,8 +94,8 @@ def replay(run: Run, order: bytes, digests: Mapping[str, str], files: Mapping[st
         raise _unfit(run, worker, trouble_of_host(error) or str(error)) from None
     store = store_of(run, Path.cwd()) / "engines"
     command = [
-        sys.executable, "-c", REPLAY, "replay", str(below(root, given["folder"])), "--report", str(report / "run"),
-        "--store", str(store.absolute()), *given["arguments"],
+        sys.executable, "-c", REPLAY, str(os.getpid()), "replay", str(below(root, given["folder"])),
+        "--report", str(report / "run"), "--store", str(store.absolute()), *given["arguments"],
     ]  # fmt: skip
     with (report / "said").open("w+b") as said:
         process = subprocess.Popen(command, cwd=root, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
@@ -170,7 +180,7 @@ def _passed_on(host: Host, cells: bytes, worker: Worker, key: Any) -> list[tuple
 def _ready(run: Run, root: Path) -> Host:
     """The process of the run, started where it does not run yet. OSError where it cannot be."""
     global _host
-    if _host is None or _host.run.name != run.name:
+    if _host is None or _host.run.name != run.name or _host.ended:
         end()
         _host = Host(run, root, Path.cwd())
     return _host

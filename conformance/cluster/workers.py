@@ -62,17 +62,20 @@ class Workers:
         *,
         needs: Sequence[str] = (),
         packages: Mapping[str, str] | None = None,
+        commands: Sequence[str] = (),
         patience: float = 60.0,
     ) -> None:
         """``address`` is that of a Dask scheduler, or ``local:N``; ``tell`` is given a line at a time.
 
-        ``needs`` are words that each worker has to have, ``packages`` the versions of distributions that cases need.
+        ``needs`` are words that each worker has to have, ``packages`` the versions of distributions that cases need,
+        ``commands`` what else they need on the path of a worker.
         Without them, a worker may have another Python and other versions of anything but this package: as it is where
         what was exported elsewhere is run. ``patience`` are the seconds that the run waits for a worker, at its start
         and whenever there is none that fits.
         """
         self._patience = patience
         self._address, self._needs, self._packages, self._store = address, list(needs), packages, store
+        self._commands = list(commands)
         self._tell = tell
         self.name = f"conformance-{secrets.token_hex(6)}"
         self.workers: dict[str, Worker] = {}
@@ -109,6 +112,7 @@ class Workers:
         self._client = self._connected()
         self._client.subscribe_topic(self.name, lambda event: self._events.put(("event", event[1])))
         wanted = {"run": self.name, "code": code(), "needs": self._needs, "packages": self._packages or {}}
+        wanted["commands"] = self._commands
         if self._packages is not None:
             wanted["python"] = python()
             wanted["versions"] = {name: version for name, version in versions().items() if version is not None}

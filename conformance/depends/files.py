@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import Literal
 
 from conformance import HOME
-from conformance.case.declaration import Case
+from conformance.case.declaration import COMMAND, Case
 from conformance.case.words import Exporter
 from conformance.depends.imports import imports_of, prefixes
 from conformance.depends.installed import hooked_root, own_roots, python_below, versions_of
 from conformance.depends.inventory import Matter, named
 from conformance.errors import Stopped
+
+
+def stated_needs(case: Case) -> tuple[dict[str, str], set[str]]:
+    """What a case names under ``needs``: the versions of the packages that are installed here, and the commands."""
+    commands = {need.removeprefix(COMMAND) for need in case.says.needs if need.startswith(COMMAND)}
+    return versions_of(need for need in case.says.needs if not need.startswith(COMMAND)), commands
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from conformance.errors import UserError, display_path
+from conformance.errors import UserError, display_path, why
 from conformance.plugin.ordering import cell_of
 from conformance.records.clean import block, literal
 from conformance.runtimes import registry
@@ -88,8 +88,11 @@ class Clustered:
             text = f"--cluster needs Dask ({error}): pip install 'onnx-export-conformance[cluster]'"
             raise pytest.UsageError(text) from None
         packages: dict[str, str] = {}
+        commands: set[str] = set()
         for case in {(cell.case.file, cell.case.name): cell.case for cell in cells}.values():
-            packages |= _needs(case).packages
+            named, called = _stated(case)
+            packages |= _needs(case).packages | named
+            commands |= called
         options = self._options
         self._cluster = Cluster(
             options["cluster"],
@@ -97,6 +100,7 @@ class Clustered:
             self._tell,
             needs=options.cluster_needs(),
             packages=packages,
+            commands=sorted(commands),
             patience=options["cluster_timeout"],
         )
         try:
@@ -174,18 +178,27 @@ class Clustered:
             needs = _needs(cells[0].case)
             words = {f"package {name}" for name in needs.packages}
             words |= {RUNTIME.format(runtime)} if runtime else set()
+            stated = _words_of_stated_needs(cells[0].case)
+            # A case goes to workers that have what it names under needs; where none has that, any of them skips it.
+            words = words | stated if self._cluster.lacking(words | stated) is None else words - stated
             lacking = self._cluster.lacking(words)
+            trouble = None
             if lacking is not None:
+                trouble = "NoWorker", f"no worker of {self._options['cluster']} has {lacking}"
+            try:
+                files = files_of(cells[0].case, needs)
+            except OSError as error:  # gone since its case file was read
+                trouble = "MissingFile", f"{error.filename} cannot be read ({why(error)})"
+            if trouble is not None:
                 for cell, item in members:
-                    record = broken(cell, "NoWorker", f"no worker of {self._options['cluster']} has {lacking}")
-                    self._made[cell.id] = Made(cell.id, record, None)
+                    self._made[cell.id] = Made(cell.id, broken(cell, *trouble), None)
                     at_once.append(item)
                 continue
             waiting |= {cell.id: item for cell, item in members}
             jobs.append(
                 Job(
                     tuple(cell.id for cell in cells), run_cells, partial(_packed, cells),
-                    files_of(cells[0].case, needs), frozenset(words), sum(seconds[item] for _, item in members),
+                    files, frozenset(words), sum(seconds[item] for _, item in members),
                 )
             )  # fmt: skip
         share = sum(job.seconds for job in jobs) / max(len(self._cluster.fit), 1)
@@ -246,6 +259,17 @@ def _needs(case: Any) -> Any:
         return needs(case)
     except Exception:  # a file that is not there, or Python that cannot be parsed
         return Needs(tuple(map(Path, python_below(case.folder))), {})
+
+
+def _stated(case: Any) -> tuple[dict[str, str], set[str]]:
+    from conformance.depends.files import stated_needs
+
+    return stated_needs(case)
+
+
+def _words_of_stated_needs(case: Any) -> set[str]:
+    packages, commands = _stated(case)
+    return {f"package {name}" for name in packages} | {f"command {name}" for name in commands}
 
 
 def check(options: Options) -> None:

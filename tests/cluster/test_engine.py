@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conformance.cluster import tasks
+from conformance.cluster import serving, tasks
 from conformance.cluster.engine import KILLS, Cluster, Job, Made
 from conformance.cluster.freight import Files
 from conformance.cluster.run import Run
@@ -73,15 +77,18 @@ def lost(id: str, error: str, reason: str) -> Record:
     return made
 
 
+NONE = Files({}, {})
+
+
 class Scene:
     """A run of one case with some cells, whose events the test makes up."""
 
-    def __init__(self, folder: Path, *cells: str, words: frozenset[str] = frozenset()) -> None:
+    def __init__(self, folder: Path, *cells: str, words: frozenset[str] = frozenset(), files: Files = NONE) -> None:
         self.cluster = Cluster("tcp://nowhere:1", folder, lambda line: None, packages={}, patience=0.0)
         self.client = self.cluster._client = _Client()  # type: ignore[assignment]
         self.cluster.workers = {"a": Worker("a", {**FACTS, "words": ["package timm"]}), "b": Worker("b", FACTS)}
         self.cluster.known = dict(self.cluster.workers)
-        job = Job(cells, tasks.run_cells, lambda ids: pickle.dumps(list(ids)), Files({}, {}), words, 1.0)
+        job = Job(cells, tasks.run_cells, lambda ids: pickle.dumps(list(ids)), files, words, 1.0)
         run = Run("r", "/", "/", ".", (), {}, 1.0, None, 1)
         self._made = self.cluster.records([job], lambda name, neighbours: run, lost)
         self.next()  # nothing has come yet, and the task is given
@@ -214,6 +221,65 @@ def test_a_task_without_a_worker_goes_to_one_that_comes(tmp_path):
     scene.ended("one", "b")
     scene.done()
     assert [made.cell for made in scene.rest()] == ["one"]
+
+
+def test_cells_whose_file_was_removed_meanwhile_say_so(tmp_path):
+    file = tmp_path / "data.bin"
+    file.write_bytes(b"data")
+    scene = Scene(tmp_path, "one", "two", files=Files({str(file): "digest"}, {"digest": file}))
+    scene.begun("one")
+    scene.ended("one")
+    assert scene.next().record.status == record("one").status
+    file.unlink()
+    scene.done("error", tasks.HostEnded("the worker was killed"))
+    (made,) = scene.rest()
+    assert (made.cell, made.record.error) == ("two", "MissingFile")
+    assert made.record.reason == f"{file} cannot be read any more (No such file or directory)"
+
+
+def test_a_process_that_ended_of_itself_is_started_anew(tmp_path, monkeypatch):
+    started = []
+
+    class Ended:
+        def __init__(self, run: Run, *_: object) -> None:
+            self.run, self.ended = run, not started
+            started.append(self)
+
+        def end(self) -> None:
+            pass
+
+    monkeypatch.setattr(tasks, "Host", Ended)
+    monkeypatch.setattr(tasks, "_host", None)
+    run = Run("r", "/", "/", ".", (), {}, 1.0, None, 1)
+    first = tasks._ready(run, tmp_path)
+    second = tasks._ready(run, tmp_path)
+    assert second is not first and tasks._ready(run, tmp_path) is second
+
+
+def test_cells_are_waited_for_only_so_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(serving, "IDLE", 0.01)
+    here, _there = multiprocessing.Pipe()
+    assert not [*serving._received(here, tmp_path)]
+
+
+def test_a_replay_ends_with_the_worker_that_began_it(tmp_path):
+    """What a replay would do is stood in for by a process that says so and sleeps."""
+    (tmp_path / "conformance").mkdir()
+    stand_in = (
+        "import time\ndef main():\n    print('it goes on', flush=True)\n    time.sleep(60)\n    print('to its end')\n"
+    )
+    (tmp_path / "conformance" / "cli.py").write_text(stand_in, encoding="utf-8")
+    (tmp_path / "conformance" / "__init__.py").touch()
+    worker = (
+        "import os, subprocess, sys, time\n"
+        f"subprocess.Popen([sys.executable, '-c', {tasks.REPLAY!r}, str(os.getpid())])\ntime.sleep(600)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", worker], stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"it goes on\n"
+        process.kill()
+        assert process.stdout.read() == b"", "the replay has the other end of the pipe no more"
 
 
 def test_a_client_that_lost_its_scheduler_says_so(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from pathlib import Path
 
@@ -67,6 +68,27 @@ def test_a_package_that_no_worker_has_is_told_of_the_cells_that_need_it(cluster:
     assert lacking and lacking == {id for id in found if "needy" in id}
     assert f"no worker of {address} has package needed" in outcome.text
     assert all(record["fault"] == "harness" for id, record in found.items() if id in lacking)
+
+
+def test_what_a_case_states_under_needs_chooses_its_worker(cluster: Loopback, tmp_path):
+    tool = tmp_path / "tools" / "special-tool"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\n", encoding="utf-8")
+    tool.chmod(0o755)
+    case = "needy:\n  about: of a command\n  forward: x * 2\n  inputs: {x: 'float32[3]'}\n"
+    case += "  needs: ['command:special-tool']\n"
+    folder = project(tmp_path / "project", CASES + case, PYTHON)
+    address = cluster.scheduler()
+    cluster.workers(address, "--no-nanny", "--name", "plain")
+    outcome = run(folder, address, "-k", "export and needy")
+    assert outcome.code == 5, "where all is skipped nothing is shown"
+    assert {record["status"] for record in records(folder).values()} == {"skipped"}
+    path = f"{tool.parent}{os.pathsep}{os.environ['PATH']}"
+    cluster.workers(address, "--no-nanny", "--name", "has the tool", folder="another", PATH=path)
+    outcome = run(folder, address, "-k", "export and needy")
+    assert outcome.code == 0, outcome.text
+    said = [(record["status"], record["worker"]["name"]) for record in records(folder).values()]
+    assert said and {*said} == {("passed", "has the tool")}
 
 
 def test_a_worker_that_cannot_write_is_left_out_and_its_case_goes_to_another(cluster: Loopback, tmp_path):
