@@ -70,6 +70,8 @@ class Ran:
     """Until its first record."""
     rate: float
     """Cells a second from when every worker had sent one to the last."""
+    busy: float
+    """Seconds of a core for each of the cells that ``rate`` counts, of all processes of this machine."""
     moved: float
     """Bytes over the loopback device for each cell, with what else went over it."""
     records: list[dict[str, object]] = field(default_factory=list)
@@ -92,6 +94,14 @@ def _loopback_bytes() -> int:
     return 0
 
 
+def _busy() -> float:
+    """Seconds for which the cores of this machine have worked; proc(5), ``/proc/stat``."""
+    user, nice, system, _idle, _wait, interrupts, soft, *_ = map(
+        int, Path("/proc/stat").read_text(encoding="ascii").split("\n")[0].split()[1:]
+    )
+    return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
+
+
 def _run(
     folder: Path, address: str | None, workers: int = 1, words: str = "small", examples: int | None = None
 ) -> Ran:
@@ -103,20 +113,24 @@ def _run(
     moved, start = _loopback_bytes(), time.monotonic()
     came: list[float] = []
     all_at = 0
+    busy = [0.0, 0.0]
     with subprocess.Popen(
         [*command, *where, "-k", words, "--report", report, "--store", store], cwd=folder, stdout=subprocess.DEVNULL
     ) as process:
         lines = Path(report) / "records.jsonl"
         while process.poll() is None:
             written = (lines.read_bytes() if lines.exists() else b"").split(b"\n")[1:-1]
+            if len(written) > len(came):
+                busy[1] = _busy()
             came += [time.monotonic() - start] * (len(written) - len(came))
             if not all_at and len({line.split(b'"worker":', 1)[1] for line in written}) >= workers:
-                all_at = len(came)
+                all_at, busy[0] = len(came), _busy()
             time.sleep(0.02)
     seconds = time.monotonic() - start
     records = read_run(Path(report))[1]
     rate = (len(came) - all_at) / (came[-1] - came[max(all_at, 1) - 1])
-    return Ran(seconds, came[0], rate, (_loopback_bytes() - moved) / len(records), records)
+    worked = (busy[1] - busy[0]) / (len(came) - all_at)
+    return Ran(seconds, came[0], rate, worked, (_loopback_bytes() - moved) / len(records), records)
 
 
 @functools.cache
@@ -203,15 +217,18 @@ def _growth(runs: dict[int, Ran]) -> Iterator[Row]:
     yield Row(
         "cells a second, no cluster",
         f"{alone.rate:.1f}",
-        f"{len(alone.records)} cells of {verified:.0f} examples",
+        f"{len(alone.records)} cells of {verified:.0f} examples, {alone.busy * 1000:.0f} ms of a core each",
     )
     for workers, ran in runs.items():
         if workers:
-            efficiency = ran.rate / runs[1].rate / min(workers, cores)
+            possible = min(workers * runs[1].rate, cores / runs[1].busy)
+            efficiency = ran.rate / possible
             target = f"at least {EFFICIENCY:g}" if workers > 1 else ""
             yield Row(
-                f"cells a second, {workers} worker{'s' * (workers > 1)}", f"{ran.rate:.1f}",
-                f"{runs[1].rate:.1f} with one, on {min(workers, cores)} of {cores} cores",
+                f"cells a second, {workers} worker{'s' * (workers > 1)}",
+                f"{ran.rate:.1f}, {ran.busy * 1000:.0f} ms of a core each",
+                f"{possible:.1f}: {workers} × {runs[1].rate:.1f}, as far as {cores} cores do at "
+                f"{runs[1].busy * 1000:.0f} ms a cell",
                 ratio=f"{efficiency:.2f}", target=target, met=efficiency >= EFFICIENCY if target else None,
             )  # fmt: skip
 
@@ -242,7 +259,9 @@ TEXT = """# A run on a cluster
 
 Made by `tox run -e dev -- python -m benchmarks cluster`: small cases on workers of one thread that
 [Dask](../cluster.md) runs on this machine, each time from an empty store; where workers are killed also a case with
-a planted mistake. The scheduler and the process of the tests take their part of the same cores.
+a planted mistake. The scheduler and the process of the tests take their part of the same cores. What is possible are
+as many cells a second as the workers would make at the rate of one worker, and no more than the cores can do where
+each cell takes what it took with one worker, in all processes together.
 
 {rows}
 
