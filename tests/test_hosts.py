@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from conformance.baseline import compare_runs, gate, load
 from conformance.bundle import replay
@@ -142,10 +143,58 @@ def test_a_runtime_without_the_switch_leaves_it_open(bench, saturating, monkeypa
 
 
 def test_a_model_without_quantized_nodes_is_not_asked():
-    assert not saturation.possible({"MatMul": 3}, {}, OLDER)
-    assert saturation.possible({"MatMulInteger": 1}, {}, OLDER)
-    assert not saturation.possible({"MatMulInteger": 1}, saturation.SWITCH, OLDER)
-    assert not saturation.possible({"MatMulInteger": 1}, {}, NEWER)
+    assert not saturation.possible({"MatMul": 3}, OLDER)
+    assert saturation.possible({"MatMulInteger": 1}, OLDER)
+    assert not saturation.possible({"MatMulInteger": 1}, NEWER)
+
+
+def test_where_the_switch_is_set_uint8_shows_saturation_and_the_text_says_what_to_do(bench, monkeypatch):
+    original = onnxruntime.open_optimized
+
+    @contextlib.contextmanager
+    def planted(model, libraries, config=None):
+        points = {one.name: one.data_type for one in onnx.load(str(model)).graph.initializer}
+        with original(model, libraries, config) as session:
+            sound = session.run
+            if onnx.TensorProto.UINT8 not in points.values():
+                session.run = lambda inputs: [one / 2 for one in sound(inputs)]
+            yield session
+
+    monkeypatch.setattr(onnxruntime, "open_optimized", planted)
+    body = say(BODY, "onnxruntime: {config: {session.x64quantprecision: 1}}")
+    record = run(bench, OLDER, body)
+    assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
+    assert record.cause["shown_by"] == {"activations": "uint8"}
+    shown = text.failure(record.as_dict())
+    assert "ONNX Runtime with activations=uint8: is right" in shown
+    assert "does not reach all products of two activations" in shown
+    assert run(bench, NEWER, body).cause is None
+
+
+def test_activations_in_uint8_mean_the_same_and_other_int8_stays():
+    point = numpy_helper.from_array(np.array(3, np.int8), "point")
+    scale = numpy_helper.from_array(np.array(0.1, np.float32), "scale")
+    weights = numpy_helper.from_array(np.arange(-4, 4, dtype=np.int8).reshape(4, 2), "weights")
+    make = helper.make_node
+    nodes = [
+        make("QuantizeLinear", ["x", "scale", "point"], ["q"]),
+        make("DequantizeLinear", ["q", "scale", "point"], ["d"]),
+        make("DequantizeLinear", ["weights", "scale", "point"], ["w"]), make("MatMul", ["d", "w"], ["y"]),
+        make("QuantizeLinear", ["y", "scale", "point"], ["z"]),
+    ]  # fmt: skip
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [value("x", 1, [3, 4])], [value("y", 1, [3, 2]), value("z", 3, [3, 2])], [point, scale, weights]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    changed = saturation.unsigned(model)
+    assert [node.input[2] for node in changed.graph.node if len(node.input) == 3] == [
+        "point/uint8", "point/uint8", "point", "point",
+    ], "weights and what the model returns are as they were"  # fmt: skip
+    inputs = {"x": np.linspace(-20, 20, 12, dtype=np.float32).reshape(3, 4)}
+    right, same = (ReferenceEvaluator(one).run(None, inputs) for one in (model, changed))
+    assert all((one == other).all() for one, other in zip(right, same, strict=True))
+    assert saturation.unsigned(changed) is None
 
 
 def test_a_cell_that_came_close_to_its_limit_says_why(bench, monkeypatch):

@@ -302,7 +302,7 @@ class _Replay:
             )
             opinion = blame.find(suspect, example, stop)
         nodes = entry.graph.get("nodes") or {}
-        saturates = self._runtime == "onnxruntime" and saturation.possible(nodes, entry.config, instructions())
+        saturates = self._runtime == "onnxruntime" and saturation.possible(nodes, instructions())
         if stop.stage == "compare" and saturates:
             saturation.ask_about(opinion, example, comparer, model, libraries, entry.config)
         return opinion

@@ -23,8 +23,7 @@ from conformance.verdict.passes import Broken, guilty
 def may_saturate(run: CellRun) -> bool:
     """Whether ONNX Runtime may run the cell's model with 8-bit kernels that saturate on this processor."""
     nodes = (run.record.graph or {}).get("nodes") or {}
-    says = run.cell.case.says.onnxruntime
-    return run.cell.runtime == "onnxruntime" and saturation.possible(nodes, says.config, run.settings.instructions)
+    return run.cell.runtime == "onnxruntime" and saturation.possible(nodes, run.settings.instructions)
 
 
 def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> Ask:

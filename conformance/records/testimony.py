@@ -171,6 +171,8 @@ def title(runtime: str) -> str:
 def _with_options(witness: Mapping[str, Any]) -> str:
     """The answer of ONNX Runtime where its 8-bit sums cannot saturate."""
     answer, config = witness["answer"], witness["config"]
+    if answer == "abstains" and "activations" in config:
+        return "the model has no activations in int8 between Q and DQ, so it is open whether its 8-bit sums saturated"
     if answer == "abstains":
         return f"this ONNX Runtime has no {', '.join(config)}, so it is open whether its 8-bit sums saturated"
     said = {
@@ -188,15 +190,19 @@ def _advice(cause: Mapping[str, Any]) -> Iterator[str]:
     if cause.get("name") != "saturation":
         return
     lacks = cause["lacks"]
+    declared = f"fails: [{{when: {{cpu: {{lacks: [{', '.join(lacks)}]}}}}, ...}}]"
+    if "activations" in cause["shown_by"]:
+        yield f"so its 8-bit kernels saturate: without {' or '.join(lacks)} they add up products in 16 bits, and the"
+        yield "session's option for wider kernels does not reach all products of two activations (docs/precision.md)"
+        yield "what to do: deploy activations in uint8; or deploy where there is VNNI, and declare the failure for the"
+        yield f"others: {declared}"
+        return
     options = ", ".join(f'{key}: "{value}"' for key, value in cause["shown_by"].items())
     yield f"so its 8-bit kernels saturate: without {' or '.join(lacks)} they add up products in 16 bits"
     yield "what to do, in the case and in the deployment that it stands for; one of these:"
     yield f"  onnxruntime: {{config: {{{options}}}}}   wider kernels, slower (docs/precision.md)"
     yield "  precisions: {int8: {reduce_range: true}}                  weights of 7 bits, which lose up to 6 dB"
-    yield (
-        "  deploy on processors with VNNI, and declare the failure for the others: "
-        f"fails: [{{when: {{cpu: {{lacks: [{', '.join(lacks)}]}}}}, ...}}]"
-    )
+    yield f"  deploy on processors with VNNI, and declare the failure for the others: {declared}"
 
 
 def _loss(loss: Mapping[str, float | str], one: str | None) -> Iterator[str]:

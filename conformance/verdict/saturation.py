@@ -4,15 +4,20 @@
 times 255, twice, is 64,770, and 32,767 comes out. ONNX Runtime has a switch that makes it take wider kernels
 (``session.x64quantprecision``, in ``onnxruntime_session_options_config_keys.h``). That a model comes out right with
 the switch, and wrong without it, shows that saturation is the cause; that a processor has no VNNI does not.
+
+The switch has a gap: ONNX Runtime makes uint8 of int8 for those kernels, but not of an operand between whose
+QuantizeLinear and DequantizeLinear it has moved a Transpose, and uint8 times int8 saturates. A session that has the
+switch is asked about the same model with activations in uint8 from the start, which means the same to the last bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Array, same
+from conformance.disk.onnx_models import on_disk
 from conformance.records.processor import is_of_kind
 from conformance.records.record import Answer, Witness
 from conformance.verdict import asking
@@ -20,8 +25,14 @@ from conformance.verdict.blame import Opinion
 from conformance.verdict.example import Example
 from conformance.verdict.loop import Comparer
 
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto, TensorProto
+
 SWITCH = {"session.x64quantprecision": "1"}
 """The session option that makes ONNX Runtime take wider kernels."""
+
+UNSIGNED = {"activations": "uint8"}
+"""What the model is asked with where ``SWITCH`` is set already, in the words of records."""
 
 VNNI = ("avx512_vnni", "avx_vnni")
 """Instruction sets that add up 8-bit products in 32 bits."""
@@ -33,10 +44,61 @@ OPERATORS = {
 """A graph with none of these has nothing that 8-bit kernels compute."""
 
 
-def possible(nodes: Mapping[str, int], config: Mapping[str, str], instructions: Collection[str]) -> bool:
+def possible(nodes: Mapping[str, int], instructions: Collection[str]) -> bool:
     """Whether a model with these nodes can meet saturating kernels on a processor with these instruction sets."""
     eight_bit = any(name.rpartition("::")[2] in OPERATORS for name in nodes)
-    return eight_bit and not (SWITCH.items() <= config.items()) and is_of_kind({"lacks": VNNI}, instructions)
+    return eight_bit and is_of_kind({"lacks": VNNI}, instructions)
+
+
+def unsigned(model: ModelProto) -> ModelProto | None:
+    """The model with uint8 in place of int8 between each QuantizeLinear and the DequantizeLinears that alone read it:
+    128 is added to the zero point, so that the same values come out. None where there are none."""
+    import numpy as np
+    from onnx import ModelProto, numpy_helper
+
+    changed = ModelProto()
+    changed.CopyFrom(model)
+    points = {tensor.name: tensor for tensor in model.graph.initializer if tensor.data_type == INT8}
+    readers: dict[str, list[NodeProto | None]] = {value.name: [None] for value in model.graph.output}
+    for node in changed.graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+        for name in _read_inside(node):
+            readers.setdefault(name, []).append(None)
+    made: dict[str, TensorProto] = {}
+    for node in changed.graph.node:
+        pair = [node, *readers.get(node.output[0], ())] if node.op_type == "QuantizeLinear" else [None]
+        if not all(_has_point(member, points) for member in pair):
+            continue
+        for member in pair:
+            assert member is not None
+            name = f"{member.input[2]}/uint8"
+            shifted = numpy_helper.to_array(points[member.input[2]]).astype(np.int16) + 128
+            made[name] = numpy_helper.from_array(shifted.astype(np.uint8), name)
+            member.input[2] = name
+    types = [value for value in changed.graph.value_info if value.type.tensor_type.elem_type != INT8]
+    del changed.graph.value_info[:]
+    changed.graph.value_info.extend(types)
+    changed.graph.initializer.extend(made.values())
+    return changed if made else None
+
+
+INT8 = 3
+"""``TensorProto.INT8``, of a module that is imported only where a model is looked at."""
+
+
+def _has_point(node: NodeProto | None, points: Collection[str]) -> bool:
+    kinds = ("QuantizeLinear", "DequantizeLinear")
+    return node is not None and node.op_type in kinds and len(node.input) == 3 and node.input[2] in points
+
+
+def _read_inside(node: NodeProto) -> Iterator[str]:
+    """The names that the graphs of an If or a Loop read."""
+    for attribute in node.attribute:
+        for graph in [attribute.g, *attribute.graphs]:
+            for inner in graph.node:
+                yield from inner.input
+                yield from _read_inside(inner)
 
 
 def ask(
@@ -47,20 +109,31 @@ def ask(
     got: Sequence[Array] | None,
     agrees: Callable[[list[Array]], bool],
 ) -> Witness:
-    """Runs the model with ``SWITCH``; ``agrees`` decides on its outputs. ``got`` are its outputs without the switch,
-    or None where they are unknown.
+    """Runs the model with ``SWITCH``, and with ``UNSIGNED`` where the session has the switch already; ``agrees``
+    decides on its outputs. ``got`` are its outputs as it is, or None where they are unknown.
 
     Outputs that the switch does not change prove nothing: ONNX Runtime takes options that it does not know without a
     word.
     """
     from conformance.runtimes.onnxruntime import knows
 
+    has_switch = SWITCH.items() <= config.items()
+
     def witness(answer: Answer, error: str | None = None) -> Witness:
-        return Witness("onnxruntime", answer, error, config=SWITCH)
+        return Witness("onnxruntime", answer, error, config=UNSIGNED if has_switch else SWITCH)
 
     if not all(map(knows, SWITCH)):
         return witness("abstains")
-    asked = asking.ask("onnxruntime", model, libraries, inputs, {**config, **SWITCH})
+    if has_switch:
+        import onnx
+
+        changed = unsigned(onnx.load(str(model)))
+        if changed is None:
+            return witness("abstains")
+        with on_disk(changed) as file:
+            asked = asking.ask("onnxruntime", file, libraries, inputs, config)
+    else:
+        asked = asking.ask("onnxruntime", model, libraries, inputs, {**config, **SWITCH})
     if asked.outputs is None:
         return witness(asked.answer, asked.error)
     if got is not None and same(asked.outputs, got):
@@ -97,4 +170,4 @@ def cause_shown_by(witness: Witness) -> dict[str, Any] | None:
     """The cause, for the record, that the answer of ``ask`` shows; None where the answer shows no saturation."""
     if witness.answer != "agrees":
         return None
-    return {"name": "saturation", "shown_by": dict(SWITCH), "lacks": list(VNNI)}
+    return {"name": "saturation", "shown_by": dict(witness.config or SWITCH), "lacks": list(VNNI)}
