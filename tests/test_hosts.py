@@ -186,7 +186,7 @@ def test_activations_in_uint8_mean_the_same_and_other_int8_stays():
     graph = helper.make_graph(
         nodes, "g", [value("x", 1, [3, 4])], [value("y", 1, [3, 2]), value("z", 3, [3, 2])], [point, scale, weights]
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     changed = saturation.unsigned(model)
     assert [node.input[2] for node in changed.graph.node if len(node.input) == 3] == [
         "point/uint8", "point/uint8", "point", "point",

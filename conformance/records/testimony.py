@@ -194,8 +194,8 @@ def _advice(cause: Mapping[str, Any]) -> Iterator[str]:
     if "activations" in cause["shown_by"]:
         yield f"so its 8-bit kernels saturate: without {' or '.join(lacks)} they add up products in 16 bits, and the"
         yield "session's option for wider kernels does not reach all products of two activations (docs/precision.md)"
-        yield "what to do: deploy activations in uint8; or deploy where there is VNNI, and declare the failure for the"
-        yield f"others: {declared}"
+        yield "what to do: have activations in uint8, or VNNI, and declare the failure for other processors:"
+        yield f"  {declared}"
         return
     options = ", ".join(f'{key}: "{value}"' for key, value in cause["shown_by"].items())
     yield f"so its 8-bit kernels saturate: without {' or '.join(lacks)} they add up products in 16 bits"
