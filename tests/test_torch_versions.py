@@ -71,7 +71,13 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(importlib.metadata, "distributions", lambda: iter(here))
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.11.0+cu130")
     monkeypatch.setattr(exporters, "ROOM", 1)
-    for name, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder), "PIP_CONSTRAINT": ""}.items():
+    constraints = tmp_path / "constraints.txt"  # of the environment at hand, as tox has them
+    constraints.write_text("torch==2.11.0\n", encoding="utf-8")
+    for name, value in {
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(folder),
+        "PIP_CONSTRAINT": str(constraints),
+    }.items():
         monkeypatch.setenv(name, value)
     return folder
 

@@ -54,8 +54,10 @@ def add_this_package(python: Path, package: str) -> str:
 
 
 def clean_environment() -> dict[str, str]:
-    """Variables for a process of such an environment, to which no path of this one's packages leads."""
-    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    """Variables for a process of such an environment, to which no path of this one's packages leads, and for which
+    pip's constraints on this one, as tox sets them, do not hold."""
+    own = ("PYTHONPATH", "PYTHONHOME", "PIP_CONSTRAINT")
+    return {name: value for name, value in os.environ.items() if name not in own}
 
 
 def ran(command: Sequence[str], what: str) -> str:
