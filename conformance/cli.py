@@ -30,7 +30,7 @@ COMMANDS = {
     "clean": "free what a store has kept of models, answers, coverage, causes, engines and failing draws",
     "pack": "write cells into a bundle, to be run where there is no PyTorch",
     "replay": "run a bundle on this host",
-    "versions": "run a bundle under several versions of a runtime, and find the release that changed a cell",
+    "versions": "run cells under several versions of a runtime or of torch, and find the release that changed one",
 }
 """Each is a module of ``conformance.commands``."""
 

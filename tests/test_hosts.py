@@ -197,6 +197,22 @@ def test_activations_in_uint8_mean_the_same_and_other_int8_stays():
     assert saturation.unsigned(changed) is None
 
 
+def test_what_a_branch_takes_from_around_it_stays_int8():
+    point = numpy_helper.from_array(np.array(3, np.int8), "point")
+    scale = numpy_helper.from_array(np.array(0.1, np.float32), "scale")
+    value = helper.make_tensor_value_info
+    branch = helper.make_graph([], "branch", [], [value("q", onnx.TensorProto.INT8, [2])])
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "point"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "point"], ["d"]),
+        helper.make_node("If", ["condition"], ["y"], then_branch=branch, else_branch=branch),
+    ]
+    inputs = [value("x", onnx.TensorProto.FLOAT, [2]), value("condition", onnx.TensorProto.BOOL, [])]
+    outputs = [value("d", onnx.TensorProto.FLOAT, [2]), value("y", onnx.TensorProto.INT8, [2])]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [point, scale])
+    assert saturation.unsigned(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])) is None
+
+
 def test_a_cell_that_came_close_to_its_limit_says_why(bench, monkeypatch):
     """It passes here, and would be further away on a processor that does not saturate."""
     original = onnxruntime.open_optimized

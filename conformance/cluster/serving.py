@@ -72,7 +72,8 @@ def main() -> None:
 
 
 def _received(connection: Connection, root: Path) -> Iterator[list[Cell]]:
-    """The lists of cells that come, with their cases where they lie here; to the end where none comes for long."""
+    """The lists of cells that come, with their cases where they lie here, until the connection ends or none has come
+    for ``IDLE`` seconds."""
     while connection.poll(IDLE):
         try:
             cells: list[Cell] = pickle.loads(connection.recv_bytes())

@@ -52,7 +52,8 @@ class Witness:
     reason: str | None = None
     """Why it abstains."""
     config: Mapping[str, str] | None = None
-    """The session options that the witness was given and the runtime that failed was not."""
+    """The session options that the witness was given and the runtime that failed was not; or ``activations``, where
+    the witness ran the model with these in another type."""
     model: str | None = None
     """``exported`` where the witness ran the model before its conversion; None for the model that failed."""
 

@@ -47,7 +47,7 @@ class Nodes:
 
     def needs(self, node: NodeProto) -> list[str]:
         """The names of the values that a node takes, those that its subgraphs take from outside among them."""
-        return [*dict.fromkeys([name for name in node.input if name] + list(_captured(node)))]
+        return [*dict.fromkeys([name for name in node.input if name] + list(captured(node)))]
 
     def alone(self, node: NodeProto, values: Mapping[str, Any], *, constant: bool = False) -> ModelProto:
         """The node as a model of its own, whose inputs have the dtypes and shapes of the values.
@@ -83,7 +83,8 @@ class Nodes:
         )  # fmt: skip
 
 
-def _captured(node: NodeProto) -> Iterator[str]:
+def captured(node: NodeProto) -> Iterator[str]:
+    """The names that the branches or the body of a node take from around it."""
     for attribute in node.attribute:
         for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
             yield from _from_outside(graph)
@@ -93,7 +94,7 @@ def _from_outside(graph: GraphProto) -> Iterator[str]:
     """The names that a subgraph takes from around it."""
     own = {value.name for value in graph.input} | {constant.name for constant in graph.initializer}
     for node in graph.node:
-        yield from (name for name in (*node.input, *_captured(node)) if name and name not in own)
+        yield from (name for name in (*node.input, *captured(node)) if name and name not in own)
         own.update(node.output)
     yield from (value.name for value in graph.output if value.name not in own)
 

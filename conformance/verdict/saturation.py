@@ -12,7 +12,7 @@ switch is asked about the same model with activations in uint8 from the start, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from conformance.verdict import asking
 from conformance.verdict.blame import Opinion
 from conformance.verdict.example import Example
 from conformance.verdict.loop import Comparer
+from conformance.verdict.nodes import captured
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
@@ -32,7 +33,7 @@ SWITCH = {"session.x64quantprecision": "1"}
 """The session option that makes ONNX Runtime take wider kernels."""
 
 UNSIGNED = {"activations": "uint8"}
-"""What the model is asked with where ``SWITCH`` is set already, in the words of records."""
+"""What a record says of a model that was changed by ``unsigned``, as it is where a case sets ``SWITCH`` already."""
 
 VNNI = ("avx512_vnni", "avx_vnni")
 """Instruction sets that add up 8-bit products in 32 bits."""
@@ -54,51 +55,38 @@ def unsigned(model: ModelProto) -> ModelProto | None:
     """The model with uint8 in place of int8 between each QuantizeLinear and the DequantizeLinears that alone read it:
     128 is added to the zero point, so that the same values come out. None where there are none."""
     import numpy as np
-    from onnx import ModelProto, numpy_helper
+    from onnx import ModelProto, TensorProto, numpy_helper
 
     changed = ModelProto()
     changed.CopyFrom(model)
-    points = {tensor.name: tensor for tensor in model.graph.initializer if tensor.data_type == INT8}
-    readers: dict[str, list[NodeProto | None]] = {value.name: [None] for value in model.graph.output}
+    points = {tensor.name: tensor for tensor in model.graph.initializer if tensor.data_type == TensorProto.INT8}
+    seen = {value.name for value in model.graph.output}
+    readers: dict[str, list[NodeProto]] = {}
     for node in changed.graph.node:
+        seen.update(captured(node))
         for name in node.input:
             readers.setdefault(name, []).append(node)
-        for name in _read_inside(node):
-            readers.setdefault(name, []).append(None)
     made: dict[str, TensorProto] = {}
     for node in changed.graph.node:
-        pair = [node, *readers.get(node.output[0], ())] if node.op_type == "QuantizeLinear" else [None]
+        if node.op_type != "QuantizeLinear" or node.output[0] in seen:
+            continue
+        pair = [node, *readers.get(node.output[0], ())]
         if not all(_has_point(member, points) for member in pair):
             continue
         for member in pair:
-            assert member is not None
             name = f"{member.input[2]}/uint8"
             shifted = numpy_helper.to_array(points[member.input[2]]).astype(np.int16) + 128
             made[name] = numpy_helper.from_array(shifted.astype(np.uint8), name)
             member.input[2] = name
-    types = [value for value in changed.graph.value_info if value.type.tensor_type.elem_type != INT8]
+    types = [value for value in changed.graph.value_info if value.type.tensor_type.elem_type != TensorProto.INT8]
     del changed.graph.value_info[:]
     changed.graph.value_info.extend(types)
     changed.graph.initializer.extend(made.values())
     return changed if made else None
 
 
-INT8 = 3
-"""``TensorProto.INT8``, of a module that is imported only where a model is looked at."""
-
-
-def _has_point(node: NodeProto | None, points: Collection[str]) -> bool:
-    kinds = ("QuantizeLinear", "DequantizeLinear")
-    return node is not None and node.op_type in kinds and len(node.input) == 3 and node.input[2] in points
-
-
-def _read_inside(node: NodeProto) -> Iterator[str]:
-    """The names that the graphs of an If or a Loop read."""
-    for attribute in node.attribute:
-        for graph in [attribute.g, *attribute.graphs]:
-            for inner in graph.node:
-                yield from inner.input
-                yield from _read_inside(inner)
+def _has_point(node: NodeProto, points: Collection[str]) -> bool:
+    return node.op_type in ("QuantizeLinear", "DequantizeLinear") and len(node.input) == 3 and node.input[2] in points
 
 
 def ask(
@@ -109,8 +97,8 @@ def ask(
     got: Sequence[Array] | None,
     agrees: Callable[[list[Array]], bool],
 ) -> Witness:
-    """Runs the model with ``SWITCH``, and with ``UNSIGNED`` where the session has the switch already; ``agrees``
-    decides on its outputs. ``got`` are its outputs as it is, or None where they are unknown.
+    """Runs the model with ``SWITCH``, or, where the session has the switch already, as ``unsigned`` changes it;
+    ``agrees`` decides on the outputs. ``got`` are those of the model as it stands, or None where they are unknown.
 
     Outputs that the switch does not change prove nothing: ONNX Runtime takes options that it does not know without a
     word.
@@ -122,8 +110,6 @@ def ask(
     def witness(answer: Answer, error: str | None = None) -> Witness:
         return Witness("onnxruntime", answer, error, config=UNSIGNED if has_switch else SWITCH)
 
-    if not all(map(knows, SWITCH)):
-        return witness("abstains")
     if has_switch:
         import onnx
 
@@ -132,6 +118,8 @@ def ask(
             return witness("abstains")
         with on_disk(changed) as file:
             asked = asking.ask("onnxruntime", file, libraries, inputs, config)
+    elif not all(map(knows, SWITCH)):
+        return witness("abstains")
     else:
         asked = asking.ask("onnxruntime", model, libraries, inputs, {**config, **SWITCH})
     if asked.outputs is None:
@@ -170,4 +158,4 @@ def cause_shown_by(witness: Witness) -> dict[str, Any] | None:
     """The cause, for the record, that the answer of ``ask`` shows; None where the answer shows no saturation."""
     if witness.answer != "agrees":
         return None
-    return {"name": "saturation", "shown_by": dict(witness.config or SWITCH), "lacks": list(VNNI)}
+    return {"name": "saturation", "shown_by": dict(witness.config or {}), "lacks": list(VNNI)}

@@ -1,4 +1,4 @@
-"""The suite under a version of torch, whose exporters make other models, in an environment that is otherwise this."""
+"""The suite under another release of torch, in an environment that differs from the one at hand in torch alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COMPLETE = "complete.txt"
 
 
 def made(wanted: Wanted, home: Path, tell: Callable[[str], object]) -> Environment:
-    """The environment of a release of torch below ``home``, or this one where it has that release.
+    """The environment of a release of torch below ``home``, or the one at hand where it has that release.
 
     All packages but torch, and those that torch brings, have the versions that they have here. Earlier environments
     of torch below ``home`` are removed where the disk has no room for another. Raises UserError for a release that
@@ -63,7 +63,7 @@ def suite_run(
 ) -> Path:
     """The folder of the run that an environment makes of the suite with these arguments of ``pytest``; what pytest
     prints is kept beside it. Raises UserError where there is no run."""
-    place = report / environment.name.replace(" ", "-")
+    place = report / environment.folder
     log = place.with_suffix(f"{place.suffix}.txt")
     log.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(place, ignore_errors=True)  # a run of another call would pass for this one's

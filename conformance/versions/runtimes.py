@@ -34,7 +34,7 @@ def made(wanted: Wanted, home: Path) -> Environment:
 
 def replayed(environment: Environment, bundle: Path, words: str, report: Path, timeout: float) -> Path:
     """The folder of the run that an environment's Python makes of a bundle. Raises UserError where it makes none."""
-    place = report / environment.name.replace(" ", "-")
+    place = report / environment.folder
     command = [
         str(environment.python), "-m", "conformance", "replay", str(bundle), "--runtime", environment.wanted.name,
         "--report", str(place), "--cell-timeout", str(timeout), *(["-k", words] if words else []),

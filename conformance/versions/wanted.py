@@ -41,6 +41,11 @@ class Environment:
     def name(self) -> str:
         return f"{self.wanted.package} {self.version}"
 
+    @property
+    def folder(self) -> str:
+        """What the folder of its run is called."""
+        return f"{self.wanted.package}-{self.version}"
+
 
 def wanted_of(option: str, text: str, packages: Mapping[str, str]) -> list[Wanted]:
     """``onnxruntime==1.27.*,1.30.0,latest`` as the versions that it names, of a package by its name in ``packages``.
