@@ -22,7 +22,7 @@ from conformance.cluster.admission import SLOT
 from conformance.cluster.freight import Files
 from conformance.cluster.run import Run
 from conformance.cluster.workers import ANSWER, Worker, Workers
-from conformance.errors import why
+from conformance.errors import display_path, why
 from conformance.records.record import Record
 
 KILLS = 3
@@ -181,6 +181,8 @@ class Cluster(Workers):
         if task is None or id not in task.left:  # of a task that was given up
             task = next((other for other in self._tasks.values() if id in other.left), None)
         if task is not None:
+            if told.get("bundle") is not None:
+                self._unpack(*told["bundle"])
             yield self._made(task, id, pickle.loads(told["record"]), self.known.get(address))
 
     def _made(self, task: _Task, cell: str, record: Record, worker: Worker | None = None) -> Made:
@@ -270,13 +272,16 @@ class Cluster(Workers):
             self._again(task)
 
     def _unpack(self, name: str, archive: bytes) -> None:
-        """Lays the bundle of a failing example into the store of the run."""
+        """Lays the bundle of a failing example into the store of the run, or says why it cannot be."""
         target = self._store / name
         if not target.resolve().is_relative_to(self._store.resolve()):
             return
-        target.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-            tar.extractall(target, filter="data")
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+                tar.extractall(target, filter="data")
+        except (OSError, tarfile.TarError) as error:
+            self._tell(f"a bundle cannot be laid into {display_path(target)} ({error})")
 
     def close(self) -> None:
         """Ends what still runs, and leaves the workers as they were."""

@@ -31,6 +31,10 @@ CODE = code()
 _LOOK = 0.2
 """Seconds between looks at whether a task is still wanted."""
 
+WITH_RECORD = 2**20
+"""Bytes of a bundle that comes with its record, so that it is here where the run ends before its task. The scheduler
+keeps the last thousand of what it is told under a topic: larger ones come as the task's result."""
+
 _host: Host | None = None
 
 
@@ -51,7 +55,8 @@ def run_cells(
     run: Run, cells: bytes, digests: Mapping[str, str], files: Mapping[str, bytes]
 ) -> list[tuple[str, bytes]]:
     """Runs cells, which are pickled. Tells of each under the topic of the run when it begins, and with its record
-    when it has ended. The bundles of those that failed, where the worker does not share the store of the run.
+    when it has ended, and the bundle of one that failed, where the worker does not share the store of the run. Gives
+    the bundles that are larger than ``WITH_RECORD``.
 
     ``digests`` has the files by their paths, ``files`` their contents by digest. Raises Unfit and HostEnded.
     """
@@ -172,9 +177,14 @@ def _passed_on(host: Host, cells: bytes, worker: Worker, key: Any) -> list[tuple
             return bundles
         if kind == "unfit":
             raise _unfit(host.run, worker, told[0])
-        if kind == "ended" and told[2] is not None:
-            bundles.append(told[2])
-        worker.log_event(host.run.name, {"kind": kind, **common, "cell": told[0], "record": (told[1:] or [b""])[0]})
+        said = {"kind": kind, **common, "cell": told[0]}
+        if kind == "ended":
+            _, said["record"], bundle = told
+            if bundle is not None and len(bundle[1]) > WITH_RECORD:
+                bundles.append(bundle)
+            else:
+                said["bundle"] = bundle
+        worker.log_event(host.run.name, said)
 
 
 def _ready(run: Run, root: Path) -> Host:

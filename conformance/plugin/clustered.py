@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pickle
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +51,7 @@ class Clustered:
 
     def made(self, cell: Cell) -> Made | None:
         """The record of a cell that was given to the workers; None of any other."""
-        return self._made.pop(cell.id, None)
+        return self._made.get(cell.id)
 
     def hosts(self) -> list[str | None]:
         """What fingerprints take of the hosts of the workers, each once."""
@@ -121,7 +122,8 @@ class Clustered:
         seconds = dict(zip(session.items, expected, strict=True))
         jobs, waiting, at_once = self._divided(session.items, seconds)
         for number, item in enumerate(at_once, 1):
-            self._test(session, item, next(iter([*at_once[number : number + 1], *waiting.values()]), None))
+            later = itertools.chain(at_once[number : number + 1], *waiting.values())
+            self._test(session, item, next(later, None))
         from conformance.cluster.workers import SchedulerLost
 
         try:
@@ -131,8 +133,11 @@ class Clustered:
                     self._session.progress.pytest_runtest_logfinish()
                     continue
                 self._made[made.cell] = made
-                item = waiting.pop(made.cell)
-                self._test(session, item, next(iter(waiting.values()), None))
+                items = waiting.pop(made.cell)
+                for number, item in enumerate(items, 1):
+                    later = itertools.chain(items[number : number + 1], *waiting.values())
+                    self._test(session, item, next(later, None))
+                del self._made[made.cell]
         except SchedulerLost:
             text = (
                 f"the scheduler at {self._options['cluster']} is gone; {len(waiting)} cells were not run. What was "
@@ -153,8 +158,9 @@ class Clustered:
 
     def _divided(
         self, items: Sequence[pytest.Item], seconds: Mapping[pytest.Item, float]
-    ) -> tuple[list[Job], dict[str, pytest.Item], list[pytest.Item]]:
-        """The jobs for the cluster in their order, the tests that wait for them by cell, and all other tests."""
+    ) -> tuple[list[Job], dict[str, list[pytest.Item]], list[pytest.Item]]:
+        """The jobs for the cluster in their order, the tests that wait for them by cell, and all other tests. A cell
+        is run once, however many tests there are of it."""
         from conformance.checks.runner import broken
         from conformance.cluster.engine import Job, Made
         from conformance.cluster.facts import RUNTIME
@@ -163,6 +169,7 @@ class Clustered:
 
         assert self._cluster is not None
         groups: dict[tuple[object, ...], list[tuple[Cell, pytest.Item]]] = {}
+        waiting: dict[str, list[pytest.Item]] = {}
         at_once = []
         for item in items:
             cell = cell_of(item)
@@ -172,9 +179,8 @@ class Clustered:
                 lacked = cell.runtime if cell.runtime in registry.MAY_LACK else None
                 groups.setdefault((cell.case.file, cell.case.name, lacked), []).append((cell, item))
         jobs = []
-        waiting: dict[str, pytest.Item] = {}
         for (*_, runtime), members in groups.items():
-            cells = tuple(cell for cell, _ in members)
+            cells = tuple({cell.id: cell for cell, _ in members}.values())
             needs = _needs(cells[0].case)
             words = {f"package {name}" for name in needs.packages}
             words |= {RUNTIME.format(runtime)} if runtime else set()
@@ -194,7 +200,8 @@ class Clustered:
                     self._made[cell.id] = Made(cell.id, broken(cell, *trouble), None)
                     at_once.append(item)
                 continue
-            waiting |= {cell.id: item for cell, item in members}
+            for cell, item in members:
+                waiting.setdefault(cell.id, []).append(item)
             jobs.append(
                 Job(
                     tuple(cell.id for cell in cells), run_cells, partial(_packed, cells),

@@ -126,6 +126,39 @@ def test_ctrl_c_ends_the_tasks_and_keeps_the_records(cluster: Loopback, tmp_path
     assert any(record["reused"] for record in records(folder, "reports/again").values())
 
 
+def test_the_bundle_of_the_failure_that_ends_a_run_is_brought_back(cluster: Loopback, tmp_path):
+    folder = project(tmp_path / "project")
+    address = cluster.scheduler()
+    cluster.workers(address)
+    assert run(folder, address, "-x", "-k", "wrong", "--store", "/proc/self/cwd/kept").code == 1
+    (failing,) = (record for record in records(folder).values() if record["status"] == "failed")
+    bundle = folder / "kept" / "failing" / failing["bundle"].rpartition("/")[2]
+    assert json.loads((bundle / "bundle.json").read_text(encoding="utf-8"))
+
+
+TWICE = """
+import copy
+
+def pytest_collection_modifyitems(items):
+    for item in items[:]:
+        twin = copy.copy(item)
+        twin._initrequest()
+        items.append(twin)
+"""
+
+
+def test_a_cell_that_is_tested_twice_is_run_once(cluster: Loopback, tmp_path):
+    folder = project(tmp_path / "project")
+    (folder / "twice.py").write_text(TWICE, encoding="utf-8")
+    address = cluster.scheduler()
+    cluster.workers(address)
+    ran = run(folder, address, "-k", "n2", "-p", "twice", PYTHONPATH=str(folder))
+    assert ran.code == 0, ran.text
+    lines = (folder / "reports/latest/records.jsonl").read_text(encoding="utf-8").splitlines()[1:]
+    ids = [json.loads(line)["id"] for line in lines]
+    assert len(ids) == 2 * len(set(ids)) > 0
+
+
 def test_a_scheduler_that_goes_away_leaves_the_records_that_came(cluster: Loopback, tmp_path):
     folder = endless(tmp_path / "project")
     address = cluster.scheduler()
