@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.disk.locks import lock
-from conformance.disk.reading import parse_json, read_text
+from conformance.disk.reading import parse_json, read_text, uncollected
 from conformance.errors import UserError, display_path, why
 from conformance.records.shape import check_changes, check_header, record_of
 
@@ -175,7 +175,8 @@ def read_run(place: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         file = next((place / name for name in (WHOLE, LINES) if (place / name).is_file()), place)
     if not file.is_file():
         raise UserError(f"{place}: there is no run ({WHOLE} or {LINES})")
-    header, records = read_lines(file) if file.suffix != ".json" else _read_whole(file)
+    with uncollected():
+        header, records = read_lines(file) if file.suffix != ".json" else _read_whole(file)
     seen: set[str] = set()
     for record in records:
         if record["id"] in seen:
