@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import shutil
+import subprocess
 import sys
 import zipfile
 from collections.abc import Sequence
@@ -174,6 +175,31 @@ def test_earlier_environments_make_room_and_a_full_disk_is_told(wheels, tmp_path
     shutil.rmtree(home / f"torch-2.10.0-py{pip.PYTHON}")
     with pytest.raises(UserError, match=r"an environment of torch takes 9 GB; 4\.0 are free in"):
         exporters.made(torch("2.9.0"), home, told.append)
+
+
+def test_an_environment_in_which_a_suite_runs_is_not_removed(wheels, tmp_path, monkeypatch):
+    """Another call makes room while the suite runs, and once it has ended."""
+    home, told = tmp_path / "environments", []
+    first = exporters.made(torch("2.9.0"), home, told.append)
+    monkeypatch.setattr(exporters.shutil, "disk_usage", lambda place: SimpleNamespace(free=0))
+    full = r"takes 9 GB; 0\.0 are free in"
+
+    def meanwhile(command: Sequence[str], **options: object) -> SimpleNamespace:
+        with pytest.raises(UserError, match=full):
+            exporters.made(torch("2.10.0"), home, told.append)
+        assert first.python.exists()
+        Path(command[command.index("--report") + 1]).mkdir()
+        return SimpleNamespace(returncode=0)
+
+    with monkeypatch.context() as during:
+        during.setattr(exporters, "ROOM", 9 * 10**9)
+        during.setattr(exporters, "subprocess", SimpleNamespace(run=meanwhile, STDOUT=subprocess.STDOUT))
+        exporters.suite_run(first, tmp_path / "runs", [], told.append)
+        with pytest.raises(UserError, match=full):
+            exporters.made(torch("2.10.0"), home, told.append)
+    assert not first.python.exists() and any("is removed, to have room" in line for line in told)
+    with pytest.raises(UserError, match=r"environment of torch 2\.9\.0 was removed by another process"):
+        exporters.suite_run(first, tmp_path / "runs", [], told.append)
 
 
 def test_the_least_torch_is_that_of_the_project():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import shutil
@@ -14,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from conformance.disk.locks import exclusive
+from conformance.disk.locks import InUse, exclusive
 from conformance.errors import UserError
 from conformance.versions import pip
 from conformance.versions.wanted import Environment, Wanted, fitting
@@ -33,8 +34,8 @@ def made(wanted: Wanted, home: Path, tell: Callable[[str], object]) -> Environme
     """The environment of a release of torch below ``home``, or the one at hand where it has that release.
 
     All packages but torch, and those that torch brings, have the versions that they have here. Earlier environments
-    of torch below ``home`` are removed where the disk has no room for another. Raises UserError for a release that
-    pip does not have for this Python or that is too old, and for a disk without room.
+    of torch below ``home`` in which no suite runs are removed where the disk has no room for another. Raises
+    UserError for a release that pip does not have for this Python or that is too old, and for a disk without room.
     """
     release = _release(wanted)
     if _public(release) == _public(importlib.metadata.version(TORCH)):
@@ -69,7 +70,7 @@ def suite_run(
     shutil.rmtree(place, ignore_errors=True)  # a run of another call would pass for this one's
     tell(f"{environment.name}: the suite runs; what it prints is in {log}")
     suite = [str(environment.python), "-m", "pytest", "-p", "conformance.plugin", "--pyargs", "conformance"]
-    with log.open("w", encoding="utf-8") as out:
+    with log.open("w", encoding="utf-8") as out, _kept(environment):
         command = [*suite, "--report", str(place), *arguments]
         done = subprocess.run(
             command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONNOUSERSITE": "1"}
@@ -79,6 +80,23 @@ def suite_run(
         errors = [line for line in said if line.startswith(("ERROR", "FAILED"))] or said[-1:] or ["nothing"]
         raise UserError(f"{environment.name}: pytest ended with {done.returncode} and said: {errors[0]}")
     return place
+
+
+@contextlib.contextmanager
+def _kept(environment: Environment) -> Iterator[None]:
+    """Inside the block no other process removes the environment, if it is one that ``made`` has made."""
+    folder = environment.python.parent.parent
+    in_use = InUse(folder) if (folder / _COMPLETE).exists() else None
+    if in_use is not None:
+        in_use.share()
+    try:
+        if not environment.python.exists():
+            text = "was removed by another process that needed the room; run this again"
+            raise UserError(f"--exporter: the environment of {environment.name} {text}")
+        yield
+    finally:
+        if in_use is not None:
+            in_use.close()
 
 
 def _release(wanted: Wanted) -> str:
@@ -105,7 +123,8 @@ def _is_complete(folder: Path, requirements: Sequence[str]) -> bool:
 
 
 def _make_room(home: Path, tell: Callable[[str], object]) -> None:
-    """Removes the environments of torch below ``home``, oldest first, until there is room for another."""
+    """Removes the environments of torch below ``home``, oldest first, until there is room for another. Those in which
+    another process runs the suite stay."""
     kept = sorted(home.glob(f"{TORCH}-*/{_COMPLETE}"), key=lambda file: file.stat().st_mtime)
     while shutil.disk_usage(home).free < ROOM:
         if not kept:
@@ -114,8 +133,11 @@ def _make_room(home: Path, tell: Callable[[str], object]) -> None:
                 f"--exporter: an environment of torch takes {ROOM / 1e9:.0f} GB; {free:.1f} are free in {home}"
             )
         folder = kept.pop(0).parent
-        tell(f"{folder} is removed, to have room")
-        shutil.rmtree(folder)
+        in_use = InUse(folder)
+        if in_use.alone():
+            tell(f"{folder} is removed, to have room")
+            shutil.rmtree(folder)
+        in_use.close()
 
 
 def _others(release: str, tell: Callable[[str], object]) -> list[str]:
