@@ -26,7 +26,7 @@ PAGES = sorted(
     page for folder in (".", "docs", "docs/guides", "docs/evidence", "cases") for page in ROOT.glob(f"{folder}/*.md")
 )
 OPTIONS_OF_OTHERS = ("--no-deps", "--system-site-packages", "--quick", "--check", "--random-order",
-                     "--memory-limit", "--nthreads", "--nworkers", "--port")  # fmt: skip
+                     "--memory-limit", "--nthreads", "--nworkers", "--port", "--remote-python")  # fmt: skip
 """Of pip, venv, benchmarks, tests/doubles/record.py, pytest-random-order and Dask."""
 OPTIONS_OF_POLYGRAPHY = (
     "--atol", "--check-error-stat", "--data-loader-script", "--fp-to-fp16", "--fp16", "--input-shapes", "--int8",

@@ -46,6 +46,9 @@ def wrong(g, x):
     return g.op("Sinh", x)
 """
 
+CELLS = 21
+"""Of these cases."""
+
 DEADLINE = 90.0
 LATEST = "reports/latest"
 

@@ -12,9 +12,19 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.support import PYTHON, Loopback, dask_workers, loopback, project, records, run, spawned, waited_for
+from tests.cluster.support import (
+    CELLS,
+    PYTHON,
+    Loopback,
+    dask_workers,
+    loopback,
+    project,
+    records,
+    run,
+    spawned,
+    waited_for,
+)
 
-CELLS = 21
 OF_A_RUN = ("seconds", "worker", "command", "fingerprint", "smallest", "draw")
 """Fields of a record in which two runs differ: times, who made it, and whether a failing draw is one that was
 kept, as where the cell was run again in a fresh process since others had run before it."""
