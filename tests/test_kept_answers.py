@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.checks import verify
+from conformance.checks import accuracy, verify
 from conformance.export.answers import LARGEST, KeptAnswers
 from conformance.export.reference import Reference
 from conformance.runtimes import onnxruntime
@@ -95,6 +95,26 @@ def test_a_second_run_asks_pytorch_once_and_says_the_same(bench, called, check, 
     assert called.count("float64") <= first.ill_conditioned * 8 + 8
     for name in ("status", "examples", "worst", "draw", "histogram", "nothing", "ill_conditioned", "fidelity"):
         assert getattr(second, name) == getattr(first, name), name
+
+
+def test_a_second_run_opens_nothing_but_the_runtime_and_tells_its_kernels(bench, monkeypatch):
+    """With other session options other kernels may compute the model, though what it means stays."""
+    opened: list[str] = []
+    for module, name in ((onnxruntime, "open_literal"), (accuracy, "kernels")):
+        original = getattr(module, name)
+
+        def spy(*arguments, original=original, name=name):
+            opened.append(name)
+            return original(*arguments)
+
+        monkeypatch.setattr(module, name, spy)
+    first = runs(bench, precision="fp16")
+    assert verdict(first) == PASSED and opened == ["open_literal", "kernels"] and first.arithmetic["kernels"]
+    opened.clear()
+    second = runs(bench, precision="fp16")
+    assert verdict(second) == PASSED and opened == [] and second.arithmetic == first.arithmetic
+    other = BODY + 'onnxruntime: {config: {session.disable_prepacking: "1"}}\n'
+    assert verdict(runs(bench, other, precision="fp16")) == PASSED and opened == ["kernels"]
 
 
 def test_float64_is_asked_only_where_float32_does_not_decide(bench, called, monkeypatch):

@@ -18,16 +18,16 @@ from conformance.checks.pack import leave
 from conformance.checks.smallest import leave_smallest
 from conformance.checks.smallest_function import Reduced, leave_function
 from conformance.checks.verify import Verifier
-from conformance.checks.verify_converted import RuntimeVerifier, rounding_otherwise
+from conformance.checks.verify_converted import RuntimeVerifier, opening_literal, rounding_otherwise
 from conformance.checks.witnesses import may_saturate, whom_to_ask
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped, Unavailable
+from conformance.export.answers import KeptAnswers
 from conformance.export.store import Stored
 from conformance.runtimes import Session, opener, registry
 from conformance.runtimes.onnxruntime import PROVIDER as CPU
 from conformance.runtimes.onnxruntime import kernels
 from conformance.verdict import saturation
-from conformance.verdict.loss import LITERAL
 
 
 def check_accuracy(run: CellRun) -> None:
@@ -43,17 +43,17 @@ def check_accuracy(run: CellRun) -> None:
     dims, traced = run.dims(), prepared.trace()
     parts = (cell, run.record, run.stages, run.reference, prepared.maker, list(stored.facts.outputs))
     draws = Draws(cell, run.settings, prepared, dims, traced)
+    kept = run.kept_answers(model)
     with contextlib.ExitStack() as stack:
-        meaning = None
-        if converted is not None:
-            with run.stages("load", "precision"):
-                meaning = stack.enter_context(opener(LITERAL)(model.file, run.libraries()))
+        meaning = None if converted is None else opening_literal(run, converted, stack)
+        if meaning is not None and kept.first is None:
+            meaning()  # before the runtime, which is not to blame for what nothing can load
         session, stopped = _load(run, draws, model, stack)
         verify = Verifier(*parts, session)
         if converted is not None:
             otherwise = rounding_otherwise(run, converted, stack)
             verify = RuntimeVerifier(*parts, session, meaning, otherwise)
-        verify.kept = run.kept_answers(model)
+        verify.kept = kept
         ask = whom_to_ask(run, verify, stored, converted)
         explainer = CaseExplainer(run.settings, run.record, verify, dims, ask)
         verify.expects = explainer.is_declared
@@ -61,7 +61,7 @@ def check_accuracy(run: CellRun) -> None:
             if stopped is not None:
                 raise explainer.blamed(verify.example(draws.first(), prepared.inputs()), stopped)
             assert session is not None
-            _note_arithmetic(run, session, model)
+            _note_arithmetic(run, session, model, kept)
             Examples(cell, run.settings, run.record, draws, verify, explainer).run()
             if cell.check == "accuracy":
                 note_coverage(run, verify)
@@ -101,8 +101,9 @@ def _uninvited(run: CellRun, stop: Stopped) -> bool:
     return run.cell.runtime == "onnx-reference" and default and stops
 
 
-def _note_arithmetic(run: CellRun, session: Session, model: Stored) -> None:
-    """Notes in the record which provider runs the model, and in which arithmetic."""
+def _note_arithmetic(run: CellRun, session: Session, model: Stored, kept: KeptAnswers) -> None:
+    """Notes in the record which provider runs the model, and in which arithmetic. On the CPU that is as it was in an
+    earlier run of the same model with the same options and instructions."""
     cell = run.cell
     assert cell.runtime is not None
     run.record.arithmetic = dict(session.arithmetic)
@@ -112,9 +113,12 @@ def _note_arithmetic(run: CellRun, session: Session, model: Stored) -> None:
     if provider or (cell.converted and cell.runtime == "onnxruntime"):
         # a model that does not run fails later, at its first example
         with contextlib.suppress(Stopped), run.stages("run", "runtime"):
-            run.record.arithmetic |= kernels(
-                model.file, run.libraries(), run.prepared.inputs(), run.config(), provider or CPU
-            )
+            config = run.config()
+            told = None if provider else kept.kernels(config)
+            if told is None:
+                told = kernels(model.file, run.libraries(), run.prepared.inputs(), config, provider or CPU)
+                kept.add_kernels(config, told)
+            run.record.arithmetic |= told
 
 
 def _note_saturation(run: CellRun, verify: Verifier, model: Stored) -> None:

@@ -18,7 +18,7 @@ from conformance.checks.draws import Draws
 from conformance.checks.engine import trial_of
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
-from conformance.checks.verify_converted import RuntimeVerifier, rounding_otherwise
+from conformance.checks.verify_converted import RuntimeVerifier, opening_literal, rounding_otherwise
 from conformance.compare.tolerance import subjects
 from conformance.draw.draw import Draw, about
 from conformance.errors import Stopped, Unavailable, display_path
@@ -28,9 +28,8 @@ from conformance.plan.expected import apart, expectations
 from conformance.plan.settings import Settings
 from conformance.records.environment import environment
 from conformance.records.record import Record, cell_label
-from conformance.runtimes import opener, registry
+from conformance.runtimes import registry
 from conformance.verdict.example import Example
-from conformance.verdict.loss import LITERAL
 from conformance.worker.progress import Progress
 
 
@@ -71,9 +70,8 @@ def _verifier(run: CellRun, stored: Stored, converted: Stored | None, stack: con
     parts = (run.cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs))
     if converted is None:
         return Verifier(*parts)
-    with run.stages("load", "precision"):
-        meaning = stack.enter_context(opener(LITERAL)(converted.file, run.libraries()))
-    otherwise = rounding_otherwise(run, converted, stack)
+    meaning, otherwise = opening_literal(run, converted, stack), rounding_otherwise(run, converted, stack)
+    meaning()
     return RuntimeVerifier(*parts, meaning=meaning, otherwise=otherwise)
 
 

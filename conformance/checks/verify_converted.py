@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,11 @@ from conformance.export.reference import Reference
 from conformance.export.store import Stored
 from conformance.plan.cell import Cell
 from conformance.records.record import Record
-from conformance.runtimes import Session
+from conformance.runtimes import Session, opener
 from conformance.runtimes.otherwise import PHASE, open_otherwise
 from conformance.verdict.example import Answers, Example
 from conformance.verdict.loop import WrongAnswer, worst_dict
+from conformance.verdict.loss import LITERAL
 
 NUDGES = 4
 """How many other roundings of the inputs and nodes are tried, to see how far rounding alone can move the outputs."""
@@ -73,11 +74,11 @@ class RuntimeVerifier(_NoiseLimited):
         maker: Maker,
         names: Sequence[str],
         session: Session | None = None,
-        meaning: Session | None = None,
+        meaning: Callable[[], Session] | None = None,
         otherwise: Callable[[], Session] | None = None,
     ) -> None:
-        """``meaning`` computes what the graph means; without it no example can be made. ``otherwise`` opens what
-        computes the same with other roundings (``runtimes.otherwise``), where there is such a form."""
+        """``meaning`` opens what computes what the graph means; without it no example can be made. ``otherwise``
+        opens what computes the same with other roundings (``runtimes.otherwise``), where there is such a form."""
         super().__init__(cell, record, stages, reference, maker, names, session)
         self._meaning = meaning
         self._open_otherwise = otherwise
@@ -111,7 +112,7 @@ class RuntimeVerifier(_NoiseLimited):
 
     def _mean(self, inputs: Inputs) -> list[Array]:
         assert self._meaning is not None
-        return mean(self._meaning, inputs)
+        return mean(self._meaning(), inputs)
 
     @cached_property
     def _otherwise(self) -> Session | None:
@@ -253,6 +254,18 @@ class FidelityVerifier(_NoiseLimited):
         self._record.worst, self._record.draw = worst_dict(worst, draw), draw.as_dict()
         self._record.fidelity = _told(output, noise)
         return WrongTogether(text, draw)
+
+
+def opening_literal(run: CellRun, converted: Stored, stack: contextlib.ExitStack) -> Callable[[], Session]:
+    """Opens what computes the meaning of a converted graph at the first call, to be closed with ``stack``; Stopped
+    at ``load`` where that cannot be. Where an earlier run has kept its answers it is not asked, nor opened."""
+
+    @cache
+    def opened() -> Session:
+        with run.stages("load", "precision"):
+            return stack.enter_context(opener(LITERAL)(converted.file, run.libraries()))
+
+    return opened
 
 
 def rounding_otherwise(run: CellRun, converted: Stored, stack: contextlib.ExitStack) -> Callable[[], Session] | None:

@@ -1,5 +1,6 @@
-"""What was right for the draws of a cell, and how far rounding moves it where that was asked, kept beside its model:
-a later run of the unchanged cell asks the runtime again, and PyTorch only whether it still answers as it did."""
+"""What was right for the draws of a cell, how far rounding moves it where that was asked, and which kernels compute
+its model, kept beside the model: a later run of the unchanged cell asks the runtime again, and PyTorch only whether
+it still answers as it did."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ class KeptAnswers:
         self._new_exact: dict[Place, list[Array] | None] = {}
         self._moved: dict[Place, list[float]] = {}
         self._new_moved: dict[Place, list[float]] = {}
+        self._kernels: dict[str, dict[str, Any]] = {}
+        self._new_kernels: dict[str, dict[str, Any]] = {}
         self._bytes = 0
         if self._file is not None:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -67,6 +70,15 @@ class KeptAnswers:
         """Notes how far the outputs of a draw move with rounding."""
         if draw.index >= 0:
             self._new_moved[_place(draw)] = moved
+
+    def kernels(self, config: Mapping[str, str]) -> dict[str, Any] | None:
+        """What computes the model with these session options (``runtimes.onnxruntime.kernels``); None where that is
+        not known."""
+        return self._kernels.get(_options(config))
+
+    def add_kernels(self, config: Mapping[str, str], told: dict[str, Any]) -> None:
+        """Notes what computes the model with these session options."""
+        self._new_kernels[_options(config)] = told
 
     def forget(self) -> None:
         """From here on everything is asked anew, as where PyTorch answers otherwise now, or an answer is in doubt."""
@@ -96,7 +108,7 @@ class KeptAnswers:
     def write(self, first: list[Array]) -> None:
         """Keeps the answers of this run, if there are new ones; ``first`` is what PyTorch gave for the first draw. A
         store that cannot be written keeps none."""
-        if self._file is None or not (self._new or self._new_exact or self._new_moved):
+        if self._file is None or not (self._new or self._new_exact or self._new_moved or self._new_kernels):
             return
         with contextlib.suppress(OSError):
             self._write(self._file, first)
@@ -126,6 +138,7 @@ class KeptAnswers:
                 for place, exact in {**self._exact, **self._new_exact}.items()
             ],
             "moved": list({**self._moved, **self._new_moved}.items()),
+            "kernels": {**self._kernels, **self._new_kernels},
         }
         head = json.dumps(told).encode()
         data = head + b"\n" + b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
@@ -166,6 +179,7 @@ class KeptAnswers:
         for key, exact in told["exact"]:
             self._exact[_hashable(key)] = None if exact is None else list(map(array, exact))
         self._moved = {_hashable(key): moved for key, moved in told["moved"]}
+        self._kernels = told["kernels"]
         self.first = first
 
 
@@ -189,6 +203,10 @@ def _own_code() -> bytes:
 
 def _seal(data: bytes) -> bytes:
     return hashlib.sha256(data).hexdigest().encode()
+
+
+def _options(config: Mapping[str, str]) -> str:
+    return json.dumps(sorted(config.items()))
 
 
 def _place(draw: Draw) -> Place:
