@@ -39,7 +39,7 @@ def check_fidelity(run: CellRun) -> None:
         draws = Draws(cell, run.settings, prepared, dims, traced)
         try:
             Examples(cell, run.settings, run.record, draws, verify, explainer).run()
-            check_finite(run, session, draws, stored, converted)
+            check_finite(run, session, draws, stored, converted, trusting=verify.kept.first is not None)
         except Stopped as stop:
             if stop.fault == "exporter" and not explainer.is_declared(stop):
                 note_operator(run, verify, stored, explainer.example, stop)

@@ -26,6 +26,7 @@ from conformance.verdict.loop import WrongAnswer
 TOO_LARGE = ("large", "offset")
 """Regimes whose values do not fit fp16 in much that is sound, as in x * x at 1000. Where the case does not declare
 the values of an input, such an overflow is told and is no failure."""
+_NOT_FINITE = ("WrongNaN", "WrongInf")
 
 
 class FinitenessVerifier(Verifier):
@@ -59,9 +60,12 @@ def _lost(output: Subject, got: Array, wanted: Array) -> Comparison | None:
     return failed(name, text, worst_at(output.number, first, got, wanted, np.inf, np.inf))
 
 
-def check_finite(run: CellRun, session: Session, draws: Draws, stored: Stored, converted: Stored) -> None:
+def check_finite(
+    run: CellRun, session: Session, draws: Draws, stored: Stored, converted: Stored, *, trusting: bool
+) -> None:
     """Stopped for the first example of which the converted model, opened as ``session``, makes NaN or infinities
-    where PyTorch's outputs are finite.
+    where PyTorch's outputs are finite. Answers of PyTorch that an earlier run kept are taken if ``trusting``, which
+    is for a cell that has seen that PyTorch still answers alike.
 
     What a precision costs is measured on the values that a model is made for; whether it holds shows at their ends:
     the norm of a row of zeros, a row that is masked out, a sum of large values.
@@ -69,6 +73,10 @@ def check_finite(run: CellRun, session: Session, draws: Draws, stored: Stored, c
     cell, record = run.cell, run.record
     parts = (cell, record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs))
     verify = FinitenessVerifier(*parts, session)
+    verify.kept = run.kept_answers(converted, "finite")
+    if not trusting:
+        verify.kept.forget()
+    verify.expects = lambda stop: stop.error in _NOT_FINITE
     explain = CaseExplainer(run.settings, record, verify, run.dims(), whom_to_ask(run, verify, stored, converted))
     declared = on_host(apart(cell), run.settings.instructions)
     inputs = cell.case.says.inputs.values()
@@ -89,10 +97,11 @@ def check_finite(run: CellRun, session: Session, draws: Draws, stored: Stored, c
         stop = explain.failure(example)
         if stop is None:
             continue
-        if chosen and draw.regime in TOO_LARGE and stop.error in ("WrongNaN", "WrongInf"):
+        if chosen and draw.regime in TOO_LARGE and stop.error in _NOT_FINITE:
             record.beyond.append(told(example, stop))
             continue
         stop = explain(example, stop)
         shown = explain.example or example
         stop.fields |= {"beyond": [*record.beyond, told(shown, stop)], "hints": ["exclude"]}
         raise stop
+    verify.kept.write([])

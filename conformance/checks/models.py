@@ -208,13 +208,13 @@ class CellRun:
             text = "ONNX Runtime's calibrators load no custom-operator libraries; say why with left_out:"
             raise Stopped("convert", "CustomLibraries", text, "case")
 
-    def kept_answers(self, model: Stored) -> KeptAnswers:
-        """What an earlier run asked PyTorch about the draws of this cell, whose model is ``model``. A run that draws
-        anew keeps nothing."""
+    def kept_answers(self, model: Stored, *purpose: str) -> KeptAnswers:
+        """What an earlier run asked PyTorch about the draws of this cell, whose model is ``model``; each ``purpose``
+        has its own. A run that draws anew keeps nothing."""
         if self.settings.random is not None or self.settings.answers is None:
             return KeptAnswers()
         own = self.prepared.key(self.cell.exporter, self.cell.opset)
-        parts = (self.cell.id, own, model.facts.sha, sorted(self.settings.instructions))
+        parts = (self.cell.id, own, model.facts.sha, sorted(self.settings.instructions), *purpose)
         return KeptAnswers(self.settings.answers, key_of(parts))
 
     def dims(self) -> Dims:
