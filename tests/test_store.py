@@ -66,6 +66,38 @@ def test_no_flipped_bit_gives_other_facts_or_another_model(tmp_path: Path, name:
     assert Store(tmp_path).get("key") == sound
 
 
+@pytest.fixture
+def reads(monkeypatch):
+    """An entry for each time that a model was hashed."""
+    calls: list[int] = []
+
+    def hashed(*given):
+        calls.append(1)
+        return Serialized(*given)
+
+    monkeypatch.setattr(module, "Serialized", hashed)
+    return calls
+
+
+def test_a_model_that_rests_is_read_once_and_again_when_it_was_changed(tmp_path: Path, reads, monkeypatch) -> None:
+    """Also where the times of the file were put back."""
+    monkeypatch.setattr(module, "RESTING", -DAY)  # whatever the clock of the disk says
+    file = kept(tmp_path) / "model.onnx"
+    before = file.stat()
+    assert Store(tmp_path).get("key") == Store(tmp_path).get("key") is not None
+    assert len(reads) == 1
+    time.sleep(0.05)  # as coarse as the times of a file are
+    file.write_bytes(bytes([DATA[0] ^ 1]) + DATA[1:])
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert Store(tmp_path).get("key") is None
+
+
+def test_a_model_that_was_just_written_is_read_each_time(tmp_path: Path, reads) -> None:
+    kept(tmp_path)
+    assert Store(tmp_path).get("key") == Store(tmp_path).get("key") is not None
+    assert len(reads) == 2
+
+
 @pytest.mark.parametrize("spoilt", [b"", b"{", b"[" * 100_000, b"5", b'{"said": 5, "sha256": 5}', b"\xff"])
 def test_a_damaged_entry_is_replaced(tmp_path: Path, spoilt: bytes) -> None:
     place = kept(tmp_path)

@@ -172,7 +172,7 @@ class Reference:
         self.restore()
         return checksums(self.module) != self._sums
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """The memory that the weights of the module and of its float64 twin take."""
         own: int = sum(t.numel() * t.element_size() for t in self.module.state_dict().values())

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -121,12 +122,33 @@ def _read(place: Path, key: str) -> Stored | None:
         said = meta["said"]
         if meta["sha256"] != _sha(_text(said)) or said["key"] != key:
             return None
-        weights = place / WEIGHTS
-        if said["model"] != Serialized((place / MODEL).read_bytes(), weights if weights.is_file() else None).sha:
+        if said["model"] != _sha_of_model(place):
             return None
         return Stored(place / MODEL, Facts(**said["facts"]), said["seconds"], said["told"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+_hashed: dict[Path, tuple[tuple[int, ...], str]] = {}
+"""By the folder of a model that this process has read: what the file system said of its files, and its SHA-256."""
+RESTING = 2.0
+"""Seconds after which a change of a file shows in the times that the file system gives it."""
+
+
+def _sha_of_model(place: Path) -> str:
+    """The SHA-256 of the model in that folder, which is read once as long as the file system says that it stays as it
+    was. Raises OSError."""
+    weights = place / WEIGHTS
+    files = [place / MODEL, *([weights] if weights.is_file() else [])]
+    told = [file.stat() for file in files]
+    marks = tuple(mark for one in told for mark in (one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns))
+    known = _hashed.get(place)
+    if known is not None and known[0] == marks:
+        return known[1]
+    sha = Serialized(files[0].read_bytes(), *files[1:]).sha
+    if max(one.st_ctime for one in told) < time.time() - RESTING:
+        _hashed[place] = marks, sha
+    return sha
 
 
 def _sha(data: bytes) -> str:
