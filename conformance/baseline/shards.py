@@ -17,9 +17,10 @@ def shard(ids: Iterable[str], index: int, count: int, seconds: Mapping[str, floa
     All cells of a case are in one job, so that its models are exported once. Without ``seconds`` a case's name alone
     decides, so that adding a case moves no other case to another job. With ``seconds`` by id, from an earlier run,
     the jobs take about equally long, and a case that takes longer than a job of average length is divided by its
-    exported models, a model by its precisions, and these by their cells: as far as needed, since each job exports and
-    converts anew what it needs (``repeated``). All jobs have to be given the same ``ids`` and ``seconds``, or cells
-    are lost: ``cut`` tells them apart. A case that the earlier run lacks counts as an average case.
+    exported models, a model by its precisions, and these by their cells: as far as needed, and as far as it helps,
+    since each job exports and converts anew what it needs (``repeated``). All jobs have to be given the same ``ids``
+    and ``seconds``, or cells are lost: ``cut`` tells them apart. A case that the earlier run lacks counts as an
+    average case.
     """
     if not 1 <= index <= count:
         raise UserError(f"shard {index}/{count}: is counted from 1 to {max(count, 1)}")
@@ -35,19 +36,23 @@ def shard(ids: Iterable[str], index: int, count: int, seconds: Mapping[str, floa
     for divided in (_model, _converted, str):
         for case, weight in [*weights.items()]:
             if weight * count > whole:
-                del weights[case]
-                parts = _parts(cases.pop(case), divided)
-                cases |= parts
-                weights |= {part: _alone(names, seconds or {}) for part, names in parts.items()}
+                parts = _parts(cases[case], divided)
+                alone = {part: _alone(names, seconds or {}) for part, names in parts.items()}
+                more = sum(alone.values()) - weight
+                if more < (weight - max(alone.values())) * count:  # the longest job gets shorter, all others longer
+                    del cases[case], weights[case]
+                    cases |= parts
+                    weights |= alone
     place = _balanced(weights, count)
     return {name for case, names in cases.items() if place[case] == index - 1 for name in names}
 
 
 def repeated(ids: Collection[str], seconds: Mapping[str, float]) -> float:
     """Seconds, at most, of the exports and conversions that a job with these cells makes and another job too: those
-    that its cells need, and whose own cells, ``export`` and ``fidelity``, the job does not have."""
+    that its cells need, and whose own cells, ``export`` and ``fidelity``, the job does not have. Cells that took no
+    time were skipped, and need nothing."""
     has, needs = set(ids), set[str]()
-    for name in has:
+    for name in (name for name in has if seconds.get(name) != 0.0):
         fields = fields_of(name)
         needs.add(f"export[{_model(name)}]")
         if fields["precision"] != "fp32":

@@ -77,7 +77,30 @@ def test_a_model_that_is_longer_than_a_shard_is_divided_by_its_precisions():
 
 def test_what_is_longer_than_a_shard_at_one_precision_is_divided_by_its_cells():
     parts = [shard(NETWORK, index, 8, dict.fromkeys(NETWORK, 10.0)) for index in range(1, 9)]
-    assert [len(part) for part in parts] == [1] * 8
+    assert sorted(name for part in parts for name in part) == sorted(NETWORK)
+    alike = [{name[-5:-1] for name in part} for part in parts if any("-int8" in name for name in part)]
+    assert len(alike) == 3 and all(precisions == {"int8"} for precisions in alike)
+
+
+def test_what_a_division_makes_no_shorter_is_not_divided():
+    """At fp16 the conversion takes longest, and each cell would convert anew."""
+    seconds = dict.fromkeys(NETWORK, 1.0) | {"fidelity[network-dynamo-op20-fp16]": 30.0}
+    whole = dict.fromkeys([f"export[case{n}-dynamo-op20]" for n in range(60)], 1.0)
+    parts = [shard([*seconds, *whole], index, 5, seconds | whole) for index in range(1, 6)]
+    assert sorted(name for part in parts for name in part) == sorted([*seconds, *whole])
+    assert sum(any("-fp16]" in name for name in part) for part in parts) == 1
+
+
+def test_skipped_cells_take_no_export_along():
+    """Those of a runtime that the host lacks, at a precision that is divided by its cells."""
+    skipped = [name.replace("onnxruntime", "tensorrt") for name in NETWORK if "onnxruntime" in name]
+    seconds = dict.fromkeys(NETWORK, 10.0) | dict.fromkeys(skipped, 0.0)
+    assert repeated(skipped, seconds) == 0.0
+    loads = []
+    for index in range(1, 9):
+        part = shard(seconds, index, 8, seconds)
+        loads.append(sum(map(seconds.__getitem__, part)) + repeated(part, seconds))
+    assert max(loads) <= 30.0
 
 
 def test_a_cell_that_is_longer_than_a_shard_is_in_one():
