@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable
 from typing import Any
 
+from conformance.case.declaration import Case
 from conformance.plan.cell import Cell
 from conformance.records.record import Record
 from conformance.worker.state.fence import Fit
@@ -19,21 +21,26 @@ class Predecessors:
     """The cells that have run in the process which is running now."""
 
     def __init__(self) -> None:
-        self._cells: list[Cell] = []
+        self._count = 0
+        self._last: Case | None = None
+        self._cases: dict[str, None] = {}
+        """The names of their cases, that of the last cell last."""
         self._changes: dict[str, list[str]] = {}
         self._fit: Fit = "any"
         self._alone: set[Hashable] = set()
 
     def __len__(self) -> int:
-        return len(self._cells)
+        return self._count
 
     def clear(self) -> None:
         """The process has ended."""
-        self._cells, self._changes, self._fit = [], {}, "any"
+        self._count, self._last, self._cases, self._changes, self._fit = 0, None, {}, {}, "any"
 
     def add(self, cell: Cell, record: Record, fit: Fit) -> None:
         """A cell has run in the process, which is now ``fit`` for certain other cells."""
-        self._cells.append(cell)
+        self._count, self._last = self._count + 1, cell.case
+        self._cases.pop(cell.case.name, None)
+        self._cases[cell.case.name] = None
         if record.changed:
             told = self._changes.setdefault(cell.case.name, [])
             told += [change["what"] for change in record.changed if change["what"] not in told]
@@ -41,11 +48,11 @@ class Predecessors:
 
     def allow(self, cell: Cell) -> bool:
         """Whether the process may run this cell."""
-        return self._fit == "any" or (self._fit == "case" and self._cells[-1].case == cell.case)
+        return self._fit == "any" or (self._fit == "case" and self._last == cell.case)
 
     def doubtful(self, cell: Cell, record: Record) -> bool:
         """Whether the failure of a cell that ran after these has to come again in a fresh process to be believed."""
-        if record.status not in ("failed", "xpassed") or not self._cells:
+        if record.status not in ("failed", "xpassed") or not self._count:
             return False
         if record.error == "Timeout" or record.stage == "latency":  # measured twice already
             return False
@@ -58,10 +65,9 @@ class Predecessors:
 
     def told(self) -> dict[str, Any]:
         """For the record of a cell that fails only after these."""
-        cases = list(dict.fromkeys(cell.case.name for cell in reversed(self._cells)))
+        last = list(itertools.islice(reversed(self._cases), NAMED))
         changed = {name: list(what) for name, what in self._changes.items()}
-        return {"cells": len(self._cells), "cases": cases[:NAMED], "others": max(0, len(cases) - NAMED),
-                "changed": changed}  # fmt: skip
+        return {"cells": self._count, "cases": last, "others": len(self._cases) - len(last), "changed": changed}
 
 
 def believed(record: Record, alone: Record, before: dict[str, Any]) -> Record:
