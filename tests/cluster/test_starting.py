@@ -82,8 +82,14 @@ def slurm(place, monkeypatch):
 
 
 @pytest.fixture
-def ssh(place):
-    """An SSH server on this machine that takes the key in ``place / "key"``; its port."""
+def ssh(place, monkeypatch):
+    """An SSH server on this machine that takes the key in ``place / "key"``; its port.
+
+    It skips messages to be ignored, as OpenSSH does: those that paramiko sends every second have no length in front,
+    for which asyncssh would hang up.
+    """
+    handlers = asyncssh.connection.SSHConnection._packet_handlers
+    monkeypatch.setitem(handlers, asyncssh.constants.MSG_IGNORE, lambda *_: None)
     key, port = asyncssh.generate_private_key("ssh-ed25519"), Future[int]()
     (place / "key").write_bytes(key.export_private_key())
     (place / "key").chmod(0o600)
