@@ -24,7 +24,7 @@ class Predecessors:
         self._count = 0
         self._last: Case | None = None
         self._cases: dict[str, None] = {}
-        """The names of their cases, that of the last cell last."""
+        """Names of the cases whose cells have run, the latest one last."""
         self._changes: dict[str, list[str]] = {}
         self._fit: Fit = "any"
         self._alone: set[Hashable] = set()

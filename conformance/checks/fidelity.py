@@ -11,11 +11,9 @@ from conformance.checks.explain import CaseExplainer
 from conformance.checks.finiteness import check_finite
 from conformance.checks.locate import note_operator
 from conformance.checks.models import CellRun
-from conformance.checks.verify_converted import FidelityVerifier
+from conformance.checks.verify_converted import FidelityVerifier, opening_literal
 from conformance.checks.witnesses import whom_to_ask
 from conformance.errors import Stopped
-from conformance.runtimes import opener
-from conformance.verdict.loss import LITERAL
 
 
 def check_fidelity(run: CellRun) -> None:
@@ -24,11 +22,10 @@ def check_fidelity(run: CellRun) -> None:
     cell, prepared = run.cell, run.prepared
     stored = run.model()
     converted = run.converted(stored)
-    dims, traced, libraries = run.dims(), prepared.trace(), run.libraries()
+    dims, traced = run.dims(), prepared.trace()
     parts = (cell, run.record, run.stages, run.reference, prepared.maker, list(stored.facts.outputs))
     with contextlib.ExitStack() as stack:
-        with run.stages("load", "precision"):
-            session = stack.enter_context(opener(LITERAL)(converted.file, libraries))
+        session = opening_literal(run, converted, stack)()
         storage = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
         run.record.arithmetic = {**session.arithmetic, "storage": storage}
         verify = FidelityVerifier(*parts, session)

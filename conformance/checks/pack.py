@@ -71,7 +71,7 @@ def _verifier(run: CellRun, stored: Stored, converted: Stored | None, stack: con
     if converted is None:
         return Verifier(*parts)
     meaning, otherwise = opening_literal(run, converted, stack), rounding_otherwise(run, converted, stack)
-    meaning()
+    meaning()  # what cannot be loaded stops the packing before anything is drawn
     return RuntimeVerifier(*parts, meaning=meaning, otherwise=otherwise)
 
 

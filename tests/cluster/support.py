@@ -64,6 +64,12 @@ def waited_for(what: Callable[[], Any]) -> Any:
     raise AssertionError(f"{what} did not come true within {DEADLINE:g} s")
 
 
+def end_group(leader: int) -> None:
+    """Kills a process and all others of its process group, if there are any."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
 @dataclass
 class Loopback:
     """A scheduler, and the workers that a test starts."""
@@ -108,8 +114,7 @@ class Loopback:
 
     def end(self) -> None:
         for process in self.processes:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            end_group(process.pid)
             process.wait()
 
 

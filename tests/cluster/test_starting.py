@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from tests.cluster.support import CELLS, DEADLINE, project, records, run, waited_for
+from tests.cluster.support import CELLS, DEADLINE, end_group, project, records, run, waited_for
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
@@ -40,23 +39,18 @@ for job in "$@"; do kill -KILL -- -"$job"; done
 """
 
 
-def end(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
-
-
 @contextlib.contextmanager
-def going_on(command: list[str], log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+def going_on(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The command, in a folder of its own where nothing of the project lies, until the block ends."""
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, cwd=log.parent, env={**os.environ, **environment}, stdout=out, stderr=out,
+            command, cwd=log.parent, stdout=out, stderr=out,
             stdin=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
     try:
         yield process
     finally:
-        end(process.pid)
+        end_group(process.pid)
         process.communicate()
 
 
@@ -78,7 +72,7 @@ def slurm(place, monkeypatch):
     monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
     yield
     for job in (place / "jobs").read_text(encoding="utf-8").split():
-        end(int(job))
+        end_group(int(job))
 
 
 @pytest.fixture
@@ -106,7 +100,7 @@ def ssh(place, monkeypatch):
             await process.redirect(stdout=command.stdout)
             process.exit(await command.wait())
         finally:
-            end(command.pid)
+            end_group(command.pid)
             await command.wait()
 
     async def serve() -> None:
