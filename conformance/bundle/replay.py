@@ -36,8 +36,9 @@ from conformance.runtimes.onnxruntime import NO_FALLBACK, kernels
 from conformance.runtimes.tensorrt.options import Build
 from conformance.verdict import blame, saturation
 from conformance.verdict.blame import Opinion, Suspect
+from conformance.verdict.comparer import Comparer
 from conformance.verdict.example import Draw, Example
-from conformance.verdict.loop import Comparer, Explainer, check_not_vacuous, tried
+from conformance.verdict.loop import Explainer, check_not_vacuous, tried
 from conformance.worker.isolation import Death, Worker
 from conformance.worker.progress import Progress
 
@@ -225,7 +226,9 @@ class _Replay:
                 raise explain.blamed(next(self._examples()), stopped)
             assert session is not None and comparer.vacuity is not None
             record.arithmetic = dict(session.arithmetic) | self._nodes()
-            for _ in tried(record, self._undeclared(), comparer, explain):
+            may_fail = bool(_declared(entry, self._runtime))
+            outcomes = comparer.each(self._undeclared(), one_by_one=may_fail)
+            for _ in tried(record, outcomes, explain):
                 pass
         if not record.examples:
             raise Stopped("compare", "NothingVerified", "no example verified anything", "case")

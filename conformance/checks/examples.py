@@ -17,12 +17,13 @@ from conformance.compare.tolerance import Comparison, Worst, failed, own_error, 
 from conformance.draw.draw import Draw, about
 from conformance.errors import Stopped, Unavailable
 from conformance.plan.cell import Cell
-from conformance.plan.expected import apart, declared, on_host, owed, shows
+from conformance.plan.expected import apart, declared, expectations, on_host, owed, shows
 from conformance.plan.settings import Settings
 from conformance.records.record import FLOAT64, Record, Witness
 from conformance.records.settle import MARGIN
+from conformance.verdict.comparer import WrongAnswer
 from conformance.verdict.example import Example
-from conformance.verdict.loop import WrongAnswer, check_not_vacuous, count, tried, worst_dict
+from conformance.verdict.loop import check_not_vacuous, count, tried, worst_dict
 
 
 class Examples:
@@ -54,7 +55,9 @@ class Examples:
         weak: tuple[Example, Comparison] | None = None
         sizes = _BySize()
         try:
-            for example, comparison in tried(self._record, self._undeclared(), self._verify, self._explain):
+            # a wrong answer that is declared is to be found before a later example ends the process
+            outcomes = self._verify.each(self._undeclared(), one_by_one=bool(expectations(self._cell)))
+            for example, comparison in tried(self._record, outcomes, self._explain):
                 sizes.see(example.draw, comparison)
                 plain = example.draw.regime == "plain"
                 self._specials_shown |= comparison.verdict != "nothing" and example.draw.regime != "signed zero"
@@ -126,7 +129,7 @@ class Examples:
         if worst is None:
             text = f"{comparison.text}, on the values that the case declares; nothing can be said of a runtime"
         else:
-            called = subjects(worst.output + 1, self._record.outputs)[worst.output]
+            called = subjects(worst.output + 1, tuple(self._record.outputs))[worst.output]
             text = (
                 f"{called}: on the values that the case declares, PyTorch's float32 is so far from float64 that "
                 f"nothing can be said of a runtime"

@@ -20,8 +20,8 @@ from conformance.export.store import Stored
 from conformance.plan.expected import apart, on_host
 from conformance.runtimes import Session
 from conformance.verdict import beyond
+from conformance.verdict.comparer import WrongAnswer
 from conformance.verdict.example import Answers, Example
-from conformance.verdict.loop import WrongAnswer
 
 TOO_LARGE = ("large", "offset")
 """Regimes whose values do not fit fp16 in much that is sound, as in x * x at 1000. Where the case does not declare
@@ -37,7 +37,7 @@ class FinitenessVerifier(Verifier):
 
     def compare(self, got: list[Array], right: Right) -> Comparison:
         self.judge_of(right.wanted)  # which Stopped ends, where the case declares other outputs
-        called = subjects(len(right.wanted), [output.name for output in self.outputs()])
+        called = subjects(len(right.wanted), tuple(output.name for output in self.outputs()))
         if len(got) != len(called):
             return failed("WrongCount", f"{len(got)} outputs instead of {len(called)}")
         for output, array, wanted in zip(called, got, right.wanted, strict=True):

@@ -60,7 +60,7 @@ def _pack(run: CellRun, folder: Path, most: int) -> Entry:
         vacuous = verify.vacuity.findings().keys() - {*entry.excused}
         if vacuous:
             shutil.rmtree(folder / entry.name, ignore_errors=True)
-            output = subjects(len(verify.vacuity), run.record.outputs)[min(vacuous)]
+            output = subjects(len(verify.vacuity), tuple(run.record.outputs))[min(vacuous)]
             text = f"{output}: wrong outputs would pass all {len(entry.sets)} examples; pack more of them"
             raise Stopped("compare", "Vacuous", text, "case")
         return entry

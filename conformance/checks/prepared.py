@@ -50,7 +50,7 @@ class Prepared:
     def drawn_shapes(self, dims: Dims, count: int, anew: Sequence[int]) -> list[tuple[dict[str, int], int]]:
         """Shapes that Hypothesis draws, with a seed each; others for other numbers in ``anew``. They are drawn once
         for all cells of the case that have these dims, since drawing takes as long as running."""
-        name = f"{count} {dims} {anew}"
+        name = f"{count} {dims} {[*anew]}"
         if name not in self._shapes:
             self._shapes[name] = drawn_shapes(dims, count, seed_of(self.case.name, *anew))
         return self._shapes[name]

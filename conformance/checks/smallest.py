@@ -29,8 +29,8 @@ from conformance.errors import Stopped, display_path
 from conformance.records.environment import environment, versions
 from conformance.runtimes import opener, registry
 from conformance.runtimes.tensorrt.options import Build, covering
+from conformance.verdict.comparer import WrongAnswer
 from conformance.verdict.example import Example, given
-from conformance.verdict.loop import WrongAnswer
 from conformance.verdict.nodes import operator_of
 from conformance.verdict.passes import Broken, guilty
 from conformance.worker import aside

@@ -27,7 +27,6 @@ class Stages:
         self._record = record
         self._progress = progress
         self._folder = folder
-        self._noted: tuple[Draw | None, str] = None, ""
         self._failed: dict[str, Any] = {}
 
     @contextlib.contextmanager
@@ -49,9 +48,7 @@ class Stages:
 
     def note(self, draw: Draw, stage: str) -> None:
         """Tells the parent process that this draw comes next, in case it ends the process."""
-        if draw is not self._noted[0]:  # an example is noted at each of its stages
-            self._noted = draw, encode(draw.as_dict())
-        text = f'{{"stage":"{stage}","draw":{self._noted[1]},"examples":{self._record.examples}}}'
+        text = f'{{"stage":"{stage}","draw":{draw.encoded},"examples":{self._record.examples}}}'
         self._progress.write(text if not self._failed else f"{text[:-1]},{encode(self._failed)[1:]}")
 
     def failed(self, stop: Stopped, draw: Draw) -> None:

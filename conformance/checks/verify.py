@@ -29,8 +29,8 @@ from conformance.export.reference import Reference
 from conformance.plan.cell import Cell
 from conformance.records.record import Record
 from conformance.runtimes import Session
+from conformance.verdict.comparer import Comparer, Outcome
 from conformance.verdict.example import Answers, Example
-from conformance.verdict.loop import Comparer
 
 
 class Stages(Protocol):
@@ -93,17 +93,14 @@ class Verifier(Comparer):
     def again(self, example: Example) -> Example:
         return self.example(example.draw)
 
-    def run(self, example: Example) -> Comparison:
-        """As every comparer; an example that fails by a kept answer is run again with what PyTorch answers now,
-        unless the case declares the failure and PyTorch still gives the same answer."""
-        try:
-            return super().run(example)
-        except Stopped as stop:
-            kept = self.kept.of(example.draw)
-            if kept is None or (self.expects(stop) and self._answers_still(example.draw, *kept)):
-                raise
+    def doubted(self, example: Example, failure: Stopped) -> Outcome:
+        """An example that fails by a kept answer is run again with what PyTorch answers now, unless the case declares
+        the failure and PyTorch still gives the same answer."""
+        kept = self.kept.of(example.draw)
+        if kept is None or (self.expects(failure) and self._answers_still(example.draw, *kept)):
+            return failure
         self.kept.forget()
-        return super().run(self.example(example.draw))
+        return self.outcome(self.example(example.draw))
 
     def _answers_still(self, draw: Draw, before: Inputs, wanted: list[Array]) -> bool:
         """Whether a draw still makes the inputs ``before``, and PyTorch answers them with ``wanted``."""
@@ -262,7 +259,7 @@ class Verifier(Comparer):
                     self.kept.forget()
             if before is None:
                 self.reference.restore()
-                before = [array.copy() for array in self.reference(inputs)]
+                before = self.reference(inputs)
                 self._first = draw, inputs, before
             check_again(self.reference, inputs, before)
             return before

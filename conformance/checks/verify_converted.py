@@ -35,8 +35,9 @@ from conformance.plan.cell import Cell
 from conformance.records.record import Record
 from conformance.runtimes import Session, opener
 from conformance.runtimes.otherwise import PHASE, open_otherwise
+from conformance.verdict.comparer import WrongAnswer
 from conformance.verdict.example import Answers, Example
-from conformance.verdict.loop import WrongAnswer, worst_dict
+from conformance.verdict.loop import worst_dict
 from conformance.verdict.loss import LITERAL
 
 NUDGES = 4

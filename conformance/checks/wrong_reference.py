@@ -50,7 +50,7 @@ def held_against_float64(verify: Verifier, example: Example, got: list[Array]) -
     reach = _reach(verify, example.inputs, exact) if far else []
     for output in far:
         if _off(wanted[output], exact[output]) > BEYOND * reach[output]:
-            called = subjects(output + 1, [entry.name for entry in verify.outputs()])[output]
+            called = subjects(output + 1, tuple(entry.name for entry in verify.outputs()))[output]
             text = (
                 f"{called}: the runtime gives what PyTorch gives in float64, and PyTorch in float32 is off by more "
                 f"than rounding explains"

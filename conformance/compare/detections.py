@@ -107,7 +107,7 @@ class Detections:
     def others_than(self, rows: Sequence[Array], wanted: Sequence[Array]) -> bool:
         """Whether fewer rows have a match than is due; of outputs that are no rows of boxes that is not so. Both are
         lists of outputs."""
-        if any(self.unfit(arrays, subjects(len(arrays), ())) for arrays in (rows, wanted)):
+        if any(self.unfit(arrays, subjects(len(arrays))) for arrays in (rows, wanted)):
             return False
         most = max(len(rows[self.boxes]), len(wanted[self.boxes]))
         return len(self.pairs(rows, wanted)[0]) < self.at_least * most

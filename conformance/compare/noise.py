@@ -204,7 +204,7 @@ def compare_outputs(
     the inputs make in what is meant. See ``OWN`` for how far a runtime may be off. ``called`` is what texts call the
     outputs; None numbers them.
     """
-    called = subjects(len(meant), ()) if called is None else called
+    called = subjects(len(meant)) if called is None else called
     if len(got) != len(meant):
         return failed("WrongCount", f"{len(got)} outputs instead of {len(meant)}")
     verdicts = []

@@ -29,9 +29,14 @@ class Reading:
     detections: tuple[Detections, ...] = ()
     """Outputs whose rows are matched as boxes."""
 
-    def subjects(self, count: int) -> list[Subject]:
+    def subjects(self, count: int) -> tuple[Subject, ...]:
         """What sentences call the outputs."""
         return subjects(count, self.names)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the outputs' own values are compared, of all of them."""
+        return not self.detections and not any(self.indices)
 
     def indices_of(self, output: int) -> Indices | None:
         return self.indices[output] if output < len(self.indices) else None
@@ -92,7 +97,7 @@ class Reading:
             return failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
         read = Read(
             [*got], [*wanted], None if exact is None else [*exact], [*any_order],
-            None if conditioning is None else [*conditioning], self.subjects(len(wanted)), {}, {}, {},
+            None if conditioning is None else [*conditioning], [*self.subjects(len(wanted))], {}, {}, {},
         )  # fmt: skip
         for output in range(len(wanted)):
             known = self.indices_of(output)

@@ -81,9 +81,10 @@ class Subject:
         return f"output {self.number if self.name is None else self.name}{place}"
 
 
-def subjects(count: int, names: Sequence[str]) -> list[Subject]:
+@cache
+def subjects(count: int, names: tuple[str, ...] = ()) -> tuple[Subject, ...]:
     """The first ``count`` outputs; those beyond ``names`` have none."""
-    return [Subject(number, names[number] if number < len(names) else None) for number in range(count)]
+    return tuple(Subject(number, names[number] if number < len(names) else None) for number in range(count))
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def compare(
     is what texts call the outputs; None numbers them. ``special`` gives the share of NaN and infinities in the
     inputs; an output with no more of them shows something.
     """
-    called = subjects(len(wanted), ()) if called is None else called
+    called = subjects(len(wanted)) if called is None else called
     if len(got) != len(wanted):
         return failed("WrongCount", f"{len(got)} outputs instead of {len(wanted)}")
     verdicts: list[Comparison] = []

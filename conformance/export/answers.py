@@ -85,17 +85,15 @@ class KeptAnswers:
         self._known, self._exact, self._moved, self.first = {}, {}, {}, None
 
     def add(self, draw: Draw, inputs: Inputs, wanted: list[Array]) -> None:
-        """Notes an answer to be kept, as it is now: an output may be a buffer of the module, which the next call
-        changes. Draws of earlier failures are not asked again."""
+        """Notes an answer to be kept. Draws of earlier failures are not asked again."""
         self.asked = True
         if self._has_room_for(draw, [*inputs.values(), *wanted]):
-            copied = {name: array.copy() for name, array in inputs.items()}
-            self._new[_place(draw)] = copied, [array.copy() for array in wanted]
+            self._new[_place(draw)] = inputs, wanted
 
     def add_exact(self, draw: Draw, exact: list[Array] | None) -> None:
         """Notes the second of a draw's answers; None is one too: the module has no float64 form."""
         if self._has_room_for(draw, exact or []):
-            self._new_exact[_place(draw)] = None if exact is None else [array.copy() for array in exact]
+            self._new_exact[_place(draw)] = exact
 
     def _has_room_for(self, draw: Draw, arrays: list[Array]) -> bool:
         if self._file is None or draw.index < 0:

@@ -231,7 +231,8 @@ class Reference:
         return [*self._by_position, *self._by_keyword.values()]
 
     def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """All outputs, depth first; Stopped at ``declare`` where the module raises or is no proper function."""
+        """All outputs, depth first, copied, since one may be a buffer of the module, which its next call changes;
+        Stopped at ``declare`` where the module raises or is no proper function."""
         positional, keywords = self.arguments(inputs)
         try:
             result = self.module(*positional, **keywords)
@@ -248,7 +249,7 @@ class Reference:
                 )  # fmt: skip
         leaves = tensors_of(result)
         self._hold_layout(layout_of(result) if self.case.says.script else [1] * len(leaves))
-        return [array_of(leaf) for leaf in leaves]
+        return [array_of(leaf).copy() for leaf in leaves]
 
     def _hold_layout(self, layout: list[int]) -> None:
         """Stopped at ``declare`` where there are more or fewer tensors than there were before."""
@@ -281,7 +282,7 @@ class Reference:
         return call
 
     def oracle(self, inputs: Mapping[str, Array], rounding: Rounding | None = None) -> list[Array] | None:
-        """The outputs with float64 weights and inputs, or None where the module has no float64 form.
+        """The outputs with float64 weights and inputs, copied, or None where the module has no float64 form.
 
         With ``rounding`` every weight, constant and result of an operator is off by it, except in a module that
         cannot be run so.
@@ -328,10 +329,10 @@ class Reference:
         try:
             with torch.no_grad():
                 if rounding is None:
-                    return [array_of(leaf) for leaf in tensors_of(self._twin(*positional, **keywords))]
+                    return _own(self._twin(*positional, **keywords))
                 with self._weights_moved(rounding), rounds(rounding):
                     result = self._twin(*positional, **keywords)
-                return [array_of(leaf) for leaf in tensors_of(result)]
+                return _own(result)
         finally:
             torch.set_default_dtype(before)
 
@@ -348,6 +349,10 @@ class Reference:
         finally:
             for name, value in kept.items():
                 own[name].data = value
+
+
+def _own(result: Any) -> list[Array]:
+    return [array_of(leaf).copy() for leaf in tensors_of(result)]
 
 
 def _copied(module: Any) -> Any:

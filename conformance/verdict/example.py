@@ -10,6 +10,7 @@ from typing import Any
 from conformance.arrays import Array, Inputs
 from conformance.compare.judges import Right
 from conformance.records.processor import is_of_kind
+from conformance.worker.progress import encode
 
 Answers = tuple[list[Array], Callable[[], list[Array] | None]]
 """The right outputs, and what gives the same in float64, or None where the module has no float64 form: it is asked
@@ -33,6 +34,11 @@ class Draw:
         # dataclasses.asdict copies deeply, which costs more here than all the rest of an example's upkeep
         told = {"dims": dict(self.dims), "regime": self.regime, "seed": self.seed, "index": self.index}
         return told if self.flags is None else {**told, "flags": self.flags}
+
+    @cached_property
+    def encoded(self) -> str:
+        """``as_dict`` in JSON, for the notes to the parent process, which name the draw at each of its stages."""
+        return encode(self.as_dict())
 
 
 class Example:

@@ -1,117 +1,37 @@
-"""Running the examples of a cell, comparing, counting, and explaining the first that fails; in the suite and in a
+"""The examples of a cell one after another: counting them, and explaining the first that fails; in the suite and in a
 replay alike."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from conformance.arrays import Array
-from conformance.compare.judges import Right
 from conformance.compare.tolerance import Comparison, Worst, subjects
 from conformance.compare.vacuity import Vacuity
 from conformance.errors import Stopped
 from conformance.records.record import FLOAT64, Record
-from conformance.runtimes import Session
 from conformance.verdict.blame import Opinion, shown
+from conformance.verdict.comparer import Comparer, Outcome, WrongAnswer
 from conformance.verdict.example import Draw, Example, given
 
 Ask = Callable[[Stopped, Example], Opinion]
 """Finds out who is at fault for a failing example."""
 
 
-class WrongAnswer(Stopped):
-    """An example whose outputs are not the right ones. Its fault is open until ``verdict.blame`` finds it."""
-
-    def __init__(self, comparison: Comparison) -> None:
-        super().__init__("compare", comparison.error or "WrongValue", comparison.text or "")
-        self.worst = comparison.worst
-
-
-class Comparer(ABC):
-    """Runs single examples in a runtime that has loaded the model, and compares."""
-
-    vacuity: Vacuity | None = None
-    """Whether the comparisons could have failed; None until it is known what decides on the outputs."""
-
-    def __init__(
-        self, session: Session | None, note: Callable[[Draw, str], object], seconds: dict[str, float]
-    ) -> None:
-        """``note`` tells the parent process which draw is at which stage, in case it ends this process; the time that
-        running and comparing take is added to ``seconds``. No example can be run without a session."""
-        self.session = session
-        self._note = note
-        self._seconds = seconds
-
-    def __call__(self, example: Example) -> Comparison:
-        """Runs and compares; the verdict is verified, ill-conditioned or nothing.
-
-        Raises Stopped where the example fails: WrongAnswer if it ran and its outputs are wrong.
-        """
-        self._note(example.draw, "declare")
-        return self.run(example)
-
-    def run(self, example: Example) -> Comparison:
-        """Runs and compares, without telling the parent process that the example's arrays are being made."""
-        assert self.session is not None
-        wanted = example.wanted
-        start = time.perf_counter()
-        self._note(example.draw, "run")
-        try:
-            got = self.session.run(example.inputs)
-        except Exception as error:
-            raise Stopped("run", type(error).__name__, self.said(error)) from error
-        after_run = time.perf_counter()
-        comparison = self.judged(example, got)
-        if self.vacuity is not None and comparison.verdict in ("verified", "ill-conditioned"):
-            self.vacuity.see(wanted, example.inputs)
-        self.add_seconds("run", after_run - start)
-        self.add_seconds("compare", time.perf_counter() - after_run)
-        if comparison.verdict == "failed":
-            raise WrongAnswer(comparison)
-        return comparison
-
-    def judged(self, example: Example, got: list[Array]) -> Comparison:
-        """Compares the outputs of an example, and wrong values or rows again with how its inputs are conditioned."""
-        comparison = self.compare(got, example.right())
-        if comparison.error in ("WrongValue", "WrongRows") and example.conditioning is not None:
-            comparison = self.compare(got, example.right(conditioned=True))
-        return comparison
-
-    @abstractmethod
-    def compare(self, got: list[Array], right: Right) -> Comparison:
-        """Compares as this cell's outputs are compared, whichever runtime ``got`` is from."""
-
-    @abstractmethod
-    def said(self, error: Exception) -> str:
-        """What a runtime raised, on one line."""
-
-    @abstractmethod
-    def again(self, example: Example) -> Example:
-        """The same example, with inputs and answers made anew where they can be."""
-
-    def add_seconds(self, what: str, seconds: float) -> None:
-        self._seconds[what] = self._seconds.get(what, 0.0) + seconds
-
-
 def tried(
     record: Record,
-    examples: Iterable[Example],
-    comparer: Callable[[Example], Comparison],
+    outcomes: Iterable[tuple[Example, Outcome]],
     explain: Callable[[Example, Stopped], Stopped],
 ) -> Iterator[tuple[Example, Comparison]]:
-    """Runs the examples and counts them in the record; raises the first failure as ``explain`` gives it back."""
-    for example in examples:
-        try:
-            comparison = comparer(example)
-        except Stopped as stop:
-            raise explain(example, stop) from stop
-        count(record, example.draw, comparison)
-        yield example, comparison
+    """Counts the examples in the record, of which ``Comparer.each`` gives the ``outcomes``; raises the first failure
+    as ``explain`` gives it back."""
+    for example, outcome in outcomes:
+        if isinstance(outcome, Stopped):
+            raise explain(example, outcome) from outcome
+        count(record, example.draw, outcome)
+        yield example, outcome
 
 
 class Explainer:
@@ -201,7 +121,7 @@ def counted(histogram: dict[str, list[int]] | None, ratio: float) -> dict[str, l
 
 def check_not_vacuous(record: Record, vacuity: Vacuity, excused: Collection[int], hints: Sequence[str] = ()) -> None:
     """Stopped where wrong outputs would have passed all examples; outputs in ``excused`` may be so."""
-    called = subjects(len(vacuity), record.outputs)
+    called = subjects(len(vacuity), tuple(record.outputs))
     for output, wrong in vacuity.findings().items():
         if output not in excused:
             passes = f"{' and '.join(wrong)} would have passed every one of {record.examples} examples"

@@ -22,8 +22,8 @@ from conformance.records.processor import is_of_kind
 from conformance.records.record import Answer, Witness
 from conformance.verdict import asking
 from conformance.verdict.blame import Opinion
+from conformance.verdict.comparer import Comparer
 from conformance.verdict.example import Example
-from conformance.verdict.loop import Comparer
 from conformance.verdict.nodes import captured
 
 if TYPE_CHECKING:
