@@ -109,7 +109,7 @@ def _run(
 ) -> Ran:
     """A run of the cases with these words from an empty store."""
     report, store = tempfile.mkdtemp(dir=folder), tempfile.mkdtemp(dir=folder)
-    where = [] if address is None else ["--cluster", address]
+    where = ["--cell-workers", "1"] if address is None else ["--cluster", address]
     where += [] if examples is None else ["--examples", str(examples)]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--pyargs", "conformance"]
     moved, start = _loopback_bytes(), time.monotonic()

@@ -122,9 +122,9 @@ def _against(
     """``pytest --pyargs conformance`` with an empty store, against scripts that do the same work: start Python,
     export each module for each opset (with TorchScript at two sizes, with dynamo at one, as the harness does),
     check the model in full, open a session, and verify it with as many examples as the harness counted in its
-    records. "bare" has the float64 oracle as well, the others do not. All have one thread; the harness has two
-    processes, so its imports overlap with reading the cases where there is a second core. Polygraphy's script
-    is slow and runs once.
+    records. "bare" has the float64 oracle as well, the others do not. All have one thread; the harness reads the
+    cases while a process imports PyTorch, and runs as many cells at a time as there are cores, up to four.
+    Polygraphy's script is slow and runs once.
     """
     _write_cases(folder / exporter, cases, exporter)
     number = itertools.count()

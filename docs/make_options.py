@@ -16,8 +16,9 @@ INTRO = """# Options
 
 ## pytest conformance
 
-pytest's own options work as everywhere: `-k` and `-m` select, `-x` stops at the first failure, `-n` of pytest-xdist
-runs cells beside one another, those of one module in one process, unless `--dist` says otherwise. Ids of tests read
+pytest's own options work as everywhere: `-k` and `-m` select, `-x` stops at the first failure. Several cells run at a
+time (`--cell-workers`), those of one module in one process, and tests end in the order in which their cells do. With
+`-n` of pytest-xdist each of its processes runs cells, one at a time, as `--dist` says. Ids of tests read
 `test_accuracy[asinh-torchscript-op17-onnxruntime-fp32]`; `-k` also finds a cell by its own id and by the tags of its
 case, and `-m latency` keeps the budgets of time alone. Exit codes are pytest's."""
 

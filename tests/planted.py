@@ -104,6 +104,10 @@ def pid(progress: Progress) -> int:
     return os.getpid()
 
 
+def echo(progress: Progress, what: object) -> object:
+    return what
+
+
 def unpicklable(progress: Progress) -> Any:
     return lambda: None
 

@@ -330,6 +330,6 @@ def test_int8_is_converted_after_fp16_of_another_folder_in_the_same_process(tmp_
     for precision in ("fp16", "int8"):
         (tmp_path / "cases" / precision).mkdir(parents=True)
         load_case(tmp_path / "cases" / precision, f"{body}precisions: {{{precision}: {{}}}}\n", python, precision)
-    outcome = run_suite(tmp_path, "-k", "fidelity")
+    outcome = run_suite(tmp_path, "-k", "fidelity", "--cell-workers", "1")
     assert [record["precision"] for record in outcome.records.values()] == ["fp16", "int8"]
     assert {record["status"] for record in outcome.records.values()} == {"passed"}, outcome.text

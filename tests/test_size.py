@@ -44,7 +44,7 @@ import conformance.checks.runner
 
 
 class Stub:
-    def __init__(self, settings, timeout, worker):
+    def __init__(self, settings, timeout, worker, shown):
         pass
 
     def __call__(self, cell, on_wait=None, then=None):

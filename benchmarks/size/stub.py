@@ -36,8 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
 class Stub:
     """Has the place of ``conformance.checks.runner.Runner``."""
 
-    def __init__(self, settings: Any, timeout: float, worker: Any) -> None:
-        del settings, timeout, worker
+    def __init__(self, settings: Any, timeout: float, worker: Any, shown: Any = None) -> None:
+        del settings, timeout, worker, shown
 
     def __call__(self, cell: Cell, on_wait: Any = None, then: Cell | None = None) -> Record:
         """A copy of what the same cell of the real case gave, with an error and durations of its own."""

@@ -36,14 +36,17 @@ class Ran(NamedTuple):
 class Runner:
     """Turns cells into records, in a worker process or (for a debugger) in this one."""
 
-    def __init__(self, settings: Settings, timeout: float, worker: Worker | None) -> None:
-        """``worker`` has been entered; without one, ``timeout`` (seconds a cell) cannot be kept."""
+    def __init__(
+        self, settings: Settings, timeout: float, worker: Worker | None, shown: dict[str, str] | None = None
+    ) -> None:
+        """``worker`` has been entered; without one, ``timeout`` (seconds a cell) cannot be kept. Several runners may
+        share ``shown``, the causes whose smallest function is known."""
         self._settings = settings
         self._timeout = timeout
         self._worker = worker
         self._begun: Cell | None = None
         self._before = Predecessors()
-        self._shown: dict[str, str] = {}
+        self._shown: dict[str, str] = {} if shown is None else shown
         if worker is None:
             prepare_process()
 

@@ -207,6 +207,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         own, plugins = session.config.stash[_SESSION], session.config.pluginmanager
         if own.clustered is not None:
             plugins.register(own.clustered, "conformance-cluster")
+        if own.pooled is not None:
+            plugins.register(own.pooled, "conformance-workers")
         plugins.register(Terminal(own), "conformance-results")
         plugins.register(FindingsFirst(own), "conformance-findings")
         plugins.register(own.progress, "conformance-progress")  # later, and so asked before, the run file is begun

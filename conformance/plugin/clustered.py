@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance.errors import UserError, display_path, why
+from conformance.plugin.looping import may_run, run_tests
 from conformance.plugin.ordering import cell_of
 from conformance.records.clean import block, literal
 from conformance.runtimes import registry
@@ -116,14 +117,12 @@ class Clustered:
         """Runs the tests of cells as their records come, all others first; as pytest does it in all else."""
         if self._cluster is None:
             return None
-        if session.testsfailed and not session.config.option.continue_on_collection_errors:
-            return None  # pytest says so
+        if not may_run(session):
+            return None
         expected = self._session.ordering.seconds([item.nodeid for item in session.items])
         seconds = dict(zip(session.items, expected, strict=True))
         jobs, waiting, at_once = self._divided(session.items, seconds)
-        for number, item in enumerate(at_once, 1):
-            later = itertools.chain(at_once[number : number + 1], *waiting.values())
-            self._test(session, item, next(later, None))
+        run_tests(session, at_once, itertools.chain.from_iterable(waiting.values()))
         from conformance.cluster.workers import SchedulerLost
 
         try:
@@ -134,9 +133,7 @@ class Clustered:
                     continue
                 self._made[made.cell] = made
                 items = waiting.pop(made.cell)
-                for number, item in enumerate(items, 1):
-                    later = itertools.chain(items[number : number + 1], *waiting.values())
-                    self._test(session, item, next(later, None))
+                run_tests(session, items, itertools.chain.from_iterable(waiting.values()))
                 del self._made[made.cell]
         except SchedulerLost:
             text = (
@@ -147,14 +144,6 @@ class Clustered:
         if self._cluster.twice:
             self._tell(f"{self._cluster.twice} records came twice, as cases were begun again: the first ones count")
         return True
-
-    def _test(self, session: pytest.Session, item: pytest.Item, following: pytest.Item | None) -> None:
-        """As pytest's own loop runs a test."""
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        if session.shouldfail:
-            raise session.Failed(session.shouldfail)
-        if session.shouldstop:
-            raise session.Interrupted(session.shouldstop)
 
     def _divided(
         self, items: Sequence[pytest.Item], seconds: Mapping[pytest.Item, float]

@@ -22,6 +22,8 @@ from conformance.worker import memory
 if TYPE_CHECKING:
     from conformance.plan.catalogue import Selection
 
+MOST_WORKERS = 4
+"""Workers that a run has unless it says how many: each takes memory for its modules and models."""
 SELECTION = ("exporter", "opset", "runtime", "precision")
 
 
@@ -111,6 +113,13 @@ def add(parser: pytest.Parser) -> None:
         "larger; none that this run uses (default: %(default)s)",
     )
     group.addoption(
+        "--cell-workers",
+        type=int,
+        metavar="N",
+        help=f"how many cells run at a time, each in a process of its own (default: as many as there are cores, at "
+        f"most {MOST_WORKERS}; 1 with -n, where each of its processes runs cells)",
+    )
+    group.addoption(
         "--cell-timeout",
         type=float,
         default=300.0,
@@ -146,6 +155,7 @@ class Options:
             self.selection()
         self.required()
         self.builder_options()
+        self.cell_workers()
         self.cell_memory()
         self.store_limit()
         clustered.check(self)
@@ -244,12 +254,30 @@ class Options:
         except UserError as error:
             raise pytest.UsageError(block(f"--tensorrt: {error}")) from None
 
+    def cell_workers(self) -> int:
+        """How many cells run at a time in workers of this process."""
+        given: int | None = self["cell_workers"]
+        if given is not None and given < 1:
+            raise pytest.UsageError(f"--cell-workers {given}: give a number from 1")
+        elsewhere = {
+            "-n": hasattr(self.config, "workerinput") or self.config.getoption("dist", "no") != "no",
+            "--cluster": self["cluster"] is not None,
+            "--isolation none": self["isolation"] == "none",
+            "--stepwise": bool(self.config.getoption("stepwise", False)),  # it goes on behind the test that failed
+        }
+        for option, is_given in elsewhere.items():
+            if is_given and given is not None and given > 1 and not hasattr(self.config, "workerinput"):
+                raise pytest.UsageError(f"--cell-workers {given} does not go with {option}: give one of them")
+            if is_given:
+                return 1
+        return min(_cores(), MOST_WORKERS) if given is None else given
+
     def cell_memory(self) -> float:
-        """GiB that a cell may take, where as many run at the same time as xdist has processes."""
+        """GiB that a cell may take, where as many run at a time as there are workers, or processes of xdist."""
         given: float | None = self["cell_memory"]
         if given is None:
             workers: dict[str, Any] = getattr(self.config, "workerinput", {})
-            return memory.share(workers.get("workercount", 1))
+            return memory.share(workers.get("workercount", self.cell_workers()))
         if not 0 < given < math.inf:
             raise pytest.UsageError(f"--cell-memory {given:g}: give a number of GiB above 0")
         return given
@@ -275,3 +303,8 @@ class Options:
         """The arguments of the command, of PYTEST_ADDOPTS and of pytest's settings, all of which may select cells."""
         standing = [*self.config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
         return [*standing, *(str(argument) for argument in self.config.invocation_params.args)]
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from conformance.disk.keeping import DEFAULT_STORE
@@ -37,6 +38,8 @@ class Running:
         """The cell after the current one."""
         self.clustered: Clustered | None = None
         """Where cells run on a cluster."""
+        self.given: Record | None = None
+        """What a worker of several has made of the cell whose test runs next."""
 
     def prepare(self) -> None:
         """Starts the worker, if it will be needed, so that it imports torch while the cases are read."""
@@ -52,12 +55,15 @@ class Running:
         reused = None if made is not None else self._reused(cell)
         if reused is not None:
             return {**json.loads(reused), "reused": True}
+        given, self.given = self.given, None
         # What a worker has made stands, also where none that could make it is left by now.
         host, absent = None, None if made is not None else self._absence(cell)
         if absent is not None:
             from conformance.checks import runner
 
             record = runner.skipped(cell, absent)
+        elif given is not None and given.id == cell.id:
+            record = given
         elif made is not None:
             _, record, record.worker, host = made
             record.source = cell.record().source
@@ -102,10 +108,18 @@ class Running:
     def _run(self) -> Runner:
         if self._runner is None:
             self._start()
-            from conformance.checks.runner import Runner
-
-            self._runner = Runner(self.settings(), self._options["cell_timeout"], self._worker)
+            self._runner = self.runner(self._worker)
         return self._runner
+
+    def runner(self, worker: Worker | None, shown: dict[str, str] | None = None) -> Runner:
+        """What runs cells in a worker, or without one in this process; see ``Runner`` for ``shown``."""
+        from conformance.checks.runner import Runner
+
+        return Runner(self._settings, self._options["cell_timeout"], worker, shown)
+
+    @cached_property
+    def _settings(self) -> Settings:
+        return self.settings()
 
     def settings(self) -> Settings:
         """What the cells of this run read."""

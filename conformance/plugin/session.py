@@ -14,6 +14,7 @@ from conformance.plugin.keeping import Keeping
 from conformance.plugin.options import Options
 from conformance.plugin.ordering import Ordering
 from conformance.plugin.planning import Planning
+from conformance.plugin.pooled import Pooled
 from conformance.plugin.progress import Progress
 from conformance.plugin.properties import Properties
 from conformance.plugin.running import Running
@@ -39,6 +40,9 @@ class Session:
         """Where the cells run on a cluster."""
         if self.options["cluster"] is not None:
             self.clustered = self.running.clustered = Clustered(self)
+        workers = self.options.cell_workers()
+        self.pooled = Pooled(self, workers) if workers > 1 else None
+        """Where cells run in several workers of this process."""
         self.writing = Writing(self.options, self.planning.cut, self.clustered)
         self.gating = Gating(self.options)
         self.keeping = Keeping(self.options)
@@ -83,6 +87,8 @@ class Session:
         """Ends the worker and the run file."""
         self.saying.close()
         self.writing.close(finished=finished)  # before what takes a while, in which a second Ctrl-C may come
+        if self.pooled is not None:
+            self.pooled.close()
         self.running.close()
         if self.clustered is not None:
             self.clustered.close()

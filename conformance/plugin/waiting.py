@@ -23,13 +23,13 @@ class Waiting:
     """A line in the terminal that tells what a slow cell is doing and how far the run is, gone when it is done; in a
     log a line now and then."""
 
-    def __init__(self, config: pytest.Config, progress: Progress, cell: str) -> None:
-        """``cell`` is the id of the cell."""
+    def __init__(self, config: pytest.Config, progress: Progress, cell: str, begun: float | None = None) -> None:
+        """``cell`` is the id of the cell, which began now unless it is said when (``time.monotonic``)."""
         reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
         silent = reporter is None or (config.get_verbosity() < 0 and not reporter.isatty)
         self._reporter: Any = None if silent else reporter
-        self._config, self._progress, self._cell = config, progress, cell
-        self._start = self._logged = time.monotonic()
+        self._config, self._progress, self.cell = config, progress, cell
+        self._start = self._logged = time.monotonic() if begun is None else begun
         self._shown = ""
 
     def __call__(self, note: dict[str, Any]) -> None:
@@ -39,7 +39,7 @@ class Waiting:
             return
         from conformance.records import text
 
-        line, width = literal(f"  {self._cell}: {text.doing(note, spent)}"), self._reporter._tw.fullwidth - 1
+        line, width = literal(f"  {self.cell}: {text.doing(note, spent)}"), self._reporter._tw.fullwidth - 1
         if not self._reporter.isatty:
             if now - self._logged >= IN_LOG:
                 self._logged = now

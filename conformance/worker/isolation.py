@@ -77,6 +77,7 @@ class Worker:
         self._memory_gib = memory.share() if memory_gib is None else memory_gib
         self._initializer = initializer
         self._process: Process | None = None
+        self._stopped = False
         self.progress = SharedProgress()
         self.left: tuple[str, ...] = ()
         """Names of the processes that the last call left running. They were ended, and so was the worker."""
@@ -96,6 +97,11 @@ class Worker:
     def replace(self) -> None:
         """Ends the current process, and drops a call that was begun; the next call starts a new process."""
         self._discard()
+
+    def stop(self) -> None:
+        """Ends a call that another thread waits for, within a tenth of a second, as if its process had been killed;
+        calls after it raise WorkerError. For a run that is broken off."""
+        self._stopped = True
 
     def ready(self) -> None:
         """Starts a process, where there is none, so that the next call need not wait for it. Raises what a call
@@ -131,6 +137,8 @@ class Worker:
         return self._receive(timeout, on_wait)
 
     def _start(self) -> None:
+        if self._stopped:
+            raise WorkerError("the run was broken off")
         self._output.clear()
         self._process = Process(self.progress, self._output, self._memory_gib)
         try:
@@ -184,6 +192,8 @@ class Worker:
             event = process.wait(min(left, _TICK), lambda: timeout + _TRANSFER - clock.seconds())
             if event is not None:
                 return event
+            if self._stopped:
+                return End("the run was broken off")
             self._output.bound()
             if first:  # not before, since it would cost a short call as much as all else
                 process.memory.look()

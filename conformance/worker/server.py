@@ -23,13 +23,17 @@ _TRIES = 20
 _PAUSE = 0.05  # seconds until the end of a server can be seen, and a new one be started
 _workers: set[int] = set()
 """What this process has launched and not yet seen end."""
+_launching = threading.RLock()
+"""Held while a worker is launched, and while what is below the server is compared with what was launched: threads may
+each have a worker."""
 
 
 def start(preload: Sequence[str]) -> None:
     """Has a server begin to import ``preload``, if none is running already."""
-    _context.set_forkserver_preload([_GUARD, *preload, _READY])
-    with _running():
-        pass
+    with _launching:
+        _context.set_forkserver_preload([_GUARD, *preload, _READY])
+        with _running():
+            pass
 
 
 def launch(function: Callable[..., object], *args: object) -> ForkServerProcess:
@@ -38,10 +42,10 @@ def launch(function: Callable[..., object], *args: object) -> ForkServerProcess:
     for tries_left in reversed(range(_TRIES)):
         process = _context.Process(target=function, args=args, daemon=True)
         try:
-            with _running():
+            with _launching, _running():
                 process.start()
-            assert process.pid is not None
-            _workers.add(process.pid)
+                assert process.pid is not None
+                _workers.add(process.pid)
             return process
         except (EOFError, OSError):
             if not tries_left:
@@ -74,10 +78,11 @@ def wake() -> None:
 
 def forget(pid: int) -> None:
     """Takes note that a worker has ended, and ends what it left behind, also what has a session of its own."""
-    _workers.discard(pid)
-    server = _pid()
-    if server is not None:
-        children.end_below(server, _workers)
+    with _launching:
+        _workers.discard(pid)
+        server = _pid()
+        if server is not None:
+            children.end_below(server, _workers)
 
 
 def _pid() -> int | None:
