@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from tests.support import Outcome, run_pytest, run_suite
+from tests.support import Outcome, run_pytest, run_suite, write_case
 
 CASES = {
     "sound": """
@@ -393,6 +393,40 @@ def test_from_an_empty_folder_without_isolation_and_under_xdist_the_records_are_
         assert "15 cells: 15 passed" in outcome.text
     assert without_times(plain) == without_times(alone)
     assert without_times(plain) == without_times(spread)
+
+
+SUMMED_UP = """
+import sys
+
+
+def pytest_unconfigure(config):
+    print("hypothesis was imported:", "hypothesis" in sys.modules)
+"""
+DRAWN = """
+from hypothesis import given, strategies
+
+
+@given(strategies.integers())
+def test_drawn(number):
+    pass
+"""
+
+
+@pytest.mark.parametrize("more", [[], ["-p", "no:hypothesispytest"]])
+def test_the_process_of_the_tests_imports_no_hypothesis_to_sum_up_nothing(tmp_path: Path, more: list[str]) -> None:
+    write_case(tmp_path / "cases", 'forward: torch.sin(x)\ninputs: {x: "float32[3]"}\nexport: {torchscript: [17]}\n')
+    (tmp_path / "summed_up.py").write_text(SUMMED_UP, encoding="utf-8")
+    outcome = run_suite(tmp_path, "-s", "-p", "summed_up", *more, "-k", "export", PYTHONPATH=str(tmp_path))
+    assert outcome.code == 0, outcome.text
+    assert "hypothesis was imported: False" in outcome.text
+
+
+def test_tests_of_ones_own_with_hypothesis_are_summed_up_beside_the_suite(tmp_path: Path) -> None:
+    write_case(tmp_path / "cases", 'forward: torch.sin(x)\ninputs: {x: "float32[3]"}\nexport: {torchscript: [17]}\n')
+    (tmp_path / "test_drawn.py").write_text(DRAWN, encoding="utf-8")
+    outcome = run_suite(tmp_path, "test_drawn.py", "-k", "export or drawn", "--hypothesis-show-statistics")
+    assert outcome.code == 0, outcome.text
+    assert "Hypothesis Statistics" in outcome.text and "100 passing" in outcome.text
 
 
 def test_another_session_of_the_same_environment_sees_nothing_of_the_plugin(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ nothing unless the suite (``conformance/test_suite.py``) is collected, and impor
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from conformance.plan.cell import Cell
 
 _SUITE = "conformance.test_suite"
+_HYPOTHESIS = "hypothesispytest"
+"""The plugin of Hypothesis, which at the end imports all of Hypothesis, also where no test has used it: cells draw
+their shapes in other processes."""
 _SESSION = pytest.StashKey[Session]()
 _RECORD = pytest.StashKey[dict[str, Any]]()
 
@@ -115,8 +120,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(tryfirst=True)  # before xdist tells of the tests, at which they are handed out
 def pytest_collection_finish(session: pytest.Session) -> None:
     own = session.config.stash[_SESSION]
-    if own.planning.collected and not _has_terminal(session.config):
-        own.ordering.tell_terminal(session.items)
+    if own.planning.collected:
+        gc.freeze()  # the cases stay to the end, where pytest would have the collector look through them ten times
+        if not _has_terminal(session.config):
+            own.ordering.tell_terminal(session.items)
 
 
 # ---- running ---------------------------------------------------------------------------------------------
@@ -220,6 +227,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     stopped = session.exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
     broken_off = bool(stopped or session.shouldstop or session.shouldfail)
     own = session.config.stash[_SESSION]
+    plugins = session.config.pluginmanager
+    if own.planning.collected and "hypothesis" not in sys.modules and plugins.hasplugin(_HYPOTHESIS):
+        plugins.unregister(name=_HYPOTHESIS)
     if _has_terminal(session.config) and not session.config.option.collectonly:
         session.exitstatus = own.finish(session.exitstatus, broken_off=broken_off)
     else:
