@@ -222,6 +222,21 @@ def test_large_examples_are_taken_one_at_a_time(monkeypatch):
     assert doubling.happened.index("compare 0") < doubling.happened.index("declare 1")
 
 
+def test_small_inputs_with_large_outputs_are_answered_one_at_a_time():
+    """All outputs of a block at once would be more than a cell may take."""
+
+    def example(number: int) -> Example:
+        large = [np.zeros(comparer.BLOCK_BYTES // 8 + 1)]
+        inputs = {"x": np.array([float(number)])}
+        return Example(
+            Draw({}, "plain", 0, number), lambda: inputs, lambda _: (large, lambda: large), lambda *_: None
+        )
+
+    doubling = Doubling(lambda x: 0.0)
+    told(doubling.each(map(example, range(3))))
+    assert "run 0" in doubling.happened and "run 1" not in doubling.happened
+
+
 # ---- where the process ends ----------------------------------------------------------------------------------
 
 

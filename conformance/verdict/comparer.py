@@ -22,8 +22,8 @@ BLOCK = 32
 runtime and NumPy drive each other's code out of the processor's caches: taking turns with every small example makes
 all three take up to twice as long (``docs/decisions.md``)."""
 BLOCK_BYTES = 2**18
-"""Bytes of inputs from which a block takes no further example: what is computed then takes longer than
-finding its code."""
+"""Bytes of inputs, or of right outputs, from which a block takes no further example: what is computed then takes
+longer than finding its code, and would not all be kept in memory."""
 BLOCK_SECONDS = 0.01
 """Seconds in PyTorch from which a block takes no further example, so that little is run in vain where one fails."""
 
@@ -127,19 +127,20 @@ class Comparer(ABC):
                 step.failure = stop
 
     def _answered(self, steps: deque[_Step]) -> deque[_Step]:
-        """Takes the examples out of the block for which it is known what is right, after asking PyTorch; the others
-        where that takes long."""
-        start = time.perf_counter()
+        """Asks PyTorch what is right for the examples, and takes those out of the block for which that is known then;
+        the others stay for the next block where it takes long, or much memory."""
+        start, size = time.perf_counter(), 0
         asked = deque[_Step]()
         while steps:
             asked.append(step := steps.popleft())
             if step.failure is None:
                 self._note(step.example.draw, "declare")
                 try:
-                    _ = step.example.wanted
+                    size += sum(array.nbytes for array in step.example.wanted)
                 except Stopped as stop:
                     step.failure = stop
-            if step.failure is not None or time.perf_counter() - start > BLOCK_SECONDS:
+            spent = time.perf_counter() - start
+            if step.failure is not None or spent > BLOCK_SECONDS or size > BLOCK_BYTES:
                 break
         return asked
 

@@ -108,7 +108,7 @@ def test_a_cell_that_takes_long_holds_up_no_other(cells):
     order = [number for number, _ in all_of(pool)]
     pool.close()
     assert sorted(order) == sorted(cells)
-    assert order.index(0) >= len(cells) - 2
+    assert order.index(0) >= len(cells) - 3  # the record of the last of the others may come behind that of this one
 
 
 def test_what_is_running_is_known_with_its_latest_note(cells):
