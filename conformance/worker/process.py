@@ -106,9 +106,8 @@ class Process:
         os.close(self._ended)
         server.wake()
         server.forget(self.pid)
-        if gone:  # else it is stuck in a driver, where no signal arrives
-            self._process.join(_SOON)
-        if self._process.exitcode is not None:
+        # without a pause where it is not gone: it is stuck in a driver, where no signal arrives
+        if server.exit_code(self._process, _SOON if gone else 0) is not None:
             self._process.close()
 
     def _answer(self, connection: socket.socket, left: Callable[[], float]) -> Answer | End | None:
@@ -135,8 +134,7 @@ class Process:
         if server.lost():
             return End("killed, and the fork server with it")
         server.wake()
-        self._process.join(_SOON)
-        code = self._process.exitcode
+        code = server.exit_code(self._process, _SOON)
         if code is None:
             return End("the worker closed its connection")
         if code >= 0:

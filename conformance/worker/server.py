@@ -24,8 +24,8 @@ _PAUSE = 0.05  # seconds until the end of a server can be seen, and a new one be
 _workers: set[int] = set()
 """What this process has launched and not yet seen end."""
 _launching = threading.RLock()
-"""Held while a worker is launched, and while what is below the server is compared with what was launched: threads may
-each have a worker."""
+"""Held while a worker is launched, while what is below the server is compared with what was launched, and while it is
+read how a worker has ended: threads may each have a worker."""
 
 
 def start(preload: Sequence[str]) -> None:
@@ -66,6 +66,17 @@ def lost() -> bool:
         return pid is None or os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
         return True
+
+
+def exit_code(process: ForkServerProcess, seconds: float) -> int | None:
+    """How a process has ended, for which it gets so many seconds; None where it has not.
+
+    The server tells it once, through a pipe. multiprocessing reads that pipe of all processes whenever it starts one,
+    so that two threads could read at the same time: the second finds nothing, and takes the code for 255.
+    """
+    with _launching:
+        process.join(seconds)
+        return process.exitcode
 
 
 def wake() -> None:

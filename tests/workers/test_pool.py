@@ -192,12 +192,13 @@ def test_a_call_that_another_thread_waits_for_ends_when_it_is_stopped():
 
 
 def test_workers_that_die_in_several_threads_leave_one_another_alone():
-    """While one thread has a worker forked, another ends what its own dead worker left behind."""
+    """While one thread has a worker forked, another ends what its own dead worker left behind, and a third reads how
+    its worker has ended."""
     wrong: list[object] = []
 
     def live_and_die(number: int) -> None:
         with Worker() as worker:
-            for turn in range(15):
+            for turn in range(40):
                 answer = worker.call(planted.echo, (number, turn), timeout=PLENTY)
                 if answer != (number, turn):
                     wrong.append(answer)
@@ -205,7 +206,7 @@ def test_workers_that_die_in_several_threads_leave_one_another_alone():
                 if not isinstance(death, Death) or death.how != signal.Signals.SIGKILL.name:
                     wrong.append(death)
 
-    threads = [threading.Thread(target=live_and_die, args=(number,)) for number in range(3)]
+    threads = [threading.Thread(target=live_and_die, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
