@@ -18,6 +18,7 @@ from conformance.disk.onnx_models import serialized
 from conformance.export.graph import read
 from conformance.precision import convert, fp16
 from conformance.precision.calibration import Feeds
+from conformance.runtimes import inferred
 from conformance.runtimes.onnxruntime import open_literal
 
 RNG = np.random.default_rng(0)
@@ -540,6 +541,57 @@ def test_constants_beyond_both_ends_of_fp16_may_become_these(tmp_path):
     values = np.array([1e-12, -1e-12, 1e30, -1e30, np.inf, -np.inf, np.nan, 0, 3e-8, 65519, 1e-7], "float32")
     model = model_of("g (float[n, 11] x) => (float[n, 11] y) { y = Add (x, w) }", w=values)
     assert fp16.wrongly_rounded(model, to_fp16(model, tmp_path)) == []
+
+
+ENDS = np.array([65504, 65519.99, 65520, 1e30, np.inf, 0, 2**-24, 2**-25, 2**-26, 1e-45, 3e-8, np.nan], "float32")
+
+
+def test_weights_are_rounded_as_the_converter_rounds_them():
+    from onnxruntime.transformers.float16 import convert_np_to_float16
+
+    patterns = RNG.integers(0, 2**32, 2**20, dtype=np.uint32).view("float32")
+    values = np.concatenate([ENDS, -ENDS, patterns, RNG.normal(size=2**16).astype("float32") * 1e-4])
+    right = convert_np_to_float16(values, fp16.SMALLEST, fp16.LARGEST)
+    np.testing.assert_array_equal(fp16.rounded(values).view("uint16"), right.view("uint16"))
+    assert fp16.rounded(np.float32(2.5)).tobytes() == np.float16(2.5).tobytes()  # of no dims
+
+
+LARGE = """g (float[2, 16] x, int64[2] i) => (float[2, 16] y, float[2, 16] z, float[2, 4] rows, float[2, 16] old) {
+    [scale] h = Mul (x, alone)
+    [one] y = MatMul (h, w)
+    [other] z = MatMul (x, w)
+    old = MatMul (x, typed)
+    places = Gather (table, i)
+    rows = Gather (many, places)
+}"""
+
+
+@pytest.mark.parametrize("kept", [["scale"], ["MatMul"], ["one"], []])
+def test_large_weights_come_out_as_small_ones_do(tmp_path, monkeypatch, kept):
+    square = RNG.normal(size=(16, 16)).astype("float32")
+    model = model_of(
+        LARGE, w=square, alone=np.float32([ENDS[0]] * 16), many=RNG.normal(size=(300, 4)).astype("float32") * 1e-6,
+        table=np.arange(300)[::-1].copy(),
+    )  # fmt: skip
+    typed = onnx.helper.make_tensor("typed", FLOAT, [16, 16], square.reshape(-1).tolist())  # not as raw bytes
+    model.graph.initializer.append(typed)
+    given = source(model, tmp_path, *kept)
+    before = given.model.SerializeToString(deterministic=True)
+    made = {}
+    for small in (10**6, 8):
+        monkeypatch.setattr(inferred, "SMALL", small)
+        monkeypatch.setattr(fp16, "SMALL", small)
+        converted = fp16.convert(given.model, given.kept)
+        onnx.checker.check_model(converted, full_check=True)
+        made[small] = converted
+        assert given.model.SerializeToString(deterministic=True) == before
+    by_the_converter, by_us = made.values()
+    assert fp16.wrongly_rounded(given.model, by_us) == []
+    (before_,) = (one for one in by_the_converter.graph.initializer if one.name == "typed")
+    (after,) = (one for one in by_us.graph.initializer if one.name == "typed")
+    np.testing.assert_array_equal(*map(numpy_helper.to_array, (before_, after)))
+    after.CopyFrom(before_)  # the same values, as numbers there and as bytes here
+    assert by_us.SerializeToString(deterministic=True) == by_the_converter.SerializeToString(deterministic=True)
 
 
 def test_a_cast_that_is_missing_makes_an_invalid_model(tmp_path):

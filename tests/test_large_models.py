@@ -49,6 +49,19 @@ def test_the_weights_lie_beside_and_come_back(tmp_path: Path, monkeypatch: pytes
     assert not place.exists()
 
 
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("text", [None, b"a" * 99_999])
+def test_a_model_is_large_by_the_bytes_of_its_weights(
+    monkeypatch: pytest.MonkeyPatch, text: bytes | None, large: bool
+) -> None:
+    model = net()
+    if text is not None:
+        model.graph.initializer.append(onnx.helper.make_tensor("s", onnx.TensorProto.STRING, [1], [text]))
+    size = sum(tensor.ByteSize() for tensor in model.graph.initializer)
+    monkeypatch.setattr(onnx_models, "LARGEST", size - large)
+    assert onnx_models.is_large(model) is large
+
+
 @pytest.mark.parametrize("precision, check", [
     ("fp32", "export"), ("fp32", "accuracy"), ("fp16", "fidelity"), ("fp16", "accuracy"), ("int8", "fidelity"),
     ("int8", "accuracy"),

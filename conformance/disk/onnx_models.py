@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import shutil
 import tempfile
@@ -21,6 +22,8 @@ LARGEST = 2**31 - 2**24
 """Bytes of weights up to which a model is one file; what else it has is held to be smaller than the rest to 2 GiB."""
 SMALL = 1024
 """Bytes up to which a constant stays in the message of a large model, for whoever infers shapes."""
+_MOST = 16
+"""Bytes that an element takes at most, whatever its type, if it is no string: those of a complex128."""
 MODEL, WEIGHTS = "model.onnx", "model.data"
 
 
@@ -50,7 +53,13 @@ class Serialized:
 
 def is_large(model: ModelProto) -> bool:
     """Whether the weights of a model have to lie in a file of their own."""
-    return bool(sum(tensor.ByteSize() for tensor in model.graph.initializer) > LARGEST)
+    from onnx import TensorProto
+
+    weights = model.graph.initializer
+    most = _MOST * sum(math.prod(tensor.dims) for tensor in weights)  # protobuf goes through the bytes to count them
+    if most <= LARGEST and not any(tensor.data_type == TensorProto.STRING for tensor in weights):
+        return False
+    return bool(sum(tensor.ByteSize() for tensor in weights) > LARGEST)
 
 
 def serialized(model: ModelProto) -> Serialized:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from conformance.arrays import Array
 from conformance.case.precision import PrecisionSettings
 from conformance.case.python import describe
 from conformance.case.words import base_of
@@ -140,11 +141,7 @@ def _to_int8(given: Source, feeds: Feeds, measured: Extremes) -> tuple[ModelProt
 
 
 def _to_fp16(given: Source, measured: Extremes) -> tuple[ModelProto, dict[str, Any]]:
-    import onnx
-
-    copy = onnx.ModelProto()
-    copy.CopyFrom(given.model)  # the converter changes what it is given
-    model = fp16.convert(copy, given.kept)
+    model = fp16.convert(given.model, given.kept)
     overflow, underflow = _beyond(given, measured)
     wrong = fp16.wrongly_rounded(given.model, model)
     told = {"overflow": list(overflow.values()), "overflow_at": list(overflow), "underflow": underflow}
@@ -246,8 +243,13 @@ def _masks(model: ModelProto) -> list[float]:
     outermost = [(node.output[0], node.attribute[0].t) for node in model.graph.node
                  if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value"]  # fmt: skip
     floats = [tensor for _, tensor in (*_constants(model), *outermost) if tensor.data_type == TensorProto.FLOAT]
-    sizes = [float(np.abs(numpy_helper.to_array(tensor)).max(initial=0.0)) for tensor in floats]
+    sizes = [_largest(numpy_helper.to_array(tensor)) for tensor in floats]
     return [size for size in sizes if _MASK <= size < math.inf]
+
+
+def _largest(values: Array) -> float:
+    """The largest size of all values, NaN if there is one among them."""
+    return float(max(values.max(initial=0.0), -values.min(initial=0.0)))
 
 
 def _constants_beyond(
@@ -262,9 +264,11 @@ def _constants_beyond(
     for name, tensor in _constants(given.model):
         if tensor.data_type != TensorProto.FLOAT or {*users.get(name, ())} <= {*staying}:
             continue
-        size = np.abs(numpy_helper.to_array(tensor))
-        reader = users.get(name, ["nobody"])[0]
-        largest = float(size.max(initial=0.0, where=size < _MASK))
+        values = numpy_helper.to_array(tensor)
+        reader, largest = users.get(name, ["nobody"])[0], _largest(values)
+        if not largest < _MASK:
+            size = np.abs(values)
+            largest = float(size.max(initial=0.0, where=size < _MASK))
         if largest > fp16.LARGEST:
             yield reader, f"the constant {name} of {reader} reaches {largest:g}", True
         elif 0 < largest < fp16.SMALLEST / 2:

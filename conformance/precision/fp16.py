@@ -7,14 +7,16 @@ stay fp32.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import math
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from conformance.arrays import Array
 from conformance.precision.ranges import quietly
-from conformance.runtimes.inferred import infer
+from conformance.runtimes.inferred import SMALL, infer, without_weights
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 LARGEST = 65504.0
 SMALLEST_NORMAL = 2.0**-14
@@ -24,25 +26,73 @@ SMALLEST = 2.0**-24
 def convert(model: ModelProto, kept: Collection[str]) -> ModelProto:
     """The model in fp16, its inputs and outputs as they were; nodes named in ``kept`` compute in fp32.
 
-    ``model`` has names for all nodes and no local functions.
+    ``model`` has names for all nodes and no local functions; it stays as it is. Its weights are rounded here, by the
+    converter's rule: it would go through each of them ten times, and through all in buffers of protobuf besides.
     """
     # Importing the quantizer works only while sys.path has what importing the transformers adds to it, which goes
     # with the folder of the case.
     import onnxruntime.quantization  # noqa: F401
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
-    blocked = staying(model, kept)
-    _split_constants(model, blocked)
-    untouched = _take_out_untouched(model)
+    bare, blocked = without_weights(model), staying(model, kept)
+    _split_constants(bare, blocked)
+    untouched = _take_out_untouched(bare)
+    infer(bare)
+    weights = {tensor.name: tensor for tensor in model.graph.initializer if math.prod(tensor.dims) > SMALL}
+    for tensor in bare.graph.initializer:
+        if _source(tensor, weights) is not None:
+            tensor.dims[:] = [0]  # as many as it has values, by which the converter goes
     with quietly():  # the converter warns of each constant that it clamps; ``convert.findings`` names them
         converted = convert_float_to_float16(
-            infer(model), disable_shape_infer=True,  # by itself it passes all weights through a buffer, twice
-            min_positive_val=SMALLEST, max_finite_val=LARGEST, keep_io_types=True,
+            bare, disable_shape_infer=True, min_positive_val=SMALLEST, max_finite_val=LARGEST, keep_io_types=True,
             op_block_list=[], node_block_list=sorted(blocked),
         )  # fmt: skip
     for place, output in untouched:
         converted.graph.output.insert(place, output)
-    return _tidied(converted)
+    for tensor in converted.graph.initializer:
+        source = _source(tensor, weights)
+        if source is not None:
+            tensor.dims[:] = source.dims
+    tidied = _tidied(converted)
+    for tensor in tidied.graph.initializer:
+        source = _source(tensor, weights)
+        if source is not None:
+            _fill(tensor, source)
+    return tidied
+
+
+def _source(constant: TensorProto, exported: Mapping[str, TensorProto]) -> TensorProto | None:
+    """The exported constant that an initializer of the converted model is made of; None for the others."""
+    return exported.get(constant.name) or exported.get(constant.name.removesuffix(_COPY))
+
+
+def _fill(weight: TensorProto, source: TensorProto) -> None:
+    """Gives a weight of the converted model, of which there is only the type, the values of the exported weight."""
+    from onnx import TensorProto, numpy_helper
+
+    name, kind = weight.name, weight.data_type
+    if kind == source.data_type:
+        weight.CopyFrom(source)
+        weight.name = name
+    else:
+        assert kind == TensorProto.FLOAT16
+        weight.raw_data = rounded(numpy_helper.to_array(source)).tobytes()
+
+
+def rounded(values: Array) -> Array:
+    """float32 values as fp16, by the rule of ONNX Runtime's converter (``convert_np_to_float16``): no value becomes
+    zero or infinite that was not."""
+    import numpy as np
+
+    with np.errstate(over="ignore", under="ignore"):
+        result = values.astype(np.float16)
+    size = result.view(np.uint16) & 0x7FFF
+    for end, bits in ((SMALLEST, 0), (LARGEST, 0x7C00)):  # zero and infinity
+        odd = size == bits
+        if odd.any():
+            exact = values[odd]
+            result[odd] = np.where(np.isfinite(exact) & (exact != 0), np.copysign(end, exact), result[odd])
+    return result
 
 
 def staying(model: ModelProto, kept: Collection[str]) -> set[str]:
@@ -68,23 +118,23 @@ def wrongly_rounded(exported: ModelProto, converted: ModelProto) -> list[str]:
     before = {initializer.name: initializer for initializer in exported.graph.initializer}
     texts = []
     for constant in converted.graph.initializer:
-        name = constant.name
-        source = before.get(name) or before.get(name.removesuffix(_COPY))
+        source = _source(constant, before)
         if constant.data_type != TensorProto.FLOAT16 or source is None:
             continue
         got, right = numpy_helper.to_array(constant), numpy_helper.to_array(source)
         with np.errstate(over="ignore"):
-            rounded = right.astype(np.float16)
-        odd = got.view(np.uint16) != rounded.view(np.uint16)  # hardly any, and what follows takes ten times as long
-        got, right, rounded = got[odd], right[odd], rounded[odd]
-        same = (got == rounded) | (np.isnan(got) & np.isnan(right))
+            nearest = right.astype(np.float16)
+        odd = got.view(np.uint16) != nearest.view(np.uint16)  # hardly any, and what follows takes ten times as long
+        got, right, nearest = got[odd], right[odd], nearest[odd]
+        same = (got == nearest) | (np.isnan(got) & np.isnan(right))
         clamped = (np.sign(got) == np.sign(right)) & (
             ((np.abs(right) < SMALLEST) & (np.abs(got) <= SMALLEST))
             | ((np.abs(right) > LARGEST) & (np.abs(got) >= LARGEST))
         )
         wrong = int((~same & ~clamped).sum())
         if wrong:
-            texts.append(f"{wrong} of {odd.size} values of the constant {name} are not the exported ones rounded")
+            what = f"{wrong} of {odd.size} values of the constant {constant.name}"
+            texts.append(f"{what} are not the exported ones rounded")
     return texts
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-SMALL = 1024
-"""The bytes up to which shape inference may need the values of an initializer, as those of a shape."""
+SMALL = 256
+"""The elements up to which shape inference may need the values of an initializer, as those of a shape."""
 
 
-def inferred(model: ModelProto) -> ModelProto:
-    """A copy of the model with what ``onnx.shape_inference`` infers, whose large initializers have types and dims and
-    no values.
-
-    Raises what ONNX raises for types that contradict each other.
-    """
+def without_weights(model: ModelProto) -> ModelProto:
+    """A copy of the model whose initializers of more than ``SMALL`` elements have types and dims and no values."""
     import onnx
     from onnx import TensorProto
 
@@ -30,10 +27,20 @@ def inferred(model: ModelProto) -> ModelProto:
     for tensor in model.graph.initializer:
         bare.graph.initializer.append(
             tensor
-            if tensor.ByteSize() <= SMALL
+            if math.prod(tensor.dims) <= SMALL
             else TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
         )
-    return onnx.shape_inference.infer_shapes(bare)
+    return bare
+
+
+def inferred(model: ModelProto) -> ModelProto:
+    """``without_weights(model)`` with what ``onnx.shape_inference`` infers.
+
+    Raises what ONNX raises for types that contradict each other.
+    """
+    import onnx
+
+    return onnx.shape_inference.infer_shapes(without_weights(model))
 
 
 def infer(model: ModelProto) -> ModelProto:
