@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 import torch
 from onnx import helper, numpy_helper
 
-from conformance.case.python import describe
+from conformance.case.python import Folder, describe
 from conformance.checks import models as cellrun
 from conformance.compare.noise import NOISE_LIMITS, compare_outputs
 from conformance.plan.cell import Cell
@@ -472,6 +473,52 @@ def test_a_witness_that_agrees_decides_though_another_runs_the_model_and_is_wron
 def test_a_module_that_its_first_call_alone_changes_is_not_the_exporters_fault(bench):
     record = bench.run(COUNTED, COUNTS.format(body="self.calls.fill_(1)"), check="export")
     assert verdict(record) == ("failed", "declare", "NotDeterministic", "case")
+
+
+DRIFTS = """
+import torch
+
+calls = []
+
+
+class Drifts(torch.nn.Module):
+    def forward(self, x):
+        if not torch.jit.is_tracing():
+            calls.append(x.numpy().tobytes())
+        return torch.sin(x) + (1 if len(calls) > {after} else 0)
+"""
+DRIFTING = """
+module: beside.Drifts
+inputs: {x: "float32[batch, 3]"}
+dims: {batch: 1..4}
+runtimes: onnxruntime
+"""
+
+
+@pytest.mark.parametrize("after", [3, 6, 12])
+def test_a_module_that_drifts_while_its_examples_run_is_the_cases_mistake(bench, after):
+    record = bench.run(DRIFTING, DRIFTS.format(after=after))
+    assert verdict(record) == ("failed", "declare", "NotDeterministic", "case")
+
+
+@pytest.mark.parametrize("body", ["len(calls) % 2", "int(len(calls) % 3 == 1)", "torch.rand(1)"])
+def test_a_module_that_takes_turns_or_is_random_is_the_cases_mistake(bench, body):
+    record = bench.run(DRIFTING, DRIFTS.replace("(1 if len(calls) > {after} else 0)", body))
+    assert verdict(record) == ("failed", "declare", "NotDeterministic", "case")
+
+
+def test_a_module_is_asked_twice_for_the_first_draw(bench):
+    (cell,) = (
+        cell
+        for cell in bench.cells(say(DRIFTING, "export: {torchscript: [17]}"), DRIFTS.format(after=10**6))
+        if cell.check == "specials"  # which asks nothing else of the module
+    )
+    bench.run_cell(cell)  # which exports
+    with Folder.of(cell.case.folder).active() as folder:
+        calls = folder.resolve("beside.calls")
+    calls.clear()
+    assert verdict(bench.run_cell(cell)) == PASSED
+    assert sorted(Counter(calls).values())[-2:] == [1, 2]
 
 
 def test_a_symbolic_behind_parse_args_that_takes_other_arguments_is_named(bench):

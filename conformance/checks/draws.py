@@ -47,8 +47,10 @@ class Draws:
         return self._failures.taken[1]
 
     def first(self) -> Draw:
-        """A draw at the traced sizes."""
-        return self._draw(self._traced, self._regimes(0)[0], seed_of(self._cell.id, "first"))
+        """A draw at the traced sizes: that of the first example, unless ``Settings.random`` gives other examples or
+        the case has none at these sizes."""
+        sizes = self._traced
+        return Draw(sizes, self._regimes(0)[0], seed_of(self._cell.id, seed_of(self._cell.id, *sizes.items()), 0))
 
     def __iter__(self) -> Iterator[Draw]:
         """Earlier failures, then every boundary shape, then drawn shapes; several draws of values for each shape."""

@@ -42,6 +42,9 @@ class Examples:
         self._verify, self._explainer = verify, explainer
         self._apart = on_host(apart(cell), settings.instructions)
         self._specials_shown = False
+        self._first = draws.first()
+        self._outputs: list[Array] = []
+        """What PyTorch gives for the first draw."""
         # Whether a converted model loses too much on the case's values is for the check ``fidelity`` to say.
         self._conditioned = not cell.converted and all(
             entry.values is not None for entry in cell.case.says.inputs.values() if entry.type.is_float
@@ -50,8 +53,7 @@ class Examples:
     def run(self) -> None:
         """Raises Stopped for the first example that fails without being declared to, and where the examples
         together prove nothing."""
-        first = self._draws.first()
-        outputs = self._verify.check_deterministic(first)
+        self._outputs = self._verify.first(self._first)
         weak: tuple[Example, Comparison] | None = None
         sizes = _BySize()
         try:
@@ -66,24 +68,24 @@ class Examples:
         except Stopped as stop:
             if self._verify.expects(stop):  # then every run fails so, and none has to ask PyTorch all of it again
                 with contextlib.suppress(Stopped):
-                    self._check_still_deterministic(first, outputs)
-                    self._verify.kept.write(outputs)
+                    self._check_repeats()
+                    self._verify.kept.write(self._outputs)
             raise
         if weak is not None:  # after all others, of which one may be wrong beyond that
             raise self._ill_conditioned(*weak, sizes)
-        self._check_still_deterministic(first, outputs)
+        self._check_repeats()
         self._judge()
-        self._verify.kept.write(outputs)
+        self._verify.kept.write(self._outputs)
         # Last, since some of these may end the process, which then has proved all the rest.
         scoped = [entry for entry in self._apart if entry in declared(self._cell)]
         for entry in scoped:
             if owed(entry, self._cell):
                 self._confirm(entry)
 
-    def _check_still_deterministic(self, first: Draw, outputs: list[Array]) -> None:
-        """Stopped where PyTorch, if it was asked anything, does not give its ``outputs`` for the first draw again."""
+    def _check_repeats(self, *, suspected: bool = False) -> None:
+        """Stopped where PyTorch, if it was asked anything, does not give its outputs for the first draw again."""
         if self._verify.kept.asked:
-            self._verify.check_deterministic(first, outputs)
+            self._verify.check_repeats(self._first, self._outputs, suspected=suspected)
 
     def _undeclared(self) -> Iterator[Example]:
         """All examples but those that are declared to fail."""
@@ -93,6 +95,10 @@ class Examples:
                 yield self._verify.example(draw)
 
     def _explain(self, example: Example, stop: Stopped) -> Stopped:
+        try:
+            self._check_repeats(suspected=True)
+        except Stopped as random:  # then there is no right answer, and no runtime to blame
+            return random
         self._draws.keep(example.draw)
         return self._explainer(*self._clearest(example, stop))
 
@@ -239,7 +245,7 @@ class Examples:
 
     def _why_nothing(self) -> dict[str, Any]:
         """The fields that say why no example verified anything."""
-        first = self._verify.inputs(self._draws.first())
+        first = self._verify.inputs(self._first)
         missing = None if self._verify.reference.oracle(first) else self._verify.reference.oracle_missing
         if self._cell.check == "specials":
             return {"hints": ["specials"]}

@@ -116,10 +116,10 @@ class CellRun:
                 raise failed
             with self.stages("declare", "case"):
                 # what PyTorch cannot run, or what returns something else, is not the exporter's fault
-                wanted = self.reference(self.prepared.inputs())
+                wanted = self.prepared.answer()
                 check_outputs(cell.case, self.reference.layout or [])
                 if len(wanted) > 1 or self.reference.layout != [1]:
-                    self.reference(self.prepared.inputs(odd=True))  # how many there are must not depend on sizes
+                    self.prepared.answer(odd=True)  # how many there are must not depend on sizes
             try:
                 with self.stages("export", "exporter"):
                     start = time.perf_counter()

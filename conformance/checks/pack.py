@@ -48,7 +48,7 @@ def _pack(run: CellRun, folder: Path, most: int) -> Entry:
     with contextlib.ExitStack() as stack:
         verify = _verifier(run, stored, converted, stack)
         draws = Draws(run.cell, run.settings, run.prepared, run.dims(), run.prepared.trace())
-        verify.check_deterministic(draws.first())
+        verify.check_repeats(draws.first(), verify.first(draws.first()))
         chosen = _spread(_undeclared(run.cell, draws), run.cell.case.says.examples.values, most)
         examples = (_seen(verify, verify.example(draw)) for draw in chosen)
         entry = write_entry(run, verify, converted or stored, draws, folder, examples)

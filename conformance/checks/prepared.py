@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conformance.arrays import Inputs
+from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.case.dims import Dims
 from conformance.case.precision import Calibration
@@ -41,6 +41,7 @@ class Prepared:
     """The runs that it has made for that, by draw and the outputs that count."""
     hidden: dict[tuple[Exporter, int], dict[str, Any]] = field(default_factory=dict)
     """What ``checks.hidden`` has compared, by exporter and opset."""
+    _answers: dict[bool, list[Array]] = field(default_factory=dict)
     _keys: dict[tuple[Exporter, int], str] = field(default_factory=dict)
     _feeds: dict[str, Feeds] = field(default_factory=dict)
     _extremes: dict[str, Extremes] = field(default_factory=dict)
@@ -65,6 +66,17 @@ class Prepared:
     def inputs(self, *, odd: bool = False) -> Inputs:
         """The inputs to export with. Their values depend on the case alone, so that its models agree."""
         return self.maker(Draw(self.trace(odd=odd), "plain", seed_of(self.case.name, "trace", odd)))
+
+    def answer(self, *, odd: bool = False) -> list[Array]:
+        """What PyTorch gives for the inputs to export with; asked once for all models of the case."""
+        if odd not in self._answers:
+            self.reference.restore()
+            self._answers[odd] = self.reference(self.inputs(odd=odd))
+        return self._answers[odd]
+
+    def rebuilt(self, reference: Reference) -> None:
+        """Takes a module that was built anew, as an earlier cell has changed the other."""
+        self.reference, self._answers = reference, {}
 
     def key(self, exporter: Exporter, opset: int) -> str:
         """The key of the exported model in the store."""
@@ -111,7 +123,7 @@ def prepare(case: Case, folder: Folder) -> Prepared:
             prepared = Prepared(case, _reference(case, folder), Maker(case, folder.resolve))
     elif prepared.reference.changed():
         with fence.loading():
-            prepared.reference = _reference(case, folder)
+            prepared.rebuilt(_reference(case, folder))
     _kept[name] = prepared
     while len(_kept) > 1 and _bytes() > KEPT_BYTES:
         del _kept[next(iter(_kept))]

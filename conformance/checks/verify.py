@@ -75,7 +75,7 @@ class Verifier(Comparer):
         self._names = names
         self._stages = stages
         self._first: tuple[Draw, Inputs, list[Array]] | None = None
-        """The draw that PyTorch was called with twice, with what the first call gave, until an example takes it."""
+        """The draw of ``first`` with what PyTorch gave, until its example takes it."""
 
     def example(self, draw: Draw, inputs: Inputs | None = None) -> Example:
         """The example of a draw, with ``inputs`` in place of its own values where they are given."""
@@ -156,7 +156,7 @@ class Verifier(Comparer):
         return self.in_pytorch(inputs), partial(self.reference.oracle, inputs)
 
     def in_pytorch(self, inputs: Inputs) -> list[Array]:
-        """PyTorch's outputs in float32; those of the call that was held against a second one are given out once."""
+        """PyTorch's outputs in float32; those of ``first`` are given out once."""
         if self._first is not None and inputs is self._first[1]:
             (_, _, wanted), self._first = self._first, None
             return wanted
@@ -242,27 +242,41 @@ class Verifier(Comparer):
         """What the case declares of each tensor that forward returns, of the tensors of a list one by one."""
         return of_tensors(self.cell.case.says.outputs, self.reference.layout or [])
 
-    def check_deterministic(self, draw: Draw, before: list[Array] | None = None) -> list[Array]:
-        """PyTorch's outputs; Stopped where they are not those of ``before``, or of another call if it is None.
+    def first(self, draw: Draw) -> list[Array]:
+        """PyTorch's outputs for the draw that shows whether they repeat themselves; its example takes these.
 
-        A module that is random, keeps state or reads something that changes has no right answer. Where an earlier
-        run has kept answers, this call shows whether PyTorch still gives them; if not, they are forgotten.
+        Where an earlier run has kept answers, this call shows whether PyTorch still gives them; if not, they are
+        forgotten.
         """
         with self._stages("declare", "case"):
             inputs = self.inputs(draw)
             self._stages.note(draw, "declare")
-            if before is None and self.kept.first is not None:
+            if self.kept.first is not None:
                 try:
                     check_again(self.reference, inputs, self.kept.first)
                     return self.kept.first
                 except Stopped:
                     self.kept.forget()
-            if before is None:
-                self.reference.restore()
-                before = self.reference(inputs)
-                self._first = draw, inputs, before
-            check_again(self.reference, inputs, before)
-            return before
+        start = time.perf_counter()
+        self.reference.restore()
+        outputs = self.reference(inputs)
+        self.add_seconds("reference", time.perf_counter() - start)
+        self._first = draw, inputs, outputs
+        return outputs
+
+    def check_repeats(self, draw: Draw, before: list[Array], *, suspected: bool = False) -> None:
+        """Stopped where PyTorch does not give its outputs of ``before`` again.
+
+        A module that is random, keeps state or reads something that changes has no right answer. It is called three
+        times in a row where it is ``suspected``, twice where that was not seen in this process, and once otherwise:
+        a module that takes turns may be at the same turn again after what was asked of it in between.
+        """
+        with self._stages("declare", "case"):
+            inputs = self.inputs(draw)
+            self._stages.note(draw, "declare")
+            for _ in range(3 if suspected else 1 if self.reference.repeats else 2):
+                check_again(self.reference, inputs, before)
+            self.reference.repeats = True
 
 
 def _is_rounding(worst: Worst | None) -> bool:

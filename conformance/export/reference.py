@@ -60,6 +60,8 @@ class Reference:
         self._rounds_not = False
         self.layout: list[int] | None = None
         """How many tensors each output of the graph has (``export.layout``); None until the module was called."""
+        self.repeats = False
+        """Whether several calls in a row with the same inputs were seen to give the same outputs."""
         try:
             twin = copy.deepcopy(self._eager).double()
         except Exception as error:
@@ -79,7 +81,7 @@ class Reference:
         if recipe(case) != recipe(self.case) or self._uncalled is None or self.changed():
             return None
         other = copy.copy(self)
-        other.case, other.layout = case, None
+        other.case, other.layout, other.repeats = case, None, False
         other._eager, other._twin = map(_copied, self._uncalled)
         other.module = other._eager
         for derived in ("_by_position", "_by_keyword"):
