@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from conformance.case.file import load
@@ -58,6 +59,13 @@ class Caching(Normalised):
         self.calls += 1
         self.seen += 1
         return super().forward(x)
+
+class Widened(Counting):
+    made = []
+
+    def double(self):
+        self.made.append(float(self.seen))
+        return super().double()
 
 def doubled(module):
     with torch.no_grad():
@@ -206,6 +214,19 @@ def test_what_a_module_keeps_outside_of_its_parameters_is_its_own_in_each_case(w
     assert second.calls == 0
     second(torch.zeros(2, 5))
     assert (first.calls, second.calls) == (1, 1)
+
+
+def test_the_float64_form_is_made_when_it_is_asked_for_once_and_as_the_module_was_before_its_first_call(write):
+    cases = write(one="parts.Widened", other="parts.Widened;tags: [planted]", third="parts.Widened;tags: [third]")
+    inputs = {"x": np.ones((2, 5), "float32")}
+    kept = [prepared(case) for case in cases.values()]
+    made = type(kept[0].reference.module).made
+    first, _ = (kept[0].reference(inputs) for _ in range(2))
+    assert made == []
+    for one in kept:
+        (exact,) = one.reference.oracle(inputs)
+        np.testing.assert_allclose(exact, first[0], rtol=1e-6)
+    assert made == [0.0]
 
 
 def test_an_export_that_changes_the_module_changes_no_other_cell(write, tmp_path):

@@ -54,7 +54,7 @@ class Reference:
         # In training mode every forward updates statistics; each use then starts from the same statistics.
         self._state = copy.deepcopy(self.module.state_dict()) if case.says.mode == "train" else None
         self.oracle_missing: str | None = None
-        self._uncalled: tuple[torch.nn.Module, torch.nn.Module] | None = None
+        self._uncalled: _Uncalled | None = None
         self._twin: torch.nn.Module | None = None
         self._twin_is_eager = not case.says.script
         self._rounds_not = False
@@ -63,26 +63,28 @@ class Reference:
         self.repeats = False
         """Whether several calls in a row with the same inputs were seen to give the same outputs."""
         try:
+            if not case.says.script:
+                self._uncalled = _Uncalled(_copied(self._eager))
+                return
             twin = copy.deepcopy(self._eager).double()
         except Exception as error:
             self.oracle_missing = describe(error, folder.path)
             return
         try:
             # scripted after the change of dtype, since scripting may write dtypes into what it compiles
-            self._twin = torch.jit.script(twin) if case.says.script else twin
+            self._twin = torch.jit.script(twin)
         except Exception:
             self._twin, self._twin_is_eager = twin, True
-        self._uncalled = None if case.says.script else (_copied(self._eager), _copied(twin))
 
     def for_case(self, case: Case) -> Reference | None:
         """A reference of another case that builds the module alike, with the same parameters and whatever else the
         module keeps as it was before the first call. None for a case that builds it otherwise, where parameters have
-        changed since, and for scripted modules and those without a float64 form."""
+        changed since, and for scripted modules and those that cannot be copied."""
         if recipe(case) != recipe(self.case) or self._uncalled is None or self.changed():
             return None
         other = copy.copy(self)
-        other.case, other.layout, other.repeats = case, None, False
-        other._eager, other._twin = map(_copied, self._uncalled)
+        other.case, other.layout, other.repeats, other.oracle_missing = case, None, False, None
+        other._eager, other._twin = _copied(self._uncalled.module), None
         other.module = other._eager
         for derived in ("_by_position", "_by_keyword"):
             other.__dict__.pop(derived, None)
@@ -289,7 +291,7 @@ class Reference:
         With ``rounding`` every weight, constant and result of an operator is off by it, except in a module that
         cannot be run so.
         """
-        if self._twin is None:
+        if not self._has_float64():
             return None
         if rounding is not None and not self._rounds_not:
             try:
@@ -306,6 +308,15 @@ class Reference:
             self.oracle_missing = None
             return self.oracle(inputs, rounding)
         return None
+
+    def _has_float64(self) -> bool:
+        """Whether there is a float64 form, which is made when it is first asked for."""
+        if self._twin is None and self._uncalled is not None and self.oracle_missing is None:
+            try:
+                self._twin = _copied(self._uncalled.in_float64)
+            except Exception as error:
+                self.oracle_missing = describe(error, self.folder.path)
+        return self._twin is not None
 
     def _stands_for_scripted(self, inputs: Mapping[str, Array]) -> bool:
         """Whether the eager module computes on these inputs what the scripted one does, so that the float64 form of
@@ -351,6 +362,18 @@ class Reference:
         finally:
             for name, value in kept.items():
                 own[name].data = value
+
+
+class _Uncalled:
+    """A module as it was before its first call, which all references with these parameters share."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+    @cached_property
+    def in_float64(self) -> Any:
+        """The same with float64 weights of its own; raises whatever the change of dtype does."""
+        return copy.deepcopy(self.module).double()
 
 
 def _own(result: Any) -> list[Array]:
