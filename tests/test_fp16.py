@@ -594,6 +594,16 @@ def test_large_weights_come_out_as_small_ones_do(tmp_path, monkeypatch, kept):
     assert by_us.SerializeToString(deterministic=True) == by_the_converter.SerializeToString(deterministic=True)
 
 
+def test_a_small_constant_that_is_called_like_a_copy_of_a_large_one_keeps_its_values(tmp_path):
+    """Copies for nodes that stay in fp32 are called so."""
+    text = "g (float[2, 40] x) => (float[2, 40] y) { h = MatMul (x, w)\n y = Add (h, b) }"
+    model = model_of(text, w=RNG.normal(size=(40, 40)).astype("float32"), b=RNG.normal(size=40).astype("float32"))
+    model.graph.initializer[1].name = model.graph.node[1].input[1] = "w/fp16"
+    x = RNG.normal(size=(2, 40)).astype("float32")
+    (right,), (got,) = computed(model, x=x), computed(to_fp16(model, tmp_path), x=x)
+    np.testing.assert_allclose(got, right, rtol=0.01, atol=0.05)
+
+
 def test_a_cast_that_is_missing_makes_an_invalid_model(tmp_path):
     text = "g (float[2, 4] x) => (float[2, 4] y) { a = Sin (x) [kept] y = Mul (a, w) }"
     made = to_fp16(model_of(text, w=X[0]), tmp_path, "kept")

@@ -8,7 +8,7 @@ stay fp32.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Array
@@ -38,10 +38,8 @@ def convert(model: ModelProto, kept: Collection[str]) -> ModelProto:
     _split_constants(bare, blocked)
     untouched = _take_out_untouched(bare)
     infer(bare)
-    weights = {tensor.name: tensor for tensor in model.graph.initializer if math.prod(tensor.dims) > SMALL}
-    for tensor in bare.graph.initializer:
-        if _source(tensor, weights) is not None:
-            tensor.dims[:] = [0]  # as many as it has values, by which the converter goes
+    for tensor, _ in _weights(bare, model):
+        tensor.dims[:] = [0]  # as many as it has values, by which the converter goes
     with quietly():  # the converter warns of each constant that it clamps; ``convert.findings`` names them
         converted = convert_float_to_float16(
             bare, disable_shape_infer=True, min_positive_val=SMALLEST, max_finite_val=LARGEST, keep_io_types=True,
@@ -49,21 +47,29 @@ def convert(model: ModelProto, kept: Collection[str]) -> ModelProto:
         )  # fmt: skip
     for place, output in untouched:
         converted.graph.output.insert(place, output)
-    for tensor in converted.graph.initializer:
-        source = _source(tensor, weights)
-        if source is not None:
-            tensor.dims[:] = source.dims
+    for tensor, source in _weights(converted, model):
+        tensor.dims[:] = source.dims
     tidied = _tidied(converted)
-    for tensor in tidied.graph.initializer:
-        source = _source(tensor, weights)
-        if source is not None:
-            _fill(tensor, source)
+    for tensor, source in _weights(tidied, model):
+        _fill(tensor, source)
     return tidied
 
 
-def _source(constant: TensorProto, exported: Mapping[str, TensorProto]) -> TensorProto | None:
-    """The exported constant that an initializer of the converted model is made of; None for the others."""
-    return exported.get(constant.name) or exported.get(constant.name.removesuffix(_COPY))
+def _weights(converted: ModelProto, exported: ModelProto) -> Iterator[tuple[TensorProto, TensorProto]]:
+    """The initializers of a model that was made of ``without_weights(exported)`` and has no values for them, each
+    with the exported one."""
+    for tensor, source in _sources(converted, exported):
+        if math.prod(source.dims) > SMALL:
+            yield tensor, source
+
+
+def _sources(converted: ModelProto, exported: ModelProto) -> Iterator[tuple[TensorProto, TensorProto]]:
+    """The initializers of a converted model, each with the exported one that it was made of."""
+    before = {tensor.name: tensor for tensor in exported.graph.initializer}
+    for tensor in converted.graph.initializer:
+        source = before.get(tensor.name) or before.get(tensor.name.removesuffix(_COPY))
+        if source is not None:
+            yield tensor, source
 
 
 def _fill(weight: TensorProto, source: TensorProto) -> None:
@@ -115,11 +121,9 @@ def wrongly_rounded(exported: ModelProto, converted: ModelProto) -> list[str]:
     import numpy as np
     from onnx import TensorProto, numpy_helper
 
-    before = {initializer.name: initializer for initializer in exported.graph.initializer}
     texts = []
-    for constant in converted.graph.initializer:
-        source = _source(constant, before)
-        if constant.data_type != TensorProto.FLOAT16 or source is None:
+    for constant, source in _sources(converted, exported):
+        if constant.data_type != TensorProto.FLOAT16:
             continue
         got, right = numpy_helper.to_array(constant), numpy_helper.to_array(source)
         with np.errstate(over="ignore"):
