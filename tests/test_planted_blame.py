@@ -507,6 +507,32 @@ def test_a_module_that_takes_turns_or_is_random_is_the_cases_mistake(bench, body
     assert verdict(record) == ("failed", "declare", "NotDeterministic", "case")
 
 
+@pytest.mark.parametrize("after", range(5))
+def test_a_module_that_ends_its_process_at_some_call_is_the_cases_mistake(bench, after):
+    python = DRIFTS.replace(
+        "        return", f"        if len(calls) > {after}:\n            raise SystemExit(3)\n        return"
+    )
+    record = bench.run(DRIFTING, python.format(after=10**6))
+    assert verdict(record) == ("failed", "declare", "SystemExit", "case")
+    assert "beside.py" in record.reason
+
+
+def test_values_whose_function_ends_the_process_are_the_cases_mistake(bench):
+    body = (
+        'forward: torch.sin(x)\ninputs: {x: {type: "float32[n, 3]", values: {python: beside.made}}}\ndims: {n: 1..4}'
+    )
+    python = """
+    import numpy as np
+
+    def made(shape, dims, rng):
+        if dims["n"] == 4:
+            raise SystemExit(3)
+        return np.zeros(shape, "float32")
+    """
+    record = bench.run(say(body, "runtimes: onnxruntime"), python)
+    assert verdict(record) == ("failed", "declare", "SystemExit", "case")
+
+
 def test_a_module_is_asked_twice_for_the_first_draw(bench):
     (cell,) = (
         cell

@@ -113,7 +113,7 @@ class Verifier(Comparer):
             return self.maker(draw)
         except ValueError as error:
             raise Stopped("declare", "BadInput", str(error), "case") from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             text = f"making the inputs: {describe(error, self.cell.case.folder)}"
             raise Stopped("declare", type(error).__name__, text, "case") from error
 

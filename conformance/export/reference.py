@@ -240,7 +240,7 @@ class Reference:
         positional, keywords = self.arguments(inputs)
         try:
             result = self.module(*positional, **keywords)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             shapes = ", ".join(f"{name}{list(array.shape)}" for name, array in inputs.items())
             text = f"PyTorch itself raises at {shapes}: {describe(error, self.folder.path)}"
             raise Stopped("declare", type(error).__name__, text, "case") from error
@@ -296,11 +296,11 @@ class Reference:
         if rounding is not None and not self._rounds_not:
             try:
                 return self._in_float64(inputs, rounding)
-            except Exception:  # such as an operator with a body of its own, which no dispatch mode can enter
+            except (Exception, SystemExit):  # as of an operator with a body of its own, which no dispatch mode enters
                 self._rounds_not = True
         try:
             return self._in_float64(inputs)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._twin = None
             self.oracle_missing = describe(error, self.folder.path)
         if not self._twin_is_eager:
