@@ -552,7 +552,9 @@ def test_weights_are_rounded_as_the_converter_rounds_them():
     patterns = RNG.integers(0, 2**32, 2**20, dtype=np.uint32).view("float32")
     values = np.concatenate([ENDS, -ENDS, patterns, RNG.normal(size=2**16).astype("float32") * 1e-4])
     right = convert_np_to_float16(values, fp16.SMALLEST, fp16.LARGEST)
-    np.testing.assert_array_equal(fp16.rounded(values).view("uint16"), right.view("uint16"))
+    got, number = fp16.rounded(values), ~np.isnan(right)
+    np.testing.assert_array_equal(got, right)
+    np.testing.assert_array_equal(got[number].view("uint16"), right[number].view("uint16"))  # zeros have signs
     assert fp16.rounded(np.float32(2.5)).tobytes() == np.float16(2.5).tobytes()  # of no dims
 
 
@@ -580,7 +582,6 @@ def test_large_weights_come_out_as_small_ones_do(tmp_path, monkeypatch, kept):
     made = {}
     for small in (10**6, 8):
         monkeypatch.setattr(inferred, "SMALL", small)
-        monkeypatch.setattr(fp16, "SMALL", small)
         converted = fp16.convert(given.model, given.kept)
         onnx.checker.check_model(converted, full_check=True)
         made[small] = converted

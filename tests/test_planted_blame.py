@@ -533,7 +533,7 @@ def test_values_whose_function_ends_the_process_are_the_cases_mistake(bench):
     assert verdict(record) == ("failed", "declare", "SystemExit", "case")
 
 
-def test_a_module_is_asked_twice_for_the_first_draw(bench):
+def test_a_module_is_asked_for_each_example_and_once_more_for_the_first(bench):
     (cell,) = (
         cell
         for cell in bench.cells(say(DRIFTING, "export: {torchscript: [17]}"), DRIFTS.format(after=10**6))
@@ -543,7 +543,9 @@ def test_a_module_is_asked_twice_for_the_first_draw(bench):
     with Folder.of(cell.case.folder).active() as folder:
         calls = folder.resolve("beside.calls")
     calls.clear()
-    assert verdict(bench.run_cell(cell)) == PASSED
+    record = bench.run_cell(cell)
+    assert verdict(record) == PASSED
+    assert len(calls) == record.examples + record.nothing + record.ill_conditioned + 1
     assert sorted(Counter(calls).values())[-2:] == [1, 2]
 
 

@@ -7,13 +7,12 @@ stay fp32.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Array
 from conformance.precision.ranges import quietly
-from conformance.runtimes.inferred import SMALL, infer, without_weights
+from conformance.runtimes.inferred import infer, is_weight, without_weights
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
@@ -27,7 +26,7 @@ def convert(model: ModelProto, kept: Collection[str]) -> ModelProto:
     """The model in fp16, its inputs and outputs as they were; nodes named in ``kept`` compute in fp32.
 
     ``model`` has names for all nodes and no local functions; it stays as it is. Its weights are rounded here, by the
-    converter's rule: it would go through each of them ten times, and through all in buffers of protobuf besides.
+    converter's rule: the converter would go through each of them some twenty times.
     """
     # Importing the quantizer works only while sys.path has what importing the transformers adds to it, which goes
     # with the folder of the case.
@@ -59,7 +58,7 @@ def _weights(converted: ModelProto, exported: ModelProto) -> Iterator[tuple[Tens
     """The initializers of a model that was made of ``without_weights(exported)`` and has no values for them, each
     with the exported one."""
     for tensor, source in _sources(converted, exported):
-        if math.prod(source.dims) > SMALL:
+        if is_weight(source):
             yield tensor, source
 
 

@@ -6,14 +6,19 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, TensorProto
 
 SMALL = 256
 """The elements up to which shape inference may need the values of an initializer, as those of a shape."""
 
 
+def is_weight(tensor: TensorProto) -> bool:
+    """Whether an initializer is so large that shape inference does not need its values."""
+    return bool(math.prod(tensor.dims) > SMALL)
+
+
 def without_weights(model: ModelProto) -> ModelProto:
-    """A copy of the model whose initializers of more than ``SMALL`` elements have types and dims and no values."""
+    """A copy of the model whose weights (``is_weight``) have types and dims and no values."""
     import onnx
     from onnx import TensorProto
 
@@ -26,9 +31,9 @@ def without_weights(model: ModelProto) -> ModelProto:
             _copy(bare.graph, field.name, value)
     for tensor in model.graph.initializer:
         bare.graph.initializer.append(
-            tensor
-            if math.prod(tensor.dims) <= SMALL
-            else TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+            TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+            if is_weight(tensor)
+            else tensor
         )
     return bare
 
