@@ -2,12 +2,15 @@
 ``--quick`` it prints and writes nothing.
 
 The group ``mutants`` writes ``docs/mutants.md``; ``size``, ``endurance``, ``culprits`` and those of ``EVIDENCE``
-write pages in ``docs/evidence``.
+write pages in ``docs/evidence``. Those of ``COMPARING`` run only by name and alone, and have options of their own:
+``python -m benchmarks golden --help``, and the same of ``defects``.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks import (
     accusations,
@@ -15,23 +18,28 @@ from benchmarks import (
     cluster,
     coverage,
     culprits,
+    defects,
+    depends,
     dynamo,
     endurance,
     examples,
     findings,
     fuzz,
     gating,
+    golden,
     inner_loop,
     isolation,
     latency,
     location,
     mutants,
+    neighbours,
     passes,
     precision,
     published,
     reach,
     reduction,
     repairs,
+    seconds,
     size,
     versions,
     whole_run,
@@ -40,6 +48,7 @@ from benchmarks.common import HEAD, Row
 from conformance.records.environment import environment
 
 GROUPS = {
+    "seconds": seconds,
     "whole_run": whole_run,
     "inner_loop": inner_loop,
     "examples": examples,
@@ -64,6 +73,8 @@ GROUPS = {
     "reach": reach,
     "versions": versions,
     "cluster": cluster,
+    "neighbours": neighbours,
+    "depends": depends,
 }
 EVIDENCE = (
     "accusations",
@@ -76,14 +87,23 @@ EVIDENCE = (
     "reach",
     "versions",
     "cluster",
+    "neighbours",
+    "depends",
 )
 """Write a page in ``docs/evidence`` of what they found, which ``rows`` has just looked at."""
 APART = {"latency", "mutants", "size", "endurance", "culprits", *EVIDENCE}
 """Take a quarter of an hour and more, and have pages of their own: ``docs/mutants.md``, and the others in
 ``docs/evidence``."""
+COMPARING: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "golden": golden.main,
+    "defects": defects.main,
+}
+"""Compare what the suite says with a file, or plant defects in it for its tests to find; give an exit code."""
 
 
 def main() -> None:
+    if sys.argv[1:2] and sys.argv[1] in COMPARING:
+        sys.exit(COMPARING[sys.argv[1]](sys.argv[2:]))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few repeats and small sizes, to see that it works")
     parser.add_argument("group", nargs="*", choices=[[], *GROUPS], help=f"only these: {', '.join(GROUPS)}")

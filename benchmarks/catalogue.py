@@ -3,7 +3,8 @@ and the runtime once on each example, with nothing looked at.
 
 The suite runs with two workers and a new store, without budgets of time, then once more with that store. The bare
 work runs twice at the same time, each time over every other case, so that both sides have two processes on the same
-host. It leaves out cells that were skipped or ended their process. It exports with torch.onnx as the harness finds it
+host. The seconds of each case are written beside the cases (``plan.usual``), for whoever runs them for the first
+time. It leaves out cells that were skipped or ended their process. It exports with torch.onnx as the harness finds it
 (``CONFORMANCE_DYNAMO_CACHE=0``), converts with ONNX Runtime's own calibrators, and draws its values with the harness.
 """
 
@@ -21,6 +22,7 @@ import time
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,8 @@ from conformance.case.python import Folder
 from conformance.case.words import base_of
 from conformance.plan.catalogue import Selection, read_suite
 from conformance.plan.cell import Cell
+from conformance.plan.usual import write_usual
+from conformance.records.environment import environment
 
 SHIPPED = Path(__file__).parent.parent / "cases"
 QUICK = SHIPPED / "layer_norm"
@@ -59,15 +63,19 @@ def rows(quick: bool) -> Iterator[Row]:
         first = _suite(folder, cases, "first")
         second = _suite(folder, cases, "second")
         bare, whole = _bare(folder, cases)
+    if not quick:
+        host = environment([])
+        measured = f"{date.today()}, {host['cpu']['name']}, {host['cores']} cores, {PROCESSES} workers"
+        write_usual(SHIPPED, first[1], measured)
     spent, again = _by_stage(first[1]), _by_stage(second[1])
     yield Row(
         f"the whole catalogue, {len(first[1]):,} cells, {PROCESSES} workers", f"{first[0]:.0f} s",
-        f"the bare work, {whole:.0f} s", f"{first[0] / whole:.2f} ×",
+        f"the bare work, {whole:.0f} s", f"{first[0] / whole:.2f} ×", "at most 1.2 ×", first[0] <= 1.2 * whole,
     )  # fmt: skip
     alike = first[0] - sum(spent[stage] for stage in APART) / PROCESSES
     yield Row(
         f"the same without {' and '.join(APART.values())}", f"{alike:.0f} s", f"the bare work, {whole:.0f} s",
-        f"{alike / whole:.2f} ×", "at most 1.4 ×", alike <= 1.4 * whole,
+        f"{alike / whole:.2f} ×",
     )  # fmt: skip
     yield Row(
         "the same from the store", f"{second[0]:.0f} s", f"the first, {first[0]:.0f} s",

@@ -21,7 +21,7 @@ from conformance.depends.changed import changed_since
 from conformance.plan.catalogue import Selection, read_suite
 from conformance.records.run_file import read_lines, read_run
 from conformance.report.html import page
-from tests import browser
+from tests.kit import browser
 
 CASE = """
 op{n}:

@@ -48,7 +48,10 @@ APART = {
         "which modules and calls are cases without Python, and how soon a verdict is there",
     ),
     "versions": ("evidence/runtime-versions.md", "what other versions make of the catalogue's models"),
+    "neighbours": ("evidence/neighbours.md", "whether a case changes the verdict of another cell"),
     "cluster": ("evidence/cluster.md", "a run on a cluster, and what becomes of killed workers"),
+    "defects": ("evidence/defects.md", "which mistakes in this package its own tests find"),
+    "depends": ("evidence/depends.md", "whether a change of what a verdict depends on is seen"),
 }
 """The groups with pages of their own: where, and what they answer."""
 _SECTION = re.compile(r"^## (.+)\n", re.M)
@@ -70,23 +73,25 @@ Measured on {day}: {where}
 """
 
 
-def write(group: str, module: ModuleType, rows: Sequence[Row], where: str, groups: Collection[str]) -> None:
+def write(
+    group: str, module: ModuleType, rows: Sequence[Row], where: str, groups: Collection[str], page: Path = PAGE
+) -> None:
     """Puts the rows of a group into its section of the page, in the order of ``groups``."""
-    known = sections(PAGE.read_text(encoding="utf-8")) if PAGE.is_file() else {}
+    known = sections(page.read_text(encoding="utf-8")) if page.is_file() else {}
     what = (module.__doc__ or "").strip().partition("\n\n")[0]
     day = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     known[group] = GROUP.format(what=what, table=table(rows), day=day, where=where)
     text = TEXT.format(first=next(iter(groups)))
     text += "".join(f"## {name}\n\n{known[name]}" for name in groups if name in known)
-    PAGE.write_text(text + _notes(), encoding="utf-8")
+    page.write_text(text + _notes(page), encoding="utf-8")
 
 
-def _notes() -> str:
+def _notes(page: Path) -> str:
     """What is to be known of all groups, and the pages that were made of those that are not here."""
     apart = "".join(
         f"- {what}: [{name}]({place}), made by `python -m benchmarks {name}`\n"
         for name, (place, what) in APART.items()
-        if (PAGE.parent / place).is_file()
+        if (page.parent / place).is_file()
     )
     return NOTES.format(apart=apart)
 

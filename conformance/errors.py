@@ -52,10 +52,10 @@ class Stopped(Exception):
     """
 
     def __init__(self, stage: str, error: str, reason: str, fault: str | None = None) -> None:
-        super().__init__(reason)
+        super().__init__(shortened(reason))
         self.stage = stage
         self.error = error
-        self.reason = reason
+        self.reason = shortened(reason)
         self.fault = fault
         self.fields: dict[str, Any] = {}
         """What else the record is to say, by the names of its fields; ``records.text`` makes lines of them."""
@@ -89,7 +89,7 @@ def trouble_of_host(error: BaseException) -> str | None:
     for cause in causes(error):
         if isinstance(cause, OSError) and cause.errno in _OF_THE_HOST:
             return _OF_THE_HOST[cause.errno]
-        if isinstance(cause, FileNotFoundError) and "No usable temporary directory" in str(cause):
+        if isinstance(cause, FileNotFoundError) and "No usable temporary directory" in text_of(cause):
             return "the host has no folder for temporary files that can be written"
     return None
 
@@ -101,9 +101,26 @@ _NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "std::bad_alloc
 def lacks_memory(error: BaseException) -> bool:
     """Whether the exception came of an allocation that the host, or the limit of a cell, does not allow."""
     return any(
-        isinstance(cause, MemoryError) or any(said in str(cause).lower() for said in _NO_MEMORY)
+        isinstance(cause, MemoryError) or any(said in text_of(cause).lower() for said in _NO_MEMORY)
         for cause in causes(error)
     )
+
+
+LONGEST = 2000
+"""Characters of a reason that a record keeps: whoever raised an exception may have put all of a tensor into it."""
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an exception, whatever it does when it is asked for it."""
+    try:
+        return str(error)
+    except Exception as other:  # whatever the user's class raises; its text is lost
+        return f"(its text cannot be made: {type(other).__name__})"
+
+
+def shortened(text: str) -> str:
+    """Return the text with at most ``LONGEST`` characters."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 class Unavailable(Exception):
@@ -151,7 +168,7 @@ def harness_mistake(what: str, error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(HOME)] or frames
     where = f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
-    said = " ".join(str(error).split())[:200]
+    said = " ".join(text_of(error).split())[:200]
     return (
         f"{what} failed inside the suite: {type(error).__name__}{f': {said}' if said else ''}{where}. "
         "This is a mistake in the harness; please report this line with the file"

@@ -11,14 +11,13 @@ import pytest
 
 from conformance.worker.isolation import Worker
 from conformance.worker.warm import new_worker
-from tests.support import Alter, Bench, altered
+from tests.kit.cases import Bench
+from tests.kit.runtimes import Alter, altered
 
 # How long an example takes to draw or to run says something about the host, and nothing about what is tested.
 # The rest is as in the current profile, which is Hypothesis's own one for CI where it runs there.
 hypothesis.settings.register_profile(
-    "any host",
-    deadline=None,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    "any host", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("any host")
 
@@ -36,11 +35,24 @@ checkout too: with ``--isolation none``, what torch warns of would then decide o
 """
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             # First, so that a test that is about a warning, or has to make one, can say otherwise.
             item.add_marker(pytest.mark.filterwarnings(*WARNINGS), append=False)
+    _leave_out_thorough(config, items)
+
+
+def _leave_out_thorough(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests marked ``thorough``, unless ``-m`` or the id of a test asks for them."""
+    if config.option.markexpr or any("::" in argument for argument in config.args):
+        return
+    kept, left_out = list[pytest.Item](), list[pytest.Item]()
+    for item in items:
+        (left_out if item.get_closest_marker("thorough") else kept).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
 
 
 @pytest.fixture(scope="session")
@@ -56,8 +68,9 @@ def worker() -> Iterator[Worker]:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, store: Path) -> Bench:
-    return Bench(tmp_path, store)
+def bench(request: pytest.FixtureRequest, tmp_path: Path, store: Path) -> Bench:
+    own = request.node.get_closest_marker("own_store")
+    return Bench(tmp_path, tmp_path / "store" if own else store)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,23 +14,30 @@ from typing import Any
 
 import pytest
 
-from conformance.worker import server
 from conformance.worker.isolation import Death, Worker
-from conformance.worker.progress import Progress, SharedProgress
-from tests import hostile, planted
-from tests.support import write_case
-from tests.test_isolation import PLENTY, ROOT, gone
+from conformance.worker.progress import Progress
+from tests.kit import fatal, hostile
+from tests.kit.cases import write_case
+from tests.kit.processes import PLENTY, gone, waited_for
+from tests.kit.runs import ROOT
+from tests.kit.servers import kill_fork_server, own_fork_server
 
 Function = Callable[[Progress, int], Any]
 SHORT = 1.0  # seconds for a call that hangs
 
 ANSWERED: list[Function] = [
-    hostile.well_behaved, hostile.says_much, hostile.forks_and_exits, hostile.forks_and_returns,
-    hostile.forks_and_raises, hostile.forks_and_waits, hostile.forks_and_notes, hostile.leaves_a_child,
-    hostile.writes_to_all_descriptors, hostile.empties_all_files, hostile.closes_all_descriptors,
-    hostile.uses_up_the_descriptors, hostile.kills_its_parent, hostile.patches_what_an_answer_takes,
+    hostile.well_behaved, hostile.forks_and_exits, hostile.forks_and_waits, hostile.forks_and_notes,
+    hostile.leaves_a_child, hostile.writes_to_all_descriptors, hostile.empties_all_files,
+    hostile.closes_all_descriptors, hostile.uses_up_the_descriptors, hostile.kills_its_parent,
+    hostile.patches_what_an_answer_takes,
 ]  # fmt: skip
 """Each gives back its number: what else it does is no reason for a death."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fork_server() -> Iterator[None]:
+    with own_fork_server():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +58,15 @@ def test_the_answer_is_that_of_the_call(worker: Worker, function: Function) -> N
     sound(worker)
 
 
-def test_every_answer_of_a_random_sequence_belongs_to_its_call() -> None:
-    """Thirty sequences of ten calls, among them such as end, crash and hang."""
+@pytest.mark.parametrize("sequences", [5, pytest.param(30, marks=pytest.mark.thorough)])
+def test_every_answer_of_a_random_sequence_belongs_to_its_call(sequences: int) -> None:
+    """Sequences of ten calls, among them such as end, crash and hang."""
     others = [hostile.raises, hostile.exits, hostile.ends, hostile.crashes, hostile.leaves_a_thread,
               hostile.stops_its_parent, hostile.crashes_beside_a_daemon]  # fmt: skip
     dice = random.Random(12)
     number = 1
     with Worker() as worker:
-        for _ in range(30):
+        for _ in range(sequences):
             threads = patched = False
             for function in dice.choices([*ANSWERED, *others, *[hostile.well_behaved] * 6], k=10):
                 number += 1
@@ -109,55 +116,28 @@ def test_no_descriptor_leads_to_another_process(worker: Worker) -> None:
     assert not any("memfd" in one for one in found)
 
 
-# ---- answers that are none -----------------------------------------------------------------------------------
-
-
-def test_an_answer_from_another_process_ends_the_worker_and_is_said(worker: Worker) -> None:
-    sound(worker)
-    assert worker._process is not None
-    address = worker._process._listener.getsockname()
-    with socket.socket(socket.AF_UNIX) as stranger:
-        worker.begin(hostile.writes_and_hangs, 0)
-        stranger.connect(address)
-        stranger.sendall(b"garbage!")
-        death = worker.finish(timeout=PLENTY)
-    assert isinstance(death, Death)
-    assert death.how == f"an answer from another process (pid {os.getpid()})"
-    assert death.error == "BadAnswer"
-    sound(worker)
+def test_an_answer_may_come_at_any_time_within_the_limit() -> None:
+    with Worker(transfer=0) as worker:
+        sound(worker)
 
 
 @pytest.mark.parametrize("name, how", [
-    ("garbage", "bytes that are no answer"), ("earlier", "an answer to call 1 in place of call 4"),
+    ("garbage", "bytes that are no answer"), ("earlier", "an answer to call 1 in place of call 5"),
     ("damaged", "an answer that was damaged on its way"), ("long", "an answer of 9223372036854775807 bytes"),
     ("unreadable", "an answer that cannot be read: UnpicklingError"), ("other", "bytes that are no answer"),
+    ("half", "the answer did not come to its end"),
 ])  # fmt: skip
 def test_what_is_no_answer_ends_the_worker_and_is_said(name: str, how: str) -> None:
-    with Worker() as worker:
+    """An answer that begins and never ends is waited for only so long."""
+    with Worker(transfer=0.3) as worker:
         sound(worker)
         process = worker._process
         assert process is not None
-        death = worker.call(
-            planted.answers_wrongly, name, process._listener.getsockname(), process._key, timeout=PLENTY
-        )
+        arguments = (name, process._listener.getsockname(), process._key)
+        death = worker.call(fatal.answers_wrongly, *arguments, timeout=SHORT if name == "half" else PLENTY)
         assert isinstance(death, Death)
         assert (death.how, death.error) == (how, "BadAnswer")
         sound(worker)
-
-
-def test_an_answer_that_does_not_come_to_its_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conformance.worker.isolation._TRANSFER", 0.5)
-    with Worker() as worker:
-        sound(worker)
-        process = worker._process
-        assert process is not None
-        arguments = ("half", process._listener.getsockname(), process._key)
-        death = worker.call(planted.answers_wrongly, *arguments, timeout=SHORT)
-        assert isinstance(death, Death)
-        assert death.how == "the answer did not come to its end"
-
-
-# ---- what is below a worker ----------------------------------------------------------------------------------
 
 
 def test_what_a_call_leaves_running_ends_with_it_and_is_named(worker: Worker) -> None:
@@ -166,7 +146,7 @@ def test_what_a_call_leaves_running_ends_with_it_and_is_named(worker: Worker) ->
     assert gone(daemon)
     assert len(worker.left) == 1
     assert worker.call(hostile.leaves_a_child, 5, timeout=PLENTY) == 5
-    assert worker.left == ("sleep",)
+    assert worker.left == ("sleep",) and not worker.running
     sound(worker)
     assert worker.left == ()
 
@@ -178,23 +158,6 @@ def test_what_is_below_a_worker_ends_when_it_does(worker: Worker, function: Func
     assert gone(death.last["daemon"])
 
 
-def test_what_is_below_a_worker_ends_with_it_also_without_a_fork_server(worker: Worker) -> None:
-    worker.begin(hostile.hangs_beside_a_daemon, 0)
-    notes: list[dict[str, Any]] = []
-
-    def kill_the_server(note: dict[str, Any]) -> None:
-        if note and not notes:
-            notes.append(note)
-            pid = server._pid()
-            assert pid is not None
-            os.kill(pid, signal.SIGKILL)
-
-    death = worker.finish(timeout=2 * SHORT, on_wait=kill_the_server)
-    assert isinstance(death, Death)
-    assert gone(notes[0]["daemon"])
-    sound(worker)
-
-
 def test_shared_memory_that_a_call_leaves_is_removed(worker: Worker) -> None:
     name = worker.call(hostile.leaves_shared_memory, 0, timeout=PLENTY)
     assert isinstance(name, str)
@@ -203,23 +166,29 @@ def test_shared_memory_that_a_call_leaves_is_removed(worker: Worker) -> None:
     sound(worker)
 
 
+def started(code: str, *folders: Path) -> subprocess.Popen[str]:
+    """A Python process of its own session that runs the code, with these folders on its path."""
+    paths = os.pathsep.join(map(str, (ROOT, *folders)))
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths}, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+
+
 LEAVES = """
 from conformance.worker.isolation import Worker
-from tests import hostile
+from tests.kit import hostile
 
 with Worker() as worker:
     worker.call(hostile.{function}, 0, timeout=1000, on_wait=lambda note: note and print(note["daemon"], flush=True))
 """
 
 
-@pytest.mark.parametrize("group", [False, True])
-@pytest.mark.parametrize("function", ["hangs_beside_a_daemon", "hangs_beside_a_daemon_with_its_parent_stopped"])
+@pytest.mark.parametrize("function, group", [
+    ("hangs_beside_a_daemon", True), ("hangs_beside_a_daemon_with_its_parent_stopped", False),
+])  # fmt: skip
 def test_what_is_below_a_worker_ends_when_the_run_is_killed(function: str, group: bool) -> None:
-    code = LEAVES.format(function=function)
-    parent = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    with parent:
+    with started(LEAVES.format(function=function)) as parent:
         assert parent.stdout is not None
         daemon = int(parent.stdout.readline())
         if group:
@@ -229,58 +198,27 @@ def test_what_is_below_a_worker_ends_when_the_run_is_killed(function: str, group
         assert gone(daemon, 3.0)
 
 
-# ---- the fork server ------------------------------------------------------------------------------------------
-
-
-def test_a_fork_server_that_still_imports_ends_when_the_run_is_killed(tmp_path: Path) -> None:
-    began = tmp_path / "began"
-    (tmp_path / "slow.py").write_text(
-        f"import pathlib, time\npathlib.Path({str(began)!r}).touch()\ntime.sleep(60)\n", encoding="utf-8"
-    )
-    code = """
-from conformance.worker import server
+PRELOADS = """
 from conformance.worker.isolation import Worker
 
 with Worker(preload=("slow",)):
-    print(server._pid(), flush=True)
     input()
 """
-    paths = os.pathsep.join([str(ROOT), str(tmp_path)])
-    parent = subprocess.Popen(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths}, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    with parent:
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        while not began.exists():
-            time.sleep(0.01)
-        parent.kill()
-        assert gone(pid, 3.0)
+SLEEPS = "import time\ntime.sleep(60)"
+STUCK = "import ctypes\nctypes.PyDLL(None).sleep(60)  # PyDLL keeps Python's lock: no signal handler runs"
 
 
-def test_a_fork_server_ends_with_its_run_also_where_an_import_runs_no_signal_handler(tmp_path: Path) -> None:
-    began, told = tmp_path / "began", tmp_path / "told"
-    (tmp_path / "stuck.py").write_text(
-        "import ctypes, os, pathlib\n"
-        f"pathlib.Path({str(told)!r}).write_text(str(os.getpid()))\npathlib.Path({str(began)!r}).touch()\n"
-        "ctypes.PyDLL(None).sleep(60)\n",  # PyDLL keeps Python's lock
-        encoding="utf-8",
+@pytest.mark.parametrize("sleep", [SLEEPS, STUCK], ids=["sleeps", "stuck"])
+def test_a_fork_server_that_still_imports_ends_when_the_run_is_killed(tmp_path: Path, sleep: str) -> None:
+    """Also where an import runs no signal handler."""
+    told = tmp_path / "told"
+    (tmp_path / "slow.py").write_text(
+        f"import os, pathlib\npathlib.Path({str(told)!r}).write_text(str(os.getpid()))\n{sleep}\n", encoding="utf-8"
     )
-    code = """
-from conformance.worker.isolation import Worker
-
-with Worker(preload=("stuck",)):
-    input()
-"""
-    paths = os.pathsep.join([str(ROOT), str(tmp_path)])
-    with subprocess.Popen(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths}, stdin=subprocess.PIPE
-    ) as parent:
-        while not began.exists():
-            time.sleep(0.01)
+    with started(PRELOADS, tmp_path) as parent:
+        server = int(waited_for(told.read_text))
         parent.kill()
-        assert gone(int(told.read_text()), 3.0)
+        assert gone(server, 3.0)
 
 
 def test_a_process_of_xdist_ends_with_its_run_whatever_it_does(tmp_path: Path) -> None:
@@ -289,55 +227,31 @@ def test_a_process_of_xdist_ends_with_its_run_whatever_it_does(tmp_path: Path) -
         "def pytest_collection_modifyitems(config):\n"
         "    if hasattr(config, 'workerinput'):\n"
         "        pathlib.Path('told').write_text(str(os.getpid()))\n"
-        "        os.rename('told', 'began')\n"
         "        ctypes.PyDLL(None).sleep(60)\n",
         encoding="utf-8",
     )
     write_case(tmp_path / "cases", 'forward: x + 1\ninputs: {x: "float32[2]"}')
     command = [sys.executable, "-m", "pytest", "--pyargs", "conformance", "-n", "1", "-p", "no:cacheprovider"]
-    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([str(tmp_path), str(ROOT), os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen(
         [*command, "--confcutdir", str(tmp_path), "-c", os.devnull, "--rootdir", str(tmp_path), "-p", "conftest"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{paths}"}, stdout=subprocess.DEVNULL,
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.DEVNULL,
     ) as run:  # fmt: skip
-        while not (tmp_path / "began").exists():
-            assert run.poll() is None
-            time.sleep(0.01)
-        pid = int((tmp_path / "began").read_text())
+        pid = int(waited_for((tmp_path / "told").read_text))
         run.kill()
         assert gone(pid, 3.0)
 
 
 def test_a_fork_server_that_was_killed_is_replaced_with_what_it_had_imported() -> None:
-    code = """
-import os, signal
-from conformance.worker import server
-from conformance.worker.isolation import Worker
-from tests import hostile, planted
-
-with Worker(preload=("colorsys",)) as worker:
-    for _ in range(3):
-        assert worker.call(planted.loaded, "colorsys", timeout=30) == ["colorsys"]
-        os.kill(server._pid(), signal.SIGKILL)
-    assert worker.call(hostile.kills_its_parent, 1, timeout=30) == 1
-    assert worker.call(planted.loaded, "colorsys", timeout=30) == ["colorsys"]
-"""
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, timeout=PLENTY * 2, check=False)
-    assert done.returncode == 0
+    with own_fork_server(), Worker(preload=("colorsys",)) as worker:
+        for _ in range(3):
+            assert worker.call(fatal.loaded, "colorsys", timeout=PLENTY) == ["colorsys"]
+            kill_fork_server()
+        assert worker.call(hostile.kills_its_parent, 1, timeout=PLENTY) == 1
+        assert worker.call(fatal.loaded, "colorsys", timeout=PLENTY) == ["colorsys"]
 
 
 def test_a_fork_server_that_was_stopped_goes_on(worker: Worker) -> None:
     sound(worker)
     assert isinstance(worker.call(hostile.stops_its_parent, 1, timeout=SHORT), Death)
     sound(worker)
-
-
-# ---- the note --------------------------------------------------------------------------------------------------
-
-
-def test_a_note_cannot_be_shortened_by_who_shares_it() -> None:
-    progress = SharedProgress()
-    with pytest.raises(PermissionError):
-        os.ftruncate(progress._fd, 0)
-    progress.note(stage="run")
-    assert progress.read() == {"stage": "run"}

@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from conformance import cli
-from conformance.bundle.files import _tensors
-from conformance.bundle.layout import Bundle
-from tests.support import run_suite, write_case
-from tests.test_bundle import pack, replay
+from tests.kit.bundles import edit_entries, pack, replay
+from tests.kit.cases import write_case
 
 BODY = """
 forward: x @ torch.ones(3, 4)
@@ -31,6 +30,9 @@ export: {torchscript: [17]}
 """
 ID = "accuracy[planted-torchscript-op17-onnxruntime-fp32]"
 SECRET = np.arange(7654321, 7654333, dtype=np.float32).reshape(4, 3)
+
+Damage = Callable[[Path], object]
+"""What is done to the folder of a cell."""
 
 
 @pytest.fixture(scope="module")
@@ -55,18 +57,15 @@ def cell(bundle: Path) -> Path:
     return found
 
 
-def edit(bundle: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    head = json.loads((bundle / "bundle.json").read_text())
-    change(head["entries"][0])
-    (bundle / "bundle.json").write_text(json.dumps(head))
-
-
-def edit_model(bundle: Path, change: Callable[[onnx.ModelProto], object]) -> None:
-    file = cell(bundle) / "model.onnx"
-    model = onnx.load(file)
+def edit_model(folder: Path, change: Callable[[onnx.ModelProto], object]) -> None:
+    model = onnx.load(folder / "model.onnx")
     change(model)
-    file.unlink()  # it may be a hard link to the store's
-    file.write_bytes(model.SerializeToString())
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+
+
+def weight(model: onnx.ModelProto) -> TensorProto:
+    attributes = (one.t for node in model.graph.node for one in node.attribute if one.HasField("t"))
+    return next(tensor for tensor in (*model.graph.initializer, *attributes) if list(tensor.dims) == [3, 4])
 
 
 def external(tensor: TensorProto, location: str, **more: object) -> TensorProto:
@@ -78,16 +77,28 @@ def external(tensor: TensorProto, location: str, **more: object) -> TensorProto:
     return tensor
 
 
-def refused(bundle: Path, *parts: str) -> None:
-    """Its only cell fails before anything of it is loaded, and says what is wrong where."""
-    code, records = replay(bundle, "--runtime", "onnxruntime")
-    (record,) = records.values()
-    assert code == 1
-    assert (record["status"], record["stage"], record["error"]) == ("failed", "declare", "BadBundle")
-    for part in parts:
-        assert part in record["reason"], record["reason"]
-    assert "76543" not in json.dumps(record)
-    assert record["examples"] == 0
+def put(name: str, data: bytes) -> Damage:
+    return lambda folder: (folder / name).write_bytes(data)
+
+
+def refused(bundle: Path, damages: dict[str, tuple[Damage, list[str]]]) -> None:
+    """Cells of a damage each fail before anything of them is loaded, with these parts in the reason, the whole cell
+    beside them passes, and nothing of the secret is in a record."""
+    whole, head = cell(bundle), json.loads((bundle / "bundle.json").read_text())
+    for number, (damage, _) in enumerate(damages.values()):
+        folder = whole.with_name(f"test_{number}")
+        shutil.copytree(whole, folder)
+        head["entries"].append({**head["entries"][0], "name": folder.name, "case": f"damaged{number}"})
+        damage(folder)
+    (bundle / "bundle.json").write_text(json.dumps(head))
+    code, found = replay(bundle, "--runtime", "onnxruntime")
+    assert (code, found.pop(ID)["status"]) == (1, "passed")
+    for (what, (_, parts)), record in zip(damages.items(), found.values(), strict=True):
+        verdict = (record["status"], record["stage"], record["error"], record["fault"], record["examples"])
+        assert verdict == ("failed", "declare", "BadBundle", "case", 0), what
+        assert "76543" not in json.dumps(record)
+        for part in parts:
+            assert part in record["reason"], what
 
 
 def not_read(bundle: Path, capsys: pytest.CaptureFixture[str], *parts: str, arguments: tuple[str, ...] = ()) -> None:
@@ -99,18 +110,13 @@ def not_read(bundle: Path, capsys: pytest.CaptureFixture[str], *parts: str, argu
         assert part in line
 
 
-def test_an_untouched_copy_passes(bundle) -> None:
-    assert replay(bundle, "--runtime", "onnxruntime")[0] == 0
-
-
 # ---- tensors of data sets -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["input_0", "output_0", "exact_0"])
-def test_external_data_in_a_data_set_is_refused(bundle, kind) -> None:
-    tensor = external(numpy_helper.from_array(SECRET, "x"), "secret")
-    (cell(bundle) / "test_data_set_0" / f"{kind}.pb").write_bytes(tensor.SerializeToString())
-    refused(bundle, f"{kind}.pb", "data_location")
+def test_external_data_in_a_data_set_is_refused(bundle) -> None:
+    data = external(numpy_helper.from_array(SECRET, "x"), "secret").SerializeToString()
+    files = [f"{kind}.pb" for kind in ("input_0", "output_0", "exact_0")]
+    refused(bundle, {file: (put(f"test_data_set_0/{file}", data), [file, "data_location"]) for file in files})
 
 
 def spoiled(**fields: Any) -> bytes:
@@ -124,50 +130,48 @@ def spoiled(**fields: Any) -> bytes:
     return bytes(tensor.SerializeToString())
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"", b"\xff" * 40, spoiled(dims=[10**12]), spoiled(dims=[-1]), spoiled(dims=[2, 4]), spoiled(data_type=0),
-        spoiled(data_type=99), spoiled(raw_data=b"\0"), helper.make_tensor("x", TensorProto.STRING, [1], [b"text"])
-        .SerializeToString(),
-    ],
-    ids=["empty", "noise", "huge", "below 0", "too few", "no type", "odd type", "cut", "text"],
-)  # fmt: skip
-def test_a_tensor_whose_claims_are_not_true_is_refused(bundle, data) -> None:
-    (cell(bundle) / "test_data_set_1" / "input_0.pb").write_bytes(data)
-    code, records = replay(bundle, "--runtime", "onnxruntime")
-    (record,) = records.values()
-    assert (code, record["error"], record["fault"]) == (1, "BadBundle", "case")
-    assert "test_data_set_1/input_0.pb" in record["reason"]
+def test_a_tensor_whose_claims_are_not_true_is_refused(bundle) -> None:
+    file = "test_data_set_0/input_0.pb"
+    untrue = {
+        "empty": b"", "noise": b"\xff" * 40, "huge": spoiled(dims=[10**12]), "below 0": spoiled(dims=[-1]),
+        "too few": spoiled(dims=[2, 4]), "no type": spoiled(data_type=0), "odd type": spoiled(data_type=99),
+        "cut": spoiled(raw_data=b"\0"),
+        "text": helper.make_tensor("x", TensorProto.STRING, [1], [b"text"]).SerializeToString(),
+    }  # fmt: skip
+    refused(bundle, {what: (put(file, data), [file]) for what, data in untrue.items()})
 
 
 # ---- the model ----------------------------------------------------------------------------------------------
 
 
-def weight(model: onnx.ModelProto) -> TensorProto:
-    return next(tensor for tensor in _tensors(model) if list(tensor.dims) == [3, 4])
+def at_location(location: str, **more: object) -> Damage:
+    """The weight of a model lies elsewhere."""
+    return lambda folder: edit_model(folder, lambda model: external(weight(model), location, **more))
 
 
-@pytest.mark.parametrize(
-    ("location", "part"),
-    [
-        ("../../../secret", "'..'"), ("a/../../../../secret", "'..'"), ("/etc/hostname", "absolute"),
-        ("C:/secret", "absolute"), ("..\\\\secret", "plain path"), ("", "plain path"), ("link", "is a link to"),
-        ("fifo", "regular file"), ("missing", "cannot be read"), ("*/_ORT_MEM_ADDR_/*", "no name of a file"),
-    ],
-)  # fmt: skip
-def test_external_data_of_a_model_stays_in_its_folder(bundle, location, part) -> None:
-    (cell(bundle) / "link").symlink_to(bundle.parent / "secret")
-    os.mkfifo(cell(bundle) / "fifo")
-    edit_model(bundle, lambda model: external(weight(model), location))
-    refused(bundle, "model.onnx", "external_data", part)
+def test_external_data_of_a_model_stays_in_its_folder(bundle) -> None:
+    parts = {
+        "../../../secret": "'..'", "a/../../../../secret": "'..'", "/etc/hostname": "absolute",
+        "C:/secret": "absolute", "..\\\\secret": "plain path", "": "plain path", "link": "is a link to",
+        "fifo": "regular file", "missing": "cannot be read", "*/_ORT_MEM_ADDR_/*": "no name of a file",
+    }  # fmt: skip
+
+    def damage(folder: Path, location: str) -> None:
+        (folder / "link").symlink_to(bundle.parent / "secret")
+        os.mkfifo(folder / "fifo")
+        at_location(location)(folder)
+
+    refused(bundle, {
+        location: (partial(damage, location=location), ["model.onnx", "external_data", part])
+        for location, part in parts.items()
+    })  # fmt: skip
 
 
-@pytest.mark.parametrize("more", [{"offset": 10**6}, {"length": -1}, {"offset": "x"}, {"basepath": "/"}])
-def test_external_data_is_of_bytes_that_are_there(bundle, more) -> None:
+def test_external_data_is_of_bytes_that_are_there(bundle) -> None:
     (cell(bundle) / "weights").write_bytes(SECRET.tobytes())
-    edit_model(bundle, lambda model: external(weight(model), "weights", **more))
-    refused(bundle, "model.onnx", "external_data")
+    wrong = ({"offset": 10**6}, {"length": -1}, {"offset": "x"}, {"basepath": "/"})
+    parts = ["model.onnx", "external_data"]
+    refused(bundle, {str(more): (at_location("weights", **more), parts) for more in wrong})
 
 
 def test_a_models_own_external_data_is_used(bundle) -> None:
@@ -177,24 +181,35 @@ def test_a_models_own_external_data_is_used(bundle) -> None:
         (cell(bundle) / "sub" / "weights").write_bytes(numpy_helper.to_array(data).tobytes())
         external(data, "sub/weights", offset=0, length=48)
 
-    edit_model(bundle, change)
+    edit_model(cell(bundle), change)
     assert replay(bundle, "--runtime", "onnxruntime")[0] == 0
 
 
-def test_all_tensors_of_a_model_are_looked_at() -> None:
-    def tensor(name: str) -> TensorProto:
-        return numpy_helper.from_array(np.ones(2, np.float32), name)
+TENSORS = (
+    "attribute", "in a graph", "sparse attribute", "sparse attribute indices", "attributes", "initializer", "sparse",
+    "sparse indices", "function", "default", "algorithm", "initialization",
+)  # fmt: skip
+
+
+def model_of_tensors(outside: str) -> onnx.ModelProto:
+    """A model with a tensor in every place that can hold one; that of the given name has its data elsewhere."""
+
+    def tensor(name: str, values: Any = (0, 0), kind: Any = np.float32) -> TensorProto:
+        found = numpy_helper.from_array(np.asarray(values, kind), name)
+        return external(found, "../../secret") if name == outside else found
 
     def sparse(name: str) -> onnx.SparseTensorProto:
-        indices = numpy_helper.from_array(np.zeros(2, np.int64), f"{name} indices")
-        return helper.make_sparse_tensor(tensor(name), indices, [4])
+        indices = tensor(f"{name} indices", kind=np.int64)
+        return onnx.SparseTensorProto(values=tensor(name), indices=indices, dims=[4])
 
     inner = helper.make_graph([], "inner", [], [], [tensor("in a graph")])
-    node = helper.make_node(
-        "Odd", [], ["y"], a=tensor("attribute"), g=inner, gs=[inner], s=sparse("sparse attribute")
+    node = helper.make_node("Odd", [], ["y"], a=tensor("attribute"), g=inner, gs=[inner])
+    node.attribute.add(name="s", type=onnx.AttributeProto.SPARSE_TENSOR).sparse_tensor.CopyFrom(
+        sparse("sparse attribute")
     )
     node.attribute.append(helper.make_attribute("ts", [tensor("attributes")]))
-    graph = helper.make_graph([node], "outer", [], [], [tensor("initializer")], sparse_initializer=[sparse("sparse")])
+    graph = helper.make_graph([node], "outer", [], [], [tensor("initializer")])
+    graph.sparse_initializer.append(sparse("sparse"))
     function = helper.make_function(
         "own", "F", [], ["y"], [helper.make_node("Constant", [], ["y"], value=tensor("function"))], [],
         attribute_protos=[helper.make_attribute("default", tensor("default"))],
@@ -203,30 +218,37 @@ def test_all_tensors_of_a_model_are_looked_at() -> None:
     training = model.training_info.add()
     training.algorithm.CopyFrom(helper.make_graph([], "a", [], [], [tensor("algorithm")]))
     training.initialization.CopyFrom(helper.make_graph([], "i", [], [], [tensor("initialization")]))
-    assert sorted(tensor.name for tensor in _tensors(model)) == sorted([
-        "attribute", "in a graph", "in a graph", "sparse attribute", "sparse attribute indices", "attributes",
-        "initializer", "sparse", "sparse indices", "function", "default", "algorithm", "initialization",
-    ])  # fmt: skip
+    return model
+
+
+def test_all_tensors_of_a_model_are_looked_at(bundle) -> None:
+    refused(bundle, {
+        name: (put("model.onnx", model_of_tensors(name).SerializeToString()), ["model.onnx", "'..'", name])
+        for name in TENSORS
+    })  # fmt: skip
 
 
 def test_a_model_of_another_format_is_refused(bundle) -> None:
-    file = cell(bundle) / "model.onnx"
-    data = file.read_bytes()
-    file.unlink()
-    file.write_bytes(data[:4] + b"ORTM" + data[8:])
-    refused(bundle, "model.onnx", "own format")
+    data = (cell(bundle) / "model.onnx").read_bytes()
+    refused(bundle, {"ORTM": (put("model.onnx", data[:4] + b"ORTM" + data[8:]), ["model.onnx", "own format"])})
 
 
 # ---- links, and what is no file -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["model.onnx", "test_data_set_0/input_0.pb", "test_data_set_0", "."])
-def test_links_out_of_the_bundle_are_refused(bundle, what) -> None:
-    place = cell(bundle) / what
-    outside = bundle.parent / "outside"
+def move_out(folder: Path, what: str, outside: Path) -> None:
+    """A part of a cell lies outside of the bundle, with a link in its place."""
+    place = folder / what
     place.resolve().rename(outside)
     place.symlink_to(outside)
-    refused(bundle, "is a link to", "which is not in")
+
+
+def test_links_out_of_the_bundle_are_refused(bundle) -> None:
+    """Also into a folder beside it whose name begins with its name."""
+    refused(bundle, {
+        part: (partial(move_out, what=part, outside=bundle.parent / f"others{n}"), ["a link to", "which is not in"])
+        for n, part in enumerate(("model.onnx", "test_data_set_0/input_0.pb", "test_data_set_0", "."))
+    })  # fmt: skip
 
 
 def test_links_in_the_bundle_are_followed(bundle) -> None:
@@ -236,30 +258,27 @@ def test_links_in_the_bundle_are_followed(bundle) -> None:
     assert replay(bundle, "--runtime", "onnxruntime")[0] == 0
 
 
-def test_links_in_a_circle_end(bundle, capsys) -> None:
-    file = cell(bundle) / "model.onnx"
-    file.unlink()
-    file.symlink_to(file)
-    refused(bundle, "model.onnx")
-    (bundle / "bundle.json").unlink()
-    (bundle / "bundle.json").symlink_to("bundle.json")
-    not_read(bundle, capsys, "bundle.json")
+IRREGULAR: dict[str, tuple[Damage, str]] = {
+    "fifo": (os.mkfifo, "is no regular file"), "folder": (os.mkdir, "is no regular file"),
+    "device": (lambda place: place.symlink_to("/dev/zero"), "is a link to /dev/zero"),
+    "circle": (lambda place: place.symlink_to(place.name), "cannot be followed"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("what", ["bundle.json", "model.onnx", "test_data_set_0/input_0.pb"])
-@pytest.mark.parametrize("kind", ["fifo", "folder", "device"])
-def test_what_is_no_regular_file_is_refused_at_once(bundle, capsys, what, kind) -> None:
-    place = bundle / what if what == "bundle.json" else cell(bundle) / what
-    place.unlink()
-    if kind == "device":
-        place.symlink_to("/dev/zero")
-    else:
-        (os.mkfifo if kind == "fifo" else os.mkdir)(place)
-    part = "is a link to /dev/zero" if kind == "device" else "is no regular file"
-    if what == "bundle.json":
-        not_read(bundle, capsys, part)
-    else:
-        refused(bundle, part)
+def replace(folder: Path, what: str, kind: str) -> None:
+    (folder / what).unlink()
+    IRREGULAR[kind][0](folder / what)
+
+
+def test_what_is_no_regular_file_is_refused_at_once(bundle, capsys) -> None:
+    refused(bundle, {
+        f"{kind} {what}": (partial(replace, what=what, kind=kind), [IRREGULAR[kind][1]])
+        for what in ("model.onnx", "test_data_set_0/input_0.pb") for kind in IRREGULAR
+    })  # fmt: skip
+    for kind, (_, part) in IRREGULAR.items():
+        other = shutil.copytree(bundle, bundle.parent / kind, ignore=lambda *_: ["cells"])
+        replace(other, "bundle.json", kind)
+        not_read(other, capsys, part)
 
 
 def test_packing_does_not_write_through_a_link(bundle, tmp_path) -> None:
@@ -276,72 +295,69 @@ def test_packing_does_not_write_through_a_link(bundle, tmp_path) -> None:
 # ---- names and options --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["../x", "a/b", "/tmp", "..", ".", "", "a\\b", "a\0b", "a\nb", "\ud800", "x" * 256, "C:"]
-)
-def test_the_name_of_an_entry_is_no_path(bundle, capsys, name) -> None:
-    edit(bundle, lambda entry: entry.update(name=name))
-    not_read(bundle, capsys, "bundle.json: entries[0].name is ")
+def test_the_name_of_an_entry_is_no_path(bundle, capsys) -> None:
+    names = ["../x", "a/b", "/tmp", "..", ".", "", "a\\b", "a\0b", "a\nb", "\ud800", "x" * 256, "C:", "a/../../b"]
+    for name in names:
+        edit_entries(bundle, lambda entry, name=name: entry.update(name=name))
+        not_read(bundle, capsys, "bundle.json: entries[0].name is ")
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
+def test_a_session_option_that_may_name_files_is_refused(bundle, tmp_path, capsys) -> None:
+    keys = [
         "session.optimized_model_filepath", "ep.context_file_path", "session.collect_node_memory_stats_to_file",
         "session.load_model_format", "session.use_ort_model_bytes_directly", "session.anything_new",
         "session.model_external_initializers_file_folder_path", "session.enable_profiling",
-    ],
-)  # fmt: skip
-def test_a_session_option_that_may_name_files_is_refused(bundle, tmp_path, capsys, key) -> None:
-    edit(bundle, lambda entry: entry.update(config={key: str(tmp_path / "written")}))
-    not_read(bundle, capsys, "bundle.json: entries[0].config", key)
+    ]  # fmt: skip
+    for key in keys:
+        edit_entries(bundle, lambda entry, key=key: entry.update(config={key: str(tmp_path / "written")}))
+        not_read(bundle, capsys, "bundle.json: entries[0].config", key)
     assert not (tmp_path / "written").exists()
 
 
 def test_a_session_option_that_chooses_kernels_is_taken(bundle) -> None:
-    edit(bundle, lambda entry: entry.update(config={"session.x64quantprecision": "1"}))
+    edit_entries(bundle, lambda entry: entry.update(config={"session.x64quantprecision": "1"}))
     _, records = replay(bundle, "--runtime", "onnxruntime")
     assert records[ID]["arithmetic"]["config"] == {"session.x64quantprecision": "1"}
 
 
-@pytest.mark.parametrize("option", ["--store", "--report"])
-def test_engines_and_reports_are_not_those_of_the_bundle(bundle, monkeypatch, capsys, option) -> None:
-    not_read(bundle, capsys, option, arguments=(option, str(bundle / "x")))
+def test_engines_and_reports_are_not_those_of_the_bundle(bundle, monkeypatch, capsys) -> None:
+    for option in ("--store", "--report"):
+        not_read(bundle, capsys, option, arguments=(option, str(bundle / "x")))
     monkeypatch.chdir(bundle)
-    not_read(Path(), capsys, option.replace("--store", "--report"))  # both defaults are below the working directory
-
-
-NO_LIBRARY = b"\x7fELF, but no library: to load it fails"
+    not_read(Path(), capsys, "--report")  # both defaults are below the working directory
+    not_read(Path(), capsys, "--store", arguments=("--report", "../out"))
 
 
 # ---- libraries ----------------------------------------------------------------------------------------------
 
+NO_LIBRARY = b"\x7fELF, but no library: to load it fails"
+FIELDS = ("libraries", "plugins")
 
-def with_library(bundle: Path, name: str, field: str = "libraries") -> None:
+
+def with_library(bundle: Path, name: str, field: str = "libraries", case: str = "planted") -> None:
+    """Have a cell name a library, and declare that it fails as it is loaded."""
+
     def change(entry: dict[str, Any]) -> None:
-        (entry if field == "libraries" else entry["build"]["options"])[field] = [name]
-        entry["expected"] = {"onnxruntime": [
-            {"stage": "load", "error": None, "because": "trust me", "fault": None, "place": "x", "owed": True},
-        ]}  # fmt: skip
+        if entry["case"] == case:
+            (entry if field == "libraries" else entry["build"]["options"])[field] = [name]
+            declared = {"stage": "load", "error": None, "because": "trust me", "fault": None, "place": "x"}
+            entry["expected"] = {"onnxruntime": [{**declared, "owed": True}]}
 
-    edit(bundle, change)
-
-
-@pytest.mark.parametrize("field", ["libraries", "plugins"])
-@pytest.mark.parametrize("name", ["/tmp/evil.so", "../../evil.so", "a\\evil.so"])
-def test_a_library_outside_is_refused_though_libraries_are_allowed(bundle, capsys, field, name) -> None:
-    with_library(bundle, name, field)
-    for arguments in ((), ("--allow-libraries",)):
-        not_read(bundle, capsys, field, json.dumps(name), arguments=arguments)
+    edit_entries(bundle, change)
 
 
-def test_a_link_to_a_library_outside_is_refused(bundle, capsys) -> None:
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_library_outside_is_refused_though_libraries_are_allowed(bundle, capsys, field) -> None:
+    for name in ("/tmp/evil.so", "../../evil.so", "a\\evil.so"):
+        with_library(bundle, name, field)
+        for arguments in ((), ("--allow-libraries",)):
+            not_read(bundle, capsys, field, json.dumps(name), arguments=arguments)
     (cell(bundle) / "lib.so").symlink_to(bundle.parent / "secret")
-    with_library(bundle, "lib.so")
+    with_library(bundle, "lib.so", field)
     not_read(bundle, capsys, "is a link to", arguments=("--allow-libraries",))
 
 
-@pytest.mark.parametrize("field", ["libraries", "plugins"])
+@pytest.mark.parametrize("field", FIELDS)
 def test_a_library_is_not_loaded_unasked_and_the_other_cells_run(bundle, capsys, field) -> None:
     (cell(bundle) / "libraries").mkdir()
     (cell(bundle) / "libraries" / "lib.so").write_bytes(NO_LIBRARY)
@@ -368,53 +384,4 @@ def test_a_library_is_not_loaded_unasked_and_the_other_cells_run(bundle, capsys,
     assert records[ID]["status"] == ("xfailed" if field == "libraries" else "xpassed")  # ONNX Runtime has no plugins
 
 
-def test_the_replay_command_of_a_cell_with_libraries_allows_them(tmp_path) -> None:
-    """As the suite prints it of a failing cell; the library is one that every host can load and none wants."""
-    body = """
-    forward: torch.asinh(x)
-    inputs: {x: "float32[3]"}
-    runtimes: onnxruntime
-    specials: false
-    libraries: beside.library
-    export: {torchscript: {opsets: [17], symbolics: {aten::asinh: beside.symbolic}}}
-    """
-    python = """
-    def library():
-        import pathlib
-        file = pathlib.Path(__file__).with_name("lib.so")
-        file.write_bytes(b"no library")
-        return str(file)
-    def symbolic(g, x):
-        return g.op("Sin", x)
-    """
-    write_case(tmp_path / "cases", body, python)
-    done = run_suite(tmp_path)
-    record = done.records[ID]
-    assert record["status"] == "failed"
-    assert record["bundle_libraries"] == ["libraries/lib.so"]
-    # On CI, pytest repeats the whole text in its summary.
-    (line,) = {line for line in done.text.splitlines() if line.startswith("without PyTorch: ")}
-    assert "--allow-libraries" in shlex.split(line)
-    assert [entry.code for entry in Bundle(tmp_path / record["bundle"]).entries] == [["libraries/lib.so"]]
-
-
 # ---- commands -----------------------------------------------------------------------------------------------
-
-
-def test_the_command_of_a_replayed_cell_survives_a_copy(bundle, capsys) -> None:
-    place = bundle.with_name("their bundle's $(touch planted) & more")
-    bundle.rename(place)
-    _, records = replay(place, "--runtime", "onnxruntime")
-    words = shlex.split(records[ID]["command"])
-    assert words[:3] == ["conformance", "replay", str(place)]
-    capsys.readouterr()
-    assert cli.main([*words[1:], "--report", str(place.parent / "again")]) == 0
-    assert "1 cell: 1 passed" in capsys.readouterr().out
-
-
-def test_a_bundle_whose_name_looks_like_an_option_is_named_so_that_it_is_none(bundle, monkeypatch) -> None:
-    place = bundle.rename(bundle.with_name("-k"))
-    assert cli.main(["replay", f"./{place.name}", "--runtime", "onnxruntime", "--report", "out"]) == 0
-    record = json.loads(Path("out/run.json").read_text())["records"][0]
-    words = shlex.split(record["command"])
-    assert cli.main([*words[1:], "--report", "again"]) == 0

@@ -7,7 +7,10 @@ import textwrap
 import pytest
 
 from conformance.case.file import case_files, load
-from tests.support import problems_of
+from conformance.plan.catalogue import Selection, read_suite
+from tests.kit.cases import problems_of
+
+pytestmark = pytest.mark.smoke
 
 BODY = """
 one:
@@ -34,23 +37,39 @@ def only(folder, more):
     ("\ntag: R1\n", 6, 3, "unknown key 'tag'; did you mean 'tags'?"),
     ("\ntolerance: {fp32: {outputs: {y: {because: x}}}}\n", 6, 36, "'because'; it belongs further out, to tolerance"),
     ("\nexamples: {dims: {n: 1..2}}\n", 6, 14, "unknown key 'dims'; it belongs further out, to the case"),
-    ("\nmode: trian\n", 6, 3, "mode"),
     ("\nexport: {dynamo: {opsets: [17], statc: n}}\n", 6, 35, "did you mean 'static'?"),
     ("\nexport:\n  torchscript:\n    opsets: [17, 99]\n", 8, 20, "less than or equal to 40"),
     ("\nwhere: [n <= 3, k < n]\n", 6, 19, "there is no dim 'k'"),
     ("\ntrace: {m: 3}\n", 6, 3, "there is no dim 'm'"),
     ("\nfails:\n  - {stage: rnu, because: x}\n", 7, 8, "stage"),
     ("\nfails:\n  - {stage: run, because: x, when: {at: {m: 3}}}\n", 7, 38, "there is no dim 'm'"),
-    ("\nfails:\n  - {stage: run, because: x, when: {at: {n: 2*m}}}\n", 7, 38, "there is no dim 'm'"),
     ("\nmodule: a.B\n", 1, 1, "one of them"),
     ("\ntolerance: {fp32: {rtol: 0.1}}\n", 6, 15, "say because"),
-    ("\nruntimes: onnxrutime\n", 6, 3, "onnxruntime"),
 ])  # fmt: skip
 def test_a_mistake_is_reported_at_its_place(tmp_path, more, line, column, message):
     found = only(tmp_path, more)
     assert message in found[2]
     assert found[0] == line
     assert found[1] == column or "fails" in more or "export:\n" in more or "where" in more
+
+
+@pytest.mark.parametrize("outputs, message", [
+    ("[v, {name: i, indices_of: vv}]", "no input or output 'vv'; did you mean 'v'?"),
+    ("[v, {name: i, indices_of: i}]", "'i' would hold indices of itself"),
+    ("[v, {name: i, axis: 0}]", "axis says along which axis indices count; indices_of says of what"),
+    ("[v, {name: i, indices_of: x, axis: [0, -1]}]", "lie side by side, each once"),
+    ("[{name: a, indices_of: x}, {name: b, indices_of: a}]", "'a' holds indices itself"),
+    ("[x, {name: i, indices_of: x}]", "both an input and an output are called 'x'"),
+    ("[{name: b, rows: {match: iou, with: scoers}}, scores]", "no output 'scoers'; did you mean 'scores'?"),
+    ("[{name: b, rows: {match: iou, with: [l, l]}}, l]", "'l' has rows of 'b' already"),
+    ("[{name: b, rows: {match: in order, with: s}}, s]", "with and at_least are about rows of boxes"),
+    ("[{name: b, rows: {match: iou, at_least: 0.2}}, s]", "greater than or equal to 0.5"),
+    ("[{name: b, rows: backwards}, s]", "'in any order'"),
+    ("[{name: b, rows: {match: iou, with: s}}, {name: s, rows: in any order}]", "says itself how its rows"),
+])  # fmt: skip
+def test_a_mistake_in_outputs_is_reported_at_their_line(tmp_path, outputs, message):
+    line, _, said = only(tmp_path, f"\noutputs: {outputs}\n")
+    assert line == 6 and message in said
 
 
 def test_all_mistakes_of_a_file_are_told_at_once_in_its_order(tmp_path):
@@ -95,9 +114,14 @@ def test_every_combination_of_vary_is_a_case_named_after_its_values(tmp_path):
     assert cases[3].arguments == {"stride": 2, "kind": None, "text": "a b"}
 
 
-def test_two_combinations_with_one_name_are_refused(tmp_path):
-    (problem,) = problems_of(tmp_path, BODY + "  vary: {k: [1, 1]}\n")
-    assert "both called 'one-k1'" in problem.message
+@pytest.mark.parametrize("text, message", [
+    (BODY + "  vary: {k: [1, 1]}\n", "both called 'one-k1'"),
+    (BODY.replace("float32", "int64"), "it may be an index"),
+    (BODY.replace("{n: 1..4}", '{n: 1..4, "1\\n..8": 1..4}'), "'1 ..8' is not a name"),
+])  # fmt: skip
+def test_what_a_case_may_not_say_is_refused_in_one_line(tmp_path, text, message):
+    (problem,) = problems_of(tmp_path, text)
+    assert message in problem.message and "\n" not in problem.message
 
 
 @pytest.mark.parametrize("text, message", [
@@ -114,11 +138,6 @@ def test_yaml_is_read_as_1_2(tmp_path):
     assert case.arguments == {"a": 1e-5, "b": "on", "c": 15, "d": "yes"}
 
 
-def test_an_integer_input_needs_a_range(tmp_path):
-    (problem,) = problems_of(tmp_path, BODY.replace("float32", "int64"))
-    assert "it may be an index" in problem.message
-
-
 def test_files_are_found_below_folders_once_and_in_order(tmp_path):
     for name in ("b/two.yaml", "a/one.yaml", "a/three.yml", "a/no.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -129,14 +148,26 @@ def test_files_are_found_below_folders_once_and_in_order(tmp_path):
         case_files([tmp_path / "nowhere"])
 
 
-def test_a_key_with_a_line_break_in_it_is_named_on_one_line(tmp_path):
-    text = """
-    planted:
-      about: a test
-      forward: x + 1
-      inputs: {x: "float32[2]"}
-      dims: {"1\\n..8": 1..4}
-    """
-    (problem,) = problems_of(tmp_path, text)
-    assert "\n" not in problem.message
-    assert "'1 ..8' is not a name" in problem.message
+def test_bytes_that_are_not_text_are_told_at_their_line(tmp_path):
+    (problem,) = problems_of(tmp_path, b"a: 1\nb: \xff\n")
+    assert problem.line == 2 and "UTF-8" in problem.message
+
+
+def test_files_are_found_by_whatever_case_their_names_have_and_behind_links(tmp_path):
+    cases, elsewhere = tmp_path / "cases", tmp_path / "elsewhere"
+    for file in (cases / "one.YAML", cases / "two.Yml", elsewhere / "deep" / "three.yaml"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    (cases / "linked").symlink_to(elsewhere, target_is_directory=True)
+    (elsewhere / "deep" / "back").symlink_to(cases, target_is_directory=True)
+    (tmp_path / "link").symlink_to(cases, target_is_directory=True)
+    for folder in (cases, tmp_path / "link"):
+        assert sorted(file.name for file in case_files([folder])) == ["one.YAML", "three.yaml", "two.Yml"]
+
+
+def test_a_folder_without_case_files_is_an_error_that_says_what_is_there(tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "one.json").touch()
+    _, files = read_suite([tmp_path], Selection())
+    (error,) = files.values()
+    assert "no case file (.yaml, .yml) in this folder and the folder below it: 1 file of other names" in str(error)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from conformance.case.file import case_files, load
 from conformance.case.words import base_of
 
@@ -13,14 +11,12 @@ CASES = [case for file in case_files([Path(__file__).parent.parent / "cases"]) f
 ROWS = [*(f"R{n}" for n in range(1, 17) if n != 4), *(f"G{n}" for n in range(1, 10)), *(f"P{n}" for n in range(1, 6))]
 
 
-@pytest.mark.parametrize("row", ROWS)
-def test_every_row_has_a_case(row: str) -> None:
-    assert [case.name for case in CASES if row in case.says.tags]
+def test_every_row_has_a_case() -> None:
+    assert [row for row in ROWS if not any(row in case.says.tags for case in CASES)] == []
 
 
 def test_every_case_has_fp16_or_says_why_not() -> None:
-    without = [case.name for case in CASES if "fp16" not in {base_of(name) for name in case.says.precisions}]
-    assert without == []
+    assert [case.name for case in CASES if "fp16" not in {base_of(name) for name in case.says.precisions}] == []
 
 
 def test_int8_is_not_only_for_the_cases_about_precision() -> None:

@@ -14,30 +14,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.records.clean import block, cleaned, command_line, literal, one_line, tell, visible
-from tests.harmless import ANY, assert_harmless
+from tests.kit.harmless import ANY, assert_harmless
+
+pytestmark = pytest.mark.smoke
 
 
-@pytest.mark.parametrize(
-    ("text", "seen"),
-    [
-        ("plain äöü ✓ 漢字", "plain äöü ✓ 漢字"),
-        ("a\tb\nc", "a\tb\nc"),
-        ("\x1b[31m", "␛[31m"),
-        ("a\x00b\x7f", "a␀b␡"),
-        ("a\r\nb", "a␍\nb"),
-        ("\u202eexe", "<U+202E>exe"),
-        ("\ud800", "<U+D800>"),
-        ("\x9b31m", "<U+009B>31m"),
-        ("a\u061cb\u00adc", "a<U+061C>b<U+00AD>c"),
-        ("\U000e0041", "<U+E0041>"),
-        ("::error::x", "<U+003A>:error::x"),
-        ("a\n \u3000::stop-commands::x", "a\n \u3000<U+003A>:stop-commands::x"),
-        ("aten::asinh and a::b", "aten::asinh and a::b"),
-        ("see ##[error]x", "see <U+0023>#[error]x"),
-        ("##vso[task.x]", "<U+0023>#vso[task.x]"),
-        ("## heading", "## heading"),
-    ],
-)
+@pytest.mark.parametrize("text, seen", [
+    ("a\tb\nc", "a\tb\nc"),
+    ("\x1b[31m", "␛[31m"),
+    ("a\x00b\x7f", "a␀b␡"),
+    ("a\r\nb", "a␍\nb"),
+    ("\u202eexe", "<U+202E>exe"),
+    ("\ud800", "<U+D800>"),
+    ("a\u061cb\u00adc", "a<U+061C>b<U+00AD>c"),
+    ("::error::x", "<U+003A>:error::x"),
+    ("a\n \u3000::stop-commands::x", "a\n \u3000<U+003A>:stop-commands::x"),
+    ("aten::asinh and a::b", "aten::asinh and a::b"),
+    ("see ##[error]x", "see <U+0023>#[error]x"),
+    ("## heading", "## heading"),
+])  # fmt: skip
 def test_what_acts_is_written_out(text: str, seen: str) -> None:
     assert visible(text) == seen
 

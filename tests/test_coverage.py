@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 
 import numpy as np
 import pytest
+import torch
 
 from conformance.checks import coverage as asked
 from conformance.checks import hidden
 from conformance.checks.prepared import _kept
 from conformance.coverage import calls
 from conformance.coverage.calls import recording
-from conformance.coverage.disturb import disturbed
-from conformance.coverage.measure import KEPT_BYTES, Covered, Trial, Unknown, Zeroed, measure
+from conformance.coverage.disturb import disturb, disturbed
+from conformance.coverage.measure import Covered, Trial, Zeroed, measure
+from conformance.coverage.replay import OffTape, taped
 from conformance.depends.files import files
 from conformance.records import text
-from tests.support import PASSED, details, say, verdict, with_symbolic
+from tests.kit.cases import PASSED, details, say, verdict, with_symbolic
 
 CASE = """
     module: beside.Net
@@ -54,16 +57,12 @@ def test_a_branch_that_does_not_reach_the_output_makes_one_cell_of_its_case_red(
     assert [verdict(record) for record in red] == [("failed", "compare", "Hollow", "case")]
     assert "op16-onnxruntime" in red[0].id
     assert "2 of 6 operator calls" in red[0].reason
+    (first, *_) = red[0].coverage["blind"]
+    assert (first["module"], first["op"], first["count"]) == ("inner", "aten.addmm", 1)
+    assert first["at"].endswith("beside.py:9")
     shown = text.failure(red[0].as_dict())
     assert "not seen: inner at " in shown and "aten.addmm" in shown and "weights: awake" in shown
     assert "smallest example" not in shown  # it is about no example
-
-
-def test_what_is_not_seen_is_named_by_submodule_line_and_operator(bench):
-    record = bench.run_cell(cells_of(bench)[0])
-    (first, *_) = record.coverage["blind"]
-    assert (first["module"], first["op"], first["count"]) == ("inner", "aten.addmm", 1)
-    assert first["at"].endswith("beside.py:9")
 
 
 @pytest.mark.parametrize("wakes", ["with: {scale: 1.0}", "weights: awake"])
@@ -125,8 +124,6 @@ def test_calls_that_compute_no_values_of_an_output_do_not_count(forward, calls):
 
 def run_of(forward):
     """The recorded run of an expression over ``x``."""
-    import torch
-
     module = module_of(forward)
     with recording(module) as run:
         module(torch.ones(3, 4))
@@ -134,8 +131,6 @@ def run_of(forward):
 
 
 def module_of(forward):
-    import torch
-
     scope = {"torch": torch}
     exec(f"def forward(self, x):\n    return {forward}", scope)
     return type("Net", (torch.nn.Module,), {"forward": scope["forward"]})()
@@ -143,8 +138,6 @@ def module_of(forward):
 
 def covered(forward, x, allowed=1e-5):
     """What is seen of an expression at one input by an absolute tolerance."""
-    import torch
-
     module = module_of(forward)
 
     def run():
@@ -181,8 +174,6 @@ def test_what_a_tenth_changes_less_than_is_allowed_is_not_seen():
 
 
 def test_a_loop_that_a_wrong_value_keeps_from_ending_is_seen():
-    import torch
-
     class Net(torch.nn.Module):
         def forward(self, x):
             while float(x.abs().max()) < 100:
@@ -196,8 +187,6 @@ def test_a_loop_that_a_wrong_value_keeps_from_ending_is_seen():
 
 
 def test_another_comparison_on_the_same_draw_takes_the_runs_that_were_made():
-    import torch
-
     module, x = module_of("torch.sqrt(x) * 2"), torch.from_numpy(np.abs(VALUES))
     wanted = module(x).numpy()
     runs = []
@@ -216,33 +205,22 @@ def test_another_comparison_on_the_same_draw_takes_the_runs_that_were_made():
     assert len(runs) == 2 * made, "those of the last one alone"
 
 
-PRODUCTS = """
-    import torch
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.second = torch.nn.Conv2d(3, 16, 3), torch.nn.Conv2d(16, 16, 3)
-            self.third = torch.nn.Linear(16, 64)
-        def forward(self, x):
-            x = torch.relu_(self.first(x))
-            x = self.second(x).relu_().mul_(2)
-            kept = torch.zeros(x.numel() // 16, 64)
-            return kept.addmm_(x.movedim(1, -1).reshape(-1, 16), self.third.weight.t())
-"""
+def filters(*shape):
+    """The filters of a convolution as an expression."""
+    return f"torch.linspace(-1, 1, {math.prod(shape)}).reshape{shape}"
+
+
+PRODUCTS = (
+    f"torch.conv2d(torch.relu_(torch.conv2d(x, {filters(16, 3, 3, 3)})), {filters(16, 16, 3, 3)}).relu_().mul_(2)"
+    ".movedim(1, -1).reshape(-1, 16)"
+)
 
 
 def test_costly_calls_before_the_disturbed_one_are_not_computed_again_and_change_nothing(monkeypatch):
-    import textwrap
-
-    import torch
-
-    scope: dict = {}
-    exec(textwrap.dedent(PRODUCTS), scope)
-    module, x = scope["Net"](), torch.rand(2, 3, 28, 28)
+    module, x = module_of(f"torch.zeros(1152, 16).addmm_({PRODUCTS}, torch.eye(16))"), torch.rand(2, 3, 28, 28)
 
     def run():
-        with torch.no_grad():
-            return [module(x).numpy()]
+        return [module(x).numpy()]
 
     monkeypatch.setattr(calls, "COSTLY", 1)
     with recording(module) as with_products:
@@ -258,19 +236,64 @@ def test_costly_calls_before_the_disturbed_one_are_not_computed_again_and_change
         assert np.array_equal(*given) and not np.array_equal(given[0], wanted), with_products.ops[index]
 
 
-def test_runs_are_kept_up_to_a_size():
-    zeroed, half = Zeroed(), np.zeros(KEPT_BYTES // 8, np.float32)
-    for index in range(3):
-        zeroed.keep(index, [half])
-    zeroed.keep(3, None)
-    assert set(zeroed.outputs) == {0, 1, 3} and zeroed.outputs[0][0] is not half
+# ---- played from a tape --------------------------------------------------------------------------------------
+
+
+def tape_of(module, x):
+    """A run of the module, with its tape."""
+
+    def run():
+        return [module(torch.from_numpy(x)).detach().numpy().copy()]
+
+    with recording(module) as recorded:
+        run()
+    return run, recorded, taped(module, run, recorded)
+
+
+@pytest.mark.parametrize("forward", [
+    "x.clone().mul_(2).t()[0].relu_()",  # written in place, and read through a view
+    "torch.cat([x * 2, x.clone().add_(1)[:, 1:]], 1).view(-1)[3:].sin()",
+    "torch.view_as_real(torch.complex(x * 2, x)).sum(-1)",  # memory that is read as another dtype
+    "torch.nn.functional.batch_norm(x * 3, torch.zeros(4), torch.ones(4), training=True)",  # writes what it was given
+    "x.max(1).values * x.topk(2).values.sum() + x.std(dim=1, unbiased=False)",
+    "torch.stack([part * 2 for part in (x * 3).unbind(0)]) / (x.abs().sum() + 1)",
+])  # fmt: skip
+def test_a_tape_gives_what_the_module_gives_with_any_call_disturbed(forward):
+    run, recorded, tape = tape_of(module_of(forward), VALUES)
+    assert tape is not None and recorded.sites
+    indices = [*recorded.sites.values()]
+    for index in (*reversed(indices), *indices):
+        for how in ("zero", "noise", "scale", "shift"):
+            with disturbed(recorded, index, how):
+                given = run()
+            played = tape.after(index, lambda results: disturb(results, how))  # noqa: B023
+            assert np.array_equal(played[0], given[0], equal_nan=True), (recorded.ops[index], how)
+
+
+@pytest.mark.parametrize("forward", [
+    "x * 2 if float(x.mul(3).sum()) > 0 else x * 3",
+    "(x + 1)[x * 2 > 0].sum() + (x * 3).nonzero().shape[0]",
+])  # fmt: skip
+def test_a_tape_says_where_python_would_decide_otherwise(forward):
+    _, recorded, tape = tape_of(module_of(forward), np.abs(VALUES) + 0.1)
+    first = recorded.ops.index("aten.mul")
+    with pytest.raises(OffTape):
+        tape.after(first, lambda results: results[0].neg_())
+    assert tape.after(first, lambda results: None)
+
+
+@pytest.mark.parametrize("forward", [
+    "x * (2 if x.mul(3).numpy().sum() > 0 else 3)",
+    "x * sum(x.mul(3)[0].tolist())",
+    "x + torch.rand(4)",
+])  # fmt: skip
+def test_what_goes_past_the_calls_has_no_tape(forward):
+    assert tape_of(module_of(forward), VALUES)[2] is None
 
 
 def test_a_large_module_is_asked_about_in_part():
     forward = "x" + " * 1.1" * 40
     module = module_of(forward)
-    import torch
-
     x = torch.from_numpy(VALUES)
     trial = Trial(lambda: [module(x).numpy()], [module(x).numpy()], lambda got: True)
     found = measure(module, [trial], lambda run: 25)
@@ -301,15 +324,6 @@ def test_a_module_without_a_call_that_can_be_disturbed_is_green_and_says_so(benc
     assert record.coverage == {"seen": 0, "of": 0, "blind": []}
 
 
-def test_a_trial_whose_outputs_are_others_than_before_is_no_trial():
-    module = module_of("x * 2")
-    import torch
-
-    x = torch.from_numpy(VALUES)
-    with pytest.raises(Unknown):
-        measure(module, [Trial(lambda: [module(x).numpy()], [VALUES], lambda got: True)], lambda run: 100)
-
-
 def test_a_case_with_another_tolerance_is_asked_anew_and_an_unchanged_one_is_not(bench, monkeypatch):
     cells = cells_of(bench)
     first = bench.run_cell(cells[0])
@@ -322,8 +336,6 @@ def test_a_case_with_another_tolerance_is_asked_anew_and_an_unchanged_one_is_not
 
 
 def test_weights_come_from_a_file_beside_the_case(bench, tmp_path):
-    import torch
-
     (cell, *_) = cells_of(bench, say(CASE, "weights: own.pt"))
     state = {
         "inner.weight": torch.eye(4), "inner.bias": torch.zeros(4), "outer.weight": torch.eye(4),

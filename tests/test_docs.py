@@ -6,8 +6,6 @@ import ast
 import json
 import re
 import runpy
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,15 +17,17 @@ from conformance import HOME
 from conformance.case.file import load
 from conformance.cli import COMMANDS
 from conformance.commands.schema import schema
-from tests.test_layers import ORDER
+from tests.kit.runs import run_command, run_pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
     page for folder in (".", "docs", "docs/guides", "docs/evidence", "cases") for page in ROOT.glob(f"{folder}/*.md")
 )
-OPTIONS_OF_OTHERS = ("--no-deps", "--system-site-packages", "--quick", "--check", "--random-order",
-                     "--memory-limit", "--nthreads", "--nworkers", "--port", "--remote-python")  # fmt: skip
-"""Of pip, venv, benchmarks, tests/doubles/record.py, pytest-random-order and Dask."""
+OPTIONS_OF_OTHERS = (
+    "--no-deps", "--system-site-packages", "--quick", "--check", "--random-order", "--ff", "--stepwise",
+    "--memory-limit", "--nthreads", "--nworkers", "--port", "--remote-python",
+)  # fmt: skip
+"""Of pip, venv, benchmarks, tests/doubles/record.py, pytest-random-order, pytest's cache and Dask."""
 OPTIONS_OF_POLYGRAPHY = (
     "--atol", "--check-error-stat", "--data-loader-script", "--fp-to-fp16", "--fp16", "--input-shapes", "--int8",
     "--load-inputs", "--load-outputs", "--model", "--onnx-outputs", "--onnxrt", "--rtol", "--save-outputs", "--trt",
@@ -38,34 +38,12 @@ _BLOCK = r"^```yaml\n(.*?)^```"
 CASES = sorted(ROOT.glob("cases/**/*.yaml"))
 
 
-def test_the_case_reference_is_what_the_schema_says() -> None:
-    made = runpy.run_path(str(ROOT / "docs" / "make_reference.py"))["reference"]()
-    assert (ROOT / "docs" / "case-reference.md").read_text(encoding="utf-8") == made + "\n"
-
-
-def test_the_page_of_options_is_what_the_parsers_say() -> None:
-    made = runpy.run_path(str(ROOT / "docs" / "make_options.py"))["options"]()
-    assert (ROOT / "docs" / "options.md").read_text(encoding="utf-8") == made + "\n"
-
-
-def test_the_architecture_walks_through_the_folders_in_the_order_of_the_layers() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    assert page.count("\n") < 100
-    walked = [name.removesuffix("/") for name in re.findall(r"\*\*`(\w+/?)`\*\*", page)]
-    assert walked == [name for name in ORDER if not name.startswith("__")]
-
-
-def test_files_that_the_architecture_names_exist() -> None:
-    """A file is named with its folder, or in the paragraph about its folder."""
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    named = 0
-    for paragraph in re.split(r"\n(?=- |\n|\|)", page):
-        about = re.search(r"\*\*`(\w+)/`\*\*", paragraph)
-        for name in re.findall(r"`([\w/]+\.py)`", paragraph):
-            folder = about[1] if about and "/" not in name else ""
-            assert any(place.is_file() for place in (HOME / folder / name, ROOT / name)), name
-            named += 1
-    assert named > 30
+@pytest.mark.parametrize("page, maker, function", [
+    ("case-reference.md", "make_reference.py", "reference"), ("options.md", "make_options.py", "options"),
+])  # fmt: skip
+def test_a_page_that_is_made_is_what_its_maker_makes(page: str, maker: str, function: str) -> None:
+    made = runpy.run_path(str(ROOT / "docs" / maker))[function]()
+    assert (ROOT / "docs" / page).read_text(encoding="utf-8") == made + "\n"
 
 
 def test_the_index_leads_to_every_page() -> None:
@@ -81,18 +59,16 @@ MAKERS = {"Stopped": 1, "Finding": 0, "failed": 0, "stop": 0, "End": 1, "broken"
 def error_names(file: Path) -> Iterator[str]:
     """Every name that a module gives to an error: as an argument, by way of a variable, or as an attribute."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    for scope in (tree, *functions):
-        assigned = [node for node in ast.walk(scope) if isinstance(node, ast.Assign)]
-        for node in ast.walk(scope):
-            if isinstance(node, ast.Call):
-                name = getattr(node.func, "id", getattr(node.func, "attr", None))
-                for argument in node.args[MAKERS.get(name, len(node.args)) :][:1]:
-                    yield from texts(argument, assigned)
-        for node in assigned:
-            for target, value in pairs(node):
-                if isinstance(target, ast.Attribute) and target.attr == "error":
-                    yield from texts(value, assigned)
+    assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "id", getattr(node.func, "attr", None))
+            for argument in node.args[MAKERS.get(name, len(node.args)) :][:1]:
+                yield from texts(argument, assigned)
+    for node in assigned:
+        for target, value in pairs(node):
+            if isinstance(target, ast.Attribute) and target.attr == "error":
+                yield from texts(value, assigned)
 
 
 def pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -128,68 +104,50 @@ def test_the_page_of_error_names_has_those_of_the_code_and_no_others() -> None:
     assert sorted(name for name, _ in rows) == sorted(raised)
 
 
-def test_the_case_reference_has_a_section_for_every_mapping() -> None:
-    reference = (ROOT / "docs" / "case-reference.md").read_text(encoding="utf-8")
-    sections = [
-        frozenset(re.findall(r"^\| `([\w-]+)` \|", section, re.M))
-        for section in re.split(r"^## ", reference, flags=re.M)
-    ]
-    mappings = {name: frozenset(one["properties"]) for name, one in schema()["$defs"].items() if "properties" in one}
-    assert {"TensorRT", "Latency", "Calibration"} <= mappings.keys()
-    assert [name for name, keys in mappings.items() if keys not in sections] == []
-
-
 def test_the_published_schema_is_what_the_command_prints() -> None:
     published = json.loads((ROOT / "conformance" / "case.schema.json").read_text(encoding="utf-8"))
     assert published == schema()
 
 
-@pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
-def test_the_schema_accepts_every_shipped_case(file: Path) -> None:
-    jsonschema.Draft202012Validator(schema()).validate(YAML(typ="safe").load(file.read_text(encoding="utf-8")))
-
-
-def test_the_schema_refuses_what_the_loader_refuses() -> None:
+def test_the_schema_accepts_every_shipped_case_and_refuses_what_the_loader_refuses() -> None:
     validator = jsonschema.Draft202012Validator(schema())
+    assert len(CASES) > 20
+    for file in CASES:
+        validator.validate(YAML(typ="safe").load(file.read_text(encoding="utf-8")))
     sound = {"one": {"about": "x", "forward": "x", "inputs": {"x": "float32[3]"}}}
     assert validator.is_valid(sound)
     for wrong in ({"inptus": {}}, {"mode": "training"}, {"inputs": {"x": {"tpye": "float32[3]"}}}, {"seed": -1}):
         assert not validator.is_valid({"one": {**sound["one"], **wrong}}), wrong
 
 
-def blocks() -> list[tuple[str, str]]:
-    return [
-        (f"{page.name}:{number}", block)
-        for page in PAGES
-        for number, block in enumerate(
-            re.findall(r"^```yaml\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
-        )
-    ]
+BLOCKS = {
+    f"{page.name}:{number}": block
+    for page in PAGES
+    for number, block in enumerate(re.findall(_BLOCK, page.read_text(encoding="utf-8"), re.M | re.S))
+}
 
 
-@pytest.mark.parametrize("block", [b for _, b in blocks()], ids=[name for name, _ in blocks()])
-def test_a_case_in_the_docs_loads(block: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_case_in_the_docs_loads(name: str, tmp_path: Path) -> None:
+    assert len(BLOCKS) >= 4
     file = tmp_path / "case.yaml"
-    file.write_text(block, encoding="utf-8")
+    file.write_text(BLOCKS[name], encoding="utf-8")
     assert load(file)
 
 
-def test_the_docs_have_cases() -> None:
-    assert len(blocks()) >= 4
+def test_links_lead_to_files() -> None:
+    links = [
+        (page.name, page.parent / link)
+        for page in PAGES
+        for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    ]
+    assert len(links) > 100
+    assert [(name, place.name) for name, place in links if not place.exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / link).exists(), link
-
-
-def test_options_in_the_docs_exist() -> None:
-    command = [sys.executable, "-m", "pytest", "--help", "-p", "conformance.plugin"]
-    known = subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout
-    for name in COMMANDS:
-        command = [sys.executable, "-m", "conformance.cli", name, "--help"]
-        known += subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout
+def test_options_in_the_docs_exist(tmp_path: Path) -> None:
+    known = run_pytest(tmp_path, "--help").text
+    known += "".join(run_command(tmp_path, name, "--help").text for name in COMMANDS)
     known += " ".join((*OPTIONS_OF_OTHERS, *OPTIONS_OF_POLYGRAPHY))
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))

@@ -2,141 +2,111 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conformance.checks import models
+from benchmarks.culprits.edits import Edit
+from benchmarks.culprits.planting import exported
 from conformance.disk.onnx_models import Serialized
 from conformance.export import graph
-from conformance.export.exporters import Exported
+from conformance.records.record import Record
 from conformance.runtimes import onnxreference, onnxruntime
-from tests.support import PASSED, altered, details, verdict
+from tests.kit.cases import PASSED, Bench, details, say, verdict
+from tests.kit.planting import planted
 
-CEIL = """
-forward: F.max_pool2d(x, 1, 2, 0, ceil_mode=True)
-inputs: {x: "float32[n, 2, 6, 6]"}
-dims: {n: 1..3}
-export: {dynamo: [20]}
-"""
-PLAIN = """
-forward: torch.sin(x) * 2
-inputs: {x: "float32[n, 6]"}
-dims: {n: 1..3}
-export: {dynamo: [20]}
-"""
+pytestmark = pytest.mark.own_store
+
+CEIL = say(
+    "forward: F.max_pool2d(x, 1, 2, 0, ceil_mode=True)", 'inputs: {x: "float32[n, 2, 6, 6]"}', "dims: {n: 1..3}",
+    "export: {torchscript: [17]}",
+)  # fmt: skip
+PLAIN = say("forward: torch.sin(x) * 2", 'inputs: {x: "float32[n, 6]"}', "dims: {n: 1..3}")
 REFUSED = ("failed", "check", "InferenceError", "exporter")
 
 
-def declaring(bench, monkeypatch, body, change):
-    """A case whose exported model is changed before anybody reads it."""
-
-    def export(*arguments, **words):
-        exported = original(*arguments, **words)
-        change(exported.model)
-        return Exported(exported.model, exported.usage)
-
-    original = models.export
-    monkeypatch.setattr(models, "export", export)
-    return body
+def wrong_inside(model: Any) -> int:
+    """A tensor inside a sound model is declared with a size that it does not have."""
+    (name,) = (node.output[0] for node in model.graph.node if node.op_type == "Sin")
+    del model.graph.value_info[:]
+    model.graph.value_info.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 7]))
+    return 1
 
 
-@pytest.fixture
-def inner_size_is_wrong(bench, monkeypatch):
-    """A sound model in which a tensor inside is declared with a size that it does not have."""
-
-    def change(model):
-        (name,) = (node.output[0] for node in model.graph.node if node.op_type == "Sin")
-        del model.graph.value_info[:]
-        model.graph.value_info.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 7]))
-
-    return declaring(bench, monkeypatch, PLAIN, change)
+def wrong_output(model: Any) -> int:
+    """The runtimes give the right values, and whoever reads the model's signature is misled."""
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 7
+    return 1
 
 
-def test_a_size_that_only_shape_inference_has_otherwise_is_a_warning(bench, inner_size_is_wrong):
-    record = bench.run(inner_size_is_wrong, check="export")
-    assert verdict(record) == PASSED
-    (warning,) = record.warnings
-    assert (warning["name"], warning["error"]) == ("shape inference", "InferenceError")
-    assert warning["agree"] == ["onnx-reference", "onnxruntime"]
-    told = "\n".join(details(record))
-    assert "only ONNX's shape inference refuses the model: [ShapeInferenceError]" in told
-    assert "give PyTorch's shapes and values with it" in told
-    for runtime in ("onnxruntime", "onnx-reference"):
-        record = bench.run(inner_size_is_wrong, runtime=runtime)
+def declared(bench: Bench, edit: Edit = wrong_inside) -> Record:
+    """The record of an export whose model declares something wrong."""
+    with planted(exported(edit)):
+        return bench.run(PLAIN, check="export")
+
+
+def test_a_size_that_only_shape_inference_has_otherwise_is_a_warning(bench: Bench) -> None:
+    cells = bench.cells(say(PLAIN, "export: {torchscript: [17]}"))
+    with planted(exported(wrong_inside)):
+        records = [bench.run_cell(cell) for cell in cells if cell.check in ("export", "accuracy")]
+    assert {cell.runtime for cell in cells} == {None, "onnxruntime", "onnx-reference"}
+    for record in records:
         assert verdict(record) == PASSED
         assert [warning["name"] for warning in record.warnings] == ["shape inference"]
+    (warning,) = records[0].warnings
+    assert (warning["error"], warning["agree"]) == ("InferenceError", ["onnx-reference", "onnxruntime"])
+    told = "\n".join(details(records[0]))
+    assert "only ONNX's shape inference refuses the model: [ShapeInferenceError]" in told
+    assert "give PyTorch's shapes and values with it" in told
 
 
-def test_pooling_with_ceil_mode_is_judged_by_its_values(bench):
-    record = bench.run(CEIL, check="export")
-    assert verdict(record) == PASSED
-    assert verdict(bench.run(CEIL)) == PASSED
+def test_pooling_with_ceil_mode_is_judged_by_its_values(bench: Bench) -> None:
+    assert verdict(bench.run(CEIL, check="export")) == verdict(bench.run(CEIL)) == PASSED
 
 
-@pytest.mark.parametrize("openers", [("onnxruntime",), ("onnx-reference",), ("onnxruntime", "onnx-reference")])
-def test_a_doubted_model_with_other_values_is_refused(bench, inner_size_is_wrong, monkeypatch, openers):
-    def wrong(inputs, outputs):
-        return [outputs[0] + np.float32(0.01)]
-
-    places = {"onnxruntime": (onnxruntime, "open_optimized"), "onnx-reference": (onnxreference, "open_model")}
-    for name in openers:
-        module, function = places[name]
-        monkeypatch.setattr(module, function, altered(getattr(module, function), wrong))
-    record = bench.run(inner_size_is_wrong, check="export")
-    assert verdict(record) == REFUSED
-    assert f"{openers[0]}: WrongValue" in record.reason
+def off(inputs: Any, outputs: Any) -> Any:
+    return [outputs[0] + np.float32(0.01)]
 
 
-def test_a_doubted_model_that_nobody_can_run_is_refused(bench, inner_size_is_wrong, monkeypatch):
-    def refuses(model, libraries, **options):
-        raise RuntimeError("planted")
-
-    monkeypatch.setattr(onnxruntime, "open_optimized", refuses)
-    monkeypatch.setattr(onnxreference, "open_model", refuses)
-    record = bench.run(inner_size_is_wrong, check="export")
-    assert verdict(record) == REFUSED
-    assert "neither onnx-reference nor onnxruntime can run it" in record.reason
+def refuses(inputs: Any, outputs: Any) -> Any:
+    raise RuntimeError("planted")
 
 
-def test_one_that_can_run_it_is_enough(bench, inner_size_is_wrong, monkeypatch):
-    def refuses(model, libraries, **options):
-        raise RuntimeError("planted")
+@pytest.mark.parametrize("runtime, evaluator, said", [
+    (off, None, "onnxruntime: WrongValue"), (None, off, "onnx-reference: WrongValue"),
+    (off, off, "onnxruntime: WrongValue"), (refuses, refuses, "neither onnx-reference nor onnxruntime can run it"),
+    (None, refuses, None),
+])  # fmt: skip
+def test_a_doubted_model_passes_where_all_that_can_run_it_agree(
+    bench: Bench, break_opener: Any, runtime: Any, evaluator: Any, said: str | None
+) -> None:
+    for module, name, alter in ((onnxruntime, "open_optimized", runtime), (onnxreference, "open_model", evaluator)):
+        if alter is not None:
+            break_opener(module, name, alter)
+    record = declared(bench)
+    assert verdict(record) == (REFUSED if said else PASSED)
+    assert said in record.reason if said else record.warnings[0]["agree"] == ["onnxruntime"]
 
-    monkeypatch.setattr(onnxreference, "open_model", refuses)
-    record = bench.run(inner_size_is_wrong, check="export")
-    assert verdict(record) == PASSED
-    assert record.warnings[0]["agree"] == ["onnxruntime"]
 
-
-def test_an_output_that_the_model_declares_with_another_size_is_wrong(bench, monkeypatch):
-    """The runtimes give the right values, and whoever reads the model's signature is misled."""
-
-    def change(model):
-        model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 7
-
-    record = bench.run(declaring(bench, monkeypatch, PLAIN.replace("* 2", "* 3"), change), check="export")
+def test_an_output_that_the_model_declares_with_another_size_is_wrong(bench: Bench) -> None:
+    record = declared(bench, wrong_output)
     assert verdict(record) == REFUSED
     assert "declares" in record.reason
 
 
-@pytest.mark.parametrize("nodes, kinds", [
-    pytest.param([("Clip", ["x"])], {"x": (TensorProto.INT64, [3])}, id="a type that the operator does not take"),
-    pytest.param([("Add", ["x", "z"])], {"x": (TensorProto.FLOAT, [3]), "z": (TensorProto.FLOAT16, [3])},
-                 id="two types"),
-    pytest.param([("MatMul", ["x", "x"])], {"x": (TensorProto.FLOAT, [3, 4])}, id="sizes that do not fit"),
+@pytest.mark.parametrize("operator, inputs, kind", [
+    pytest.param("Clip", ["x"], (TensorProto.INT64, [3]), id="a type that the operator does not take"),
+    pytest.param("MatMul", ["x", "x"], (TensorProto.FLOAT, [3, 4]), id="sizes that do not fit"),
 ])  # fmt: skip
-def test_what_an_operator_cannot_be_given_is_refused_and_not_doubted(nodes, kinds):
+def test_what_an_operator_cannot_be_given_is_refused_and_not_doubted(operator: str, inputs: Any, kind: Any) -> None:
+    x, y = (helper.make_tensor_value_info(name, *kind) for name in "xy")
     made = helper.make_model(
-        helper.make_graph(
-            [helper.make_node(operator, inputs, ["y"]) for operator, inputs in nodes], "g",
-            [helper.make_tensor_value_info(name, *kind) for name, kind in kinds.items()],
-            [helper.make_tensor_value_info("y", *kinds["x"])],
-        ),
+        helper.make_graph([helper.make_node(operator, inputs, ["y"])], "g", [x], [y]),
         opset_imports=[helper.make_opsetid("", 11)],
-    )  # fmt: skip
+    )
     onnx.checker.check_model(made)
-    facts = graph.read(made, Serialized(b""))
-    assert facts.invalid is not None
-    assert facts.doubted is None
+    facts = graph.read(made, Serialized(made.SerializeToString()))
+    assert (facts.invalid is not None, facts.doubted) == (True, None)

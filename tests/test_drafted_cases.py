@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from conformance.case.file import load
-from conformance.cli import main
 from conformance.draft.calls import call_of, types_of
 from conformance.draft.drafting import Draft, Request, configuration, drafted
 from conformance.draft.inputs import guesses_in
@@ -16,32 +16,28 @@ from conformance.draft.observed import Script, observed
 from conformance.draft.parts import Part, parts
 from conformance.draft.text import as_text
 from conformance.errors import Stopped, UserError
+from tests.kit.runs import run_command
 
 BESIDE = """
 import dataclasses
 import torch
-
 
 @dataclasses.dataclass
 class Answer:
     logits: torch.Tensor
     loss: None = None
 
-
 class Object(torch.nn.Module):
     def forward(self, x):
         return Answer(x.sin())
-
 
 class Blocks(torch.nn.Module):
     def forward(self, x):
         return x.view(x.shape[0], -1, 16).sum(1)
 
-
 class Picky(torch.nn.Module):
     def forward(self, x):
         raise ValueError("only on Sundays")
-
 
 class Named(torch.nn.Module):
     main_input_name = "input_ids"
@@ -54,13 +50,10 @@ class Named(torch.nn.Module):
         assert other is None
         return self.table(input_ids) * attention_mask[..., None]
 
-
 class Config:
     pass
 
-
 Named.config_class = Config
-
 
 def build():
     return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(4 * 30 * 30, 2))
@@ -78,48 +71,43 @@ def draft(folder: Path, module: str, inputs: dict[str, str] | None = None, **giv
     return found, text
 
 
-@pytest.mark.parametrize(
-    ("module", "given", "types"),
-    [
-        ("torch.nn.Linear", {"in_features": 4, "out_features": 3}, ["float32[batch, 4]"]),
-        ("torch.nn.Conv1d", {"in_channels": 4, "out_channels": 3, "kernel_size": 3}, ["float32[batch, 4, l]"]),
-        ("torch.nn.Conv2d", {"in_channels": 4, "out_channels": 3, "kernel_size": 3}, ["float32[batch, 4, h, w]"]),
-        ("torch.nn.BatchNorm2d", {"num_features": 5}, ["float32[batch, 5, h, w]"]),
-        ("torch.nn.LSTM", {"input_size": 6, "hidden_size": 5}, ["float32[batch, seq, 6]"]),
-        ("torch.nn.Embedding", {"num_embeddings": 9, "embedding_dim": 5}, ["int64[batch, seq]"]),
-        ("torch.nn.LayerNorm", {"normalized_shape": 7}, ["float32[batch, 7]"]),
-        ("torch.nn.MultiheadAttention", {"embed_dim": 8, "num_heads": 2}, ["float32[batch, seq, 8]"] * 3),
-        ("torch.nn.Bilinear", {"in1_features": 4, "in2_features": 5, "out_features": 2},
-         ["float32[batch, 4]", "float32[batch, 5]"]),
-        ("torch.nn.Softplus", {}, ["float32[batch, 4]"]),
-    ],
-)  # fmt: skip
-def test_the_inputs_of_a_module_are_found(
-    tmp_path: Path, module: str, given: dict[str, Any], types: list[str]
-) -> None:
-    found, _ = draft(tmp_path, module, **given)
+LINEAR = {"in_features": 4, "out_features": 3}
+CONV = {"in_channels": 4, "out_channels": 3, "kernel_size": 3}
+
+
+@pytest.mark.parametrize("module, given, types", [
+    ("Linear", LINEAR, ["float32[batch, 4]"]),
+    ("Conv2d", CONV, ["float32[batch, 4, h, w]"]),
+    ("LSTM", {"input_size": 6, "hidden_size": 5}, ["float32[batch, seq, 6]"]),
+    ("Embedding", {"num_embeddings": 9, "embedding_dim": 5}, ["int64[batch, seq]"]),
+    ("MultiheadAttention", {"embed_dim": 8, "num_heads": 2}, ["float32[batch, seq, 8]"] * 3),
+    ("Bilinear", {"in1_features": 4, "in2_features": 5, "out_features": 2},
+     ["float32[batch, 4]", "float32[batch, 5]"]),
+])  # fmt: skip
+def test_the_inputs_of_a_module_are_found(tmp_path, module, given, types):
+    found, _ = draft(tmp_path, f"torch.nn.{module}", **given)
     assert [guess.type for guess in guesses_in(found.inputs)] == types
 
 
-def test_whole_numbers_stay_within_the_table(tmp_path: Path) -> None:
+def test_whole_numbers_stay_within_the_table(tmp_path):
     _, text = draft(tmp_path, "torch.nn.Embedding", num_embeddings=9, embedding_dim=5)
     assert "high: 8" in text and "# indices into a table of 9 rows" in text
 
 
-def test_only_dims_that_vary_are_dims(tmp_path: Path) -> None:
+def test_only_dims_that_vary_are_dims(tmp_path):
     found, text = draft(tmp_path, "own.build")
     assert list(found.dims) == ["batch"] and found.held == {"h": 32, "w": 32}
     assert '"float32[batch, 3, 32, 32]"' in text
 
 
-def test_a_size_that_has_to_be_a_multiple_stays_at_one_size(tmp_path: Path) -> None:
+def test_a_size_that_has_to_be_a_multiple_stays_at_one_size(tmp_path):
     found, _ = draft(tmp_path, "own.Blocks", {"x": "float32[batch, k, 16]"})
     assert found.dims == {"batch": "1..6", "k": "1..7"}
     found, text = draft(tmp_path, "own.Blocks", {"x": "float32[batch, h]"})
     assert found.held == {"h": 32} and "float32[batch, 32]" in text
 
 
-def test_what_is_passed_by_name_and_what_an_object_holds_is_said(tmp_path: Path) -> None:
+def test_what_is_passed_by_name_and_what_an_object_holds_is_reported(tmp_path):
     found, text = draft(tmp_path, "own.Named")
     assert found.keywords == {"input_ids", "attention_mask"}
     assert "as: input_ids" in text and "as: attention_mask" in text
@@ -127,92 +115,53 @@ def test_what_is_passed_by_name_and_what_an_object_holds_is_said(tmp_path: Path)
     assert found.returns == ("logits",) and "returns: [logits]" in text
 
 
-def test_the_class_of_a_configuration_is_the_modules(tmp_path: Path) -> None:
+def test_the_class_of_a_configuration_is_the_modules(tmp_path):
     (tmp_path / "own.py").write_text(BESIDE, encoding="utf-8")
     assert configuration(tmp_path, "own.Named") == "own.Config"
     with pytest.raises(Stopped, match="does not say of which class"):
         configuration(tmp_path, "own.Object")
 
 
-@pytest.mark.parametrize(
-    ("module", "given", "said"),
-    [
-        ("own.Picky", {}, "no inputs that were tried (ValueError: only on Sundays); say them, as in --input x="),
-        ("own.Nobody", {}, "has no 'Nobody'"),
-        ("own.Config", {}, "gave a Config, not a torch.nn.Module"),
-        ("torch.nn.Linear", {"in_feature": 4}, "cannot be built: TypeError"),
-    ],
-)
-def test_what_makes_no_case_is_said(tmp_path: Path, module: str, given: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize("module, given, said", [
+    ("own.Picky", {}, "no inputs that were tried (ValueError: only on Sundays); say them, as in --input x="),
+    ("torch.nn.Linear", {"in_feature": 4}, "cannot be built: TypeError"),
+])  # fmt: skip
+def test_what_makes_no_case_is_reported(tmp_path, module, given, said):
     with pytest.raises(Stopped) as stopped:
         draft(tmp_path, module, **given)
     assert said in str(stopped.value.reason)
 
 
-def test_the_command_writes_a_case_and_runs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    given = ["--from", "torch.nn.Linear", "--with", "in_features=4", "--with", "out_features=3"]
-    assert main(["new", "line", *given]) == 0
-    told = capsys.readouterr().out
-    assert "passed  accuracy[line-dynamo-op20-onnxruntime-fp32]" in told
-    assert "wrote cases/line.yaml; run it with" in told
+def test_the_command_writes_a_case_and_runs_it(tmp_path):
+    given = ["new", "line", "--from", "torch.nn.Linear", "--with", "in_features=4", "--with", "out_features=3"]
+    outcome = run_command(tmp_path, *given)
+    assert outcome.code == 0
+    assert "passed  accuracy[line-dynamo-op20-onnxruntime-fp32]" in outcome.text
+    assert "wrote cases/line.yaml; run it with" in outcome.text
     (case,) = load(tmp_path / "cases" / "line.yaml")
-    assert case.says.given == {"in_features": 4, "out_features": 3}
-    assert main(["new", "line", *given]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert case.says.given == LINEAR
+    again = run_command(tmp_path, *given)
+    assert again.code == 2
+    assert "is there already" in again.text
 
 
-def test_an_exporter_that_cannot_is_left_out_and_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The TorchScript exporter has no asinh at all, where dynamo's translation has it."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "cases").mkdir()
-    (tmp_path / "cases" / "own.py").write_text(
-        "import torch\n\nclass Own(torch.nn.Module):\n    def forward(self, x):\n        return x.asinh()\n",
-        encoding="utf-8",
-    )
-    assert main(["new", "bent", "--from", "own.Own"]) == 0
-    text = (tmp_path / "cases" / "bent.yaml").read_text(encoding="utf-8")
-    assert "# torchscript: [17] does not export it: UnsupportedOperatorError" in text
-    assert "    dynamo: [20]" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--with", "a=1"], "are about the module of --from"),
-        (["--from", "torch.nn.ReLU", "--submodules", "0"], "write how many levels"),
-        (["--from", "torch.nn.ReLU", "--observe", "script.py"], "give --from or --observe"),
-        (["--observe", "script.py"], "there is no script script.py"),
-        (["--from", "torch.nn.ReLU", "--submodules", "1"], "has no submodules of which a case can be written"),
-        (["--from", "torch.nn.ReLU", "--with", "a"], "write NAME=VALUE"),
-        (["--from", "torch.nn.ReLU", "--with", "a={"], "is no YAML"),
-        (["--from", "torch.nn.Nothing"], "has no 'Nothing'"),
-        (["--from", "torch.nn.ReLU", "--input", "x=float32[batch]"], "takes no input 'x'"),
-        (["--from", "torch.nn.ReLU", "--input", "input=float32[batch"], "input: "),
-    ],
-)
-def test_the_command_says_what_it_cannot_use(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    said: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["new", "line", *arguments]) == 2
-    assert said in capsys.readouterr().err
+@pytest.mark.parametrize("arguments, said", [
+    (["--with", "a=1"], "are about the module of --from"),
+    (["--observe", "script.py"], "there is no script script.py"),
+    (["--from", "torch.nn.ReLU", "--submodules", "1"], "has no submodules of which a case can be written"),
+    (["--from", "torch.nn.ReLU", "--with", "a"], "write NAME=VALUE"),
+    (["--from", "torch.nn.ReLU", "--input", "x=float32[batch]"], "takes no input 'x'"),
+    (["--from", "torch.nn.ReLU", "--input", "input=float32[batch"], "input: "),
+])  # fmt: skip
+def test_the_command_names_what_it_cannot_use(tmp_path, arguments, said):
+    outcome = run_command(tmp_path, "new", "line", *arguments)
+    assert outcome.code == 2
+    assert said in outcome.text
     assert not list(tmp_path.rglob("*.yaml"))
 
 
-# ---- the parts of a network, and what a script calls ---------------------------------------------------------
-
 NETWORK = """
 import torch
-
 
 class Block(torch.nn.Module):
     def __init__(self, size):
@@ -223,16 +172,13 @@ class Block(torch.nn.Module):
         y = self.inner(x) * scale + sum(pairs)
         return y if mask is None else y.masked_fill(~mask[..., None], 0.0)
 
-
 class Never(torch.nn.Module):
     def forward(self, x):
         return x
 
-
 class Odd(torch.nn.Module):
     def forward(self, x, what):
         return x * 2
-
 
 class Network(torch.nn.Module):
     def __init__(self, size=6, depth=2):
@@ -256,35 +202,21 @@ def found_parts(folder: Path, levels: int) -> dict[str, Part]:
     return {one.path: one for one in parts(request, levels)}
 
 
-def test_one_submodule_of_each_class_is_drafted_from_the_calls_that_it_gets(tmp_path: Path) -> None:
+def test_one_submodule_of_each_class_is_drafted_from_the_calls_that_it_gets(tmp_path):
+    """A list of modules is no level, and what is not called no part."""
     found = found_parts(tmp_path, 1)
-    assert list(found) == ["table", "blocks.0", "odd"], (
-        "a list of modules is no level, and what is not called no part"
-    )
+    assert list(found) == ["table", "blocks.0", "odd"]
+    assert "blocks.0.inner" in found_parts(tmp_path, 2)
+    assert "what is a object, which a case says by hand" in str(found["odd"].draft)
     block = found["blocks.0"]
     assert (block.kind, block.count, block.name("net", set())) == ("Block", 2, "net_block")
     assert block.name("net", {"net_block"}) == "net_block_2"
     assert isinstance(block.draft, Draft)
     types = [guess.type for guess in guesses_in(block.draft.inputs)]
-    assert types == [
-        "float32[batch, seq, 6]", "bool[batch, seq]", "float32[batch, seq, 6]", "float32[batch, 1, 6]",
-    ]  # fmt: skip
+    floats = "float32[batch, seq, 6]"
+    assert types == [floats, "bool[batch, seq]", floats, "float32[batch, 1, 6]"]
     assert block.draft.keywords == {"pairs", "scale"}
     assert block.draft.dims.keys() == {"batch", "seq"}
-
-
-def test_deeper_levels_are_looked_at_when_asked_for(tmp_path: Path) -> None:
-    assert "blocks.0.inner" not in found_parts(tmp_path, 1)
-    assert "blocks.0.inner" in found_parts(tmp_path, 2)
-
-
-def test_an_argument_that_a_case_cannot_say_is_told(tmp_path: Path) -> None:
-    assert "what is a object, which a case says by hand" in str(found_parts(tmp_path, 1)["odd"].draft)
-
-
-def test_the_drafted_call_is_what_a_case_file_says(tmp_path: Path) -> None:
-    block = found_parts(tmp_path, 1)["blocks.0"]
-    assert isinstance(block.draft, Draft)
     request = Request(tmp_path, "network.Network", {}, {}, "blocks.0")
     (tmp_path / "one.yaml").write_text(as_text("one", request, block.draft, {}, awake=False), encoding="utf-8")
     (case,) = load(tmp_path / "one.yaml")
@@ -314,14 +246,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "numbers", "high"), [("attention_mask", [1, 1], 1), ("ids", [1, 7], 10), ("ids", [1, 40], 40)]
-)
-def test_whole_numbers_are_those_of_a_mask_of_a_table_or_as_far_as_seen(
-    name: str, numbers: list[int], high: int
-) -> None:
-    import torch
-
+@pytest.mark.parametrize("name, numbers, high", [
+    ("attention_mask", [1, 1], 1), ("ids", [1, 7], 10), ("ids", [1, 40], 40),
+])  # fmt: skip
+def test_whole_numbers_are_those_of_a_mask_of_a_table_or_as_far_as_seen(name, numbers, high):
     class Own(torch.nn.Module):
         def forward(self, attention_mask: Any = None, ids: Any = None) -> None:
             pass
@@ -333,19 +261,13 @@ def test_whole_numbers_are_those_of_a_mask_of_a_table_or_as_far_as_seen(
     assert call.keywords == {name} and sizes == {"batch": 2}
 
 
-def test_a_class_is_called_by_its_shortest_name(tmp_path: Path) -> None:
-    text = "import torch, torchvision\ntorchvision.models.squeezenet1_1(num_classes=3)(torch.randn(1, 3, 64, 64))\n"
-    (one,) = watched(tmp_path, text).modules
-    assert one.request.module in ("torchvision.models.squeezenet1_1", "torchvision.models.SqueezeNet")
-
-
 def watched(folder: Path, text: str) -> Script:
     (folder / "network.py").write_text(NETWORK, encoding="utf-8")
     (folder / "script.py").write_text(text, encoding="utf-8")
     return observed(folder / "script.py", folder, "mine")
 
 
-def test_what_a_script_calls_is_drafted_with_what_it_was_made_with(tmp_path: Path) -> None:
+def test_what_a_script_calls_is_drafted_with_what_it_was_made_with(tmp_path):
     seen = watched(tmp_path, SCRIPT)
     line, network, _, changed = seen.modules
     assert line.request.module == "torch.nn.Linear"
@@ -358,32 +280,33 @@ def test_what_a_script_calls_is_drafted_with_what_it_was_made_with(tmp_path: Pat
     assert "stopped: ValueError: half way" in seen.stopped
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("import torch\ntorch.nn.ReLU()", "script.py called no module"),
-        ("import nowhere", "script.py stopped: ModuleNotFoundError"),
-    ],
-)
-def test_a_script_that_calls_nothing_is_told(tmp_path: Path, text: str, said: str) -> None:
+@pytest.mark.parametrize("text, said", [
+    ("import torch\ntorch.nn.ReLU()", "script.py called no module"),
+    ("import nowhere", "script.py stopped: ModuleNotFoundError"),
+])  # fmt: skip
+def test_a_script_that_calls_nothing_is_reported(tmp_path, text, said):
     with pytest.raises(UserError, match=said):
         watched(tmp_path, text)
 
 
-def test_a_class_of_a_script_that_would_run_again_is_told(tmp_path: Path) -> None:
+def test_a_class_of_a_script_that_would_run_again_is_reported(tmp_path):
     own = "class Own(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
     (one,) = watched(tmp_path, f"import torch\n\n{own}\nOwn()(torch.ones(2))\n").modules
     assert "put what it runs below if __name__" in str(one.draft)
 
 
-def test_the_command_observes_and_writes_all_cases_into_one_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "script.py").write_text(
-        "import torch\ntorch.nn.Linear(4, 3)(torch.randn(2, 4))\ntorch.nn.Tanh()(torch.randn(3, 5))\n",
-        encoding="utf-8",
-    )
-    assert main(["new", "mine", "--observe", "script.py"]) == 0
+def test_the_command_observes_and_leaves_out_an_exporter_that_cannot(tmp_path):
+    """All cases go into one file. TorchScript has no asinh at all, where dynamo's translation has it."""
+    own = "import torch\nclass Own(torch.nn.Module):\n    def forward(self, x):\n        return x.asinh()\n"
+    calls = "import torch, own\ntorch.nn.Tanh()(torch.randn(3, 5))\nown.Own()(torch.randn(2, 4))\n"
+    (tmp_path / "cases").mkdir()
+    for folder in (tmp_path, tmp_path / "cases"):
+        (folder / "own.py").write_text(own, encoding="utf-8")
+    (tmp_path / "script.py").write_text(calls, encoding="utf-8")
+    outcome = run_command(tmp_path, "new", "mine", "--observe", "script.py")
+    assert outcome.code == 0
+    assert "passed  accuracy[mine_2-dynamo-op20-onnxruntime-fp32]" in outcome.text
     assert [case.name for case in load(tmp_path / "cases" / "mine.yaml")] == ["mine_1", "mine_2"]
-    assert "passed  accuracy[mine_2-dynamo-op20-onnxruntime-fp32]" in capsys.readouterr().out
+    text = (tmp_path / "cases" / "mine.yaml").read_text(encoding="utf-8")
+    assert text.count("# torchscript: [17] does not export it: UnsupportedOperatorError") == 1
+    assert text.count("    dynamo: [20]") == 2

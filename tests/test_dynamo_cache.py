@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.export import dynamo_cache
+from tests.kit.calls import count_calls
 
 torch = pytest.importorskip("torch")
 onnxscript = pytest.importorskip("onnxscript")
@@ -17,7 +18,6 @@ from onnxscript.function_libs.torch_lib.registration import default_registry  # 
 from torch._export import utils as export_utils  # noqa: E402
 from torch.export import decomp_utils  # noqa: E402
 from torch.onnx._internal.exporter import _schemas  # noqa: E402
-from torch.onnx._internal.exporter._registration import ONNXRegistry  # noqa: E402
 
 DYNAMIC = torch.export.Dim.DYNAMIC
 
@@ -29,14 +29,11 @@ needs_known_torch = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def plain_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Begin without the cache, and leave the process as it was found."""
-    was_active = bool(dynamo_cache._originals)
+    """Begin and end without the cache."""
     dynamo_cache.uninstall()
     monkeypatch.delenv(dynamo_cache.OFF_SWITCH, raising=False)
     yield
-    dynamo_cache.uninstall()
-    if was_active:
-        dynamo_cache.install()
+    dynamo_cache.uninstall()  # the next export of a cell installs it again
 
 
 class Elementwise(torch.nn.Module):
@@ -87,16 +84,10 @@ TABLE = {torch.ops.aten.asinh.default: asinh_as_log}
 
 EXPORTS = {
     "asinh": (ASINH, (X,), {}),
-    "linear": (torch.nn.Linear(5, 3), (X,), {}),
     "conv-bn-relu": (conv_bn_relu(), (torch.ones(2, 3, 5, 7),), {}),
     "two-outputs": (TwoOutputs(), (X, X[:1] + 1), {}),
     "translation-table": (ASINH, (X,), {"custom_translation_table": TABLE}),
     "dynamic": (TwoOutputs(), (X, X + 1), {"dynamic_shapes": ({0: DYNAMIC}, {0: DYNAMIC})}),
-    "dynamic-conv": (
-        conv_bn_relu(),
-        (torch.ones(2, 3, 5, 7),),
-        {"dynamic_shapes": ({0: DYNAMIC, 2: DYNAMIC, 3: DYNAMIC},)},
-    ),
     "converted-to-17": (ASINH, (X,), {"opset_version": 17}),
     "opset-18": (torch.nn.GELU(), (X,), {"opset_version": 18}),
     "opset-20": (torch.nn.GELU(), (X,), {"opset_version": 20}),
@@ -104,67 +95,29 @@ EXPORTS = {
 
 
 @needs_known_torch
-def test_bytes_are_those_of_plain_torch() -> None:
+@pytest.mark.parametrize("names", [
+    pytest.param(["asinh", "translation-table"], id="few"),
+    pytest.param([*EXPORTS], id="all", marks=pytest.mark.thorough),
+])  # fmt: skip
+def test_bytes_are_those_of_plain_torch(names: list[str]) -> None:
     """All exports in one process, each right after the others, so that what leaks would show."""
 
-    def export_all() -> dict[str, bytes]:
-        return {name: export(model, *args, **options) for name, (model, args, options) in EXPORTS.items()}
+    def export_all() -> list[bytes]:
+        return [export(model, *args, **options) for model, args, options in map(EXPORTS.__getitem__, names)]
 
-    plain = export_all()
-    assert operators(plain["asinh"]) == ["Asinh"]
-    assert "Log" in operators(plain["translation-table"])
-    assert "Gelu" not in operators(plain["opset-18"])
-    assert operators(plain["opset-20"]) == ["Gelu"]
-
-    assert dynamo_cache.install() is None
-    for _ in range(2):
-        cached = export_all()
-        assert [name for name in EXPORTS if cached[name] != plain[name]] == []
-
-
-@needs_known_torch
-def test_what_is_remembered_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts instead of times: a cache that never answers would pass every test of bytes."""
-    inferred: list[str] = []
-    materialized: list[bool] = []
     infer, materialize = _schemas.op_signature_from_function, export_utils._materialize_cpp_cia_ops
-
-    def counting_infer(
-        func: Any, domain: str, name: Any = None, overload: str = "", *, since_version: int = 1
-    ) -> Any:
-        inferred.append(domain)
-        return infer(func, domain, name, overload, since_version=since_version)
-
-    def counting_materialize() -> None:
-        materialized.append(True)
-        materialize()
-
-    monkeypatch.setattr(_schemas, "op_signature_from_function", counting_infer)
-    monkeypatch.setattr(export_utils, "_materialize_cpp_cia_ops", counting_materialize)
-    export(ASINH, X)
-    assert len(inferred) > 300
-    assert len(materialized) > 20
+    with count_calls(infer, materialize) as calls:
+        plain = export_all()
+    assert calls[infer.__name__] > 300 and calls[materialize.__name__] > 20
+    made = {name: operators(model) for name, model in zip(names, plain, strict=True)}
+    assert made["asinh"] == ["Asinh"] and "Log" in made["translation-table"]
+    assert "Gelu" not in made.get("opset-18", []) and made.get("opset-20", ["Gelu"]) == ["Gelu"]
 
     assert dynamo_cache.install() is None
-    export(ASINH, X)
-    inferred.clear()
-    materialized.clear()
-    export(ASINH, X)
-    assert inferred == []
-    assert len(materialized) == 2  # the decomposition table is read once and split once
-
-
-@needs_known_torch
-def test_registries_share_nothing_that_can_change() -> None:
-    assert dynamo_cache.install() is None
-    first, second = ONNXRegistry.from_torchlib(20), ONNXRegistry.from_torchlib(20)
-    [mine], [other] = first.functions["aten::asinh"], second.functions["aten::asinh"]
-    assert mine is not other
-    assert mine.signature == other.signature
-    assert mine.signature is not other.signature
-    assert mine.signature.params is not other.signature.params
-    first.functions["aten::asinh"].clear()
-    assert second.functions["aten::asinh"] == [other]
+    assert [export_all() == plain for _ in range(2)] == [True, True]
+    with count_calls(infer, materialize) as calls:  # a cache that never answers would pass every test of bytes
+        export(ASINH, X)
+    assert calls == {materialize.__name__: 2}, "the decomposition table is read once and split once"
 
 
 @needs_known_torch
@@ -186,13 +139,10 @@ def test_operator_defined_after_an_export_is_seen() -> None:
         collected = decomp_utils._collect_all_valid_cia_ops()
         return any(operator.name() == "conformance_cache::late" for operator in collected)
 
-    kernels = [lambda x: x.sinh(), lambda x: x.cosh()]
-    plain = [define_and_export(kernel) for kernel in kernels]
-    assert [operators(model) for model in plain] == [["Sinh"], ["Cosh"]]
-
     assert dynamo_cache.install() is None
     export(ASINH, X)
-    assert [define_and_export(kernel) for kernel in kernels] == plain
+    made = [define_and_export(kernel) for kernel in (lambda x: x.sinh(), lambda x: x.cosh())]
+    assert [operators(model) for model in made] == [["Sinh"], ["Cosh"]]
 
 
 @needs_known_torch
@@ -204,12 +154,7 @@ def test_function_registered_anew_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     )
     with monkeypatch.context() as registration:
         registration.setattr(default_registry["aten::asinh"], "overloads", [replacement])
-        cached = export(ASINH, X)
-        dynamo_cache.uninstall()
-        assert export(ASINH, X) == cached
-        assert operators(cached) == ["Sinh"]
-        assert dynamo_cache.install() is None
-        assert export(ASINH, X) == cached
+        assert operators(export(ASINH, X)) == ["Sinh"]
     assert export(ASINH, X) == before
 
 
@@ -226,59 +171,33 @@ def replaceable() -> list[object]:
     ]
 
 
-@needs_known_torch
-def test_uninstall_restores_everything() -> None:
-    before = replaceable()
-    assert dynamo_cache.install() is None
-    during = replaceable()
-    assert dynamo_cache.install() is None
-    assert replaceable() == during
-    assert not any(new is old for new, old in zip(during, before, strict=True))
-    dynamo_cache.uninstall()
-    dynamo_cache.uninstall()
-    assert replaceable() == before
+def op_signature_from_function(func: Any, opset: int) -> None: ...
 
 
-def check_steps_aside(*words: str) -> None:
-    before = replaceable()
-    reason = dynamo_cache.install()
-    assert reason is not None
-    assert "\n" not in reason
-    assert [word for word in words if word not in reason] == []
-    assert replaceable() == before
-
-
-def test_off_switch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONFORMANCE_DYNAMO_CACHE", "0")
-    check_steps_aside("switched off", "CONFORMANCE_DYNAMO_CACHE=0")
-
-
-def test_steps_aside_for_an_unknown_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "__version__", "2.16.0")
-    check_steps_aside("2.16.0")
-
-
-@needs_known_torch
-def test_steps_aside_when_an_internal_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as internals:
-        internals.delattr(export_utils, "_materialize_cpp_cia_ops")
-        reason = dynamo_cache.install()
-    assert reason is not None
-    assert "_materialize_cpp_cia_ops" in reason
-    assert dynamo_cache._originals == []
-
-
-@needs_known_torch
-def test_steps_aside_when_an_internal_takes_other_parameters(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("module, name, other, words", [
+    pytest.param(torch, "__version__", "2.16.0", ["2.16.0"], id="an unknown torch"),
+    pytest.param(export_utils, "_materialize_cpp_cia_ops", None, ["_materialize_cpp_cia_ops"], id="an internal gone",
+                 marks=needs_known_torch),
+    pytest.param(_schemas, "op_signature_from_function", op_signature_from_function,
+                 ["op_signature_from_function", "opset"], id="other parameters", marks=needs_known_torch),
+])  # fmt: skip
+def test_the_cache_steps_aside_where_torch_is_built_otherwise(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, other: Any, words: list[str]
 ) -> None:
-    def op_signature_from_function(func: Any, opset: int) -> None: ...
+    before = replaceable()
+    with monkeypatch.context() as internals:
+        if other is None:
+            internals.delattr(module, name)
+        else:
+            internals.setattr(module, name, other)
+        reason = dynamo_cache.install()
+    assert reason is not None and "\n" not in reason
+    assert [word for word in words if word not in reason] == []
+    assert replaceable() == before, "nothing is replaced"
 
-    monkeypatch.setattr(_schemas, "op_signature_from_function", op_signature_from_function)
-    check_steps_aside("op_signature_from_function", "opset")
 
-
-@needs_known_torch
-def test_steps_aside_when_a_user_has_a_function_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decomp_utils, "_collect_all_valid_cia_ops", lambda: set())
-    check_steps_aside("_collect_all_valid_cia_ops")
+def test_the_cache_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = replaceable()
+    monkeypatch.setenv("CONFORMANCE_DYNAMO_CACHE", "0")
+    assert dynamo_cache.install() == "dynamo cache: switched off by CONFORMANCE_DYNAMO_CACHE=0"
+    assert replaceable() == before

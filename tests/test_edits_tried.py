@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from conformance.case.file import load
-from conformance.plan.catalogue import plan
 from conformance.records.findings import findings
 from conformance.records.record import Record
-from conformance.repairs.fixes import fixes, tried
+from conformance.repairs.fixes import fixes
 from conformance.repairs.trials import Fix, Trials
 from conformance.worker.isolation import Worker
-from tests.support import PASSED, Bench, say, verdict
+from tests.kit.cases import PASSED, Bench, say, verdict
 from tests.test_coverage import BLOCK
-from tests.test_remedies import FIRST, NOTHING, VACUOUS, ZERO_BY_INIT
+from tests.test_remedies import FIRST, NOTHING, VACUOUS, ZERO_BY_INIT, cell_of, with_lines
 
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path, tmp_path / "store")
-
+pytestmark = pytest.mark.own_store
 
 Found = Callable[[Record], list[Fix]]
 
 
+def all_of(record: Record, trials: Trials) -> list[Fix]:
+    told = record.as_dict()
+    (finding,) = findings([told])
+    (case,) = load(Path(str(record.source["file"])))
+    assert finding.key.component == "case"
+    return [*fixes(finding, case, told, trials)]
+
+
 @pytest.fixture
 def found(bench: Bench, worker: Worker) -> Found:
-    def all_of(record: Record) -> list[Fix]:
-        told = record.as_dict()
-        (finding,) = findings([told])
-        (case,) = load(Path(str(record.source["file"])))
-        assert finding.key.component == "case"
-        return [*fixes(finding, case, told, Trials(worker, bench.store))]
-
-    return all_of
+    return lambda record: all_of(record, Trials(worker, bench.store))
 
 
 def body_of(body: str) -> str:
@@ -48,18 +45,9 @@ def body_of(body: str) -> str:
 
 def pasted(bench: Bench, record: Record, paste: str) -> Record:
     """The record of the case's accuracy cell with the lines of a change in its file, as somebody would paste them."""
-    file = Path(str(record.source["file"]))
     yaml, _, python = paste.partition("\nin beside.py:\n")
-    case = YAML(typ="safe").load(file.read_text(encoding="utf-8"))["planted"] | YAML(typ="safe").load(yaml)
-    folder = bench.folder / "pasted"
-    folder.mkdir()
-    lines = [line[2:] for line in python.splitlines()]
-    text = (file.parent / "beside.py").read_text(encoding="utf-8") + "\n".join(["", "", *lines, ""])
-    (folder / "beside.py").write_text(text, encoding="utf-8")
-    with (folder / "planted.yaml").open("w", encoding="utf-8") as stream:
-        YAML(typ="safe").dump({"planted": case}, stream)
-    (again,) = load(folder / "planted.yaml")
-    return bench.run_cell(next(cell for cell in plan(again) if cell.check == "accuracy"))
+    lines = "\n".join(line[2:] for line in python.splitlines())
+    return bench.run_cell(cell_of(bench, with_lines(Path(str(record.source["file"])), yaml, lines)))
 
 
 @pytest.mark.parametrize("name, what", [
@@ -75,35 +63,53 @@ def test_the_edit_for_a_vacuous_output_is_tried(bench: Bench, found: Found, name
     assert verdict(pasted(bench, record, fix.paste)) == PASSED
 
 
-@pytest.mark.parametrize("name, what", [
-    ("negative logarithms", "draw other values"),
-    ("digits cancel", "declare the tolerance that float32 itself needs here"),
-])  # fmt: skip
-def test_the_edit_where_nothing_was_verified_is_tried(bench: Bench, found: Found, name: str, what: str) -> None:
-    record = bench.run(body_of(NOTHING[name][0]), ZERO_BY_INIT + FIRST, examples=6)
+def test_other_values_are_tried_where_nothing_was_verified(bench: Bench, found: Found) -> None:
+    record = bench.run(body_of(NOTHING["negative logarithms"][0]), ZERO_BY_INIT + FIRST, examples=6)
     assert record.error in ("NothingVerified", "IllConditioned")
     (fix,) = found(record)
-    assert fix.what == what
-    assert ("float32 itself is off by up to" in fix.paste) == ("tolerance" in what)
+    assert fix.what == "draw other values" and "float32 itself" not in fix.paste
     assert verdict(pasted(bench, record, fix.paste)) == PASSED
 
 
-def test_no_tolerance_is_told_where_another_runtime_does_better(bench: Bench, found: Found) -> None:
+@pytest.fixture(scope="module")
+def ill_conditioned(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Record:
+    """A case of which float32 itself is off, for which a tolerance is proposed."""
+    bench = Bench(tmp_path_factory.mktemp("ill"), store)
     record = bench.run(body_of(NOTHING["digits cancel"][0]), ZERO_BY_INIT + FIRST, examples=6)
+    assert record.error == "IllConditioned"
     assert record.remedy is not None and record.remedy["kind"] == "tolerance to declare"
-    record.witnesses = [{"runtime": "onnx-reference", "answer": "nearer"}]
-    assert found(record) == []
+    return record
 
 
-def test_no_tolerance_is_told_that_would_hide_a_wrong_cell(
-    bench: Bench, found: Found, monkeypatch: pytest.MonkeyPatch
+def test_the_tolerance_that_float32_itself_needs_is_tried(
+    bench: Bench, found: Found, ill_conditioned: Record
 ) -> None:
-    """The same case has another cell whose runtime is shown to be wrong."""
-    from conformance.repairs.trials import Trials as tried_in
+    (fix,) = found(ill_conditioned)
+    assert fix.what == "declare the tolerance that float32 itself needs here"
+    assert "float32 itself is off by up to" in fix.paste
+    assert verdict(pasted(bench, ill_conditioned, fix.paste)) == PASSED
 
-    record = bench.run(body_of(NOTHING["digits cancel"][0]), ZERO_BY_INIT + FIRST, examples=6)
-    monkeypatch.setattr(tried_in, "record", lambda *_: {"status": "failed", "fault": "runtime"})
-    assert found(record) == []
+
+class WrongElsewhere(Trials):
+    """The case has another cell whose runtime is shown to be wrong."""
+
+    def record(self, cell: Any) -> dict[str, Any]:
+        return {"status": "failed", "fault": "runtime"}
+
+
+def test_no_tolerance_is_told_where_another_runtime_does_better_or_that_would_hide_a_wrong_cell(
+    bench: Bench, worker: Worker, found: Found, ill_conditioned: Record
+) -> None:
+    nearer = [{"runtime": "onnx-reference", "answer": "nearer"}]
+    assert found(dataclasses.replace(ill_conditioned, witnesses=nearer)) == []
+    assert all_of(ill_conditioned, WrongElsewhere(worker, bench.store)) == []
+
+
+def test_no_edit_is_told_with_which_another_cell_of_the_case_fails(bench: Bench, worker: Worker) -> None:
+    body = body_of(VACUOUS["saturated"][0]).replace("torchscript: 17", "torchscript: [17, 18]")
+    record = bench.run(body, ZERO_BY_INIT, opset=17, examples=6)
+    assert all_of(record, Trials(worker, bench.store))
+    assert all_of(record, WrongElsewhere(worker, bench.store)) == []
 
 
 def test_a_module_that_hardly_shows_is_woken(bench: Bench, found: Found) -> None:
@@ -112,11 +118,3 @@ def test_a_module_that_hardly_shows_is_woken(bench: Bench, found: Found) -> None
     (fix,) = found(record)
     assert (fix.what, fix.paste) == ("wake the weights", "weights: awake")
     assert verdict(pasted(bench, record, fix.paste)) == PASSED
-
-
-def test_a_finding_without_an_edit_has_nothing_to_be_tried(bench: Bench) -> None:
-    record = bench.run(body_of(NOTHING["all digits cancel"][0]), ZERO_BY_INIT + FIRST, examples=6)
-    told = record.as_dict()
-    (finding,) = findings([told])
-    assert (finding.key.component, record.remedy) == ("case", None)
-    assert tried(finding) is None

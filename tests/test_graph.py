@@ -9,8 +9,9 @@ from onnx import TensorProto, helper, numpy_helper
 from conformance.case.must_hold import Graph
 from conformance.disk.onnx_models import Serialized
 from conformance.export import graph
-from tests.support import load_case
+from tests.kit.cases import load_case
 
+pytestmark = pytest.mark.smoke
 BODY = 'forward: torch.sin(x)\ninputs: {x: "float32[n, 3]"}\ndims: {n: 1..4}\n'
 
 
@@ -55,7 +56,7 @@ def test_nodes_in_branches_count_too():
         [node], "g", [helper.make_tensor_value_info("c", 9, []), helper.make_tensor_value_info("x", 1, [3])],
         [helper.make_tensor_value_info("y", 1, [3])],
     ), opset_imports=[helper.make_opsetid("", 17)])  # fmt: skip
-    assert graph.read(made, Serialized(b"")).nodes == {"If": 1, "Sin": 2}
+    assert graph.read(made, Serialized(made.SerializeToString())).nodes == {"If": 1, "Sin": 2}
 
 
 def test_the_structure_ignores_names_and_docs_and_sees_everything_else():
@@ -84,7 +85,6 @@ def test_a_static_dim_may_be_frozen_at_the_traced_size_only(tmp_path):
 
 @pytest.mark.parametrize("says, wrong", [
     ({"nodes": {"Sin": 1}}, {"nodes": {"Sin": 2}}),
-    ({"nodes": {"Cos": 0}}, {"nodes": {"Cos": 1}}),
     ({"nodes": {"Sin": 1, "Mul": 1}, "only": True}, {"nodes": {"Sin": 1}, "only": True}),
     ({"absent": ["Cos"]}, {"absent": ["Sin"]}),
     ({"inputs": ["x"]}, {"inputs": ["y"]}),
@@ -92,7 +92,6 @@ def test_a_static_dim_may_be_frozen_at_the_traced_size_only(tmp_path):
     ({"initializers": 1}, {"initializers": 0}),
     ({"dims": {"x": ["symbolic", 3]}}, {"dims": {"x": ["symbolic", "symbolic"]}}),
     ({"dims": {"y": ["n", None]}}, {"dims": {"y": [None]}}),
-    ({"dims": {"y": [None, 3]}}, {"dims": {"z": [None, 3]}}),
 ])  # fmt: skip
 def test_what_a_case_says_of_its_graph_holds_or_is_a_finding(says, wrong):
     assert not list(graph.assertions(Graph(**says), facts()))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
-import os
 import re
 import shlex
 import subprocess
@@ -23,6 +22,7 @@ import pytest
 
 from conformance.case.file import load
 from conformance.cli import COMMANDS
+from tests.kit.runs import run_command, run_pytest
 
 ROOT = Path(__file__).parent.parent
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
@@ -33,7 +33,6 @@ PARTS = re.compile(
 )
 OTHERS = ("pip", "polygraphy", "optimum-cli", "python")
 """Programs that guides call besides this project's."""
-MOST_LINES = 165
 NEEDS = {"hugging-face": "transformers"}
 """Packages without which the commands of a guide are not run."""
 
@@ -67,13 +66,6 @@ def commands() -> list[tuple[str, Command]]:
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
-def test_a_guide_has_commands_and_is_read_in_minutes(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    assert text.count("\n") <= MOST_LINES
-    assert text.count("```console") == len([block for block in PARTS.finditer(text) if block["console"]]) > 0
-
-
-@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_every_case_of_a_guide_loads(page: Path, tmp_path: Path) -> None:
     for part in parts(page):
         if isinstance(part, File):
@@ -103,9 +95,6 @@ def arguments(name: str, parser: argparse.ArgumentParser) -> None:
     importlib.import_module(f"conformance.commands.{name}").arguments(parser)
 
 
-# ---- what is shown -------------------------------------------------------------------------------------
-
-
 def alike(line: str) -> str:
     """A line without what may differ between hosts: numbers, ids, and how far below the rounding a loss is."""
     line = re.sub(r"\b(no loss|all lost|-?\d+\.\d+ dB)", "LOSS", line)
@@ -126,20 +115,14 @@ def missing(shown: tuple[str, ...], said: str) -> list[str]:
     return lost
 
 
-def test_what_differs_between_hosts_is_not_compared() -> None:
-    said = "a: got 0.25, wanted 1e-7\nexport  3.5 dB  of it\n1fa7eb3a  the exporter\nFAILED cell\n"
-    assert (
-        missing(("a: got 0.75, wanted 2", "...", "export    no loss   of it", "ffffffff  the exporter"), said) == []
-    )
-    assert missing(("FAILED cell", "a: got 0.25, wanted 1e-7"), said) == ["a: got 0.25, wanted 1e-7"]
-    assert missing(("PASSED cell",), said) == ["PASSED cell"]
+RUN = [page for page in GUIDES if any(isinstance(part, Command) and not part.not_run for part in parts(page))]
+QUICK = "hugging-face"
+"""The guide whose commands take least."""
 
 
-@pytest.mark.parametrize(
-    "page",
-    [page for page in GUIDES if any(isinstance(part, Command) and not part.not_run for part in parts(page))],
-    ids=lambda page: page.stem,
-)
+@pytest.mark.parametrize("page", [
+    pytest.param(page, id=page.stem, marks=() if page.stem == QUICK else pytest.mark.thorough) for page in RUN
+])  # fmt: skip
 def test_what_a_guide_shows_is_what_happens(page: Path, tmp_path: Path) -> None:
     """In a folder of its own, with the files as they are where a command stands."""
     if page.stem in NEEDS:
@@ -162,15 +145,8 @@ def _installed(package: str) -> None:
 def output(line: str, folder: Path) -> str:
     """What a command prints, with this checkout's package and no choice of this host's."""
     program, *words = shlex.split(line)
-    module = {
-        "conformance": ["-m", "conformance"],
-        "pytest": ["-m", "pytest", "-p", "conformance.plugin"],
-        "python": [],
-    }
-    called = [sys.executable, *module[program], *words]
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "CONFORMANCE_"))
-    }
-    environment |= {"PYTHONPATH": str(ROOT), "COLUMNS": "80"}
-    done = subprocess.run(called, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
-    return done.stdout + done.stderr
+    if program == "python":
+        done = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=300)
+        return done.stdout + done.stderr
+    run = {"conformance": run_command, "pytest": run_pytest}[program]
+    return run(folder, *words, COLUMNS="80").text

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from conformance import cli
+from conformance.bundle.layout import Bundle
 from conformance.records import matrix, text
 from conformance.records.clean import literal
-from conformance.report import annotations
-from tests.harmless import ANY, FORGED, assert_harmless, assert_ours
-from tests.report.support import HEADER, failed, hostile_fields, record
-from tests.support import run_suite, say, write_case
-
-PROPERTY = settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+from tests.kit.cases import say, write_case
+from tests.kit.harmless import ANY, FORGED, PARTS, assert_ours
+from tests.kit.runs import run_suite
+from tests.report.support import failed, hostile, hostile_header, record
 
 SOME = st.builds(lambda middle: f"x{middle}", ANY)
 """Hostile text that begins with a letter, as no name of a case, a runtime or a file begins a line of ours."""
+ALL = f"x{''.join(PARTS)}"
+
+
+def for_hostile_text(test: Callable[..., None]) -> Callable[..., None]:
+    """Has a test get hostile texts: all there is at once, and some that are drawn."""
+    texts = [name for name in inspect.signature(test).parameters if name not in ("tmp_path", "capsys")]
+    some, worst = dict.fromkeys(texts, SOME), dict.fromkeys(texts, ALL)
+    limits = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    return limits(example(**worst)(given(**some)(test)))
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
@@ -37,29 +45,21 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
 
 
 def hostile_record(poison: str, **values: Any) -> dict[str, Any]:
-    return failed(
-        poison, exporter=poison, runtime=poison, precision=poison, stage=poison, error=poison, reason=poison,
-        fault=poison, source={"file": poison, "line": 7}, command=poison, bundle=poison, bundle_libraries=[poison],
-        signal=poison, loss={poison: poison}, draw={"dims": {poison: 2}, "regime": poison, "seed": 5, "index": 0},
-        worst={"output": 0, "index": [1], "got": poison, "wanted": poison, "ratio": 3.5}, **hostile_fields(poison),
-        **values,
-    )  # fmt: skip
+    """Hostile text wherever a run that is read may have text."""
+    sound = {name: failed()[name] for name in ("fidelity", "latency", "graph", "coverage")}
+    sound["worst"] = {"output": 0, "index": [1], "got": poison, "wanted": poison, "ratio": 3.5}
+    sound["draw"] = {"dims": {poison: 2}, "regime": poison, "seed": 5, "index": 0}
+    return hostile(poison) | sound | values
 
 
 def write_run(folder: Path, records: list[dict[str, Any]], poison: str) -> Path:
-    environment = {**HEADER["environment"], "flags": ["conformance", "-k", poison], "cpu": {"name": poison}}
-    environment["versions"] = {"torch": poison}
     folder.mkdir(exist_ok=True)
-    run = {**HEADER, "environment": environment, "records": records}
+    run = {**hostile_header(poison), "records": records}
     (folder / "run.json").write_text(json.dumps(run), encoding="utf-8")
     return folder
 
 
-# ---- text of records ----------------------------------------------------------------------------------------
-
-
-@PROPERTY
-@given(SOME)
+@for_hostile_text
 def test_the_text_of_a_failure(poison: str) -> None:
     for stage in (poison, "compare"):
         for error in (poison, "WrongValue"):
@@ -69,21 +69,11 @@ def test_the_text_of_a_failure(poison: str) -> None:
             assert_ours(text.repetition(found, poison))
 
 
-@PROPERTY
-@given(SOME)
+@for_hostile_text
 def test_the_matrix(poison: str) -> None:
     records = [hostile_record(poison), hostile_record(poison, status="skipped"), record("sound")]
     for line in (*matrix.lines(records, 80), *matrix.fidelity(records), *matrix.slow(records)):
         assert_ours(literal(line))
-
-
-@PROPERTY
-@given(SOME)
-def test_annotations_are_the_only_commands(poison: str) -> None:
-    for line in annotations.github([hostile_record(poison)]):
-        assert line.startswith("::error ")
-        assert_harmless(line[1:])
-        assert "\n" not in line
 
 
 def test_a_reason_of_many_lines_is_read_as_the_reason() -> None:
@@ -98,12 +88,8 @@ def test_a_conclusion_of_another_version_is_no_template() -> None:
         assert conclusion in text.failure(failed(conclusion=conclusion))
 
 
-# ---- commands -----------------------------------------------------------------------------------------------
-
-
-@PROPERTY
-@given(SOME, SOME)
-def test_a_diff(tmp_path: Path, capsys: pytest.CaptureFixture[str], one: str, two: str) -> None:
+@for_hostile_text
+def test_a_diff(tmp_path, capsys, one: str, two: str) -> None:
     before = write_run(tmp_path / "before", [record("a"), record("gone", id=one)], two)
     after = write_run(
         tmp_path / "after", [hostile_record(one, id=record("a")["id"]), hostile_record(two, id=two)], one
@@ -111,18 +97,16 @@ def test_a_diff(tmp_path: Path, capsys: pytest.CaptureFixture[str], one: str, tw
     assert told(capsys, "diff", before, after)[0] in (1, 2)
 
 
-@PROPERTY
-@given(SOME, SOME)
-def test_a_merge(tmp_path: Path, capsys: pytest.CaptureFixture[str], one: str, two: str) -> None:
+@for_hostile_text
+def test_a_merge(tmp_path, capsys, one: str, two: str) -> None:
     parts = [write_run(tmp_path / "one", [record("a", id=one)], one)]
     parts.append(write_run(tmp_path / "two", [failed("a", id=one, stage=two)], two))
     for more in ((), ("--allow-mixed",)):
         assert told(capsys, "merge", tmp_path / "merged", *parts, *more)[0] in (0, 2)
 
 
-@PROPERTY
-@given(SOME, SOME)
-def test_an_acceptance(tmp_path: Path, capsys: pytest.CaptureFixture[str], one: str, two: str) -> None:
+@for_hostile_text
+def test_an_acceptance(tmp_path, capsys, one: str, two: str) -> None:
     baseline = tmp_path / "baseline.jsonl"
     baseline.unlink(missing_ok=True)
     for cells in ([record("a")], [hostile_record(one, id=record("a")["id"])]):
@@ -132,22 +116,19 @@ def test_an_acceptance(tmp_path: Path, capsys: pytest.CaptureFixture[str], one: 
     assert told(capsys, "accept", after, one, "--baseline", baseline)[0] == 2
 
 
-@PROPERTY
-@given(SOME)
-def test_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str], poison: str) -> None:
+@for_hostile_text
+def test_a_report(tmp_path, capsys, poison: str) -> None:
     run = write_run(tmp_path / "run", [hostile_record(poison)], poison)
     assert told(capsys, "report", run, "--markdown")[0] in (0, 2)
 
 
-@PROPERTY
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(exclude_characters="/\x00", exclude_categories=["Cs"]), min_size=1, max_size=20))
-def test_a_path_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_a_path_that_is_not_there(tmp_path, capsys, name: str) -> None:
     for command in ("diff", "merge", "replay", "report"):
         places = (tmp_path / f"x{name}", tmp_path / f"x{name}2")
         assert told(capsys, command, *places[: 1 if command in ("replay", "report") else 2])[0] == 2
 
-
-# ---- the front end ------------------------------------------------------------------------------------------
 
 HOSTILE = f"first \\x1b[31mred \\u202eexe ##[error]x\\n::error::second\\n{FORGED}\\r"
 SAID = HOSTILE.replace("\\x1b[31m", "").replace("\\r", "")
@@ -179,24 +160,27 @@ def test_what_a_case_raises_and_declares_is_shown_harmless_by_pytest(tmp_path: P
 
 
 def test_printed_commands_survive_a_copy(tmp_path: Path) -> None:
-    """Of a suite in folders whose names a shell would read otherwise."""
+    """Of a suite in folders whose names a shell would read otherwise, and of a cell with a library that no host can
+    load, which its replay has to be allowed to try."""
     folder = tmp_path / "a folder $(touch planted) 'quoted'"
-    python = "def symbolic(g, x):\n    return g.op('Sin', x)\n"
-    body = """
-    forward: torch.asinh(x)
-    inputs: {x: "float32[3]"}
-    runtimes: onnxruntime
-    specials: false
-    export: {torchscript: {opsets: [17], symbolics: {aten::asinh: beside.symbolic}}}
+    python = """
+    def library():
+        import pathlib
+        file = pathlib.Path(__file__).with_name("lib.so")
+        file.write_bytes(b"no library")
+        return str(file)
     """
+    body = say(BODY.replace("beside.forward(x)", "torch.sin(x)"), "libraries: beside.library")
     write_case(folder / "my cases", body, python)
     done = run_suite(folder, "--cases", "my cases", "--store", "a; store")
+    (record,) = (one for one in done.records.values() if one["check"] == "accuracy")
+    assert (record["status"], record["bundle_libraries"]) == ("failed", ["libraries/lib.so"])
     # On CI, pytest repeats the whole text in its summary.
     (line,) = {line for line in done.text.splitlines() if line.startswith("without PyTorch: ")}
     words = shlex.split(line.removeprefix("without PyTorch: "))
     assert words[:2] == ["conformance", "replay"]
-    assert words[3:] == ["--runtime", "onnxruntime"]
-    assert (folder / words[2] / "bundle.json").is_file()
+    assert words[3:] == ["--runtime", "onnxruntime", "--allow-libraries"]
+    assert [entry.code for entry in Bundle(folder / words[2]).entries] == [["libraries/lib.so"]]
     (line,) = {line for line in done.text.splitlines() if line.startswith("reproduce: ")}
     words = shlex.split(line.removeprefix("reproduce: "))
     assert words[3:5] == ["--cases", "my cases"]

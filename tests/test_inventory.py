@@ -4,6 +4,7 @@ the choice of --changed-since where it should."""
 from __future__ import annotations
 
 import runpy
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,16 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance import HOME
 from conformance.case.declaration import Case, Declaration
 from conformance.case.file import load
 from conformance.depends.changed import changed_since
-from conformance.depends.fingerprint import Fingerprints
-from conformance.depends.inventory import KEYS, named
+from conformance.depends.fingerprint import Fingerprints, suite
+from conformance.depends.inventory import KEYS
 from conformance.draw.draw import Maker
-from conformance.export import store
 from conformance.export.store import derived_key, key
 from conformance.plan.catalogue import Selection, plan, read_suite
 from conformance.precision.calibration import gather
+from conformance.records.environment import hash_of
+from conformance.worker import uses
 
 CASES = """
 defaults:
@@ -88,12 +91,12 @@ class State:
 def state(folder: Path) -> State:
     cases = load(folder / "cases.yaml")
     exported = {
-        f"{case.name}-{exporter}": key(case, exporter, 17, "weights", [])
+        f"{case.name}-{exporter}": key(case, exporter, 17, "weights", [], "suite")
         for case in cases
         for exporter in case.says.export.exporters
     }
     converted = {
-        f"{case.name}-{precision}": derived_key("exported", [precision, feeds(case, precision)])
+        f"{case.name}-{precision}": derived_key("exported", [precision, feeds(case, precision)], "suite")
         for case in cases
         for precision in case.says.precisions
     }
@@ -156,7 +159,6 @@ def edit(file: Path) -> None:
         file.write_bytes(content.replace(b"1", b"2", 1))
 
 
-BOTH = {"planted-torchscript", "planted-dynamo"}
 EXPORT = [
     "modules.py", "helper.py", "preparing.py", "valuing.py", "drawing.py", "data/weights.bin", "symbolics.py",
     "registering.py", "translating.py", "functions.py",
@@ -175,35 +177,29 @@ def test_a_file_moves_all_that_depends_on_it(folder: Path, file: str) -> None:
     assert chosen(folder) == set()
     edit(folder / file)
     moved = state(folder).moved(before)
-    exporters = {f"planted-{OF_EXPORTER[file]}"} if file in OF_EXPORTER else BOTH
-    assert moved["exported"] == (exporters if file in EXPORT else set())
     assert moved["converted"] == ({f"planted-{CONVERSION[file]}"} if file in CONVERSION else set())
-    assert moved["fingerprints"] == chosen(folder) == ids(folder, "planted", OF_EXPORTER.get(file, ""))
+    assert moved["exported"] == moved["fingerprints"] == set()  # files are observed, and no part of what is stated
+    assert chosen(folder) == ids(folder, "planted", OF_EXPORTER.get(file, ""))
 
 
 def test_a_file_that_an_expression_names_moves_what_depends_on_it(folder: Path) -> None:
-    before = state(folder)
     edit(folder / "expressing.py")
-    moved = state(folder).moved(before)
-    assert moved["exported"] == {"expressed-torchscript", "expressed-dynamo"}
-    assert moved["fingerprints"] == chosen(folder) == ids(folder, "expressed")
+    assert chosen(folder) == ids(folder, "expressed")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "readers"),
-    [
-        ("about: names", "about: says", {"fingerprints"}),
-        ("tags: first", "tags: second", {"fingerprints"}),
-        ("runtimes: [onnxruntime,", "fails: [{stage: run, when: {opset: 17}, because: x}]\n  runtimes: [onnxruntime,",
-         {"fingerprints", "changed"}),
-        ("tensorrt: {", "tensorrt: {tf32: true, ", {"fingerprints", "changed"}),
-        ("precisions:", "seed: 3\n  precisions:", {"exported", "fingerprints", "changed"}),
-        ("precisions:", "mode: train\n  precisions:", {"exported", "fingerprints", "changed"}),
-        ("module: modules.Net", "module: modules.Net\n  with: {size: 3}", {"exported", "fingerprints", "changed"}),
-        ("prepare: preparing.prepare\n  ", "", {"exported", "fingerprints", "changed"}),
-        ("aten::sin", "aten::cos", {"exported", "fingerprints", "changed"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("old, new, readers", [
+    ("about: names", "about: says", {"fingerprints"}),
+    ("tags: first", "tags: second", {"fingerprints"}),
+    ("runtimes: [onnxruntime,", "fails: [{stage: run, when: {opset: 17}, because: x}]\n  runtimes: [onnxruntime,",
+     {"fingerprints", "changed"}),
+    ("tensorrt: {", "tensorrt: {tf32: true, ", {"fingerprints", "changed"}),
+    ("precisions:", "tolerance: {fp32: {rtol: 1.0e-7}}\n  precisions:", {"fingerprints", "changed"}),
+    ("precisions:", "seed: 3\n  precisions:", {"exported", "fingerprints", "changed"}),
+    ("precisions:", "mode: train\n  precisions:", {"exported", "fingerprints", "changed"}),
+    ("module: modules.Net", "module: modules.Net\n  with: {size: 3}", {"exported", "fingerprints", "changed"}),
+    ("prepare: preparing.prepare\n  ", "", {"exported", "fingerprints", "changed"}),
+    ("aten::sin", "aten::cos", {"exported", "fingerprints", "changed"}),
+])  # fmt: skip
 def test_the_case_file_itself_moves_what_each_key_matters_to(
     folder: Path, old: str, new: str, readers: set[str]
 ) -> None:
@@ -219,26 +215,22 @@ def test_the_list_has_every_key_of_a_case() -> None:
     assert KEYS.keys() == Declaration.model_fields.keys()
 
 
-def test_the_list_has_every_file_that_a_case_names(folder: Path) -> None:
-    found = [one for case in load(folder / "cases.yaml") for one in named(case)]
-    stems = {one.text.split(".")[0].split("/")[0] for one in found}
-    assert stems >= {*PYTHON.keys() - {"helper"}, "data", "ops", "plugin", "samples"}
-    assert {one.key for one in found if one.matter == "conversion"} == {
-        f"precisions.{precision}.calibration.data" for precision in CONVERSION.values()
-    }
-
-
-@pytest.fixture
-def own_code():
-    """The source that keys are made of, read anew before the test and after it."""
-    store._own_code.cache_clear()
-    yield store._own_code
-    store._own_code.cache_clear()
-
-
-def test_a_module_of_ours_that_was_moved_does_not_quietly_leave_the_keys(monkeypatch, own_code):
-    assert b"def boundary_sizes" in own_code()
-    own_code.cache_clear()
-    monkeypatch.setattr(store, "_EXPORTING", ("export/moved.py",))
-    with pytest.raises(FileNotFoundError, match="moved"):
-        own_code()
+def test_any_change_of_this_package_or_of_a_variable_that_libraries_read_moves_every_key(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = tmp_path / "conformance"
+    shutil.copytree(HOME, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    assert hash_of(copied) == hash_of(HOME)
+    for name in ("cli.py", "compare/tolerance.py", "runtimes/tensorrt/build.py", "worker/state/fence.py"):
+        before = hash_of(copied)
+        (copied / name).write_text((copied / name).read_text() + "\n")
+        assert hash_of(copied) != before
+    (case, *_) = load(folder / "cases.yaml")
+    (cell, *_) = plan(case)
+    found = []
+    for value in ("1", "2"):
+        monkeypatch.setitem(uses.variables_at_first, "OMP_PLANTED", value)
+        monkeypatch.setenv("OMP_PLANTED", value)
+        exported = key(case, "dynamo", 17, "weights", [], suite())
+        found.append((exported, derived_key("model", [], suite()), Fingerprints({})(cell)))
+    assert not set(found[0]) & set(found[1])

@@ -17,7 +17,7 @@ ORDER = (
     "plugin", "__main__", "api", "cli", "commands", "cluster", "versions", "draft", "repairs", "sensitivity",
     "mutants", "checks", "align", "coverage", "precision", "export", "depends", "bundle", "plan", "draw", "verdict",
     "baseline", "latency", "report", "case", "records", "runtimes", "compare", "worker", "disk", "errors", "arrays",
-    "__init__",
+    "collector", "__init__",
 )  # fmt: skip
 """From what people call down to what everything rests on; ``docs/architecture.md`` walks through them."""
 
@@ -60,11 +60,12 @@ def test_every_folder_has_its_place() -> None:
     assert {room(file) for file in modules()} == {*ORDER}
 
 
-@pytest.mark.parametrize("file", modules(), ids=lambda file: file.relative_to(HOME).as_posix())
-def test_modules_import_from_below_only(file: Path) -> None:
-    here = ORDER.index(room(file))
+def test_modules_import_from_below_only() -> None:
     upwards = [
-        f"line {line}: {other.relative_to(HOME)}" for line, other in imported(file) if ORDER.index(room(other)) < here
+        f"{file.relative_to(HOME)}:{line}: {other.relative_to(HOME)}"
+        for file in modules()
+        for line, other in imported(file)
+        if ORDER.index(room(other)) < ORDER.index(room(file))
     ]
     assert upwards == []
 
@@ -81,23 +82,20 @@ WITHOUT_PYTORCH = (
     "records.environment", "worker.isolation",
 )  # fmt: skip
 GATING = (
-    "baseline", "depends.changed", "depends.slices", "report.command", "report.html", "report.markdown",
-    "report.annotations",
+    "baseline", "depends.changed", "depends.observed", "depends.packages", "report.command", "report.html",
+    "report.markdown", "report.annotations",
 )  # fmt: skip
+LATENCY = ("case.time_budget", *(f"latency.{file.stem}" for file in (HOME / "latency").glob("[a-z]*.py")))
 RUNTIMES = ("runtimes", "runtimes.onnxruntime", "runtimes.onnxreference", "export.graph", "export.store")
 
 
-@pytest.mark.parametrize(
-    "modules, never",
-    [
-        ((*READING, *COMPARING), ("torch", "onnx", "onnxruntime", "pytest", "_pytest")),
-        (RUNTIMES, ("torch", "pytest", "_pytest")),
-        (WITHOUT_PYTORCH, ("torch", "pytest", "_pytest", "pydantic", "ruamel", "onnxruntime", "hypothesis")),
-        (GATING, ("torch", "onnx", "onnxruntime", "pytest", "_pytest")),
-        (("checks.run_cell", "checks.runner", "cli", "worker.isolation"), ("pytest", "_pytest")),
-    ],
-    ids=["reading and comparing", "runtimes", "replaying", "gating", "running"],
-)
+@pytest.mark.parametrize("modules, never", [
+    ((*READING, *COMPARING), ("torch", "onnx", "onnxruntime", "pytest", "_pytest")),
+    (RUNTIMES, ("torch", "pytest", "_pytest")),
+    (WITHOUT_PYTORCH, ("torch", "pytest", "_pytest", "pydantic", "ruamel", "onnxruntime", "hypothesis")),
+    ((*GATING, *LATENCY), ("torch", "onnx", "onnxruntime", "pytest", "_pytest")),
+    (("checks.run_cell", "checks.runner", "cli", "worker.isolation"), ("pytest", "_pytest")),
+], ids=["reading and comparing", "runtimes", "replaying", "gating", "running"])  # fmt: skip
 def test_modules_do_not_import_what_is_not_theirs(modules: tuple[str, ...], never: tuple[str, ...]) -> None:
     names = ", ".join(f"conformance.{module}" for module in modules)
     code = f"import sys, {names}; print([name for name in {never!r} if name in sys.modules])"

@@ -71,16 +71,6 @@ def test_what_a_replay_does_not_need_is_not_installed_where_only_a_replay_runs()
     assert needed - optional == on_the_oldest
 
 
-def test_what_only_the_oldest_python_takes_in_a_version_of_its_own_the_later_ones_have_too() -> None:
-    """The last ONNX Runtime for the oldest Python replays, and is too old to convert to int8."""
-    bounds: dict[str, set[str]] = {}
-    for line in project()["dependencies"]:
-        package, _, marker = line.partition(";")
-        bounds.setdefault(re.split(r"[^\w.-]", package)[0], set()).add(marker.strip().replace('"', "'"))
-    apart = ({""}, {"python_version >= '3.11'"}, {"python_version < '3.11'", "python_version >= '3.11'"})
-    assert [package for package, markers in bounds.items() if markers not in apart] == []
-
-
 def test_no_module_of_the_standard_library_has_a_substitute_that_nobody_declares() -> None:
     declared = {re.split(r"[^\w.-]", line)[0].replace("-", "_") for line in project()["dependencies"]}
     for lines in project()["optional-dependencies"].values():
@@ -96,12 +86,3 @@ def test_the_version_is_the_same_everywhere() -> None:
     latest = re.findall(r"^## (\d[\w.]*)$", changes, re.M)[0]
     assert cited["version"] == latest == __version__
     assert cited["license"] == project()["license"] == "Apache-2.0"
-
-
-def test_the_templates_for_issues_can_be_read() -> None:
-    templates = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
-    assert len(templates) == 3
-    for file in templates:
-        form = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
-        assert {"name", "description", "body"} <= form.keys()
-        assert all(field["attributes"]["label"] for field in form["body"])

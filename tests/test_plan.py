@@ -7,7 +7,9 @@ import pytest
 from conformance.case.file import load
 from conformance.plan.catalogue import Selection, plan, unmatched
 from conformance.plan.expected import declared, owed
-from tests.support import load_case, say, write_case
+from tests.kit.cases import load_case, say, write_case
+
+pytestmark = pytest.mark.smoke
 
 BODY = """
 forward: torch.sin(x)
@@ -37,14 +39,6 @@ def test_specials_need_float_inputs_and_can_be_switched_off(tmp_path):
     assert not any("specials" in one for one in ids(load_case(tmp_path, say(BODY, "specials: false"))))
     integers = BODY.replace('"float32[n]"', '{type: "int64[n]", values: {integers: {low: 0, high: 3}}}')
     assert not any("specials" in one for one in ids(load_case(tmp_path, integers)))
-
-
-def test_only_a_case_that_registers_something_has_a_registration_check(tmp_path):
-    body = say(BODY.replace("[13, 17]", '{opsets: [17], symbolics: {"aten::sin": a.b}}'))
-    assert [one for one in ids(load_case(tmp_path, body)) if "registration" in one] == [
-        "registration[planted-torchscript-op17]"
-    ]
-    assert not any("registration" in one for one in ids(load_case(tmp_path, BODY)))
 
 
 @pytest.mark.parametrize("selection, count", [
@@ -80,15 +74,6 @@ def test_an_entry_about_no_cell_is_a_problem_at_its_line(tmp_path):
     (problem,) = unmatched([load_case(tmp_path, body)])
     assert problem.line == 8
     assert "matches no cell" in problem.message
-
-
-def test_a_graph_entry_about_no_exported_model_is_a_problem_at_its_line(tmp_path):
-    entries = ("{when: {opset: 9}, nodes: {Sin: 1}}", "{when: {runtime: onnxruntime}}", "{when: {opset: 13}}", "{}")
-    found = unmatched([load_case(tmp_path, say(BODY, "graph:", *(f"  - {entry}" for entry in entries)))])
-    assert [(problem.line, problem.message) for problem in found] == [
-        (8, "this entry of graph matches no cell of planted"),
-        (9, "this entry of graph matches no cell of planted"),
-    ]
 
 
 def test_an_entry_that_one_combination_of_vary_matches_is_no_problem(tmp_path):

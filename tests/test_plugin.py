@@ -8,80 +8,39 @@ from typing import get_args
 
 import pytest
 
-from tests.support import Outcome, run_pytest, run_suite, write_case
+from tests.kit.cases import say, write_case
+from tests.kit.runs import Outcome, run_pytest, run_suite
+from tests.kit.unrun import UNRUN
 
+HEAD = """
+inputs: {x: "float32[batch, 3]"}
+dims: {batch: 1..9}
+"""
+EXPORT = "export: {torchscript: [17]}\nruntimes: onnxruntime"
 CASES = {
-    "sound": """
-sound:
-  about: passes everywhere
-  tags: R9
-  forward: torch.sin(x)
-  inputs: {x: "float32[batch, 3]"}
-  dims: {batch: 1..4}
-  export: {torchscript: [13, 17], dynamo: [20]}
+    "sound": "tags: R9\nforward: torch.sin(x)\nexport: {torchscript: [13, 17], dynamo: [20]}",
+    "wrong": "forward: x / int(x.shape[0])\nexport: {torchscript: [17]}\nspecials: false",
+    "declared": f"""
+forward: torch.asinh(x)
+{EXPORT}
+fails: [{{stage: export, error: UnsupportedOperatorError, because: there is no symbolic}}]
 """,
-    "wrong": """
-wrong:
-  about: a size becomes a constant
-  forward: x / int(x.shape[0])
-  inputs: {x: "float32[batch, 3]"}
-  dims: {batch: 1..4}
-  export: {torchscript: [17]}
-  specials: false
+    "absent": f"forward: torch.sin(x)\n{EXPORT}\nneeds: there_is_no_such_package",
+    "crashes": f"module: deadly.Crashes\n{EXPORT}\nspecials: false",
+    "exits": f"module: deadly.Exits\n{EXPORT}\nspecials: false",
+    "hangs": f"module: deadly.Hangs\n{EXPORT}\nspecials: false",
+    "lingers": """
+module: deadly.Lingers
+inputs: {x: {type: "float32[batch, 3]", values: {uniform: {low: 0.5, high: 3}}}}
+dims: {batch: 1..9}
+export: {torchscript: {opsets: [17], symbolics: {"aten::sin": deadly.cos}}}
+runtimes: onnxruntime
+specials: false
 """,
-    "declared": """
-declared:
-  about: fails as declared
-  forward: torch.asinh(x)
-  inputs: {x: "float32[batch, 3]"}
-  dims: {batch: 1..4}
-  export: {torchscript: [17]}
-  runtimes: onnxruntime
-  fails: [{stage: export, error: UnsupportedOperatorError, because: there is no symbolic}]
-""",
-    "absent": """
-absent:
-  about: needs what is not there
-  forward: torch.sin(x)
-  inputs: {x: "float32[batch, 3]"}
-  dims: {batch: 1..4}
-  export: {torchscript: [17]}
-  runtimes: onnxruntime
-  needs: there_is_no_such_package
-""",
-    "deadly": """
-defaults:
-  about: ends the process at one size
-  inputs: {x: "float32[batch, 3]"}
-  dims: {batch: 1..9}
-  export: {torchscript: [17]}
-  runtimes: onnxruntime
-  specials: false
-crashes: {module: deadly.Crashes}
-exits: {module: deadly.Exits}
-""",
-    "hanging": """
-hangs:
-  about: never ends at one size
-  module: deadly.Hangs
-  inputs: {x: "float32[batch, 3]"}
-  dims: {batch: 1..9}
-  export: {torchscript: [17]}
-  runtimes: onnxruntime
-  specials: false
-lingers:
-  about: wrong, and never ends where somebody looks for a smaller example
-  module: deadly.Lingers
-  inputs: {x: "float32[batch, 3]"}
-  dims: {batch: 1..9}
-  export: {torchscript: {opsets: [17], symbolics: {"aten::sin": deadly.cos}}}
-  runtimes: onnxruntime
-  specials: false
-""",
-    "broken": "broken:\n  about: x\n  inputs: [\n",
 }
+WHOLE = ("sound", "wrong", "declared", "absent", "crashes", "exits")
 DEADLY = """
-import os, signal, sys, time
+import os, signal, time
 import torch
 
 def cos(g, x):
@@ -89,11 +48,8 @@ def cos(g, x):
 
 class Lingers(torch.nn.Module):
     def forward(self, x):
-        frame = sys._getframe()
-        while frame is not None:
-            if frame.f_code.co_name == "_smallest":
-                time.sleep(1000)
-            frame = frame.f_back
+        if bool((x == 1).all()):  # as simple as only a search tries it
+            time.sleep(1000)
         return torch.sin(x)
 
 class Crashes(torch.nn.Module):
@@ -124,9 +80,9 @@ WRONG = "accuracy[wrong-torchscript-op17-onnxruntime-fp32]"
 
 def write(folder: Path, *names: str) -> Path:
     cases = folder / "cases"
-    cases.mkdir(parents=True)
     for name in names:
-        (cases / f"{name}.yaml").write_text(CASES[name], encoding="utf-8")
+        body = CASES[name] if "inputs:" in CASES[name] else say(HEAD, CASES[name])
+        write_case(cases, body, name=name)
     (cases / "deadly.py").write_text(DEADLY, encoding="utf-8")
     return folder
 
@@ -140,22 +96,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """A run over everything, in a folder where the default --cases finds it."""
-    folder = write(tmp_path_factory.mktemp("whole"), *(name for name in CASES if name != "hanging"))
+    folder = write(tmp_path_factory.mktemp("whole"), *WHOLE)
+    (folder / "cases/broken.yaml").write_text("broken:\n  about: x\n  inputs: [\n", encoding="utf-8")
     return run_suite(folder, "--examples", "1", "-v")
 
 
 @pytest.fixture(scope="module")
 def hanging(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """A run in which time runs out, apart from the others, whose cells may take as long as a busy host needs."""
-    return run_suite(write(tmp_path_factory.mktemp("hanging"), "hanging"), "--examples", "1", "--cell-timeout", "30")
+    folder = write(tmp_path_factory.mktemp("hanging"), "hangs", "lingers")
+    return run_suite(folder, "--examples", "1", "--cell-timeout", "6")
 
 
 # ---- records -------------------------------------------------------------------------------------------------
-
-
-def test_a_run_with_failures_fails(whole: Outcome) -> None:
-    assert whole.code == 1
-    assert "INTERNALERROR" not in whole.text
 
 
 def test_ids_are_as_documented_and_have_no_equals_sign(whole: Outcome) -> None:
@@ -190,22 +143,20 @@ def test_run_json_is_made_of_the_same_lines(whole: Outcome) -> None:
     assert run["environment"] == whole.header["environment"]
 
 
-def test_statuses_are_pytests_too(whole: Outcome) -> None:
+def test_statuses_are_pytests_too_and_a_run_with_failures_fails(whole: Outcome) -> None:
+    assert whole.code == 1 and "INTERNALERROR" not in whole.text
     found = {}
     for record in whole.records.values():
         found.setdefault(record["case"], set()).add(record["status"])
-    assert found["sound"] == {"passed"}
-    assert found["wrong"] == {"failed"}
-    assert found["declared"] == {"xfailed"}
-    assert found["absent"] == {"skipped"}
+    statuses = {"sound": {"passed"}, "wrong": {"failed"}, "declared": {"xfailed"}, "absent": {"skipped"}}
+    assert statuses.items() <= found.items()
     assert "3 skipped, 3 xfailed" in whole.text
 
 
 def test_a_passing_record_says_what_was_verified_and_what_computed_it(whole: Outcome) -> None:
     record = whole.records["accuracy[sound-torchscript-op17-onnxruntime-fp32]"]
-    assert record["examples"] > 10
-    assert record["reason"] is None
-    assert record["stage"] is None
+    assert 10 < record["examples"] < 40, "more without --examples 1"
+    assert (record["stage"], record["reason"]) == (None, None)
     assert record["worst"]["ratio"] < 1
     assert record["draw"].keys() >= {"dims", "regime", "seed", "index"}
     assert record["graph"]["nodes"] == {"Sin": 1}
@@ -216,9 +167,7 @@ def test_a_passing_record_says_what_was_verified_and_what_computed_it(whole: Out
 
 def test_a_broken_file_costs_no_other_file_its_cells(whole: Outcome) -> None:
     assert "cases/broken.yaml:" in whole.failure("test_case_file[cases/broken]")
-    assert {record["case"] for record in whole.records.values()} == {
-        "sound", "wrong", "declared", "absent", "crashes", "exits",
-    }  # fmt: skip
+    assert {record["case"] for record in whole.records.values()} == {*WHOLE}
 
 
 def test_the_matrix_and_the_counts_end_the_run(whole: Outcome) -> None:
@@ -232,10 +181,10 @@ def test_the_matrix_and_the_counts_end_the_run(whole: Outcome) -> None:
 
 
 def test_a_failure_says_what_where_who_and_how_to_see_it_again_in_this_order(whole: Outcome) -> None:
-    text = whole.failure("test_accuracy[wrong-torchscript-op17-onnxruntime-fp32]")
+    text = whole.failure(f"test_{WRONG}")
     parts = [
         "WrongValue", "output 0[", "got ", "wanted ", "times what is allowed", "smallest example: batch=",
-        "stage compare", "at fault: the exporter", "cases/wrong.yaml:2", "reproduce: ",
+        "stage compare", "at fault: the exporter", "cases/wrong.yaml:1", "reproduce: ",
     ]  # fmt: skip
     places = [text.find(part) for part in parts]
     assert -1 not in places, text
@@ -252,10 +201,7 @@ def test_the_command_of_a_failure_reproduces_it_and_nothing_else(whole: Outcome)
     assert len(lines) == 2
     assert f'"id":"{WRONG}"' in lines[1]
     assert f'"dims":{{"batch":{record["draw"]["dims"]["batch"]}}}' in lines[1]
-    assert (
-        again.failure("test_accuracy[wrong-")[:400]
-        == whole.failure("test_accuracy[wrong-torchscript-op17-onnxruntime-fp32]")[:400]
-    )
+    assert again.failure(f"test_{WRONG}")[:400] == whole.failure(f"test_{WRONG}")[:400]
 
 
 @pytest.mark.parametrize("run, case, signal, error", [
@@ -313,25 +259,20 @@ sound:
   forward: torch.sin(x)
   inputs: {x: "float32[batch, 3]"}
   dims: {batch: 1..9}
+  export: {torchscript: [17]}
 wrong: {about: x, forward: torch.sin(x), inputs: {x: "float32[3]"}, dimz: {batch: 1..9}}
-"""
-IN_DEFAULTS = """
-defaults: {dims: {batch: 1..9}, inputs: {x: "float32[batch, 3]"}, runtimes: onnxruntim}
-one: {about: x, forward: torch.sin(x)}
-other: {about: x, forward: torch.cos(x)}
 """
 
 
 @pytest.mark.parametrize("words, told", [
-    ("wrong", ["cases/mistaken.yaml:7:"]), ("sound and dynamo and export", []), ("no_such_case", []),
-    ("other", ["cases/in_defaults.yaml:2:"]), ("unreadable", ["cases/broken.yaml:"]),
+    ("wrong", ["cases/mistaken.yaml:8:"]), ("sound and export", []), ("no_such_case", []),
+    ("unreadable", ["cases/broken.yaml:"]),
 ])  # fmt: skip
 def test_a_case_with_a_mistake_is_found_by_its_name(tmp_path: Path, words: str, told: list[str]) -> None:
     (tmp_path / "cases").mkdir()
     (tmp_path / "cases/mistaken.yaml").write_text(MISTAKEN, encoding="utf-8")
-    (tmp_path / "cases/in_defaults.yaml").write_text(IN_DEFAULTS, encoding="utf-8")
     (tmp_path / "cases/broken.yaml").write_text("unreadable:\n  about: x\n  inputs: [\n", encoding="utf-8")
-    outcome = run_suite(tmp_path, "-k", words, "--examples", "1")
+    outcome = run_suite(tmp_path, "-k", words, *UNRUN)
     found = [line for line in outcome.text.splitlines() if line.startswith("cases/")]
     assert len(found) == len(told) and all(map(str.startswith, found, told)), outcome.text
 
@@ -374,59 +315,50 @@ def test_without_a_folder_of_cases_it_says_how_to_name_one(tmp_path: Path) -> No
 
 def without_times(outcome: Outcome) -> dict[str, dict[str, object]]:
     return {
-        name: {key: value for key, value in record.items() if key not in ("seconds", "command", "source")}
+        name: {
+            key: value
+            for key, value in record.items()
+            if key not in ("seconds", "command", "source", "depends", "fingerprint")
+        }
         for name, record in outcome.records.items()
     }
 
 
-def test_from_an_empty_folder_without_isolation_and_under_xdist_the_records_are_the_same(
-    folder: Path, tmp_path: Path
+@pytest.mark.parametrize("way", [("-n", "1"), pytest.param(("--isolation", "none"), marks=pytest.mark.thorough)])
+def test_the_records_are_the_same_from_an_empty_folder_in_another_way_to_run(
+    folder: Path, tmp_path: Path, way: tuple[str, ...]
 ) -> None:
-    cases = folder / "cases"
-    plain = run_suite(tmp_path / "plain", "--cases", cases, "--examples", "1")
-    alone = run_suite(tmp_path / "alone", "--cases", cases, "--examples", "1", "--isolation", "none")
-    spread = run_suite(tmp_path / "spread", "--cases", cases, "--examples", "1", "-n", "2")
-    for outcome in (plain, alone, spread):
+    chosen = ("--cases", folder / "cases", "--examples", "1", "--exporter", "torchscript", "--opset", "17")
+    plain = run_suite(tmp_path / "plain", *chosen)
+    other = run_suite(tmp_path / "other", *chosen, *way, own_process=True)
+    for outcome in (plain, other):
         assert outcome.code == 0, outcome.text
-        assert len(outcome.records) == 15
-        assert len(outcome.run["records"]) == 15
-        assert "15 cells: 15 passed" in outcome.text
-    assert without_times(plain) == without_times(alone)
-    assert without_times(plain) == without_times(spread)
+        assert len(outcome.records) == len(outcome.run["records"]) == 5
+        assert "5 cells: 5 passed" in outcome.text
+    assert without_times(plain) == without_times(other)
 
 
-SUMMED_UP = """
+IMPORTED = """
 import sys
 
 
 def pytest_unconfigure(config):
-    print("hypothesis was imported:", "hypothesis" in sys.modules)
-"""
-DRAWN = """
-from hypothesis import given, strategies
-
-
-@given(strategies.integers())
-def test_drawn(number):
-    pass
+    print("imported:", sorted({"torch", "onnxruntime", "onnx", "hypothesis"} & sys.modules.keys()))
 """
 
 
-@pytest.mark.parametrize("more", [[], ["-p", "no:hypothesispytest"]])
-def test_the_process_of_the_tests_imports_no_hypothesis_to_sum_up_nothing(tmp_path: Path, more: list[str]) -> None:
-    write_case(tmp_path / "cases", 'forward: torch.sin(x)\ninputs: {x: "float32[3]"}\nexport: {torchscript: [17]}\n')
-    (tmp_path / "summed_up.py").write_text(SUMMED_UP, encoding="utf-8")
-    outcome = run_suite(tmp_path, "-s", "-p", "summed_up", *more, "-k", "export", PYTHONPATH=str(tmp_path))
+@pytest.mark.parametrize("more", [
+    ("--exporter", "torchscript", "-k", "op17 and export"),
+    ("--exporter", "torchscript", "-k", "op17 and export", "-n", "1"),
+    ("--collect-only", "-p", "no:hypothesispytest"),
+], ids=["a run", "a run with xdist", "without the plugin of hypothesis"])  # fmt: skip
+def test_the_process_of_the_tests_imports_neither_torch_nor_a_runtime_nor_hypothesis(
+    folder: Path, more: tuple[str, ...]
+) -> None:
+    """Hypothesis's plugin would import all of it to sum up that nothing was drawn."""
+    outcome = run_suite(folder, "-s", *more, plugin=IMPORTED, own_process=True)
     assert outcome.code == 0, outcome.text
-    assert "hypothesis was imported: False" in outcome.text
-
-
-def test_tests_of_ones_own_with_hypothesis_are_summed_up_beside_the_suite(tmp_path: Path) -> None:
-    write_case(tmp_path / "cases", 'forward: torch.sin(x)\ninputs: {x: "float32[3]"}\nexport: {torchscript: [17]}\n')
-    (tmp_path / "test_drawn.py").write_text(DRAWN, encoding="utf-8")
-    outcome = run_suite(tmp_path, "test_drawn.py", "-k", "export or drawn", "--hypothesis-show-statistics")
-    assert outcome.code == 0, outcome.text
-    assert "Hypothesis Statistics" in outcome.text and "100 passing" in outcome.text
+    assert "imported: []" in outcome.text
 
 
 def test_another_session_of_the_same_environment_sees_nothing_of_the_plugin(tmp_path: Path) -> None:
@@ -437,54 +369,30 @@ def test_another_session_of_the_same_environment_sees_nothing_of_the_plugin(tmp_
         "    assert heavy <= {'hypothesis'}\n"
         "    assert 'conformance.case.declaration' not in sys.modules\n"
     )
-    outcome = run_pytest(tmp_path, "-q")
+    outcome = run_pytest(tmp_path, "-q", own_process=True)
     assert outcome.code == 0, outcome.text
     assert "conformance" not in outcome.text
     assert sorted(one.name for one in tmp_path.iterdir() if one.name[0] not in "._") == ["test_other.py"]
 
 
-def test_collecting_imports_neither_torch_nor_a_runtime(folder: Path) -> None:
-    (folder / "spy.py").write_text(
-        "import sys\n\n"
-        "def pytest_unconfigure(config):\n"
-        "    found = {'torch', 'onnxruntime', 'onnx'} & sys.modules.keys()\n"
-        "    print('imported:', sorted(found))\n"
-    )
-    outcome = run_suite(folder, "--collect-only", "-q", "-p", "spy", PYTHONPATH=str(folder))
-    assert outcome.code == 0
-    assert "test_accuracy[sound-" in outcome.text
-    assert "imported: []" in outcome.text
+KILLED = """
+import os
+
+seen = []
+
+def pytest_runtest_logfinish(nodeid):
+    seen.append(nodeid)
+    if len(seen) == 4:
+        os._exit(9)
+"""
 
 
-def test_the_help_lists_the_options(tmp_path: Path) -> None:
-    outcome = run_pytest(tmp_path, "--help")
-    assert outcome.code == 0
-    for option in ("--cases", "--exporter", "--opset", "--runtime", "--precision", "--examples", "--report",
-                   "--cell-timeout", "--isolation"):  # fmt: skip
-        assert option in outcome.text
-
-
-def test_a_killed_run_keeps_the_records_it_had(tmp_path: Path) -> None:
-    """The spy ends the whole process after the third record."""
-    folder = write(tmp_path, "sound")
-    (folder / "spy.py").write_text(
-        "import os\n\nseen = []\n\n"
-        "def pytest_runtest_logfinish(nodeid):\n"
-        "    seen.append(nodeid)\n"
-        "    if len(seen) == 4:\n"
-        "        os._exit(9)\n"
-    )
-    outcome = run_suite(folder, "-p", "spy", "--isolation", "none", PYTHONPATH=str(folder))
+def test_a_killed_run_keeps_the_records_it_had(folder: Path) -> None:
+    """The plugin ends the whole process after the third record."""
+    outcome = run_suite(folder, *UNRUN, plugin=KILLED, own_process=True)
     assert outcome.code == 9
     assert len(outcome.records) == 3
     assert not (folder / "reports/latest/run.json").exists()
-
-
-def test_it_works_from_the_checkout_too() -> None:
-    root = Path(__file__).parents[1]
-    outcome = run_pytest(root, "conformance", "--collect-only", "-q", "-k", "asinh", "-p", "no:xdist")
-    assert outcome.code == 0, outcome.text
-    assert "test_accuracy[asinh-torchscript-op17-onnxruntime-fp32]" in outcome.text
 
 
 def test_the_functions_of_the_suite_stand_in_the_order_in_which_they_run() -> None:

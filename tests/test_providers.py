@@ -10,7 +10,8 @@ import pytest
 from conformance.errors import Unavailable
 from conformance.runtimes import opener, registry
 from conformance.runtimes.providers import absence
-from tests.support import PASSED, Bench, run_suite, say, verdict
+from tests.kit.cases import PASSED, Bench, say, verdict
+from tests.kit.runs import run_suite
 
 ABSENT = {word: entry for word, entry in registry.PROVIDERS.items()
           if entry[0] not in onnxruntime.get_available_providers()}  # fmt: skip
@@ -51,9 +52,9 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             outputs = super().run(names, inputs, *arguments)
             return [output + seen["wrong"] for output in outputs] if PROVIDER in self.named else outputs
 
-    monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
-    known = onnxruntime.get_available_providers()
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [PROVIDER, *known])
+    known = [PROVIDER, *onnxruntime.get_available_providers()]
+    for name, planted in (("InferenceSession", Session), ("get_available_providers", lambda: known)):
+        monkeypatch.setattr(onnxruntime, name, planted)
     return seen
 
 
@@ -62,13 +63,6 @@ def cell(bench: Bench) -> Any:
                "export: {torchscript: [17]}", f"runtimes: [{NAME}]")  # fmt: skip
     (found,) = (one for one in bench.cells(body) if one.check == "accuracy")
     return found
-
-
-def test_the_names_of_providers_are_runtimes_of_cases() -> None:
-    assert {f"onnxruntime-{word}" for word in registry.PROVIDERS} <= {*registry.IN_CASES} & {*registry.MAY_LACK}
-    assert {entry.provider for entry in registry.RUNTIMES if entry.provider} == {
-        provider for provider, _, _ in registry.PROVIDERS.values()
-    }
 
 
 @pytest.mark.parametrize("word", ABSENT)
@@ -90,11 +84,6 @@ def test_cells_of_a_provider_that_is_not_here_are_skipped_or_fail_where_it_is_re
     assert f"no {PROVIDER}" in done.text
     done = run_suite(tmp_path, "--require", NAME)
     assert done.code == 1 and done.records[record["id"]]["error"] == "NotRun"
-
-
-def test_a_session_is_refused_where_there_is_no_such_provider(bench: Bench) -> None:
-    record = bench.run_cell(cell(bench))
-    assert (record.status, record.reason) == ("skipped", f"this ONNX Runtime has no {PROVIDER}")
 
 
 def test_nodes_are_counted_by_where_they_ran(bench: Bench, provider: dict[str, Any]) -> None:

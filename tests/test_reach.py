@@ -6,31 +6,16 @@ import pytest
 import torch
 
 from benchmarks.reach import held
-from benchmarks.reach.cases import Outcome, outcome_of
-from benchmarks.reach.page import Shares
+from benchmarks.reach.cases import outcome_of
 from benchmarks.reach.proof import Unproved, prove
 from benchmarks.reach.samples import Sample
-from benchmarks.reach.translate import call_of, module_of
+from benchmarks.reach.translate import call_of
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
 
 def sample(path, operator, *args, **kwargs):
     return Sample(lambda: call_of(path, args, kwargs), (args, kwargs), operator)
-
-
-def test_a_call_is_written_with_its_tensors_as_inputs():
-    said, tensors = call_of("torch.addcmul", (X, X, X), {"value": 0.5})
-    assert said["forward"] == "torch.addcmul(x0, x1, x2, value=0.5)"
-    assert said["inputs"]["x1"] == {"type": "float32[3, 4]", "values": {"uniform": {"low": -1.0, "high": 1.0}}}
-    assert len(tensors) == 3
-
-
-def test_a_module_is_written_with_the_names_of_its_arguments():
-    said, _ = module_of(torch.nn.Linear, ((4, 2), {"bias": False}), ((X,), {}))
-    assert said["module"] == "torch.nn.modules.linear.Linear"
-    assert said["with"] == {"in_features": 4, "out_features": 2, "bias": False}
-    assert list(said["inputs"]) == ["input"]
 
 
 @pytest.mark.parametrize(("forward", "kind"), [
@@ -60,14 +45,3 @@ def test_what_a_case_computes_has_to_be_what_the_call_computes(tmp_path, forward
 def test_what_becomes_of_a_sample(tmp_path, given, verdict):
     (tmp_path / "beside.py").write_text(held.PYTHON, encoding="utf-8")
     assert outcome_of(tmp_path, "planted", given).verdict == verdict
-
-
-def test_samples_that_were_tried_stand_for_all():
-    tried = [
-        Outcome("a", "as is"),
-        Outcome("b", "as is", words=frozenset({"clones"})),
-        Outcome("c", "wrapper", "why"),
-    ]
-    found = Shares(tried, [1.0, 2.0, 5.0])
-    assert (found.share("as is"), found.share("as is", before=True)) == (3 / 8, 1 / 8)
-    assert found.kinds() == [("wrapper", "why", 5 / 8, ["c"])]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 
 import pytest
 
-from conformance import HOME
 from conformance.errors import Stopped
 from conformance.records import text
 from conformance.records.death import note_death
@@ -16,6 +14,8 @@ from conformance.records.record import Record, Witness
 from conformance.records.run_file import RunWriter, read_lines
 from conformance.report.rows import complete
 from conformance.worker.isolation import Death
+
+pytestmark = pytest.mark.smoke
 
 
 def record(**more):
@@ -33,17 +33,12 @@ FIELDS = {
 }  # fmt: skip
 
 
-def test_a_record_has_every_documented_field():
-    assert record().as_dict().keys() >= FIELDS
-
-
-def test_a_record_goes_to_json_and_back():
+def test_a_record_with_every_documented_field_goes_to_json_and_back():
+    """Keys of a later version are left out."""
     one = record(status="failed", stage="compare", worst={"ratio": 2.5, "index": [0, 1]}, output=["a", "b"])
-    assert Record.from_dict(json.loads(json.dumps(one.as_dict()))) == one
-
-
-def test_keys_of_a_later_version_are_left_out():
-    assert Record.from_dict({**record().as_dict(), "of_the_future": 1}) == record()
+    plain = json.loads(json.dumps(one.as_dict()))
+    assert plain.keys() >= FIELDS
+    assert Record.from_dict({**plain, "of_the_future": 1}) == one
 
 
 def test_nan_and_infinities_become_text_that_any_json_reader_takes():
@@ -65,18 +60,6 @@ def test_every_line_is_on_disk_as_soon_as_it_is_written(tmp_path):
     assert (run["schema"], run["started"], run["seconds"], len(run["records"])) == (1, "now", 1.25, 3)
 
 
-def test_a_line_that_was_cut_off_costs_only_itself(tmp_path):
-    writer = RunWriter(tmp_path, {"started": "now"})
-    for count in range(3):
-        writer.add(record(examples=count).as_dict())
-    writer.close(1)
-    file = tmp_path / "records.jsonl"
-    file.write_bytes(file.read_bytes()[:-20])
-    header, records = read_lines(file)
-    assert header["started"] == "now"
-    assert [one["examples"] for one in records] == [0, 1]
-
-
 def test_a_new_run_replaces_the_one_before(tmp_path):
     for count in range(2):
         writer = RunWriter(tmp_path, {"started": str(count)})
@@ -96,17 +79,19 @@ def test_a_file_that_is_no_run_is_refused(tmp_path, text):
         read_lines(file)
 
 
-def test_only_a_last_line_may_be_cut_off(tmp_path):
+def test_a_last_line_that_was_cut_off_costs_only_itself(tmp_path):
     with pytest.raises(ValueError, match=r"records\.jsonl:2: is damaged"):
         read_lines(written(tmp_path, 3, damaged=1))
-    assert len(read_lines(written(tmp_path, 3, damaged=3))[1]) == 2
+    header, records = read_lines(written(tmp_path, 3, damaged=3))
+    assert header["started"] == "now"
+    assert [one["examples"] for one in records] == [0, 1]
 
 
 def written(folder, cells, damaged):
     """The lines of a run with one cut in half: 0 is the header."""
-    writer = RunWriter(folder, {})
-    for _ in range(cells):
-        writer.add(record().as_dict())
+    writer = RunWriter(folder, {"started": "now"})
+    for count in range(cells):
+        writer.add(record(examples=count).as_dict())
     writer.close(None)
     file = folder / "records.jsonl"
     lines = file.read_text().splitlines()
@@ -114,8 +99,6 @@ def written(folder, cells, damaged):
     file.write_text("\n".join(lines))
     return file
 
-
-# ---- details are data ---------------------------------------------------------------------------------------------
 
 EXPLAINED = {
     "declared otherwise: a.yaml:3 declares that it fails at stage run": record(
@@ -125,7 +108,6 @@ EXPLAINED = {
     "fails as declared at n=1: a reason": record(
         declared=[{"outcome": "confirmed", "at": "n=1", "because": "a reason"}]
     ),
-    "also: an output is static": record(findings=["an input is missing", "an output is static"]),
     "the graph has 2 Add, 1 Mul": record(findings=["one"], graph={"nodes": {"Add": 2, "Mul": 1}}),
     "the ONNX specification's evaluator: stops with Fail": record(
         witnesses=[Witness("onnx-reference", "stops", "Fail").as_dict()]
@@ -139,20 +121,7 @@ EXPLAINED = {
     "pass A of ONNX Runtime's optimizer: the model runs without it; by itself it breaks nothing": record(
         optimizer={"of": "onnxruntime", "passes": ["A"], "alone": False}
     ),
-    "which pass of ONNX Runtime's optimizer it is stays open: none is enough to switch off": record(
-        optimizer={"of": "onnxruntime", "passes": []}
-    ),
-    "  it makes Gelu n of Div a, Erf b, and 2 more nodes": record(
-        optimizer={
-            "of": "onnxruntime",
-            "passes": ["A"],
-            "added": ["Gelu n"],
-            "removed": ["Div a", "Erf b"],
-            "more": 2,
-        }
-    ),
     "  export       no loss   the exported fp32 model against PyTorch": record(loss={"export": math.inf}),
-    "  optimizer    12.3 dB   ONNX Runtime's optimizer on, against off": record(loss={"optimizer": 12.34}),
     "ONNX Runtime with key=1: is wrong too": record(
         witnesses=[Witness("onnxruntime", "wrong", config={"key": "1"}).as_dict()]
     ),
@@ -170,47 +139,12 @@ def test_lines_are_made_of_a_record_alone_also_of_one_that_was_read(line):
     assert text.details(json.loads(json.dumps(plain))) == text.details(plain)
 
 
-def test_what_was_observed_comes_first_and_what_to_look_at_last():
-    explained = record(
-        observed="a difference", hints=["slow"], witnesses=[Witness("onnx-reference", "wrong").as_dict()],
-        loss={"export": -math.inf}, inputs={"x": "float32 [1.0]"}, conclusion="open",
-    )  # fmt: skip
-    assert [line.split()[0] for line in text.details(explained.as_dict())] == [
-        "found:", "too", "the", "so", "loss", "export", "x"
-    ]  # fmt: skip
-
-
 def test_a_run_of_an_earlier_version_has_the_lines_themselves():
-    old = {name: record().as_dict()[name] for name in FIELDS} | {
-        "details": ["found: a", "b"],
-        "loss": {"export": 1.0},
-    }
+    old = {name: record().as_dict()[name] for name in FIELDS}
+    old |= {"details": ["found: a", "b"], "loss": {"export": 1.0}}
     assert text.details(old) == ["found: a", "b"]
     (row,) = complete([old | {"status": "failed", "stage": "run", "reason": "c", "details": None}])
     assert text.details(row) == ["loss by stage, as SQNR (higher is better):", *text.details(row)[1:]]
-
-
-def test_no_sentence_is_put_into_a_record_but_its_reason():
-    """Nothing outside ``records.text`` and ``records.details`` has to do with ``details``, by name or by attribute,
-    but what reads a report's rows; so there is nowhere else to append one."""
-    allowed = {
-        "records/text.py",
-        "records/details.py",
-        "records/shape.py",
-        "report/words.py",
-        "report/rows.py",
-        "report/html.py",
-    }
-    places = [
-        f"{file.relative_to(HOME)}:{node.lineno}"
-        for file in sorted(HOME.rglob("*.py"))
-        if file.relative_to(HOME).as_posix() not in allowed
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if (isinstance(node, ast.Attribute) and node.attr == "details")
-        or (isinstance(node, ast.Constant) and node.value == "details")
-        or (isinstance(node, ast.keyword) and node.arg == "details")
-    ]
-    assert places == []
 
 
 @pytest.mark.parametrize("stage, fault", [("run", "runtime"), ("declare", "case"), ("compare", "harness")])
@@ -233,7 +167,7 @@ def test_what_ends_an_explanation_is_not_what_failed():
 
 
 @pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
-@pytest.mark.parametrize("stage", ["declare", "export", "convert", "run"])
+@pytest.mark.parametrize("stage", ["declare", "run"])
 def test_who_ended_a_process_from_outside_is_not_known(signal, stage):
     ended = record()
     note_death(ended, Death(signal, {"stage": stage, "draw": None, "examples": 3}, ""))

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from conformance.case.file import load
+from conformance.cluster.engine import Made
 from conformance.depends.fingerprint import Fingerprints
 from conformance.plan.catalogue import plan
+from conformance.plugin.running import Running
 from conformance.records.run_file import read_run
-from tests.support import Outcome, load_case, run_suite
+from tests.kit.cases import case_of, load_case, write_case
+from tests.kit.runs import Outcome, run_command, run_suite
+from tests.kit.unrun import UNRUN
 
 CASE = """
 defaults:
@@ -62,7 +70,7 @@ def test_what_passed_or_failed_as_declared_is_taken_over_and_what_failed_is_run(
             assert record == {**old[name], "reused": True}
     taken = sum(reused(again).values())
     assert f"{taken} cells taken over from an earlier run" in again.text
-    spread = run_suite(folder, "--reuse", "reports/first", "-n", "2")
+    spread = run_suite(folder, "--reuse", "reports/first", "-n", "2", *UNRUN)
     assert reused(spread) == reused(again)
 
 
@@ -72,19 +80,16 @@ def test_a_run_may_be_continued_into_its_own_folder(folder: Path) -> None:
     again = run_suite(folder, "-k", "good", "--reuse", "reports/latest")
     assert again.code == 0
     assert all(reused(again).values())
+    fewer = run_suite(folder, "-k", "good", "--reuse", "reports/latest", "--examples", "3", *UNRUN)
+    assert fewer.records and not any(reused(fewer).values())
 
 
-@pytest.mark.parametrize(
-    ("file", "change", "again"),
-    [
-        ("helper.py", ("AMOUNT = 1", "AMOUNT = 2"), {"own"}),
-        ("modules.py", ("torch.cos", "torch.tan"), {"own"}),
-        ("cases.yaml", ("forward: 2 *", "forward: 3 *"), {"good"}),
-        ("cases.yaml", ("dims: {batch: 1..4}", "dims: {batch: 1..5}"), {"good", "own", "known"}),
-        ("cases.yaml", ("good: {", "good: {tolerance: {fp32: {rtol: 1.0e-7}}, "), {"good"}),
-        ("cases.yaml", ("because: there is", "because: today there is"), {"known"}),
-    ],
-)
+@pytest.mark.parametrize("file, change, again", [
+    ("cases.yaml", ("forward: 2 *", "forward: 3 *"), {"good"}),
+    ("cases.yaml", ("dims: {batch: 1..4}", "dims: {batch: 1..5}"), {"good", "own", "known"}),
+    ("cases.yaml", ("good: {", "good: {tolerance: {fp32: {rtol: 1.0e-7}}, "), {"good"}),
+    ("cases.yaml", ("because: there is", "because: today there is"), {"known"}),
+])  # fmt: skip
 def test_exactly_the_cells_that_depend_on_a_change_have_another_fingerprint(
     folder: Path, file: str, change: tuple[str, str], again: set[str]
 ) -> None:
@@ -103,8 +108,6 @@ def test_exactly_the_cells_that_depend_on_a_change_have_another_fingerprint(
 
 
 def fingerprints(folder: Path, **settings: object) -> dict[str, str | None]:
-    from conformance.case.file import load
-
     found = Fingerprints(settings)
     return {cell.id: found(cell) for case in load(folder / "cases/cases.yaml") for cell in plan(case)}
 
@@ -115,29 +118,46 @@ def test_the_cells_of_a_case_and_the_settings_of_a_run_have_fingerprints_of_thei
     assert not set(found.values()) & set(fingerprints(folder, examples=4).values())
 
 
-def test_where_a_file_is_missing_nothing_is_known(tmp_path: Path) -> None:
-    body = """
-    forward: torch.sin(x)
-    inputs: {x: "float32[3]"}
-    depends: weights.npy
-    """
-    cell = next(plan(load_case(tmp_path, body)))
-    assert Fingerprints({})(cell) is None
-    (tmp_path / "weights.npy").write_bytes(b"1")
-    first = Fingerprints({})(cell)
-    (tmp_path / "weights.npy").write_bytes(b"2")
-    assert first is not None
-    assert Fingerprints({})(cell) not in (None, first)
+def test_a_cell_that_another_host_has_run_has_the_fingerprint_of_that_host(tmp_path: Path) -> None:
+    class Options(dict[str, Any]):
+        folder, earlier, required = tmp_path, dict, set
+
+    cell, settings = next(plan(load_case(tmp_path, case_of("x * 2")))), {"examples": None, "tensorrt": None}
+    options: Any = Options(settings, store=None, cases=None)
+    running: Any = Running(options, options, lambda text: contextlib.nullcontext())
+    running.clustered = SimpleNamespace(made=lambda cell: Made(cell.id, cell.record(), {}, "elsewhere"))
+    here, elsewhere = Fingerprints(settings)(cell), Fingerprints(settings, "elsewhere")(cell)
+    assert running(cell)["fingerprint"] == elsewhere != here
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["--reuse", "nowhere"], "--reuse"),
-        (["--reuse", "cases"], "there is no run"),
-        (["--reuse", "reports/first", "--random"], "--random draws anew"),
-    ],
-)
+def test_cells_that_used_a_file_are_run_again_where_that_was_edited_or_is_gone(folder: Path) -> None:
+    place = folder / "cases/helper.py"
+    for change in (lambda: place.write_text("AMOUNT = 2\n"), place.unlink):
+        change()
+        again = run_suite(folder, "--reuse", "reports/first", "-k", "own- or good-")
+        assert {name for name, taken in reused(again).items() if not taken} == {
+            name for name in again.records if "[own-" in name
+        }
+        assert "helper.py " in run_command(folder, "explain", "accuracy[[]own-*").text
+    place.write_text("AMOUNT = 1\n")
+    assert all(reused(run_suite(folder, "--reuse", "reports/first", "-k", "own- or good-")).values())
+
+
+def test_without_observing_nothing_is_kept_and_nothing_taken_over(folder: Path) -> None:
+    options = ("--no-observe", "-k", "good", "--report", "reports/unobserved", "--store", "unobserved")
+    assert run_suite(folder, *options).code == 0
+    _, records = read_run(folder / "reports/unobserved")
+    assert {record["depends"] for record in records} == {None}
+    assert not any((folder / "unobserved" / name).exists() for name in ("index", "answers", "outcomes", "coverage"))
+    again = run_suite(folder, "-k", "good", "--reuse", "reports/unobserved")
+    assert not any(reused(again).values())
+
+
+@pytest.mark.parametrize("arguments, text", [
+    (["--reuse", "nowhere"], "--reuse"),
+    (["--reuse", "cases"], "there is no run"),
+    (["--reuse", "reports/first", "--random"], "--random draws anew"),
+])  # fmt: skip
 def test_what_cannot_be_reused_is_a_usage_error(folder: Path, arguments: list[str], text: str) -> None:
     outcome = run_suite(folder, *arguments)
     assert outcome.code == 4
@@ -145,38 +165,19 @@ def test_what_cannot_be_reused_is_a_usage_error(folder: Path, arguments: list[st
     assert "Traceback" not in outcome.text
 
 
-def test_files_of_relative_imports_count_and_those_of_packages_around_them(tmp_path: Path) -> None:
-    nets = tmp_path / "nets"
-    nets.mkdir()
-    (nets / "core.py").write_text("AMOUNT = 1\n")
-    (nets / "__init__.py").write_text("from .core import AMOUNT\n")
-    (nets / "one.py").write_text("import torch\nfrom . import core\nclass One(torch.nn.Module):\n    pass\n")
-    (tmp_path / "modules.py").write_text("from nets.one import One\n")
-    cell = next(plan(load_case(tmp_path, "module: modules.One\ninputs: {x: 'float32[3]'}\n")))
-    found = [Fingerprints({})(cell)]
-    for file in ("core.py", "__init__.py", "one.py"):
-        with (nets / file).open("a") as lines:
-            lines.write("# edited\n")
-        found.append(Fingerprints({})(cell))
-    assert None not in found
-    assert len(set(found)) == 4
+TIMED = """
+forward: torch.sin(x)
+inputs: {x: "float32[batch, 3]"}
+dims: {batch: 1..4}
+export: {torchscript: [17]}
+runtimes: onnxruntime
+specials: false
+latency: [{throughput: [1], seconds: 0.1}]
+"""
 
 
 def test_a_duration_is_measured_again(tmp_path: Path) -> None:
-    (tmp_path / "cases").mkdir()
-    (tmp_path / "cases/one.yaml").write_text(
-        """
-one:
-  about: sound
-  forward: torch.sin(x)
-  inputs: {x: "float32[batch, 3]"}
-  dims: {batch: 1..4}
-  export: {torchscript: [17]}
-  runtimes: onnxruntime
-  specials: false
-  latency: {throughput: [1], seconds: 0.1}
-""".replace("latency: {", "latency:\n  - {")
-    )
+    write_case(tmp_path / "cases", TIMED)
     assert run_suite(tmp_path).code == 0
     again = run_suite(tmp_path, "--reuse", "reports/latest")
     assert again.code == 0, again.text

@@ -6,12 +6,14 @@ import contextlib
 
 import numpy as np
 import pytest
+from onnx import parser, save
 
-from conformance.checks import accuracy
-from conformance.runtimes import onnxruntime
+from conformance.checks import verify_converted
 from conformance.runtimes.otherwise import PHASE, open_otherwise
-from tests.support import altered, verdict
+from tests.kit.cases import verdict
+from tests.kit.runtimes import replaced_runtime, wrong_runtime
 
+WRONG = ("failed", "compare", "WrongValue", "runtime")
 ROPE = """
 module: beside.Rope
 inputs:
@@ -38,13 +40,9 @@ class Rope(torch.nn.Module):
 """
 
 
-def run(bench, body=ROPE, python=PYTHON):
+def run(bench):
     """The record of ONNX Runtime's cell at fp16."""
-    cells = bench.cells(body, python)
-    (cell,) = (
-        cell for cell in cells if (cell.check, cell.runtime, cell.precision) == ("accuracy", "onnxruntime", "fp16")
-    )
-    return bench.run_cell(cell, examples=20)
+    return bench.run(ROPE, PYTHON, precision="fp16", examples=20)
 
 
 @contextlib.contextmanager
@@ -56,14 +54,22 @@ def rounding_in_its_own_way(model, libraries, **options):
         yield session
 
 
-def test_a_runtime_that_rounds_in_its_own_way_is_not_accused(bench, monkeypatch):
-    monkeypatch.setattr(onnxruntime, "open_optimized", rounding_in_its_own_way)
-    record = run(bench)
+def test_a_runtime_that_rounds_in_its_own_way_is_not_accused(bench):
+    with replaced_runtime(lambda original: rounding_in_its_own_way):
+        record = run(bench)
     assert record.status == "passed", record.reason
     assert record.examples > 300
-    # with the inputs alone moved, the luck of the meaning's own roundings decides
-    monkeypatch.setattr(accuracy, "rounding_otherwise", lambda *_: None)
-    assert run(bench).error == "WrongValue"
+
+
+def test_a_model_that_runs_with_other_roundings_nowhere_moves_with_its_inputs_alone(bench, monkeypatch):
+    def refuses(*_):
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(verify_converted, "open_otherwise", refuses)
+    with replaced_runtime(lambda original: rounding_in_its_own_way):
+        assert run(bench).error == "WrongValue"  # the luck of the meaning's own roundings decides
+    with wrong_runtime(rotated(1.01, 1.0)):
+        assert verdict(run(bench)) == WRONG
 
 
 def rotated(sine: float, cosine: float):
@@ -80,73 +86,28 @@ def rotated(sine: float, cosine: float):
     return compute
 
 
-@pytest.mark.parametrize("sine, cosine", [(1.01, 1.0), (1.0, 0.99)])
-def test_an_operator_that_is_one_percent_off_is_wrong(bench, monkeypatch, sine, cosine):
-    opened = altered(onnxruntime.open_optimized, rotated(sine, cosine))
-    monkeypatch.setattr(onnxruntime, "open_optimized", opened)
-    assert verdict(run(bench)) == ("failed", "compare", "WrongValue", "runtime")
-
-
-def test_the_same_without_the_percent_is_right(bench, monkeypatch):
-    opened = altered(onnxruntime.open_optimized, rotated(1.0, 1.0))
-    monkeypatch.setattr(onnxruntime, "open_optimized", opened)
-    assert run(bench).status == "passed"
-
-
-DENSE = """
-forward: torch.softmax(torch.tanh(x @ a) @ b, 1)
-inputs: {x: "float32[n, 16]", a: "float32[16, 32]", b: "float32[32, 8]"}
-dims: {n: 1..6}
-precisions: {fp16: {}}
-export: {torchscript: [17]}
-"""
-
-
-@pytest.mark.parametrize("factor, status", [(1.0, "passed"), (1.01, "failed")])
-def test_one_percent_in_the_middle_of_a_network_is_found(bench, monkeypatch, factor, status):
-    def compute(inputs, outputs):
-        scores = np.tanh(inputs["x"] @ inputs["a"]) * np.float32(factor) @ inputs["b"]
-        power = np.exp(scores - scores.max(1, keepdims=True))
-        return [(power / power.sum(1, keepdims=True)).astype(np.float32)]
-
-    monkeypatch.setattr(onnxruntime, "open_optimized", altered(onnxruntime.open_optimized, compute))
-    record = run(bench, DENSE, "")
+@pytest.mark.parametrize("sine, cosine, status", [
+    (1.0, 1.0, "passed"), (1.01, 1.0, "failed"), (1.0, 0.99, "failed"),
+])  # fmt: skip
+def test_an_operator_that_is_one_percent_off_is_wrong(bench, sine, cosine, status):
+    with wrong_runtime(rotated(sine, cosine)):
+        record = run(bench)
     assert record.status == status, record.reason
+    assert status == "passed" or verdict(record) == WRONG
 
 
-def test_what_stays_in_fp32_does_not_move(bench, tmp_path):
-    """The phase changes nothing in a model of which no node computes in fp16."""
-    from onnx import TensorProto, helper, save
-
+def test_roundings_differ_in_fp16_by_half_a_step_a_node_and_in_fp32_not_at_all(tmp_path):
     def outputs(kind):
-        made = helper.make_model(
-            helper.make_graph(
-                [helper.make_node("Sin", ["x"], ["s"]), helper.make_node("Mul", ["s", "x"], ["y"])], "g",
-                [helper.make_tensor_value_info("x", kind, [64])], [helper.make_tensor_value_info("y", kind, [64])],
-            ),
-            opset_imports=[helper.make_opsetid("", 17)], ir_version=8,
-        )  # fmt: skip
-        file = tmp_path / f"{kind}.onnx"
-        save(made, file)
-        x = np.linspace(1, 2, 64).astype(helper.tensor_dtype_to_np_dtype(kind))
-        with open_otherwise(file, []) as session:
-            return x, [session.run({"x": x, PHASE: np.asarray(phase, np.float32)})[0] for phase in (1.0, 2.0)]
+        head = '<ir_version: 8, opset_import: ["" : 17]>'
+        graph = "g (KIND[64] x) => (KIND[64] y) {s = Sin(x) y = Mul(s, x)}".replace("KIND", kind)
+        save(parser.parse_model(f"{head} {graph}"), tmp_path / "model.onnx")
+        given = np.linspace(1, 2, 64).astype("float32" if kind == "float" else kind)
+        with open_otherwise(tmp_path / "model.onnx", []) as session:
+            return given, [session.run({"x": given, PHASE: np.asarray(phase, np.float32)})[0] for phase in (1.0, 2.0)]
 
-    _, (first, second) = outputs(TensorProto.FLOAT)
+    _, (first, second) = outputs("float")
     np.testing.assert_array_equal(first, second)
-    x, (first, second) = outputs(TensorProto.FLOAT16)
+    x, (first, second) = outputs("float16")
     assert (first != second).any()
-    wanted = np.sin(x.astype(np.float64)) * x
-    assert np.abs(first - wanted).max() < 5 * 2.0**-10  # two nodes, each off by half a step at most
-
-
-def test_a_model_that_runs_otherwise_nowhere_moves_with_its_inputs(bench, monkeypatch):
-    def refuses(*_):
-        raise RuntimeError("planted")
-
-    from conformance.checks import verify_converted
-
-    monkeypatch.setattr(verify_converted, "open_otherwise", refuses)
-    opened = altered(onnxruntime.open_optimized, rotated(1.01, 1.0))
-    monkeypatch.setattr(onnxruntime, "open_optimized", opened)
-    assert verdict(run(bench)) == ("failed", "compare", "WrongValue", "runtime")
+    off = np.abs(first - np.sin(x.astype(np.float64)) * x).max()
+    assert off < 5 * 2.0**-10  # two nodes, each half a step at most

@@ -9,6 +9,8 @@ from onnx import helper, numpy_helper, parser
 
 from conformance.precision.rules import broken, unfaithful
 
+pytestmark = pytest.mark.smoke
+
 SOUND = {
     "Conv": ("float[1, 3, 5, 5]", (4, 3, 3, 3), 0, "Conv (xd, wd)"),
     "ConvTranspose": ("float[1, 3, 5, 5]", (3, 4, 3, 3), 1, "ConvTranspose (xd, wd)"),
@@ -41,145 +43,91 @@ def model(kind: str = "MatMul", axis: int | None = None, **replaced: np.ndarray)
 
 
 @pytest.mark.parametrize("kind", SOUND)
-def test_a_model_that_keeps_the_rules_has_nothing_against_it(kind):
-    assert broken(model(kind)) == []
+def test_a_model_that_keeps_the_rules_has_nothing_against_it_and_its_axis_may_count_from_the_end(kind):
+    _, shape, right, _ = SOUND[kind]
+    assert broken(model(kind)) == broken(model(kind, axis=right - len(shape))) == []
+    for wrong in (1 - right, 1 - right - len(shape)):
+        (found,) = broken(model(kind, axis=wrong))
+        assert kind.split()[0] in found and f"output channels are axis {right}" in found
 
 
-@pytest.mark.parametrize("kind", SOUND)
-def test_scales_along_another_axis_than_that_of_the_output_channels_are_found(kind):
-    (found,) = broken(model(kind, axis=1 - SOUND[kind][2]))
-    assert kind.split()[0] in found
-    assert f"output channels are axis {SOUND[kind][2]}" in found
+STACK = {"ws": np.full(3, 0.02, np.float32), "wz": np.zeros(3, np.int8)}
+SEVERAL = {"xs": np.full(3, 0.1, np.float32), "xz": np.zeros(3, np.int8)}
 
 
-@pytest.mark.parametrize(
-    ("replaced", "said"),
-    [
-        ({"xz": np.int8(1)}, "the zero point is not 0"),
-        ({"wz": np.array([0, 0, 1, 0], np.int8)}, "the zero point is not 0"),
-        ({"xz": np.uint8(0)}, "is uint8"),
-        ({"xs": np.float32(0)}, "a scale is 0"),
-        ({"xs": np.float32(-0.1)}, "a scale is -0.1"),
-        ({"xs": np.float32(np.inf)}, "a scale is inf"),
-    ],
-)
-def test_what_is_not_symmetric_int8_with_positive_scales_is_found(replaced, said):
-    found = broken(model(**replaced))
-    assert found
-    assert all(said in one for one in found)
+def reads(made: onnx.ModelProto, place: int, slot: int, name: str, *made_of: str) -> onnx.ModelProto:
+    """The same where a node reads another tensor, which is computed where it is said of what."""
+    made.graph.node[place].input[slot] = name
+    if made_of:
+        made.graph.node.insert(0, helper.make_node("Abs", [*made_of], [name]))
+    return made
 
 
-def test_one_operand_alone_is_found():
-    made = model()
-    made.graph.node[3].input[0] = "x"
-    assert any("only one of its two operands" in one for one in broken(made))
+def operator(made: onnx.ModelProto, place: int, kind: str) -> onnx.ModelProto:
+    made.graph.node[place].op_type = kind
+    return made
 
 
-def test_a_quantized_bias_is_found():
+def with_bias() -> onnx.ModelProto:
     made = model("Conv")
     bias = {"b": np.zeros(4, np.int32), "bs": np.full(4, 1e-3, np.float32), "bz": np.zeros(4, np.int32)}
     made.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in bias.items())
     made.graph.node.insert(3, helper.make_node("DequantizeLinear", ["b", "bs", "bz"], ["bd"], axis=0, name="bias"))
     made.graph.node[4].input.append("bd")
-    said = broken(made)
-    assert any("the bias is quantized" in one for one in said)
-    assert any("DequantizeLinear bias: is int32" in one for one in said)
+    return made
 
 
-def test_several_scales_on_what_is_no_weight_are_found():
-    made = model(xs=np.full(3, 0.1, np.float32), xz=np.zeros(3, np.int8))
-    assert any("operand 0 has several scales, but is no weight" in one for one in broken(made))
-
-
-def test_several_scales_for_a_stack_of_matrices_are_found():
-    made = model(w=np.ones((2, 3, 4), np.int8), ws=np.full(3, 0.02, np.float32), wz=np.zeros(3, np.int8))
-    assert any("it can have only one" in one for one in broken(made))
-
-
-def test_a_scale_that_is_computed_is_found():
-    made = model()
-    made.graph.node.insert(0, helper.make_node("Abs", ["xs"], ["computed"]))
-    made.graph.node[1].input[1] = "computed"
-    assert any("the scale is not constant" in one for one in broken(made))
-
-
-def test_what_is_inside_a_branch_is_looked_at_too():
+def inside_a_branch() -> onnx.ModelProto:
     inside = model(xz=np.int8(3)).graph
     inside.ClearField("input")
     then = helper.make_node("If", ["c"], ["y"], then_branch=inside, else_branch=inside)
-    graph = helper.make_graph([then], "outer", [], [])
-    assert any("the zero point is not 0" in one for one in broken(helper.make_model(graph)))
+    return helper.make_model(helper.make_graph([then], "outer", [], []))
 
 
-@pytest.mark.parametrize("kind", SOUND)
-def test_an_axis_that_counts_from_the_end_is_the_same_axis(kind):
-    _, shape, right, _ = SOUND[kind]
-    assert broken(model(kind, axis=right - len(shape))) == []
-    assert broken(model(kind, axis=1 - right - len(shape)))
-
-
-def test_the_two_sides_of_a_pair_have_one_scale():
-    made = model(other=np.float32(0.2))
-    made.graph.node[1].input[1] = "other"
-    (found,) = broken(made)
-    assert found.startswith("DequantizeLinear")
-    assert "its scale is not that of QuantizeLinear" in found
-
-
-@pytest.mark.parametrize("operator", ["Add", "Mul", "MaxPool"])
-def test_several_scales_of_an_activation_are_found_whatever_reads_it(operator):
-    made = model(xs=np.full(3, 0.1, np.float32), xz=np.zeros(3, np.int8))
-    made.graph.node[3].op_type = operator
-    assert any("QuantizeLinear" in one and "what it quantizes is no weight" in one for one in broken(made))
-
-
-def test_scales_in_half_precision_are_found():
-    found = broken(model(xs=np.float16(0.1)))
-    assert len(found) == 2
-    assert all("the scales are float16" in one for one in found)
-
-
-def test_scales_for_blocks_are_found():
-    assert any("scales for blocks" in one for one in broken(model(ws=np.full((3, 2), 0.02, np.float32))))
-
-
-def without_zero_points(made: onnx.ModelProto) -> onnx.ModelProto:
+def without_zero_points(**replaced: np.ndarray) -> onnx.ModelProto:
+    made = model(**replaced)
     for node in made.graph.node:
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
             del node.input[2]
     return made
 
 
-def test_without_a_zero_point_what_is_quantized_is_uint8_and_a_constant_is_what_it_is():
-    (found,) = broken(without_zero_points(model()))
-    assert found.startswith("QuantizeLinear")
-    assert "is uint8, only int8" in found
-    made = without_zero_points(model(w=np.ones((3, 4), np.uint8)))
-    assert sum("DequantizeLinear" in one and "is uint8" in one for one in broken(made)) == 1
+IS_SEVERAL = ("QuantizeLinear", "what it quantizes is no weight")
+BROKEN = {
+    "a zero point of a channel": (model(wz=np.array([0, 0, 1, 0], np.int8)), ["the zero point is not 0"]),
+    "uint8": (model(xz=np.uint8(0)), ["is uint8"]),
+    "a scale of 0": (model(xs=np.float32(0)), ["a scale is 0"]),
+    "an infinite scale": (model(xs=np.float32(np.inf)), ["a scale is inf"]),
+    "scales in half precision": (model(xs=np.float16(0.1)), ["the scales are float16"]),
+    "one operand alone": (reads(model(), 3, 0, "x"), ["only one of its two operands"]),
+    "a quantized bias": (with_bias(), ["the bias is quantized"]),
+    "a bias of another type": (with_bias(), ["DequantizeLinear bias: is int32"]),
+    "several scales on what is no weight": (model(**SEVERAL), ["operand 0 has several scales, but is no weight"]),
+    "several scales for a stack of matrices": (
+        model(w=np.ones((2, 3, 4), np.int8), **STACK), ["it can have only one"]),
+    "a scale that is computed": (reads(model(), 0, 1, "computed", "xs"), ["the scale is not constant"]),
+    "inside a branch": (inside_a_branch(), ["the zero point is not 0"]),
+    "two sides of a pair with two scales": (
+        reads(model(other=np.float32(0.2)), 1, 1, "other"),
+        ["DequantizeLinear", "its scale is not that of QuantizeLinear"]),
+    **{f"several scales of an activation that {kind} reads": (operator(model(**SEVERAL), 3, kind), IS_SEVERAL)
+       for kind in ("Add", "MaxPool")},
+    "scales for blocks": (model(ws=np.full((3, 2), 0.02, np.float32)), ["scales for blocks"]),
+    "a constant of uint8": (without_zero_points(w=np.ones((3, 4), np.uint8)), ["DequantizeLinear", "is uint8"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_breaks_a_rule_is_found(name):
+    made, parts = BROKEN[name]
+    assert any(all(part in one for part in parts) for one in broken(made)), broken(made)
 
 
 def test_at_opset_21_an_attribute_may_stand_in_place_of_a_zero_point():
-    made = without_zero_points(model())
+    made = without_zero_points()
     made.graph.node[0].attribute.append(helper.make_attribute("output_dtype", onnx.TensorProto.INT8))
     assert broken(made) == []
 
-
-def test_a_zero_point_that_is_computed_is_found_and_not_said_to_be_missing():
-    made = model()
-    made.graph.node.insert(0, helper.make_node("Abs", ["xz"], ["computed"]))
-    made.graph.node[1].input[2] = "computed"
-    assert any("the zero point is not constant" in one for one in broken(made))
-
-
-def test_a_stack_of_matrices_that_is_quantized_by_a_node_can_have_one_scale_only_too():
-    made = model(w=np.ones((2, 3, 4), np.float32), ws=np.full(3, 0.02, np.float32), wz=np.zeros(3, np.int8))
-    quantize = helper.make_node("QuantizeLinear", ["w", "ws", "wz"], ["wq"], axis=1)
-    made.graph.node.insert(2, quantize)
-    made.graph.node[3].input[0] = "wq"
-    assert any("it can have only one" in one for one in broken(made))
-
-
-# ---- weights and ranges are those that the quantizer was given -------------------------------------------------
 
 RNG = np.random.default_rng(0)
 
@@ -231,7 +179,7 @@ def test_a_weight_that_is_rounded_is_the_exported_one(kind):
     assert unfaithful(*quantized(kind), Measured(x=(-12.7, 3.0))) == []
 
 
-@pytest.mark.parametrize("factor", [0.125, 0.5, 0.95, 1.05, 2.0])
+@pytest.mark.parametrize("factor", [0.5, 0.95, 1.05])
 @pytest.mark.parametrize("kind", SOUND)
 def test_a_wrong_scale_of_one_channel_is_found(kind, factor):
     before, after = quantized(kind)
@@ -243,23 +191,18 @@ def test_a_wrong_scale_of_one_channel_is_found(kind, factor):
     assert "more than half a step from the exported ones" in found
 
 
-@pytest.mark.parametrize("change", [
-    lambda w: np.where(np.arange(w.size).reshape(w.shape) == 5, w + np.int8(2), w), lambda w: np.roll(w, 1, axis=0),
-    lambda w: np.clip(w, -60, 60), np.zeros_like,
-], ids=["one value", "moved", "clipped", "nothing"])  # fmt: skip
 @pytest.mark.parametrize("kind", SOUND)
-def test_a_weight_that_is_another_is_found(kind, change):
+def test_a_weight_with_one_other_value_is_found(kind):
     before, after = quantized(kind)
-    put(after, "w", change(array(after, "w")))
+    w = array(after, "w")
+    w.flat[5] += 2 if w.flat[5] < 100 else -2
+    put(after, "w", w)
     assert len(unfaithful(before, after, None)) == 1
 
 
 def test_scales_that_do_not_fit_the_weight_are_found_without_stumbling():
     for scales in (np.full(7, 0.1, np.float32), np.full((4, 2), 0.1, np.float32), np.zeros(4, np.float32)):
         assert unfaithful(*quantized(ws=scales), None)
-    before, after = quantized()
-    after.graph.node[2].attribute[0].i = 9
-    assert unfaithful(before, after, None)
 
 
 def test_a_weight_with_one_scale_and_one_that_stays_float_are_sound():
@@ -281,14 +224,3 @@ def test_a_weight_with_one_scale_and_one_that_stays_float_are_sound():
 def test_the_scale_of_an_activation_is_that_of_its_range(ends, sound):
     found = unfaithful(*quantized(), Measured(x=ends, unknown=(0.0, 1.0)))
     assert [one.startswith("QuantizeLinear") for one in found] == [True] * (not sound)
-
-
-def test_a_scale_that_is_computed_is_left_to_the_other_rules():
-    before, after = quantized()
-    for name in ("xs", "ws"):
-        after.graph.node.insert(0, helper.make_node("Abs", [name], [f"{name}/computed"]))
-        for node in after.graph.node:
-            if node.op_type.endswith("Linear") and node.input[1] == name:
-                node.input[1] = f"{name}/computed"
-    assert unfaithful(before, after, Measured(x=(-1.0, 1.0))) == []
-    assert broken(after)

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
 from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings
-from conformance.worker.isolation import Worker
-from conformance.worker.warm import prepare_process
+from conformance.worker.warm import new_worker
+from tests.kit.cases import say
 
-BODY = """
-forward: torch.sin(x)
+HEAD = """
 inputs: {x: "float32[batch, 3]"}
 dims: {batch: 1..4}
 runtimes: onnxruntime
 specials: false
-export: {torchscript: [13, 17]}
-"""
-ENDS = """
-module: beside.Ends
-inputs: {x: "float32[batch, 3]"}
-dims: {batch: 1..4}
-runtimes: onnxruntime
-specials: false
-export: {torchscript: [17]}
 """
 PYTHON = """
 import os
@@ -33,10 +25,11 @@ class Ends(torch.nn.Module):
 """
 
 
+@pytest.mark.smoke
 def test_each_cell_gets_its_own_record_whatever_was_begun_before(bench):
-    sound, deadly = bench.cells(BODY), bench.cells(ENDS, PYTHON)
-    # Nothing is preloaded: the fork server is that of all tests, and some of them have no room for torch.
-    with Worker(initializer=prepare_process) as worker:
+    sound = bench.cells(say(HEAD, "forward: torch.sin(x)", "export: {torchscript: [13, 17]}"))
+    deadly = bench.cells(say(HEAD, "module: beside.Ends", "export: {torchscript: [17]}"), PYTHON)
+    with new_worker() as worker:
         run = Runner(Settings(store=bench.store), 60, worker)
         first = run(sound[0], then=sound[1])
         assert (first.id, first.status) == (sound[0].id, "passed")

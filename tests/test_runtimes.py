@@ -16,12 +16,10 @@ import pytest
 from conformance import HOME
 from conformance.records import text
 from conformance.runtimes import opener, registry
-from tests.support import run_suite
+from tests.kit.runs import run_suite
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "runtimes.md"
-
-# ---- the table ---------------------------------------------------------------------------------------------
 
 
 def test_names_and_heads_are_unique_and_kernels_are_of_a_runtime():
@@ -46,7 +44,7 @@ def test_a_runtime_gets_only_the_options_that_it_takes():
 
 
 def lists_runtimes(node: ast.AST) -> bool:
-    """Whether several runtimes stand in one list, tuple, set, dict or Literal."""
+    """Return whether several runtimes stand in one list, tuple, set, dict or Literal."""
     if not isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Dict)):
         return False
     parts = [*node.keys, *node.values] if isinstance(node, ast.Dict) else node.elts
@@ -62,11 +60,10 @@ def test_no_other_module_lists_runtimes():
         if lists_runtimes(node)
     ]
     # The first chooses what a case runs that names no runtime; the second lists the keys of a case, two of which are
-    # the settings of a runtime; the third is the table itself, with the providers of ONNX Runtime.
-    assert listing == ["case/declaration.py", "depends/inventory.py", "runtimes/registry.py"]
+    # the settings of a runtime; the third is the table itself, with the providers of ONNX Runtime; the fourth lists
+    # packages whose files every case depends on.
+    assert listing == ["case/declaration.py", "depends/inventory.py", "runtimes/registry.py", "worker/uses.py"]
 
-
-# ---- a runtime more ----------------------------------------------------------------------------------------
 
 TOYKIT = """
 import onnx.reference
@@ -134,7 +131,8 @@ def write_cases(folder: Path) -> None:
 def test_a_runtime_that_is_added_runs_cells_and_is_asked_for_its_opinion(tree, site, tmp_path):
     write_cases(tmp_path)
     arguments = ("--runtime", "onnxruntime,toykit", "--require", "toykit")
-    done = run_suite(tmp_path, *arguments, PYTHONPATH=os.pathsep.join(map(str, (tree, site))))
+    path = os.pathsep.join(map(str, (tree, site)))
+    done = run_suite(tmp_path, *arguments, own_process=True, PYTHONPATH=path)
     records = done.records
     sound = records["accuracy[sound-torchscript-op17-toykit-fp32]"]
     assert (sound["status"], sound["arithmetic"]["provider"]) == ("passed", "toykit"), done.text
@@ -144,14 +142,6 @@ def test_a_runtime_that_is_added_runs_cells_and_is_asked_for_its_opinion(tree, s
     assert wrong["fault"] == "exporter"
     assert "toykit: is wrong too" in text.details(wrong)
     assert "toykit" in done.header["environment"]["versions"]
-
-
-def test_a_host_that_lacks_it_skips_it_with_the_reason(tree, tmp_path):
-    write_cases(tmp_path)
-    done = run_suite(tmp_path, "--runtime", "toykit", "-k", "accuracy", PYTHONPATH=str(tree))
-    record = done.records["accuracy[sound-torchscript-op17-toykit-fp32]"]
-    assert (record["status"], record["reason"]) == ("skipped", "toykit is not installed")
-    assert "NOT RUN: toykit, 1 cells skipped: toykit is not installed" in done.text
 
 
 def test_what_is_made_from_the_table_knows_it(tree):

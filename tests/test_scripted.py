@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+import torch
+
 from conformance.case.python import Folder
 from conformance.export.reference import Reference
-from tests.support import details, say, verdict, with_symbolic
+from tests.kit.cases import details, say, verdict, with_symbolic
+from tests.kit.modules import net_of
 
 BRITTLE = """
 module: beside.Brittle
@@ -48,67 +52,50 @@ def test_a_wrong_model_of_a_scripted_module_is_wrong(bench):
     assert not any("float64" in line for line in details(record))
 
 
+SCRIPTED = say("module: beside.Net\nscript: true", 'inputs: {x: "float32[n, 3]"}', "dims: {n: 1..4}")
+
+
 def exact(bench, python, array):
-    """The float64 outputs of a scripted module, why there are none, and whether its rounding was drawn too."""
-    body = say("module: beside.Module", "script: true", 'inputs: {x: "float32[n, 3]"}', "dims: {n: 1..4}",
-               "export: {torchscript: [17]}")  # fmt: skip
-    case = bench.cells(body, python)[0].case
+    """The float64 outputs of a scripted module, and why there are none."""
+    case = bench.cells(say(SCRIPTED, "export: {torchscript: [17]}"), python)[0].case
     with Folder.of(case.folder).active() as folder:
         reference = Reference(case, folder)
         return reference.oracle({"x": array}), reference.oracle_missing
 
 
-LOOP = """
-import torch
-
-class Module(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(3, 3)
-
-    def forward(self, x):
-        for _ in range(int(x.shape[0])):
-            x = torch.tanh(self.layer(x)) + torch.ones(3) * 0.1
-        return x
-"""
+LOOP = net_of(
+    "x",
+    "for _ in range(int(x.shape[0])):",
+    "    x = torch.tanh(self.layer(x)) + torch.ones(3) * 0.1",
+    layer="Linear(3, 3)",
+)
 
 
 def test_the_float64_form_keeps_control_flow_and_default_dtypes(bench):
-    import numpy as np
-    import torch
-
-    outputs, missing = exact(bench, LOOP, np.float32([[0.1, 0.2, 0.3]] * 3))
+    x = np.float32([[0.1, 0.2, 0.3]] * 3)
+    outputs, missing = exact(bench, LOOP, x)
     assert missing is None
     assert outputs[0].dtype == np.float64
     scope: dict = {}
     exec(LOOP, scope)
     torch.manual_seed(0)
-    eager = scope["Module"]().double()
-    x = torch.tensor([[0.1, 0.2, 0.3]] * 3, dtype=torch.float32).double()
+    layer = scope["Net"]().double().layer
+    y = torch.from_numpy(x).double()
     with torch.no_grad():
         for _ in range(3):
-            x = torch.tanh(eager.layer(x)) + torch.ones(3, dtype=torch.float64) * 0.1
-    assert np.abs(outputs[0] - x.numpy()).max() < 1e-14
+            y = torch.tanh(layer(y)) + torch.ones(3, dtype=torch.float64) * 0.1
+    assert np.abs(outputs[0] - y.numpy()).max() < 1e-14
 
 
-ONLY_FLOAT = """
-import torch
-
-class Module(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(3, 3)
-
-    def forward(self, x):
-        if torch.jit.is_scripting():
-            return self.layer(x.to(torch.float32)){other}
-        return self.layer(x)
-"""
+ONLY_FLOAT = net_of(
+    "self.layer(x)",
+    "if torch.jit.is_scripting():",
+    "    return self.layer(x.to(torch.float32)){other}",
+    layer="Linear(3, 3)",
+)
 
 
 def test_the_eager_module_stands_in_where_it_computes_the_same(bench):
-    import numpy as np
-
     x = np.float32([[0.1, 0.2, 0.3]])
     outputs, missing = exact(bench, ONLY_FLOAT.replace("{other}", ""), x)
     assert missing is None
@@ -122,6 +109,5 @@ def test_what_a_scripted_module_computes_otherwise_is_not_excused_by_the_eager_o
     """The eager module is off by as much as the model is: it must not count as the rounding of the scripted one."""
     python = ONLY_FLOAT.replace("{other}", "").replace("x.to(torch.float32)", "torch.relu(x.to(torch.float32))")
     python += "\ndef symbolic(g, x):\n    return g.op('Identity', x)\n"
-    body = say("module: beside.Module", "script: true", 'inputs: {x: "float32[n, 3]"}', "dims: {n: 1..4}",
-               with_symbolic('"aten::relu"'))  # fmt: skip
+    body = say(SCRIPTED, with_symbolic('"aten::relu"'))
     assert verdict(bench.run(body, python)) == ("failed", "compare", "WrongValue", "exporter")

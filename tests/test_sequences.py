@@ -7,8 +7,9 @@ import pytest
 
 from conformance import cli
 from conformance.records.run_file import read_run
-from conformance.runtimes import onnxruntime
-from tests.support import PASSED, altered, say, verdict, with_symbolic, write_case
+from tests.kit.cases import PASSED, say, verdict, with_symbolic, write_case
+from tests.kit.modules import net_of
+from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
 
 PYTHON = """
 import torch
@@ -32,22 +33,6 @@ class Rows(torch.nn.Module):
             rows.append(x[i] * 0.3)
         return rows
 
-class Positive(torch.nn.Module):
-    def forward(self, x):
-        parts: List[torch.Tensor] = [x]
-        if bool(x.sum() > 0):
-            parts.append(x * 2)
-        return parts
-
-class Dense(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(4, 4)
-
-    def forward(self, x):
-        y = self.layer(x)
-        return [y, torch.relu(y)]
-
 def wrong(g, x):
     return g.op("Atan", x)
 """
@@ -62,12 +47,10 @@ NESTED = say("module: beside.Nested", INPUTS)
 
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "onnx-reference"])
-@pytest.mark.parametrize("body, outputs", [
-    (LOOPED, ""), (LOOPED, "outputs: [parts]"), (LOOPED, "outputs: [a, b, c]"),
-    (NESTED, ""), (NESTED, "outputs: [a, parts, d, e]"), (NESTED, "outputs: [a, b, c, d, e]"),
+@pytest.mark.parametrize("body", [
+    LOOPED, say(NESTED, "outputs: [a, parts, d, e]"), say(NESTED, "outputs: [a, b, c, d, e]"),
 ])  # fmt: skip
-def test_the_tensors_of_a_list_are_compared_one_by_one(bench, body, outputs, runtime):
-    body = say(body, outputs)
+def test_the_tensors_of_a_list_are_compared_one_by_one(bench, body, runtime):
     assert verdict(bench.run(body, PYTHON, check="export")) == PASSED
     assert verdict(bench.run(body, PYTHON, runtime=runtime)) == PASSED
 
@@ -80,23 +63,24 @@ def test_a_wrong_tensor_in_a_list_is_found_and_blamed_as_any_other(bench):
     assert record.loss["export"] < 40
 
 
+def one_off(parts):
+    return [parts[0], parts[1] + np.float32(1e-3), parts[2]]
+
+
 @pytest.mark.parametrize("alter, error, place", [
-    pytest.param(lambda out: [out[0], out[1] + np.float32(1e-3), out[2]], "WrongValue", 1, id="one value"),
-    pytest.param(lambda out: out[:2], "WrongCount", None, id="a tensor is missing"),
-    pytest.param(lambda out: [out[1], out[0], out[2]], "WrongValue", 0, id="another order"),
+    pytest.param(one_off, "WrongValue", 1, id="one value"),
+    pytest.param(lambda parts: parts[:2], "WrongCount", None, id="a tensor is missing"),
+    pytest.param(lambda parts: [parts[1], parts[0], parts[2]], "WrongValue", 0, id="another order"),
 ])  # fmt: skip
-def test_what_a_runtime_makes_of_a_list_is_its_fault(bench, monkeypatch, alter, error, place):
-    for name in ("open_optimized", "open_unoptimized"):
-        opened = altered(getattr(onnxruntime, name), lambda inputs, outputs: alter(outputs))
-        monkeypatch.setattr(onnxruntime, name, opened)
-    record = bench.run(LOOPED, PYTHON)
+def test_what_a_runtime_makes_of_a_list_is_its_fault(bench, alter, error, place):
+    with wrong_runtime(lambda _, parts: alter(parts), *ANY_OPTIMIZER):
+        record = bench.run(LOOPED, PYTHON)
     assert verdict(record) == ("failed", "compare", error, "runtime")
     assert place is None or record.worst["output"] == place
 
 
-@pytest.mark.parametrize("module", ["Rows", "Positive"])
-def test_a_list_whose_length_depends_on_the_inputs_is_refused_with_what_to_do(bench, module):
-    record = bench.run(say(f"module: beside.{module}", INPUTS), PYTHON)
+def test_a_list_whose_length_depends_on_the_inputs_is_refused_with_what_to_do(bench):
+    record = bench.run(say("module: beside.Rows", INPUTS), PYTHON)
     assert verdict(record) == ("failed", "declare", "VaryingOutputs", "case")
     assert "return a tuple of a fixed length, or stack them" in record.reason
 
@@ -107,22 +91,15 @@ def test_too_few_names_are_the_cases_mistake_before_any_export(bench):
     assert record.reason == "outputs declares 2 names, forward returns 5 tensors (2 of them in lists)"
 
 
-@pytest.mark.parametrize("outputs, named", [
-    ("outputs: [parts]", "parts"), ("outputs: [parts]", "parts.1"), ("outputs: [a, b, c]", "b"),
-    ("outputs: [parts]", "1"),
+@pytest.mark.parametrize("outputs, named, other", [
+    ("outputs: [parts]", "parts", None), ("outputs: [parts]", "parts.1", "parts.0"),
+    ("outputs: [a, b, c]", "b", "a"), ("outputs: [parts]", "1", "0"),
 ])  # fmt: skip
-def test_a_tolerance_may_be_about_a_list_or_about_one_of_its_tensors(bench, monkeypatch, outputs, named):
-    def off(inputs, found):
-        return [found[0], found[1] + np.float32(1e-3), found[2]]
-
-    for name in ("open_optimized", "open_unoptimized"):
-        monkeypatch.setattr(onnxruntime, name, altered(getattr(onnxruntime, name), off))
-    loose = "{atol: 0.01}"
-    body = say(LOOPED, outputs, f"tolerance: {{fp32: {{because: a test, outputs: {{{named}: {loose}}}}}}}")
-    assert verdict(bench.run(body, PYTHON)) == PASSED
-    other = {"parts.1": "parts.0", "b": "a", "1": "0"}.get(named)
-    if other is not None:
-        assert bench.run(body.replace(f"{{{named}: {loose}", f"{{{other}: {loose}"), PYTHON).status == "failed"
+def test_a_tolerance_may_be_about_a_list_or_about_one_of_its_tensors(bench, outputs, named, other):
+    body = say(LOOPED, outputs, "tolerance: {fp32: {because: a test, outputs: {NAMED: {atol: 0.01}}}}")
+    with wrong_runtime(lambda _, parts: one_off(parts), *ANY_OPTIMIZER):
+        assert verdict(bench.run(body.replace("NAMED", named), PYTHON)) == PASSED
+        assert other is None or bench.run(body.replace("NAMED", other), PYTHON).status == "failed"
 
 
 def test_what_is_said_of_a_list_is_said_of_its_tensors(bench):
@@ -132,17 +109,13 @@ def test_what_is_said_of_a_list_is_said_of_its_tensors(bench):
     assert verdict(bench.run(body, python)) == PASSED
 
 
-def test_int8_keeps_a_list_and_fp16_refuses_it(bench):
-    body = say("module: beside.Dense", INPUTS, "precisions: {fp16: {}, int8: {}}")
-    found = {
-        cell.id: bench.run_cell(cell, examples=6)
-        for cell in bench.cells(body, PYTHON)
-        if cell.converted and cell.check in ("fidelity", "accuracy") and cell.runtime in (None, "onnxruntime")
-    }
-    assert len(found) == 4
-    for name, record in found.items():
-        expected = ("failed", "convert", "SequenceOutput", "case") if "fp16" in name else PASSED
-        assert verdict(record) == expected, (name, record.reason)
+@pytest.mark.parametrize("check", ["fidelity", "accuracy"])
+def test_int8_keeps_a_list_and_fp16_refuses_it(bench, check):
+    body = say("module: beside.Net", INPUTS, "precisions: {fp16: {}, int8: {}}")
+    dense = net_of("[y, torch.relu(y)]", "y = self.layer(x)", layer="Linear(4, 4)")
+    int8, fp16 = (bench.run(body, dense, check=check, precision=name) for name in ("int8", "fp16"))
+    assert verdict(int8) == PASSED
+    assert verdict(fp16) == ("failed", "convert", "SequenceOutput", "case")
 
 
 def test_a_bundle_with_a_list_replays(tmp_path):

@@ -4,51 +4,34 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from conformance.checks import smallest_function
 from conformance.checks.reduce.written import MOST_LINES
 from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings
 from conformance.records.record import Record
 from conformance.records.shape import record_of
-from tests.support import Bench, details, say, verdict
+from tests.kit.cases import Bench, details, say, verdict
+from tests.kit.warm_python import warm_python
 
 WRONG = ("failed", "compare", "WrongValue", "exporter")
+LONG = 600.0
+"""Seconds for a search, whatever else the host does."""
 
 
-@pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    for name in ("SECONDS", "SCRIPT"):
-        monkeypatch.setattr(smallest_function, name, 600.0)  # whatever else the host does
-    return Bench(tmp_path, tmp_path / "store")
-
-
-def ends(record: Record, **instead: str) -> int:
-    """How the script of a record ends, in a process of its own; after texts in the file beside it were replaced."""
-    assert record.smallest is not None and "repro" in record.smallest, record.smallest
-    file = Path(record.smallest["repro"])
-    beside = file.with_name("beside.py")
-    for old, new in instead.items():
-        text = beside.read_text(encoding="utf-8")
-        assert old in text
-        beside.write_text(text.replace(old, new), encoding="utf-8")
-    done = subprocess.run([sys.executable, str(file)], cwd="/", capture_output=True, check=False, timeout=600)
-    return done.returncode
-
-
-def script(record: Record) -> str:
-    assert record.smallest is not None and "repro" in record.smallest, record.smallest
-    text = Path(record.smallest["repro"]).read_text(encoding="utf-8")
-    assert text.count("\n") <= MOST_LINES
-    assert "conformance" not in text
-    return text
+@pytest.fixture(autouse=True, scope="module")
+def _warm() -> Iterator[None]:
+    with warm_python():
+        yield
 
 
 FUNCTIONS = """
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -68,6 +51,34 @@ class Layered(torch.nn.Module):
         return torch.tanh(self.layer(torch.sin(x))) + 1
 
 
+class Padded(torch.nn.Module):
+    def forward(self, x, y):
+        left = (x.shape[1] - y.shape[1]) // 2
+        return torch.nn.functional.pad(torch.sin(y), (left, 4 - left)) + torch.cos(x).sum()
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: F.hardswish(x * 2), lambda x: x.cos(), (x,)) * 2
+
+
+class Baked(torch.nn.Module):
+    def forward(self, x, y):
+        return torch.tanh(x) * (1 / math.sqrt(y.shape[1])) + y.sum()
+
+
+class Unknown(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(torch.asinh(torch.sin(x) + 1) * 2)
+
+
+class Stops(torch.nn.Module):
+    def forward(self, x):
+        if torch.onnx.is_in_onnx_export():
+            raise RuntimeError("not here")
+        return torch.asinh(x)
+
+
 def symbolic(g, x):
     return g.op("HardSigmoid", x)
 
@@ -77,198 +88,33 @@ def translation(x):
     return opset18.HardSigmoid(x)
 
 
+def crashes_alone(g, x):
+    if x.node().kind() == "prim::Param":
+        import os
+        os.abort()
+    return g.op("HardSigmoid", x)
+
+
 def without_bias(g, x, weight, bias):
     return g.op("MatMul", x, g.op("Transpose", weight, perm_i=[1, 0]))
 
 
-def translated_without_bias(x, weight, bias=None):
-    from onnxscript import opset18
-    return opset18.MatMul(x, opset18.Transpose(weight, perm=[1, 0]))
+def asinh(g, x):
+    raise RuntimeError("not thought of")
 """
-BODY = """
-module: beside.Net
-inputs: {x: "float32[batch, 4]"}
-dims: {batch: 1..4}
-"""
-
-
-def torchscript(operator: str, function: str, without: str = "none") -> str:
-    symbolics = f'{{"{operator}": {{function: beside.{function}, without: "{without}"}}}}'
-    return f"export: {{torchscript: {{opsets: [17], symbolics: {symbolics}}}}}"
-
-
-def dynamo(operator: str, function: str) -> str:
-    return f'export: {{dynamo: {{opsets: [18], translations: {{"{operator}": beside.{function}}}}}}}'
-
-
-@pytest.mark.parametrize("export, function", [
-    (torchscript("aten::hardswish", "symbolic"), "symbolic"),
-    (dynamo("aten::hardswish", "translation"), "translation"),
-])  # fmt: skip
-def test_a_wrong_translation_is_one_call_whose_script_ends_with_0_once_it_is_mended(bench, export, function):
-    record = bench.run(say(BODY, export), FUNCTIONS)
-    assert verdict(record) == WRONG
-    told = record.smallest
-    assert told is not None and (told["calls"], told["operators"]) == (1, ["aten.hardswish"])
-    assert told["of"] > 1 and told["own_code"] == [f"beside.{function}"]
-    text = script(record)
-    assert "torch.ops.aten.hardswish.default(x)" in text and "tanh" not in text
-    assert ends(record) == 1
-    issue = Path(told["issue"]).read_text(encoding="utf-8")
-    assert text.strip() in issue and f"with `beside.{function}` gives wrong values for aten.hardswish" in issue
-    assert "- torch " in issue and "reference evaluator computes the same" in issue
-    lines = details(record)
-    at = lines.index(f"smallest PyTorch function that fails alike: 1 of {told['of']} calls (aten.hardswish)")
-    assert lines[at + 1] == f"  python {told['repro']} shows it; to report: {told['issue']}"
-    assert record_of(record.as_dict())["smallest"] == told
-    assert ends(record, HardSigmoid="HardSwish") == 0
-
-
-def test_one_cell_of_each_cause_looks_for_it_and_none_where_nobody_asks(bench):
-    cells = {
-        (cell.opset, cell.runtime): cell
-        for cell in bench.cells(
-            say(BODY, torchscript("aten::hardswish", "symbolic").replace("[17]", "[16, 17]")), FUNCTIONS
-        )
-        if cell.check == "accuracy"
-    }
-    run = Runner(Settings(store=bench.store, examples=2), 600, None)
-    first, again = (run(cells[opset, "onnxruntime"]) for opset in (17, 16))
-    assert verdict(first) == verdict(again) == WRONG
-    assert first.smallest is not None and first.smallest["calls"] == 1
-    assert again.smallest == {"as": first.id} == record_of(again.as_dict())["smallest"]
-    assert f"smallest PyTorch function that fails alike: looked for in {first.id}" in details(again)
-
-    without = Runner(Settings(store=bench.store, examples=2, smallest=False), 600, None)(cells[17, "onnxruntime"])
-    assert verdict(without) == WRONG
-    assert without.operator == first.operator and without.smallest is None
-
-
-POOL = """
-forward: F.avg_pool2d(torch.relu(x) * 2, 2, divisor_override=3)
-inputs: {x: "float32[batch, 3, 8, 8]"}
-dims: {batch: 1..4}
-"""
-
-
-@pytest.mark.parametrize("export", ["export: {torchscript: [17]}", "export: {dynamo: [20]}"])
-def test_a_function_without_submodules_keeps_the_attributes_that_matter(bench, export):
-    """Both exporters drop ``divisor_override``; nothing of the case's own is in it."""
-    record = bench.run(say(POOL, export))
-    assert verdict(record) == WRONG
-    told = record.smallest
-    assert told is not None and (told["operators"], told["own_code"]) == (["aten.avg_pool2d"], [])
-    text = script(record)
-    assert "beside" not in text and "avg_pool2d.default(x, [2, 2]" in text and "True, 3" in text
-    assert ends(record) == 1
-    file = Path(told["repro"])
-    mended = file.with_name("mended.py")
-    mended.write_text(text.replace("True, 3", "True, None"), encoding="utf-8")
-    assert (
-        subprocess.run([sys.executable, str(mended)], capture_output=True, check=False, timeout=600).returncode == 0
-    )
-
-
-@pytest.mark.parametrize("export, good", [
-    (torchscript("aten::linear", "without_bias"), 'g.op("Add", bias, g.op("MatMul", '),
-    (dynamo("aten::linear", "translated_without_bias"), "opset18.Add(bias, opset18.MatMul("),
-])  # fmt: skip
-def test_parameters_are_the_functions_own_tensors(bench, export, good):
-    record = bench.run(say(BODY.replace("Net", "Layered"), export), FUNCTIONS)
-    assert verdict(record) == WRONG
-    told = record.smallest
-    assert told is not None and told["operators"] == ["aten.linear"]
-    text = script(record)
-    assert "small.register_buffer('c0', " in text and "linear.default(x, self.c0, self.c1)" in text
-    assert ends(record) == 1
-    beside = Path(told["repro"]).with_name("beside.py")
-    for line in beside.read_text(encoding="utf-8").splitlines():
-        if "MatMul" in line:
-            head = 'g.op("MatMul", ' if "g.op" in line else "opset18.MatMul("
-            if head in line and (head.startswith("g.") == good.startswith("g.")):
-                fixed = f"{line.replace(head, good)})"
-                beside.write_text(beside.read_text(encoding="utf-8").replace(line, fixed), encoding="utf-8")
-    assert ends(record) == 0
-
-
 DEFINED = """
 import torch
 
-
-@torch.library.custom_op("{space}::doubled", mutates_args=())
-def doubled(x: torch.Tensor) -> torch.Tensor:
-    return 2 * x
-
-
-@doubled.register_fake
-def _(x):
-    return torch.empty_like(x)
+operators = torch.library.Library("defined_by_module", "DEF")
+operators.define("doubled(Tensor x) -> Tensor")
+operators.impl("doubled", lambda x: 2 * x, "CompositeExplicitAutograd")
 
 
 class Net(torch.nn.Module):
     def forward(self, x):
-        return doubled(torch.sin(x))
+        return torch.ops.defined_by_module.doubled(torch.sin(x))
 """
-WRONG_OF_DEFINED = """
-def doubled(g, x):
-    return g.op("Neg", x)
-"""
-
-
-@pytest.mark.parametrize("said", ["module: beside.Net", "forward: beside.Net()(x)"])
-def test_an_operator_of_the_cases_own_comes_with_the_file_that_defines_it(bench, said):
-    """Its symbolic stands in another file."""
-    space = "defined_by_module" if said.startswith("module") else "defined_by_expression"
-    export = f'export: {{torchscript: {{opsets: [17], symbolics: {{"{space}::doubled": symbolics.doubled}}}}}}'
-    cells = bench.cells(say(BODY.replace("module: beside.Net", said), export), DEFINED.replace("{space}", space))
-    (cell,) = (one for one in cells if (one.check, one.runtime) == ("accuracy", "onnxruntime"))
-    (cell.case.folder / "symbolics.py").write_text(WRONG_OF_DEFINED, encoding="utf-8")
-    record = bench.run_cell(cell, examples=8)
-    assert verdict(record) == WRONG
-    told = record.smallest
-    assert told is not None and told["operators"] == [f"{space}.doubled"], told
-    assert "import beside" in script(record)
-    assert ends(record) == 1
-    symbolics = Path(told["repro"]).with_name("symbolics.py")
-    symbolics.write_text(WRONG_OF_DEFINED.replace('"Neg", x', '"Add", x, x'), encoding="utf-8")
-    assert ends(record) == 0
-
-
-SIZES = """
-import torch
-
-
-class Padded(torch.nn.Module):
-    def forward(self, x, y):
-        left = (x.shape[1] - y.shape[1]) // 2
-        return torch.nn.functional.pad(torch.sin(y), (left, 4 - left)) + torch.cos(x).sum()
-"""
-PADDED = """
-module: beside.Padded
-inputs: {x: "float32[batch, 4]", y: "float32[batch, n]"}
-dims: {batch: 1..4, n: 3..9}
-"""
-
-
-@pytest.mark.parametrize("export", ["export: {torchscript: [17]}", "export: {dynamo: [18]}"])
-def test_a_call_of_sizes_comes_with_where_they_are_from(bench, export):
-    """The division alone is computed in Python, and rightly."""
-    record = bench.run(say(PADDED, export), SIZES)
-    assert verdict(record) == WRONG
-    told = record.smallest
-    assert told is not None and told["calls"] == 3, told
-    text = script(record)
-    assert "floordiv" in text and "sin" not in text
-    assert ends(record) == 1
-    file = Path(told["repro"])
-    mended = file.with_name("mended.py")
-    (line,) = (one for one in text.splitlines() if "floordiv" in one)
-    mended.write_text(text.replace(line, line.replace("operator.floordiv", "max")), encoding="utf-8")
-    assert (
-        subprocess.run([sys.executable, str(mended)], capture_output=True, check=False, timeout=600).returncode == 0
-    )
-
-
+WRONG_OF_DEFINED = 'def doubled(g, x):\n    return g.op("Neg", x)\n'
 NEIGHBOURS = """
 import torch
 
@@ -288,169 +134,206 @@ def symbolic(g, x):
         value = next(value.node().inputs())
     return g.op("Abs", x)
 """
-
-
-def test_calls_before_come_along_where_the_call_alone_is_right(bench):
-    python = NEIGHBOURS.replace("ROUNDS", "2")
-    record = bench.run(say(BODY, torchscript("aten::relu", "symbolic", "another graph")), python)
-    assert verdict(record) == WRONG
-    assert record.smallest is not None
-    assert record.smallest["operators"] == ["aten.sin", "aten.sin", "aten.relu"]
-    assert ends(record) == 1
-    assert ends(record, Abs="Relu") == 0
-
-
-def test_what_takes_more_calls_than_are_tried_says_so(bench):
-    python = NEIGHBOURS.replace("ROUNDS", "9")
-    record = bench.run(say(BODY, torchscript("aten::relu", "symbolic", "another graph")), python)
-    assert verdict(record) == WRONG
-    assert record.operator is not None and record.operator["operator"] == "aten.relu"
-    told = record.smallest
-    assert told is not None and told["why_not"] == "right" and "repro" not in told
-    assert (
-        "no smaller PyTorch function could be made: its call alone is exported rightly, and so it is with those "
-        "before it" in details(record)
-    )
-
-
-BRANCHES = """
-import math
-
-import torch
-import torch.nn.functional as F
-
-
-class Net(torch.nn.Module):
-    def forward(self, x):
-        return torch.cond(x.sum() > 0, lambda x: F.hardswish(x * 2), lambda x: x.cos(), (x,)) * 2
-
-
-class Baked(torch.nn.Module):
-    def forward(self, x, y):
-        return torch.tanh(x) * (1 / math.sqrt(y.shape[1])) + y.sum()
-
-
-def translation(x):
-    from onnxscript import opset18
-    return opset18.HardSigmoid(x)
-"""
-
-
-@pytest.mark.parametrize("body, export, why, said", [
-    (BODY, dynamo("aten::hardswish", "translation"), "call", "Python cannot write higher_order.cond by itself"),
-    (PADDED.replace("Padded", "Baked"), "export: {torchscript: [17]}", "capture",
-     "the program was captured wrongly"),
-])  # fmt: skip
-def test_what_cannot_be_one_call_says_why(bench, body, export, why, said):
-    record = bench.run(say(body, export), BRANCHES)
-    assert record.fault == "exporter"
-    assert record.smallest is not None and record.smallest["why_not"] == why
-    assert any(line.startswith(f"no smaller PyTorch function could be made: {said}") for line in details(record))
-
-
-@pytest.mark.parametrize("planted, why", [
-    (lambda *arguments: 1 / 0, "ZeroDivisionError: division by zero"),
-    (lambda *arguments: __import__("os").abort(), "Lost: SIGABRT"),
-])  # fmt: skip
-def test_the_cell_keeps_its_result_where_the_search_breaks(bench, monkeypatch, planted: Any, why: str):
-    monkeypatch.setattr(smallest_function, "fewest", planted)
-    record = bench.run(say(BODY, torchscript("aten::hardswish", "symbolic")), FUNCTIONS)
-    assert verdict(record) == WRONG
-    assert record.operator is not None and record.operator["operator"] == "aten.hardswish"
-    assert record.smallest is not None and record.smallest["why_not"] == why
-
-
-def test_without_time_nothing_is_made_and_that_is_said(bench, monkeypatch):
-    monkeypatch.setattr(smallest_function, "SECONDS", -1.0)
-    record = bench.run(say(BODY, torchscript("aten::hardswish", "symbolic")), FUNCTIONS)
-    assert verdict(record) == WRONG
-    assert record.smallest is not None and record.smallest["why_not"] == "time"
-    assert "no smaller PyTorch function could be made: there was no time for it" in details(record)
-
-
-def test_what_passes_has_none(bench):
-    assert bench.run(say(BODY, "export: {torchscript: [17]}"), FUNCTIONS).smallest is None
-
-
-UNKNOWN = """
-module: beside.Unknown
-inputs: {x: "float32[batch, 4]"}
+POOL = """
+forward: F.avg_pool2d(torch.relu(x) * 2, 2, divisor_override=3)
+inputs: {x: "float32[batch, 3, 8, 8]"}
 dims: {batch: 1..4}
 """
-ASINH = """
-import torch
+TORCHSCRIPT, DYNAMO = "export: {torchscript: [17]}", "export: {dynamo: [18]}"
 
 
-class Unknown(torch.nn.Module):
-    def forward(self, x):
-        return torch.relu(torch.asinh(torch.sin(x) + 1) * 2)
-"""
+def body(module: str) -> str:
+    return f'module: beside.{module}\ninputs: {{x: "float32[batch, 4]"}}\ndims: {{batch: 1..4}}'
 
 
-def test_of_an_export_that_fails_the_call_is_left_that_cannot_be_exported(bench: Bench) -> None:
-    record = bench.run(UNKNOWN, ASINH, check="export")
-    assert verdict(record) == ("failed", "export", "UnsupportedOperatorError", "exporter")
-    told = record.smallest
+def sized(module: str) -> str:
+    """A module of two inputs, the second with a size of its own."""
+    return body(module).replace('4]"}', '4]", y: "float32[batch, n]"}').replace("1..4", "1..4, n: 3..9")
+
+
+def torchscript(operator: str, function: str, without: str = "none") -> str:
+    symbolics = f'{{"{operator}": {{function: {function}, without: "{without}"}}}}'
+    return f"export: {{torchscript: {{opsets: [17], symbolics: {symbolics}}}}}"
+
+
+def dynamo(operator: str, function: str) -> str:
+    return f'export: {{dynamo: {{opsets: [18], translations: {{"{operator}": beside.{function}}}}}}}'
+
+
+class Planted(NamedTuple):
+    """A wrong export, the smallest function of it, and what mends a file of the script's folder."""
+
+    case: str
+    operators: list[str]
+    file: str
+    old: str
+    new: str
+    says: tuple[str, ...] = ()
+    """What the script says."""
+    python: str = FUNCTIONS
+    symbolics: str = ""
+    """A second file beside the case."""
+    check: str = "accuracy"
+
+
+HARDSWISH = say(body("Net"), torchscript("aten::hardswish", "beside.symbolic"))
+LINEAR = ("small.register_buffer('c0', ", "linear.default(x, self.c0, self.c1)")
+PLANTED = {
+    "a symbolic": Planted(HARDSWISH, ["aten.hardswish"], "beside.py", "HardSigmoid", "HardSwish",
+                          ("torch.ops.aten.hardswish.default(x)",)),
+    "an attribute": Planted(
+        say(POOL, TORCHSCRIPT), ["aten.avg_pool2d"], "repro.py", "True, 3", "True, None",
+        ("avg_pool2d.default(x, [2, 2]",)),
+    "parameters": Planted(
+        say(body("Layered"), torchscript("aten::linear", "beside.without_bias")), ["aten.linear"], "beside.py",
+        'g.op("MatMul", x, g.op("Transpose", weight, perm_i=[1, 0]))',
+        'g.op("Gemm", x, weight, bias, transB_i=1)', LINEAR,
+    ),
+    "sizes, with where they are from": Planted(
+        say(sized("Padded"), TORCHSCRIPT), ["aten.size", "aten.sub", "aten.floor_divide"], "repro.py",
+        "operator.floordiv", "max"),
+    "an operator that the module's file defines": Planted(
+        say(body("Net"), torchscript("defined_by_module::doubled", "symbolics.doubled")),
+        ["defined_by_module.doubled"], "symbolics.py", '"Neg", x', '"Add", x, x', ("import beside",), DEFINED,
+        WRONG_OF_DEFINED),
+    "calls before that have to come along": Planted(
+        say(body("Net"), torchscript("aten::relu", "beside.symbolic", "another graph")),
+        ["aten.sin", "aten.sin", "aten.relu"], "beside.py", "Abs", "Relu", python=NEIGHBOURS.replace("ROUNDS", "2")),
+    "a symbolic that raises": Planted(
+        say(body("Unknown"), torchscript("aten::asinh", "beside.asinh")), ["aten.asinh"], "beside.py",
+        'raise RuntimeError("not thought of")', 'return g.op("Asinh", x)', check="export"),
+    "a translation, by dynamo": Planted(
+        say(body("Net"), dynamo("aten::hardswish", "translation")), ["aten.hardswish"], "beside.py", "HardSigmoid",
+        "HardSwish", ("torch.ops.aten.hardswish.default(x)",)),
+}  # fmt: skip
+SIZES = PLANTED["sizes, with where they are from"]
+BY_DYNAMO = SIZES._replace(
+    case=say(sized("Padded"), DYNAMO), operators=["aten.sym_size", "operator.sub", "operator.floordiv"]
+)
+SLOW = ("a translation, by dynamo", "sizes, by dynamo")
+EVERY = {**PLANTED, "sizes, by dynamo": BY_DYNAMO}
+
+
+def script(record: Record) -> Path:
+    assert record.smallest is not None and "repro" in record.smallest, record.smallest
+    return Path(record.smallest["repro"])
+
+
+def end_of(file: Path) -> int:
+    """The exit code of a script, run from elsewhere."""
+    command = [sys.executable, str(file)]
+    return subprocess.run(command, cwd="/", capture_output=True, check=False, timeout=LONG).returncode
+
+
+@pytest.mark.parametrize("plant", [
+    pytest.param(plant, marks=[pytest.mark.thorough] * (name in SLOW), id=name) for name, plant in EVERY.items()
+])  # fmt: skip
+def test_the_smallest_function_is_kept_with_a_script_that_ends_with_0_once_the_export_is_mended(
+    bench: Bench, plant: Planted
+) -> None:
+    (cell,) = (
+        one
+        for one in bench.cells(plant.case, plant.python)
+        if one.check == plant.check and one.runtime in (None, "onnxruntime")
+    )
+    if plant.symbolics:
+        (cell.case.folder / "symbolics.py").write_text(plant.symbolics, encoding="utf-8")
+    record = bench.run_cell(cell, examples=8, smallest=True, smallest_seconds=LONG)
+    assert (record.status, record.fault) == ("failed", "exporter"), record.reason
+    file, told = script(record), record.smallest or {}
+    assert (told["operators"], told["calls"]) == (plant.operators, len(plant.operators))
+    assert told["of"] > told["calls"]
+    text = file.read_text(encoding="utf-8")
+    assert text.count("\n") <= MOST_LINES and "conformance" not in text
+    assert all(part in text for part in plant.says)
+    assert not {"torch.sin", "aten.tanh", "aten.cos"} & {*text.replace(".default", " ").split()}
+    assert end_of(file) == 1
+    wrong = file.with_name(plant.file)
+    mended = wrong.read_text(encoding="utf-8").replace(plant.old, plant.new)
+    assert mended != wrong.read_text(encoding="utf-8")
+    wrong.write_text(mended, encoding="utf-8")
+    assert end_of(file) == 0
+
+
+# ---- cells with one cause --------------------------------------------------------------------------------------
+
+
+def run_of(bench: Bench, module: str, export: str, check: str, **settings: Any) -> list[Record]:
+    """The records of all cells of a check in ONNX Runtime, run one after another."""
+    run = Runner(Settings(store=bench.store, examples=2, smallest_seconds=LONG, **settings), 600, None)
+    cells = bench.cells(say(body(module), export), FUNCTIONS)
+    return [run(one) for one in cells if one.check == check and one.runtime in (None, "onnxruntime")]
+
+
+BOTH = torchscript("aten::hardswish", "beside.symbolic").replace("[17]", "[16, 17]")
+
+
+def test_one_cell_of_a_cause_looks_for_the_function_and_says_so_in_its_text_and_its_issue(bench: Bench) -> None:
+    first, again = run_of(bench, "Net", BOTH, "accuracy")
+    assert verdict(first) == verdict(again) == WRONG
+    told = first.smallest
+    assert told is not None and (told["calls"], told["own_code"]) == (1, ["beside.symbolic"])
+    assert record_of(first.as_dict())["smallest"] == told
+    lines = details(first)
+    assert f"smallest PyTorch function that fails alike: 1 of {told['of']} calls (aten.hardswish)" in lines
+    assert f"  python {told['repro']} shows it; to report: {told['issue']}" in lines
+    issue = Path(told["issue"]).read_text(encoding="utf-8")
+    assert script(first).read_text(encoding="utf-8").strip() in issue
+    assert "with `beside.symbolic` gives wrong values for aten.hardswish" in issue
+    assert again.smallest == {"as": first.id} == record_of(again.as_dict())["smallest"]
+    assert f"smallest PyTorch function that fails alike: looked for in {first.id}" in details(again)
+
+
+def test_where_nobody_asks_for_the_function_none_is_looked_for(bench: Bench) -> None:
+    (record,) = run_of(bench, "Net", torchscript("aten::hardswish", "beside.symbolic"), "accuracy", smallest=False)
+    assert verdict(record) == WRONG
+    assert record.operator is not None and record.smallest is None
+
+
+def test_of_exports_that_fail_alike_the_first_keeps_the_call_that_cannot_be_exported(bench: Bench) -> None:
+    first, second = run_of(bench, "Unknown", "export: {torchscript: [13, 17]}", "export")
+    assert verdict(first) == ("failed", "export", "UnsupportedOperatorError", "exporter")
+    told = first.smallest
     assert told is not None and (told["calls"], told["operators"]) == (1, ["aten.asinh"]), told
-    text = script(record)
-    assert "onnxruntime" not in text and "torch.ops.aten.asinh.default" in text
-    assert ends(record) == 1
+    assert "onnxruntime" not in script(first).read_text(encoding="utf-8")
     issue = Path(told["issue"]).read_text(encoding="utf-8")
     assert issue.startswith("# torch.onnx.export(dynamo=False) raises an error for aten.asinh\n")
-    assert "actual is the error" in issue and "optimizer" not in issue
-    assert any(line.startswith("smallest PyTorch function that fails alike: 1 of ") for line in details(record))
-
-
-def test_a_symbolic_that_raises_is_kept_with_the_call_it_is_for(bench: Bench) -> None:
-    own = (
-        ASINH
-        + """
-
-def asinh(g, x):
-    raise RuntimeError("not thought of")
-"""
-    )
-    record = bench.run(
-        say(UNKNOWN, "export: {torchscript: {opsets: [17], symbolics: {'aten::asinh': beside.asinh}}}"),
-        own, check="export",
-    )  # fmt: skip
-    assert (record.stage, record.fault) == ("export", "exporter"), record.as_dict()
-    assert record.smallest is not None and record.smallest["own_code"] == ["beside.asinh"], record.smallest
-    assert ends(record) == 1
-    assert ends(record, **{'raise RuntimeError("not thought of")': 'return g.op("Asinh", x)'}) == 0
-
-
-def test_a_declared_failure_of_an_export_is_not_looked_into(bench: Bench) -> None:
-    declared = """
-        fails:
-          - {stage: export, error: UnsupportedOperatorError, fault: exporter, because: it has no symbolic}
-    """
-    record = bench.run(say(UNKNOWN, declared), ASINH, check="export")
-    assert record.status == "xfailed" and record.smallest is None
-
-
-def test_an_export_that_stops_before_it_captures_says_so(bench: Bench) -> None:
-    python = ASINH.replace("torch.relu(", "helped(").replace(
-        "class Unknown",
-        """def helped(x):
-    if torch.onnx.is_in_onnx_export():
-        raise RuntimeError("not here")
-    return x
-
-
-class Unknown""",
-    )
-    record = bench.run(UNKNOWN, python, check="export")
-    assert (record.stage, record.fault) == ("export", "exporter"), record.as_dict()
-    assert record.smallest is not None and record.smallest["why_not"] == "uncaptured"
-    assert "no smaller PyTorch function could be made: the exporter stops before it has captured a program" in [
-        line.strip() for line in details(record)
-    ]
-
-
-def test_other_cells_whose_export_fails_alike_point_to_the_first(bench: Bench) -> None:
-    body = say(UNKNOWN, "export: {torchscript: [13, 17]}")
-    cells = [cell for cell in bench.cells(body, ASINH) if cell.check == "export"]
-    first, second = map(Runner(Settings(store=bench.store), 600, None), cells)
-    assert first.smallest is not None and first.smallest["calls"] == 1
     assert second.smallest == {"as": first.id}
+
+
+# ---- what has none -----------------------------------------------------------------------------------------------
+
+MANY = say(body("Net"), torchscript("aten::relu", "beside.symbolic", "another graph"))
+NONE = {
+    "more calls than are tried": (MANY, NEIGHBOURS.replace("ROUNDS", "9"), LONG, "right",
+                                  "its call alone is exported rightly, and so it is with those before it"),
+    "captured wrongly": (say(sized("Baked"), TORCHSCRIPT), FUNCTIONS, LONG, "capture",
+                         "the program was captured wrongly"),
+    "no time": (HARDSWISH, FUNCTIONS, -1.0, "time", "there was no time for it"),
+    "not captured": (body("Stops"), FUNCTIONS, LONG, "uncaptured",
+                     "the exporter stops before it has captured a program"),
+    "a search that crashes": (HARDSWISH.replace("beside.symbolic", "beside.crashes_alone"), FUNCTIONS, LONG,
+                              "Lost: SIGABRT", "Lost: SIGABRT"),
+    "no call that Python can write": (say(body("Branches"), dynamo("aten::hardswish", "translation")), FUNCTIONS,
+                                      LONG, "call", "Python cannot write higher_order.cond by itself"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] * ("Python" in name)) for name in NONE]
+)
+def test_where_no_function_can_be_made_the_verdict_stays_and_the_reason_is_said(bench: Bench, name: str) -> None:
+    case, python, seconds, why, said = NONE[name]
+    check = "export" if name == "not captured" else "accuracy"
+    record = bench.run(case, python, check=check, smallest=True, smallest_seconds=seconds)
+    assert (record.status, record.fault) == ("failed", "exporter"), record.as_dict()
+    assert record.smallest is not None and record.smallest["why_not"] == why and "repro" not in record.smallest
+    said = f"no smaller PyTorch function could be made: {said}"
+    assert any(line.strip().startswith(said) for line in details(record))
+
+
+def test_what_passes_or_fails_as_declared_has_none(bench: Bench) -> None:
+    assert bench.run(say(body("Net"), TORCHSCRIPT), FUNCTIONS, smallest=True).smallest is None
+    declared = "fails: [{stage: export, error: UnsupportedOperatorError, fault: exporter, because: no symbolic}]"
+    record = bench.run(say(body("Unknown"), declared), FUNCTIONS, check="export", smallest=True)
+    assert record.status == "xfailed" and record.smallest is None

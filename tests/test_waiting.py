@@ -1,4 +1,7 @@
-"""What takes longer than two seconds says what it is doing, in a terminal, in a log, and in processes of xdist."""
+"""A step of longer than two seconds says what it is doing, in a terminal and in a log.
+
+Two seconds are a third of one here.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,17 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.support import run_suite, say, write_case
+from conformance.plugin.waiting import Waiting
+from tests.kit.cases import say, write_case
+from tests.kit.runs import ROOT, clean_environment, run_suite
+from tests.kit.unrun import UNRUN
 
 QUICK = """
     forward: torch.abs(x)
@@ -25,43 +34,48 @@ SLOW = """
     class Net(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            time.sleep(4)
+            time.sleep(1.5)
         def forward(self, x):
             return torch.abs(x)
 """
+SOON = """
+from conformance.plugin import pooled, saying, waiting
+
+usual = waiting.SLOW_SECONDS, waiting.IN_LOG
+
+def put(slow, in_log):
+    pooled.SLOW_SECONDS = saying.SLOW_SECONDS = waiting.SLOW_SECONDS = slow
+    waiting.IN_LOG = in_log
+
+def pytest_configure():
+    put(1 / 3, 1 / 3)
+
+def pytest_unconfigure():
+    put(*usual)
+"""
 LOOKING = """
 import time
-
 from conformance.depends import fingerprint
 
-needs = fingerprint.needs
+stated = fingerprint.stated
 
+def slowly(case):
+    time.sleep(1.5)
+    return stated(case)
 
-def slowly(case, **words):
-    time.sleep(4)
-    return needs(case, **words)
+def pytest_collection_finish():
+    fingerprint.stated = slowly
 
-
-fingerprint.needs = slowly
-"""
-OFTEN = """
-from conformance.plugin import waiting
-
-waiting.IN_LOG = 0.5
+def pytest_sessionfinish():
+    fingerprint.stated = stated
 """
 DOING = "export[planted-torchscript-op17]: declare,"
 
 
-def searched(folder: Path) -> str:
-    return os.pathsep.join([f"{folder}", os.environ.get("PYTHONPATH", "")])
-
-
-@pytest.mark.parametrize("processes", [[], ["-n", "1"]], ids=["alone", "xdist"])
-def test_finding_what_a_case_depends_on_says_so(tmp_path, processes):
+def test_finding_what_a_case_depends_on_says_so(tmp_path: Path) -> None:
     write_case(tmp_path / "cases", QUICK)
-    (tmp_path / "slowly.py").write_text(LOOKING, encoding="utf-8")
-    outcome = run_suite(tmp_path, "-p", "slowly", "--examples", "1", *processes, PYTHONPATH=searched(tmp_path))
-    told = "planted: finding the files and packages that it depends on takes longer than 2 s, and goes on"
+    outcome = run_suite(tmp_path, *UNRUN, plugin=SOON + LOOKING)
+    told = "planted: finding the files and packages that it depends on takes longer than 0.333333 s, and goes on"
     assert outcome.code == 0 and outcome.text.count(told) == 1, outcome.text
 
 
@@ -69,21 +83,35 @@ def slow_case(folder: Path) -> None:
     write_case(folder / "cases", say(QUICK).replace("forward: torch.abs(x)", "module: beside.Net"), SLOW)
 
 
-def test_a_slow_cell_says_in_a_log_what_it_is_doing(tmp_path):
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_slow_cell_says_in_a_log_what_it_is_doing(tmp_path: Path, workers: str) -> None:
     slow_case(tmp_path)
-    (tmp_path / "often.py").write_text(OFTEN, encoding="utf-8")
-    outcome = run_suite(tmp_path, "-p", "often", "--examples", "1", PYTHONPATH=searched(tmp_path))
+    options = ("--examples", "1", "--cell-workers", workers)
+    outcome = run_suite(tmp_path, *options, plugin=SOON)
     assert outcome.code == 0 and f"\n  {DOING}" in outcome.text, outcome.text
-    quiet = run_suite(tmp_path, "-p", "often", "-q", "--store", "other", PYTHONPATH=searched(tmp_path))
+    quiet = run_suite(tmp_path, *options, "-q", "--store", "other", plugin=SOON)
     assert quiet.code == 0 and DOING not in quiet.text, quiet.text
 
 
-def test_a_slow_cell_says_in_a_terminal_what_it_is_doing(tmp_path):
+def test_a_log_gets_a_line_now_and_then_and_not_at_each_look() -> None:
+    lines: list[str] = []
+    screen = SimpleNamespace(fullwidth=100)
+    log = SimpleNamespace(isatty=False, _tw=screen, ensure_newline=lambda: None, write_line=lines.append)
+    plugins = SimpleNamespace(get_plugin={"terminalreporter": log}.get)
+    config: Any = SimpleNamespace(pluginmanager=plugins, get_verbosity=lambda: 0)
+    waiting = Waiting(config, None, "a", time.monotonic() - 60)  # type: ignore[arg-type]
+    for _ in range(3):
+        waiting({})
+    assert [line.partition(",")[0] for line in lines] == ["  a: starting"]
+
+
+def test_a_slow_cell_says_in_a_terminal_what_it_is_doing(tmp_path: Path) -> None:
     slow_case(tmp_path)
+    (tmp_path / "soon.py").write_text(SOON, encoding="utf-8")
     master, slave = os.openpty()
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--pyargs", "conformance", "--examples", "1"]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
-    environment = {**clean, "COLUMNS": "100", "TERM": "xterm"}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "soon", "--pyargs", "conformance"]
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    environment = {**clean_environment(), "COLUMNS": "100", "TERM": "xterm", "PYTHONPATH": path}
     running = subprocess.Popen(command, cwd=tmp_path, stdout=slave, stderr=slave, stdin=slave, env=environment)
     os.close(slave)
     shown = b""

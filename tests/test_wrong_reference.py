@@ -5,27 +5,17 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.culprits.reference import plants
-from benchmarks.culprits.run import part
 from benchmarks.planted import walk
 from conformance.records.findings import key_of
-from tests.support import Bench, say
+from tests.kit.cases import Bench, say
 
 VECTOR = "inputs: {x: 'float32[batch, 16]'}\ndims: {batch: 1..4}"
 
 
-@pytest.mark.parametrize("name", ["reference: a sine", "reference: a sigmoid", "reference: a softmax"])
-def test_a_wrong_float32_kernel_of_pytorch_is_named(name: str) -> None:
-    (outcome,) = part(0, 1, 1, name)
-    assert (outcome.verdict, outcome.record["fault"]) == ("right", "reference")
-
-
-@pytest.mark.parametrize(
-    ("name", "operator"),
-    [
-        ("an error function one part in a thousand off", "aten.erf"),
-        ("a softmax with a sum in half precision", "aten._softmax"),
-    ],
-)
+@pytest.mark.parametrize("name, operator", [
+    ("an error function one part in a thousand off", "aten.erf"),
+    ("a softmax with a sum in half precision", "aten._softmax"),
+])  # fmt: skip
 def test_the_operator_that_is_wrong_in_pytorch_makes_one_finding_of_all_cases(name: str, operator: str) -> None:
     (plant,) = (plant for plant in plants() if plant.name == name)
     (seen,) = walk("benchmarks.culprits.reference", [plant], True)
@@ -34,22 +24,12 @@ def test_the_operator_that_is_wrong_in_pytorch_makes_one_finding_of_all_cases(na
     assert key_of(seen.record)[2:4] == ("operator", operator)
 
 
-@pytest.mark.parametrize(
-    "forward",
-    [
-        "torch.floor(x / 0.1)",
-        "torch.round(x * 10) / 10",
-        "torch.fmod(x, 0.1)",
-        "F.layer_norm(x, (16,))",
-        "torch.var(x, 1)",
-        "(x * x).sum(1) - x.sum(1) ** 2 / 16",
-        "x.exp() / (1 + x.exp())",
-        "torch.cumsum(x, 1)",
-        "torch.sin(x)",
-        "F.glu(x)",  # below float32's normal numbers, its sigmoid is zero by one form and not by another
-        "torch.sigmoid(x) * x",
-    ],
-)
+@pytest.mark.parametrize("forward", [
+    "torch.floor(x / 0.1)",
+    "(x * x).sum(1) - x.sum(1) ** 2 / 16",
+    "x.exp() / (1 + x.exp())",
+    "F.glu(x)",  # below float32's normal numbers, its sigmoid is zero by one form and not by another
+])  # fmt: skip
 def test_rounding_and_overflow_are_no_wrong_reference(bench: Bench, forward: str) -> None:
     """On every regime: jumps at ties, cancellation of offsets, exponentials beyond float32."""
     record = bench.run(say(f"forward: {forward}", VECTOR))

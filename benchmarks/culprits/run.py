@@ -96,7 +96,7 @@ def part(number: int, of: int, every: int, only: str = "") -> Iterator[Outcome]:
             key = _key(plant)
             if key not in sound:
                 sound[key] = _how_sound(worker, plant, Path(name) / f"sound{number}-{place}")
-            record, planted = _record(worker, plant, plant.case, Path(name) / f"planted{number}-{place}", True)
+            record, planted = record_of(worker, plant, plant.case, Path(name) / f"planted{number}-{place}", True)
             fields = {field: record.as_dict()[field] for field in _FIELDS}
             told = verdict(plant.culprit, plant.own_code, fields)
             seconds = time.monotonic() - start
@@ -112,7 +112,7 @@ def _key(plant: Plant) -> tuple[Any, ...]:
 def _how_sound(worker: Worker, plant: Plant, folder: Path) -> str:
     if plant.twin is None:
         return ""
-    record, _ = _record(worker, plant, plant.twin, folder, False)
+    record, _ = record_of(worker, plant, plant.twin, folder, False)
     return "" if record.status == "passed" else f"{record.status}, {record.stage}, {record.error}: {record.reason}"
 
 
@@ -129,13 +129,18 @@ def _prepare() -> None:
     explain.SHRINK_SECONDS = 1.0
 
 
-def _record(worker: Worker, plant: Plant, written: Written, folder: Path, with_defect: bool) -> tuple[Record, bool]:
-    """The record of a plant or of its sound form, and whether the defect was met, which it was if it ended the
-    process."""
+def record_of(
+    worker: Worker, plant: Plant, written: Written, folder: Path, with_defect: bool, *, smallest: bool = False
+) -> tuple[Record, bool]:
+    """Run the cell of a plant, or of its sound form, in a folder of its own; with ``smallest`` look for the smallest
+    model or function that fails alike.
+
+    Return its record, and whether the defect was met, which it was if it ended the process.
+    """
     from conformance.checks.runner import died
 
     cell = cell_of(plant, written, folder)
-    settings = Settings(store=folder / "store", smallest=False, **plant.settings)
+    settings = Settings(store=folder / "store", smallest=smallest, **plant.settings)
     with contextlib.ExitStack() as stack:
         if plant.memory_gib is not None and with_defect:
             worker = stack.enter_context(_worker(plant.memory_gib))

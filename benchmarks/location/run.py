@@ -54,15 +54,16 @@ def study(quick: bool) -> list[Outcome]:
 def _outcome(plant: Plant, folder: Path, quick: bool) -> Outcome:
     if not quick:
         print(plant.name, file=sys.stderr, flush=True)
-    (cell,) = (cell for cell in _cells(plant, folder) if cell.check == "accuracy" and cell.runtime == "onnxruntime")
-    record = _record(cell, folder)
+    record = record_of(plant, folder)
     return Outcome(
         plant, record.status == "failed", record.fault, record.operator or {}, record.seconds.get("locate", 0.0)
     )
 
 
-def _record(cell: Cell, folder: Path) -> Record:
-    return run_cell(Progress(), cell, Settings(store=folder / "store"))
+def record_of(plant: Plant, folder: Path, **settings: Any) -> Record:
+    """Run the cell that a plant is about in this process; ``folder`` is made for it, ``settings`` are those of it."""
+    (cell,) = (cell for cell in _cells(plant, folder) if cell.check == "accuracy" and cell.runtime == "onnxruntime")
+    return run_cell(Progress(), cell, Settings(store=folder / "store", **settings))
 
 
 def _cells(plant: Plant, folder: Path) -> Iterator[Cell]:

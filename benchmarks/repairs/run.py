@@ -6,7 +6,7 @@ import functools
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,21 +64,34 @@ def study(quick: bool) -> list[Outcome]:
 
 def outcome_of(worker: Worker, plant: Plant, folder: Path) -> Outcome:
     """What becomes of a plant, in a folder of its own."""
-    key = TABLE, plant.name
-    cell = cell_of(plant, plant.case, folder / "found")
-    record, met = asked(worker, run_planted, plant, cell, folder / "found", key)
-    told = record.as_dict()
-    if record.status != "failed" or not met:
-        return Outcome(plant.name, "", void=f"the cell is {record.status}")
-    (finding,) = findings([told])
-    worker.replace()  # the process that has the next plant has no other
-    planted: Any = Holding(worker, held, key)
-    trials = Trials(planted, folder / "tried" / "models")
+    cell, told, met = found_of(worker, plant, folder)
+    if told["status"] != "failed" or not met:
+        return Outcome(plant.name, "", void=f"the cell is {told['status']}")
+    planted = with_plant(worker, plant)
     proposals = [
         Proposal(fix.what, pasted(planted, cell, told, fix, folder / f"pasted{number}"))
-        for number, fix in enumerate(fixes(finding, cell.case, told, trials))
+        for number, fix in enumerate(proposed(planted, cell, told, folder))
     ]
     return Outcome(plant.name, located(told), proposals)
+
+
+def found_of(worker: Worker, plant: Plant, folder: Path) -> tuple[Cell, dict[str, Any], bool]:
+    """Run the cell of a plant. Return it, its record as plain data, and whether the defect was met."""
+    cell = cell_of(plant, plant.case, folder / "found")
+    record, met = asked(worker, run_planted, plant, cell, folder / "found", (TABLE, plant.name))
+    return cell, record.as_dict(), met
+
+
+def with_plant(worker: Worker, plant: Plant) -> Any:
+    """Return a worker whose processes have the plant, and no other before it."""
+    worker.replace()
+    return Holding(worker, held, (TABLE, plant.name))
+
+
+def proposed(planted: Any, cell: Cell, told: Mapping[str, Any], folder: Path) -> Iterator[Fix]:
+    """Yield the changes that are proposed for a cell with this record; ``planted`` is a worker with its plant."""
+    (finding,) = findings([told])
+    yield from fixes(finding, cell.case, told, Trials(planted, folder / "tried" / "models"))
 
 
 def located(record: Mapping[str, Any]) -> str:

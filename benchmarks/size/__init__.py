@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.common import Row, table
-from tests import browser
+from tests.kit import browser
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -1,6 +1,7 @@
 """An operator of one's own written in C++, compiled when it is first used."""
 
 import functools
+import shlex
 
 import torch
 
@@ -18,9 +19,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("my_add", &my_add); }
 @functools.cache
 def extension():
     """Compiles with ninja and the C++ compiler, into the folder where torch keeps such builds."""
-    from torch.utils.cpp_extension import load_inline
+    from torch.utils import cpp_extension
 
-    return load_inline("conformance_my_add", SOURCE, extra_cflags=["-O0"], no_implicit_headers=True, use_pch=False)
+    # PyTorch does not quote the path that it gives to the linker, which may have a space
+    cpp_extension.TORCH_LIB_PATH = shlex.quote(cpp_extension.TORCH_LIB_PATH)
+    return cpp_extension.load_inline(
+        "conformance_my_add", SOURCE, extra_cflags=["-O0"], no_implicit_headers=True, use_pch=False
+    )
 
 
 class MyAdd(torch.autograd.Function):

@@ -12,13 +12,14 @@ from conformance.align.matching import Place
 from conformance.align.nodes import Graph, rewritten
 from conformance.arrays import Array
 from conformance.case.words import base_of
+from conformance.compare.excuses import UNMOVED
 from conformance.compare.judges import Judge, NoiseLimits, Tolerances
 from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit
 from conformance.compare.tolerance import DEFAULTS, Subject, Tolerance, compare, odd_shape
 from conformance.verdict.loss import sqnr
 
-Numbers = Mapping[tuple[int, int], float]
-"""By id of a call and output."""
+Moves = Mapping[tuple[int, int], Array]
+"""How far the values of a tensor move, by id of a call and output."""
 
 
 @dataclass
@@ -76,7 +77,7 @@ def at_fp32(
     got: Mapping[str, Array],
     exact: Mapping[tuple[int, int], Array],
     judge: Judge,
-    moved: Callable[[], Numbers],
+    moved: Callable[[], Moves],
 ) -> Alignment:
     """Compares as the checks do (``compare.tolerance``): outputs of the model by ``judge``, the tensors inside by the
     defaults for their dtype.
@@ -85,7 +86,7 @@ def at_fp32(
     each tensor moves with the rounding of the inputs, and is called only where a tensor would part.
     """
     assert isinstance(judge, Tolerances)
-    numbers: Numbers | None = None
+    moves: Moves | None = None
     rows = list(_rows(graph, places, got))
     outputs = _outputs_of_model(places)
     for row in rows:
@@ -100,13 +101,13 @@ def at_fp32(
         any_order = index is not None and judge.any_order[index]
 
         def compared(
-            conditioning: float | None,
+            conditioning: Array | None,
             actual: Array = actual,
             wanted: Array = wanted,
             true: Array | None = true,
             tolerance: Tolerance | None = tolerance,
             any_order: bool = any_order,
-        ) -> tuple[str, float | None, str, str | None]:
+        ) -> tuple[str, float | None, str, bool]:
             result = compare(
                 [actual], [wanted], None if true is None else [true], [tolerance], [any_order],
                 None if conditioning is None else [conditioning],
@@ -116,12 +117,12 @@ def at_fp32(
                 at = list(result.worst.index)
                 text += f"; furthest at {at}: {result.worst.got:.6g} instead of {result.worst.wanted:.6g}"
             ratio = result.worst.ratio if result.worst else (math.inf if result.verdict == "failed" else 0.0)
-            return result.verdict, ratio, text, result.error
+            return result.verdict, ratio, text, result.doubtful or result.error == "WrongValue"
 
-        row.verdict, row.ratio, row.text, error = compared(None)
-        if error == "WrongValue" and true is not None:
-            numbers = moved() if numbers is None else numbers
-            row.verdict, row.ratio, row.text, error = compared(numbers.get(where, 0.0))
+        row.verdict, row.ratio, row.text, open_yet = compared(None)
+        if open_yet and true is not None:
+            moves = moved() if moves is None else moves
+            row.verdict, row.ratio, row.text, _ = compared(moves.get(where, UNMOVED))
     first = next((row for row in rows if row.parts), None)
     return Alignment(rows, "fp32", first, first is not None)
 

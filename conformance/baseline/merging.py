@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,9 @@ def merge(runs: Sequence[Path], out: Path, *, partial: bool = False, allow_mixed
 
     Raises UserError where runs disagree about a cell; where a run did not finish, or a shard is missing by the
     ``--shard`` of the others (unless ``partial``; the cells that nobody ran are then missing here too, and vanished
-    for a comparison); where versions differ (unless ``allow_mixed``; the header then has both); and where shards were
-    not cut from the same cells by the same durations.
+    for a comparison); where versions or this package's code differ (unless ``allow_mixed``; the header then has both
+    versions); where case files or other files that cells used are not the same; and where shards were not cut from
+    the same cells by the same durations.
     """
     if not runs:
         raise UserError("there is no run to merge")
@@ -68,6 +69,9 @@ def merge(runs: Sequence[Path], out: Path, *, partial: bool = False, allow_mixed
         _refuse_parts(unfinished, missing)
     if not allow_mixed:
         _refuse_mixed(parts)
+        _refuse_two(parts, "conformance itself", _own_code)
+    _refuse_two(parts, "the case files", _case_files)
+    _refuse_other_files(parts)
     _refuse_other_cuts(parts)
     _write(parts, out, [*unfinished, *missing])
     del parts  # or all records would be in memory twice
@@ -119,6 +123,38 @@ def _refuse_other_cuts(parts: Sequence[Part]) -> None:
                 f"{other.name} and {part.name} are parts {what}, so that cells may be in neither: give all shards "
                 "the same cases, options and --shard-durations"
             )
+
+
+def _refuse_two(parts: Sequence[Part], what: str, state: Callable[[Part], str | None]) -> None:
+    """Parts that say so have to be made of one state of something."""
+    known = [(part, found) for part in parts if (found := state(part)) is not None]
+    for part, found in known[1:]:
+        if found != known[0][1]:
+            raise UserError(
+                f"{known[0][0].name} and {part.name} were made from two states of {what}: run both again from one"
+            )
+
+
+def _own_code(part: Part) -> str | None:
+    return part.environment.get("code")
+
+
+def _case_files(part: Part) -> str | None:
+    return (part.header.get("shard") or {}).get("files")
+
+
+def _refuse_other_files(parts: Sequence[Part]) -> None:
+    """Cells of all parts have to have used the same files."""
+    known: dict[str, tuple[str, Part]] = {}
+    for part in parts:
+        for record in part.records:
+            folder = os.path.dirname(str((record.get("source") or {}).get("file") or ""))  # noqa: PTH120
+            for name, digest in ((record.get("depends") or {}).get("files") or {}).items():
+                file = os.path.normpath(os.path.join(folder, name))  # noqa: PTH118
+                before = known.setdefault(file, (digest, part))
+                if before[0] != digest and before[1] is not part:
+                    names = f"{before[1].name} and {part.name}"
+                    raise UserError(f"{names} were made from two states of {file}: run both again from one")
 
 
 def _refuse_mixed(parts: Sequence[Part]) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from conformance.arrays import Array
 from conformance.bundle.entry import Entry
 from conformance.bundle.shape import check_path
@@ -126,7 +128,7 @@ class Files:
             inputs = self._inputs(entry, place)
             wanted = self._arrays(entry, place, "output")
             exact = self._arrays(entry, place, "exact") if told["exact"] else None
-            conditioning = told["conditioning"]
+            conditioning = self._conditioning(entry, place, told["conditioning"])
             per_output = {"exact outputs": exact, "conditioning": conditioning, "any_order": entry.judge["any_order"]}
             for name, values in per_output.items():
                 if values is not None and len(values) < len(wanted):
@@ -148,6 +150,16 @@ class Files:
             text = f"the bundle is damaged: {len(arrays)} inputs for {len(entry.inputs)} names"
             raise UserError(f"{self.place(entry) / place}: {text}")
         return dict(zip(entry.inputs, arrays, strict=True))
+
+    def _conditioning(self, entry: Entry, place: str, most: list[float] | None) -> list[Array] | None:
+        """Read how far rounding moves the values of each output; earlier bundles have the most of each output."""
+        moved = self._arrays(entry, place, "moved")
+        if not moved:
+            return None if most is None else [np.array(each, dtype=np.float64) for each in most]
+        if any(each.dtype != np.float64 or not (each >= 0).all() for each in moved):
+            text = "the bundle is damaged: how far rounding moves the outputs are no numbers from 0 on"
+            raise UserError(f"{self.place(entry) / place}: {text}")
+        return moved
 
     def _arrays(self, entry: Entry, place: str, kind: str) -> list[Array]:
         """The tensors ``kind_0.pb`` and on of a folder of the entry."""

@@ -5,6 +5,7 @@
     BUNDLE/cells/NAME/test_data_set_0/input_0.pb         inputs in graph order, as ONNX TensorProtos
     BUNDLE/cells/NAME/test_data_set_0/output_0.pb        what is right (PyTorch's, or what a converted graph means)
     BUNDLE/cells/NAME/test_data_set_0/exact_0.pb         what judges need besides: float64, or PyTorch's float32
+    BUNDLE/cells/NAME/test_data_set_0/moved_0.pb         how far rounding moves each value
     BUNDLE/cells/NAME/engine/rows/input_0.pb             what TensorRT's check ``engine`` needs besides
     BUNDLE/cells/NAME/libraries/...                      custom-operator libraries and plugins
 
@@ -127,8 +128,13 @@ def write_set(
     _write(place, "output", example.wanted)
     if example.exact is not None:
         _write(place, "exact", example.exact)
-    told = {**example.draw.as_dict(), "apart": list(apart)}
-    return {**told, "conditioning": example.conditioning, "exact": example.exact is not None}
+    told = {**example.draw.as_dict(), "apart": list(apart), "exact": example.exact is not None}
+    moved = example.conditioning
+    if moved is None:
+        return {**told, "conditioning": None}
+    _write(place, "moved", moved)
+    # one number an output is what earlier versions read
+    return {**told, "conditioning": [float(each.max(initial=0.0)) for each in moved]}
 
 
 def _write(folder: Path, kind: str, arrays: Sequence[Array]) -> None:

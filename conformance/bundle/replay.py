@@ -154,17 +154,25 @@ def record_of(entry: Entry, runtime: str) -> Record:
 
 
 def run_entry(
-    progress: Progress, folder: Path, entry: Entry, runtime: str, store: Path, libraries: bool = False
+    progress: Progress,
+    folder: Path,
+    entry: Entry,
+    runtime: str,
+    store: Path,
+    libraries: bool = False,
+    *,
+    host: frozenset[str] | None = None,
 ) -> Record:
     """One cell of a bundle, from loading its model to its verdict. Raises nothing for what the cell did.
 
-    ``libraries``: whether those of the entry may run. What a bundle declares of a cell does not count for one that
-    was refused."""
+    ``libraries``: whether those of the entry may run. ``host``: the instruction sets of the processor, where they are
+    not those of this one. What a bundle declares of a cell does not count for one that was refused."""
+    host = instructions() if host is None else host
     record = record_of(entry, runtime)
     try:
         if entry.code and not libraries:
             raise Stopped("load", "LibrariesNotAllowed", code.refusal(Files(folder), entry))
-        run = _Replay(progress, Files(folder), entry, runtime, record, store)
+        run = _Replay(progress, Files(folder), entry, runtime, record, store, host)
         (run.engine if entry.check == "engine" else run.all)()
     except Unavailable as reason:
         record.status, record.stage, record.reason = "skipped", "load", str(reason)
@@ -177,7 +185,7 @@ def run_entry(
     record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
     if record.error in REFUSED:
         return record
-    return settle(record, _declared(entry, runtime), instructions())
+    return settle(record, _declared(entry, runtime), host)
 
 
 def _declared(entry: Entry, runtime: str) -> list[Expectation]:
@@ -206,10 +214,17 @@ class _Replay:
     """One entry that is loaded, run and compared."""
 
     def __init__(
-        self, progress: Progress, bundle: Files, entry: Entry, runtime: str, record: Record, store: Path
+        self,
+        progress: Progress,
+        bundle: Files,
+        entry: Entry,
+        runtime: str,
+        record: Record,
+        store: Path,
+        host: frozenset[str],
     ) -> None:
         self._progress, self._bundle, self._entry, self._runtime = progress, bundle, entry, runtime
-        self.record = record
+        self.record, self._host = record, host
         self._judge = judge_from(entry.judge)
         with _sound():
             self._model, self._libraries = bundle.checked_model(entry), bundle.libraries(entry)
@@ -277,7 +292,7 @@ class _Replay:
     def _undeclared(self) -> Iterator[Example]:
         """All examples but those that are declared to fail."""
         for example in self._examples():
-            if example.fails_in(self._runtime, instructions()):
+            if example.fails_in(self._runtime, self._host):
                 self.record.declared.append({"outcome": "not run", "dims": dict(example.draw.dims)})
             else:
                 yield example
@@ -305,7 +320,7 @@ class _Replay:
             )
             opinion = blame.find(suspect, example, stop)
         nodes = entry.graph.get("nodes") or {}
-        saturates = self._runtime == "onnxruntime" and saturation.possible(nodes, instructions())
+        saturates = self._runtime == "onnxruntime" and saturation.possible(nodes, self._host)
         if stop.stage == "compare" and saturates:
             saturation.ask_about(opinion, example, comparer, model, libraries, entry.config)
         return opinion

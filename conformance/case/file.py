@@ -21,8 +21,9 @@ from conformance.errors import CaseFileError, Problem, did_you_mean, harness_mis
 
 
 def case_files(paths: Sequence[Path]) -> list[Path]:
-    """What is named ``.yaml`` at and below ``paths``, sorted, and folders there that cannot be looked into, which
-    ``read`` refuses. Raises FileNotFoundError for a path that is not there."""
+    """Return what is named ``.yaml`` or ``.yml``, in whatever case, at and below ``paths``, sorted, also where links
+    lead, and folders there that cannot be looked into, which ``read`` refuses. Raises FileNotFoundError for a path
+    that is not there."""
     files: dict[Path, None] = {}
     for path in paths:
         if not os.path.lexists(path):
@@ -31,11 +32,36 @@ def case_files(paths: Sequence[Path]) -> list[Path]:
     return list(files)
 
 
+def no_case_file(folder: Path) -> str:
+    """Return the sentence about a folder in which ``case_files`` finds nothing, with what is there."""
+    folders, files = 0, 0
+    for _, _, names in _walk(folder, []):
+        folders, files = folders + 1, files + len(names)
+    there = f"{files} file{'s' * (files != 1)} of other names" if files else "no file"
+    below = f" and the {folders - 1} folders below it" if folders > 2 else " and the folder below it" * (folders == 2)
+    return f"there is no case file (.yaml, .yml) in this folder{below}: {there}"
+
+
 def _below(folder: Path) -> Iterator[Path]:
     unreadable: list[Path] = []
-    for top, folders, names in os.walk(folder, onerror=lambda error: unreadable.append(Path(error.filename))):
-        yield from (Path(top, name) for name in (*folders, *names) if name.endswith((".yaml", ".yml")))
+    for top, folders, names in _walk(folder, unreadable):
+        yield from (Path(top, name) for name in (*folders, *names) if name.lower().endswith((".yaml", ".yml")))
     yield from unreadable
+
+
+def _walk(folder: Path, unreadable: list[Path]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As ``os.walk``, also into links to folders, but into no folder twice, as where a link leads to one above it."""
+    seen: set[str] = set()
+
+    def note(error: OSError) -> None:
+        unreadable.append(Path(error.filename))
+
+    for top, folders, names in os.walk(folder, onerror=note, followlinks=True):
+        real = os.path.realpath(top)
+        folders[:] = [] if real in seen else sorted(folders)
+        if real not in seen:
+            seen.add(real)
+            yield top, folders, names
 
 
 def load(file: Path) -> list[Case]:

@@ -22,7 +22,9 @@ from conformance.case.fields import (
 from conformance.case.words import Check, Exporter, Fault, Regime, Runtime, Special, Stage, base_of
 from conformance.compare.noise import NOISE_LIMITS
 from conformance.compare.tolerance import DEFAULTS
+from conformance.errors import shown
 from conformance.records.processor import Instruction
+from conformance.records.settle import why_too_wide
 
 
 class Processor(Says):
@@ -80,12 +82,19 @@ class Fails(Says):
     stage: Stage
     """The stage that the failure is at."""
     error: str | None = None
-    """The name of the error (an exception, a signal, or a name of this package such as WrongValue), or a part of its
-    text."""
+    """The whole name of the error (an exception, what it was caused by, a signal, or a name of this package such as
+    WrongValue), or a part of its text: at least 8 characters that not every error of the stage has."""
     fault: Fault | None = None
     """Who is at fault, where the author knows better than the suite can tell."""
     because: Annotated[str, BeforeValidator(_said)] = Field(min_length=1)
     """The fact behind the failure, in a sentence."""
+
+    @model_validator(mode="after")
+    def _tells_errors_apart(self) -> Fails:
+        why = None if self.error is None else why_too_wide(self.stage, self.error)
+        if why is not None:
+            raise ValueError(f"error: {shown(self.error)} would excuse other failures too: {why}")
+        return self
 
 
 class Graph(Says):

@@ -46,8 +46,9 @@ class Header:
     inputs: list[Tensor] = field(default_factory=list)
     outputs: list[Tensor] = field(default_factory=list)
     lookups: dict[str, int] = field(default_factory=dict)
-    beside: list[str] = field(default_factory=list)
-    """The files beside it that hold weights."""
+    beside: dict[str, int] = field(default_factory=dict)
+    """The files beside it that hold values of tensors, wherever in the model these are, with the bytes that they have
+    at least."""
 
 
 class NotOnnx(ValueError):
@@ -81,7 +82,46 @@ def _model(data: memoryview) -> Header:
             _graph(value, told)
     if not graphs:
         raise NotOnnx("the file is no ONNX model: it has no graph")
+    for tensor in _tensors(data, "model"):
+        for name, size in _beside(tensor):
+            told.beside[name] = max(size, told.beside.get(name, 0))
     return told
+
+
+_INSIDE: Mapping[str, Mapping[int, str]] = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse tensor"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse tensor", 23: "sparse tensor"},
+    "sparse tensor": {1: "tensor", 2: "tensor"},
+    "function": {7: "node", 11: "attribute"},
+    "training": {1: "graph", 2: "graph"},
+}
+"""Of each message of ``onnx.proto`` the fields in which tensors may be, with their messages."""
+_DEEPEST = 100
+"""Messages inside of messages, as far as protobuf itself reads them."""
+
+
+def _tensors(data: memoryview, message: str, depth: int = 0) -> Iterator[memoryview]:
+    """Yield every tensor of a message: initializers, values of attributes, in branches, bodies and functions."""
+    if message == "tensor":
+        yield data
+        return
+    if depth > _DEEPEST:
+        raise NotOnnx(f"the file has messages inside of messages, more than {_DEEPEST} deep")
+    for number, value in _fields(data):
+        inside = _INSIDE[message].get(number)
+        if inside is not None and isinstance(value, memoryview):
+            yield from _tensors(value, inside, depth + 1)
+
+
+def _beside(tensor: memoryview) -> Iterator[tuple[str, int]]:
+    """Yield the file that holds the values of a tensor, if it is another, and the bytes that it has at least."""
+    entries = [dict(_fields(value)) for number, value in _fields(tensor) if number == 13]
+    said = {_text(entry.get(1)): _text(entry.get(2)) for entry in entries}
+    if "location" in said:
+        sizes = (said.get("offset", "0"), said.get("length", "0"))
+        yield said["location"], sum(int(size) for size in sizes if re.fullmatch(r"\d{1,18}", size))
 
 
 def _graph(data: memoryview, told: Header) -> None:
@@ -93,9 +133,8 @@ def _graph(data: memoryview, told: Header) -> None:
         if number == 1:
             gathers += _gather(value)
         elif number == 5:
-            name, dims, beside = _initializer(value)
+            name, dims = _initializer(value)
             constants[name] = dims
-            told.beside += [] if beside in ("", *told.beside) else [beside]
         elif number == 11:
             told.inputs.append(_tensor(value))
         elif number == 12:
@@ -124,18 +163,15 @@ def _gather(node: memoryview) -> Iterator[tuple[list[str], int]]:
         yield inputs, axis
 
 
-def _initializer(data: memoryview) -> tuple[str, tuple[int, ...], str]:
-    """The name and the dims, and the file that holds the values, if it is another."""
-    name, beside, dims = "", "", list[int]()
+def _initializer(data: memoryview) -> tuple[str, tuple[int, ...]]:
+    """The name and the dims."""
+    name, dims = "", list[int]()
     for number, value in _fields(data):
         if number == 1:
             dims += [_number(value)] if isinstance(value, int) else [*_varints(value)]
         elif number == 8:
             name = _text(value)
-        elif number == 13 and isinstance(value, memoryview):
-            entry = dict(_fields(value))
-            beside = _text(entry.get(2)) if _text(entry.get(1)) == "location" else beside
-    return name, tuple(dims), beside
+    return name, tuple(dims)
 
 
 def _tensor(data: memoryview) -> Tensor:
@@ -229,6 +265,7 @@ def filled_in(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         raise ValueError(f"{shown(name)} cannot be read: {error.strerror or error}") from None
     except ValueError as error:  # NotOnnx, or a name that no file can have
         raise ValueError(f"{shown(name)}: {error}") from None
+    beside = list(_checked(told.beside, folder, name))
     if not 7 <= told.opset <= 40:
         raise ValueError(f"{name} is at opset {told.opset or 'none'} of ONNX; the suite reads opsets 7 to 40")
     given = said.get("inputs", {})
@@ -237,7 +274,8 @@ def filled_in(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     inputs = {**dict(_inputs(name, told, given)), **given}
     dims = dict.fromkeys(_dims(inputs), SIZES) if isinstance(said.get("dims", {}), dict) else {}
     filled = {"runtimes": ["onnxruntime"], "export": {"onnx": [told.opset]}, **said, "inputs": inputs}
-    filled["depends"] = [*_listed(said.get("depends", [])), *map(glob.escape, [name, *told.beside, *_other(filled)])]
+    files = [name, *beside, *(file for other in _other(filled) for file in _with_files_beside(folder, other))]
+    filled["depends"] = [*_listed(said.get("depends", [])), *map(glob.escape, files)]
     if dims:
         filled["dims"] = {**dims, **said.get("dims", {})}
     if not inputs:
@@ -247,6 +285,31 @@ def filled_in(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if "outputs" not in said and plain:  # a sequence gives as many tensors as it has
         filled["outputs"] = names
     return filled
+
+
+def _with_files_beside(folder: Path, name: str) -> Iterator[str]:
+    """Yield the file of a model and those beside it. A model that cannot be read is refused where it is run."""
+    yield name
+    try:
+        beside = header(folder / name).beside
+    except (OSError, ValueError):
+        return
+    yield from _checked(beside, folder, name)
+
+
+def _checked(beside: Mapping[str, int], folder: Path, name: str) -> Iterator[str]:
+    """Yield the files beside a model, as the case names them; ValueError for one that lies elsewhere, is no regular
+    file (a pipe would be waited for, a device read without an end), or is too short."""
+    for file, size in beside.items():
+        place = (folder / name).parent / file
+        if file.startswith("/") or ".." in Path(file).parts:
+            raise ValueError(f"{shown(name)} has values in {shown(file)}, which does not lie beside it")
+        if place.exists() and not place.is_file():
+            raise ValueError(f"{shown(name)} has values in {shown(file)}, which is no regular file")
+        if place.is_file() and place.stat().st_size < size:
+            short = f"{place.stat().st_size:,} bytes of at least {size:,}"
+            raise ValueError(f"{shown(name)} has values in {shown(file)}, which is too short: {short}")
+        yield str(Path(name).parent / file)
 
 
 def _listed(said: Any) -> list[Any]:

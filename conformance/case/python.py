@@ -20,7 +20,8 @@ from types import ModuleType
 from typing import Any
 
 from conformance.case.declaration import COMMAND, Case
-from conformance.errors import Stopped, Unavailable, did_you_mean, display_path
+from conformance.errors import Stopped, Unavailable, did_you_mean, display_path, text_of
+from conformance.worker import uses
 from conformance.worker.state import fence
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -93,7 +94,7 @@ class Folder:
         return self._imported(name)
 
     def _imported(self, dotted: str) -> ModuleType:
-        fence.note_code()
+        fence.note_code(self.path)
         try:
             if dotted in sys.modules:
                 return sys.modules[dotted]
@@ -106,6 +107,8 @@ class Folder:
                 raise
             text = f"{self._called(dotted)} does not import: {describe(error, self.path)}"
             raise Stopped("declare", type(error).__name__, text, "case") from None
+        finally:
+            uses.names_module(dotted)
 
     def resolve(self, dotted: str) -> Any:
         """The object that ``file.name`` (or ``file.Class.name``, or ``package.module.name``) means; Stopped at
@@ -156,7 +159,7 @@ def _first_cause(error: BaseException) -> BaseException:
 
 def _head(error: BaseException) -> str:
     """The first line of an error's text, with the second where the first ends with a colon."""
-    lines = [line.strip() for line in _COLOURS.sub("", str(error)).splitlines() if line.strip()]
+    lines = [line.strip() for line in _COLOURS.sub("", text_of(error)).splitlines() if line.strip()]
     return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
 
 
@@ -169,7 +172,8 @@ def call(what: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
     try:
         return function(*args, **kwargs)
     except TypeError as error:
-        wrapped = str(error).startswith(f"{getattr(function, '__qualname__', '?')}() ")  # as by torch's parse_args
+        called = f"{getattr(function, '__qualname__', '?')}() "
+        wrapped = text_of(error).startswith(called)  # as by torch's parse_args
         if wrapped or (error.__traceback__ is not None and error.__traceback__.tb_next is None):
             raise Stopped("declare", "TypeError", f"{what} cannot be called: {error}", "case") from None
         raise

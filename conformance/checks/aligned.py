@@ -8,7 +8,7 @@ from typing import Any
 
 from conformance.align.matching import candidates, match
 from conformance.align.modules import Call, calls_of, paired
-from conformance.align.parting import Alignment, Numbers, at_fp32, at_reduced
+from conformance.align.parting import Alignment, Moves, at_fp32, at_reduced
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.case.python import describe
@@ -64,7 +64,7 @@ def aligned(run: CellRun, inputs: Inputs, runtime: str) -> Alignment:
     oracle = everything.exact(inputs)
     exact = {} if oracle is None else dict(zip(_positions(calls), oracle, strict=True))
 
-    def moved() -> Numbers:
+    def moved() -> Moves:
         if oracle is None:
             return {}
         return dict(zip(_positions(calls), moved_by_rounding(everything, inputs, oracle), strict=False))

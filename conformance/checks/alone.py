@@ -1,4 +1,4 @@
-"""Whether a failure is a cell's own: which cells ran before it in its process, and what it does in a fresh one."""
+"""Whether a verdict is a cell's own: which cells ran before it in its process, and what it does in a fresh one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Hashable
 from typing import Any
 
 from conformance.case.declaration import Case
+from conformance.depends.inventory import named
 from conformance.plan.cell import Cell
 from conformance.records.record import Record
-from conformance.worker.state.fence import Fit
 
 _ONCE_FOR_ALL = ("declare", "export", "check", "convert")
 """Stages at which a cell fails before its own work begins, as all cells do that need the same model."""
@@ -18,15 +18,15 @@ NAMED = 5
 
 
 class Predecessors:
-    """The cells that have run in the process which is running now."""
+    """The cells that have run in the process which is running now, all of cases with the same Python."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._last: Case | None = None
+        self._python: Hashable = None
         self._cases: dict[str, None] = {}
         """Names of the cases whose cells have run, the latest one last."""
         self._changes: dict[str, list[str]] = {}
-        self._fit: Fit = "any"
+        self._spoilt = False
         self._alone: set[Hashable] = set()
 
     def __len__(self) -> int:
@@ -34,25 +34,25 @@ class Predecessors:
 
     def clear(self) -> None:
         """The process has ended."""
-        self._count, self._last, self._cases, self._changes, self._fit = 0, None, {}, {}, "any"
+        self._count, self._python, self._cases, self._changes, self._spoilt = 0, None, {}, {}, False
 
-    def add(self, cell: Cell, record: Record, fit: Fit) -> None:
-        """A cell has run in the process, which is now ``fit`` for certain other cells."""
-        self._count, self._last = self._count + 1, cell.case
+    def add(self, cell: Cell, record: Record, *, spoilt: bool) -> None:
+        """A cell has run in the process, and has ``spoilt`` it where it changed something as it ran."""
+        self._count, self._python, self._spoilt = self._count + 1, python_of(cell.case), spoilt
         self._cases.pop(cell.case.name, None)
         self._cases[cell.case.name] = None
         if record.changed:
             told = self._changes.setdefault(cell.case.name, [])
             told += [change["what"] for change in record.changed if change["what"] not in told]
-        self._fit = fit
 
     def allow(self, cell: Cell) -> bool:
-        """Whether the process may run this cell."""
-        return self._fit == "any" or (self._fit == "case" and self._last == cell.case)
+        """Return whether the process may run this cell: of a case with the Python that has run there, in a process
+        that no cell spoilt."""
+        return self._python is None or (not self._spoilt and self._python == python_of(cell.case))
 
     def doubtful(self, cell: Cell, record: Record) -> bool:
         """Whether the failure of a cell that ran after these has to come again in a fresh process to be believed."""
-        if record.status not in ("failed", "xpassed") or not self._count:
+        if not _is_red(record) or not self._count:
             return False
         if record.error == "Timeout" or record.stage == "latency":  # measured twice already
             return False
@@ -70,13 +70,23 @@ class Predecessors:
         return {"cells": self._count, "cases": last, "others": len(self._cases) - len(last), "changed": changed}
 
 
+def python_of(case: Case) -> Hashable:
+    """Return what tells the Python of cases apart: their folder, and the modules that they name there and elsewhere.
+
+    What code does as it is imported, cases that name the same modules share.
+    """
+    modules = {mention.text.partition(".")[0] for mention in named(case) if not mention.pattern}
+    return case.folder, frozenset(modules - {"torch", "torchvision"})
+
+
 def believed(record: Record, alone: Record, before: dict[str, Any]) -> Record:
-    """The record of a cell that failed after others and then ran alone: the latter's where it fails too.
+    """Return the record of a cell that failed after others and then ran alone: the latter's where it fails too.
 
     A cell that does not fail alone has not passed: it may fail at times by itself, and nobody knows what the others
-    did to it.
+    did to it. A cell that passes after others needs no second run: where these changed anything, it did not come
+    after them in their process.
     """
-    if alone.status in ("failed", "xpassed"):
+    if _is_red(alone):
         return alone
     record.after = {**before, "stage": record.stage, "error": record.error, "alone": alone.status}
     record.reason = f"{record.error} only after other cells in the same process: {record.reason}"
@@ -84,6 +94,10 @@ def believed(record: Record, alone: Record, before: dict[str, Any]) -> Record:
     record.witnesses, record.conclusion, record.own_code, record.cause = [], None, [], None
     record.parts_at = record.operator = None
     return record
+
+
+def _is_red(record: Record) -> bool:
+    return record.status in ("failed", "xpassed")
 
 
 def _kind(cell: Cell, record: Record) -> Hashable:

@@ -9,11 +9,25 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs
 from conformance.compare.reading import Reading
-from conformance.export.rounding import Rounding, bits_of
+from conformance.export.rounding import MOST_UNITS, Rounding, bits_of
+from conformance.export.rounding import uneven as unevenly
 
-NUDGES = 3
+NUDGES = 8
 """How many other roundings are tried, each in both directions, to see how far rounding alone can move the outputs: a
-result that is rounded up already moves by half a unit one way, and by one and a half the other."""
+result that is rounded up already moves by half a unit one way, and by one and a half the other. With so many, what
+rounding moves hardly ever stays where it is in all of them by chance."""
+
+FINER = 2
+"""How many of them are tried by a step a thousand times smaller as well, to see which values jump."""
+
+UNITS = float(np.sqrt(np.mean(np.square(np.arange(1, MOST_UNITS + 1)))))
+"""How many units an uneven rounding is off, as a root mean square."""
+
+ROWS = 3
+"""How many are tried, each in both directions, to see whether rows of boxes are others."""
+
+PEAK = 4.0
+"""How many times the root mean square of its moves a value may move: what the largest of thousands does."""
 
 
 class InFloat64(Protocol):
@@ -22,23 +36,42 @@ class InFloat64(Protocol):
     def oracle(self, inputs: Inputs, rounding: Rounding | None = None) -> list[Array] | None: ...
 
 
-def moved_by_rounding(reference: InFloat64, inputs: Inputs, exact: Sequence[Array]) -> list[float]:
-    """How far each of the ``exact`` outputs, those of float64, moves when every float input, weight, constant and
-    result of an operator moves by one unit in its last place.
+def moved_by_rounding(
+    reference: InFloat64, inputs: Inputs, exact: Sequence[Array], *, roughly: bool = False
+) -> list[Array]:
+    """Return how far each value of the ``exact`` outputs, those of float64, moves when every float input, weight,
+    constant and result of an operator moves by one unit in its last place.
 
     No computation in float32 can be expected to be closer. How far PyTorch's float32 is off does not always tell: it
     may be exact by luck, as in normalising equal values, where whatever rounding leaves of the mean is divided by
     almost nothing. An output that jumps, as a rounding at a tie does, moves as far for a step a thousand times
     smaller; that is no question of precision and excuses nothing.
+
+    A value is taken to move by ``PEAK`` times the root mean square of what was seen of it, as it may have moved
+    little by chance, and by no more than any value of its output was seen to.
+
+    ``roughly`` asks two runs, a tenth of all: some values may have moved little there, and jumps count as moves.
     """
-    moved = [0.0] * len(exact)
-    for far, near in zip(_otherwise(reference, inputs, 0), _otherwise(reference, inputs, 10), strict=True):
-        for output, (right, at_far, at_near) in enumerate(zip(exact, far, near, strict=False)):
-            if right.shape == at_far.shape == at_near.shape and right.dtype.kind == "f":
-                step, small_step = np.abs(at_far - right), np.abs(at_near - right)
-                smooth = np.where(small_step <= step / 16, step, 0.0)
-                moved[output] = max(moved[output], float(smooth.max(initial=0.0, where=np.isfinite(smooth))))
-    return moved
+    nudges, finer_nudges = (1, 0) if roughly else (NUDGES, FINER)
+    squares = [np.zeros(right.shape) for right in exact]
+    steps = [np.zeros(right.shape) for right in exact]
+    jumps = [np.zeros(right.shape) for right in exact]
+    for finer, count, sums, most in ((0, nudges, squares, steps), (10, finer_nudges, None, jumps)):
+        for moved in _otherwise(reference, inputs, finer, count, uneven=True):
+            for output, (right, there) in enumerate(zip(exact, moved, strict=False)):
+                if right.shape == there.shape and right.dtype.kind == "f":
+                    with np.errstate(all="ignore"):  # infinities, and values near the largest of float64
+                        step = np.abs(there - right) / UNITS
+                    step = np.where(np.isfinite(step), step, 0.0)
+                    np.maximum(most[output], step, out=most[output])
+                    if sums is not None:
+                        sums[output] += np.square(step)
+    found = []
+    for total, step, jump in zip(squares, steps, jumps, strict=True):
+        smooth = jump <= step / 16
+        move = np.where(smooth, PEAK * np.sqrt(total / (2 * nudges)), 0.0)
+        found.append(np.minimum(move, step.max(initial=0.0, where=smooth)))
+    return found
 
 
 def unsettled_rows(
@@ -53,19 +86,23 @@ def unsettled_rows(
     if not reading.detections:
         return set()
     found = set(reading.unsettled(wanted, exact))
-    for other in _otherwise(reference, inputs, 0, ties=True):
+    for other in _otherwise(reference, inputs, 0, ROWS, ties=True):
         found.update(reading.unsettled(exact, other))
     return found
 
 
-def _otherwise(reference: InFloat64, inputs: Inputs, finer: int, *, ties: bool = False) -> Iterator[list[Array]]:
-    """The outputs in float64 by each of the other roundings; empty where there are none."""
+def _otherwise(
+    reference: InFloat64, inputs: Inputs, finer: int, count: int, *, ties: bool = False, uneven: bool = False
+) -> Iterator[list[Array]]:
+    """The outputs in float64 by each of ``count`` other roundings, in both directions; empty where there are none."""
     bits = bits_of([str(array.dtype) for array in inputs.values()])
-    for nudge in range(2 * NUDGES):
+    for nudge in range(2 * count):
         seed, mirrored = divmod(nudge, 2)
         rng = np.random.default_rng(seed)
         signs = {name: rng.choice([-1.0, 1.0], size=array.shape) for name, array in inputs.items()}
-        rounding = None if bits is None else Rounding(bits, seed, finer, bool(mirrored), ties)
+        if uneven:
+            signs = {name: unevenly(rng, each) for name, each in signs.items()}
+        rounding = None if bits is None else Rounding(bits, seed, finer, bool(mirrored), ties, uneven)
         direction = -1.0 if mirrored else 1.0
         yield reference.oracle(_nudged(inputs, signs, direction * 2.0**-finer), rounding) or []
 

@@ -6,10 +6,12 @@ comes first: what is seen depends on PyTorch and the comparison alone.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import math
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,15 +21,13 @@ from conformance.checks.hidden import compare_hidden, hidden, refuse_wrong
 from conformance.checks.models import CellRun
 from conformance.checks.prepared import Prepared
 from conformance.checks.verify import Verifier
-from conformance.compare.tolerance import largest_of
+from conformance.compare.excuses import largest_of
 from conformance.coverage.cost import runs_within
 from conformance.coverage.disturb import TENTHS
-from conformance.coverage.kept import kept, key_of
 from conformance.coverage.measure import Covered, Trial, Unknown, Zeroed, measure, spread
-from conformance.depends.files import needs
 from conformance.depends.inventory import said
 from conformance.draw.draw import Draw, regimes_of, seed_of
-from conformance.draw.shapes import boundary_sizes
+from conformance.draw.shapes import boundary_sizes, drawn_shapes
 from conformance.errors import Stopped, display_path
 from conformance.export.reference import Reference
 from conformance.plan.catalogue import plan
@@ -103,18 +103,29 @@ def answers(cell: Cell) -> bool:
 
 
 def _known(run: CellRun, verify: Verifier) -> dict[str, Any]:
-    """The record's field, from this process, an earlier run, or measured now."""
+    """The record's field, from this process, an earlier run, another case that asks the same, or measured now."""
     prepared, judge = run.prepared, verify.judge
     assert judge is not None
-    case = prepared.case
-    decides = judge.as_dict()
-    name = repr(decides)
+    name, case = repr(judge.as_dict()), prepared.case
     if name not in prepared.coverage:
-        says = {**said(case, "export"), "examples": case.says.examples.model_dump()}
-        parts = (case.name, says, sorted(case.arguments.items(), key=str), prepared.reference.weights, decides)
-        key = key_of(parts, needs(case, "export", "none").digest())
-        prepared.coverage[name] = kept(run.settings.store.parent / "coverage", key, lambda: _measured(run, verify))
+        parts = _question(case), prepared.reference.weights, name, run.suite
+        folder = run.settings.store.parent / "coverage"
+        key = hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+        known = run.keeping_of_case.kept(folder, key, lambda: _measured(run, verify))
+        prepared.coverage[name] = _placed(known, case)
     return prepared.coverage[name]
+
+
+def _question(case: Case) -> str:
+    """What a case says of its module and of the draws on which that is asked about. Cases that differ in other things
+    alone, as in how the module is exported, ask the same."""
+    says = {**said(case, "export"), "examples": case.says.examples.model_dump(), "static": sorted(_static(case))}
+    return repr((says, sorted(case.arguments.items(), key=str)))
+
+
+def _static(case: Case) -> set[str]:
+    """The dims that are fixed in the models of one exporter or another."""
+    return {name for target in case.says.export.exporters.values() for name in target.static}
 
 
 def _measured(run: CellRun, verify: Verifier) -> dict[str, Any]:
@@ -124,7 +135,7 @@ def _measured(run: CellRun, verify: Verifier) -> dict[str, Any]:
     except Unknown as unknown:
         why = {"why": str(unknown)} if str(unknown) else {}
         return {"seen": 0, "of": 0, "blind": [], "unknown": unknown.name, **why}
-    return told(covered, run.cell.case)
+    return told(covered)
 
 
 def _copied(reference: Reference) -> Reference:
@@ -134,10 +145,14 @@ def _copied(reference: Reference) -> Reference:
         raise Unknown("raises", f"{type(error).__name__}: {error}") from error
 
 
-def told(covered: Covered, case: Case) -> dict[str, Any]:
+FORWARD = "<forward>"
+"""In the places of ``told``: an expression in a case file, which is another one in each case."""
+
+
+def told(covered: Covered) -> dict[str, Any]:
     """The record's field: how many calls are seen of how many, and the places of those that are not, each with how
     many calls it has; ``calls`` and ``places`` where these are not all."""
-    places = Counter((site.module, _place(site.at, case), site.op) for site in covered.blind)
+    places = Counter((site.module, _place(site.at), site.op) for site in covered.blind)
     blind = [
         {"module": module, "at": at, "op": op, "count": count}
         for (module, at, op), count in itertools.islice(places.items(), PLACES)
@@ -154,9 +169,15 @@ def told(covered: Covered, case: Case) -> dict[str, Any]:
     return known
 
 
-def _place(at: str | None, case: Case) -> str | None:
-    """Where a call stands; of an expression in a case file, where the case does."""
-    return f"{display_path(case.file)}:{case.line}" if at is not None and at.startswith("<forward of ") else at
+def _place(at: str | None) -> str | None:
+    return FORWARD if at is not None and at.startswith("<forward of ") else at
+
+
+def _placed(known: dict[str, Any], case: Case) -> dict[str, Any]:
+    """What is known, with the place of the case for that of its expression."""
+    own = f"{display_path(case.file)}:{case.line}"
+    blind = [{**entry, "at": own if entry["at"] == FORWARD else entry["at"]} for entry in known["blind"]]
+    return {**known, "blind": blind}
 
 
 def _trials(run: CellRun, verify: Verifier, own: Reference) -> Iterator[Trial]:
@@ -171,7 +192,8 @@ def _trials(run: CellRun, verify: Verifier, own: Reference) -> Iterator[Trial]:
         except Stopped:
             continue
         zeroed = run.prepared.zeroed.setdefault(f"{draw.as_dict()} {sorted(apart)}", Zeroed())
-        yield Trial(partial(_run, own, inputs), wanted, partial(_notices, verify, example), apart, zeroed)
+        size = sum(array.size for array in inputs.values())
+        yield Trial(partial(_run, own, inputs), wanted, partial(_notices, verify, example), apart, zeroed, size)
 
 
 def _self(inputs: Inputs) -> Inputs:
@@ -206,21 +228,32 @@ def _notices(verify: Verifier, example: Example, got: list[Array]) -> bool:
 
 
 def draws(prepared: Prepared) -> Iterator[Draw]:
-    """A plain draw at the traced sizes, then draws of the sizes and regimes of an accuracy cell. They depend on the
-    case alone, not on ``--examples`` or ``--random``."""
+    """A plain draw at the traced sizes, others with plain values, the smallest first, and draws of the sizes and
+    regimes of an accuracy cell. They depend on the case alone, not on ``--examples`` or ``--random``."""
     case, traced = prepared.case, prepared.trace()
-    says = case.says.examples
-    static = {name for target in case.says.export.exporters.values() for name in target.static}
-    dims = case.dims.fixing({name: traced[name] for name in static})
+    says, seed = case.says.examples, seed_of(_question(case))
+    yield Draw(traced, "plain", seed)
+    dims = case.dims.fixing({name: traced[name] for name in _static(case)})
     count = DRAWN_SHAPES if says.shapes is None else says.shapes
-    shapes = boundary_sizes(dims, traced)[: says.boundary]
-    shapes = [*shapes, *(sizes for sizes, _ in prepared.drawn_shapes(dims, count, ()))]
-    yield Draw(traced, "plain", seed_of(case.name, "coverage"))
+    boundary = boundary_sizes(dims, traced)
+    shapes = [*boundary[: says.boundary], *(sizes for sizes, _ in drawn_shapes(dims, count, seed))]
     of_shapes = [
-        Draw(sizes, regime, seed_of(case.name, "coverage", k, *sizes.items()))
+        Draw(sizes, regime, seed_of("coverage", seed, k, *sizes.items()))
         for k, sizes in enumerate(shapes)
         for regime in regimes_of("accuracy", says.values, k)
     ]
+    plain = [draw for draw in of_shapes if draw.regime == "plain"][:PLAIN]
+    plain += (
+        Draw(sizes, "plain", seed_of("coverage", seed, "small", *sizes.items()))
+        for sizes in boundary[says.boundary :]
+        if 0 < 2 * _values(case, sizes) <= min((_values(case, draw.dims) for draw in plain), default=0)
+    )
+    yield from sorted(plain, key=lambda draw: _values(case, draw.dims) or math.inf)[:PLAIN]
     others = [draw for draw in of_shapes if draw.regime != "plain"]
-    yield from itertools.islice((draw for draw in of_shapes if draw.regime == "plain"), PLAIN)
     yield from spread(others, DRAWS - PLAIN - 1)
+
+
+def _values(case: Case, sizes: Mapping[str, int]) -> int:
+    """How many values the inputs have at these sizes; 0 where one of them has none."""
+    numbers = [math.prod(entry.type.at(sizes)) for entry in case.says.inputs.values()]
+    return sum(numbers) if all(numbers) else 0

@@ -13,7 +13,8 @@ from conformance.checks.draws import Draws
 from conformance.checks.explain import CaseExplainer
 from conformance.checks.remedy import Remedies
 from conformance.checks.verify import Verifier, WrongTogether
-from conformance.compare.tolerance import Comparison, Worst, failed, own_error, subjects
+from conformance.compare.excuses import own_error
+from conformance.compare.tolerance import Comparison, Worst, failed, subjects
 from conformance.draw.draw import Draw, about
 from conformance.errors import Stopped, Unavailable
 from conformance.plan.cell import Cell
@@ -63,7 +64,7 @@ class Examples:
                 sizes.see(example.draw, comparison)
                 plain = example.draw.regime == "plain"
                 self._specials_shown |= comparison.verdict != "nothing" and example.draw.regime != "signed zero"
-                if comparison.verdict == "ill-conditioned" and plain and self._conditioned and weak is None:
+                if _is_excused(comparison) and plain and self._conditioned and weak is None:
                     weak = example, comparison
         except Stopped as stop:
             if self._verify.expects(stop):  # then every run fails so, and none has to ask PyTorch all of it again
@@ -129,7 +130,7 @@ class Examples:
         Where another runtime agrees with PyTorch by the ordinary tolerance, it is open whether this one is wrong:
         float64 says no more than that rounding could explain it.
         """
-        worst, draw = comparison.worst, example.draw
+        worst, draw = comparison.excuse or comparison.worst, example.draw
         self._record.worst = None if worst is None else worst_dict(worst, draw)
         self._record.draw = draw.as_dict()
         if worst is None:
@@ -254,6 +255,11 @@ class Examples:
         return {"hints": ["rounding"]}
 
 
+def _is_excused(comparison: Comparison) -> bool:
+    """Return whether float32 itself is too far off for some of the values."""
+    return comparison.excused > 0 or comparison.verdict == "ill-conditioned"
+
+
 class _BySize:
     """How the examples of each size came out."""
 
@@ -265,14 +271,15 @@ class _BySize:
         told = self._told.get(sizes)
         if told is None:
             told = self._told[sizes] = {"dims": dict(sizes), "verified": 0, "ill_conditioned": 0, "worst": 0.0}
-        if comparison.verdict == "verified":
+        if _is_excused(comparison):
+            told["ill_conditioned"] += 1
+        elif comparison.verdict == "verified":
             told["verified"] += 1
             told["worst"] = max(told["worst"], comparison.worst.ratio if comparison.worst else 0.0)
-        told["ill_conditioned"] += comparison.verdict == "ill-conditioned"
 
     def told(self) -> list[dict[str, Any]]:
-        """By size: how many examples were verified and how many were not, and the largest error of those that were,
-        over what is allowed."""
+        """By size: how many examples agree without an excuse and how many do not, and the largest error of those that
+        do, over what is allowed."""
         return list(self._told.values())[:SIZES]
 
 

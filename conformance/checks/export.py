@@ -88,7 +88,7 @@ def _check_second_trace(run: CellRun, stored: Stored) -> None:
     # In training mode the statistics of the example are part of the model.
     if run.cell.case.says.mode == "train" or target.options.training not in (None, "eval"):
         return
-    name = run.prepared.key(run.cell.exporter, run.cell.opset)
+    name = run.key
     if run.outcomes.same_graph(name, stored.facts.structure):
         return
     with run.stages("export", "exporter"):

@@ -47,7 +47,7 @@ def note_operator(
         return None
     start, small = time.perf_counter(), None
     try:
-        seconds = SECONDS + (longest() if stop.fault == "exporter" and run.settings.smallest else 0.0)
+        seconds = SECONDS + (longest(run) if stop.fault == "exporter" and run.settings.smallest else 0.0)
         stop.fields["operator"], small = aside.ask(lambda: _located(run, verify, stored, example, stop), seconds)
     except Exception as error:  # this only explains a failure, and must not be another
         detail = f"{type(error).__name__}: {error}".splitlines()[0][:300]

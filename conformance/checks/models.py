@@ -5,24 +5,30 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from conformance.arrays import Array, Inputs
 from conformance.case.dims import Dims
 from conformance.case.python import Folder, check_needs
-from conformance.case.words import base_of
+from conformance.case.words import Exporter, base_of
 from conformance.checks.outcomes import Outcomes
 from conformance.checks.prepared import prepare
+from conformance.checks.replaced import replaced_function
 from conformance.checks.stages import Stages
 from conformance.checks.verify import check_again, check_outputs
-from conformance.disk.onnx_models import serialized
+from conformance.depends.fingerprint import suite
+from conformance.depends.observed import Observed, observe, rest_on
+from conformance.depends.results import Keeping, Results
+from conformance.disk.onnx_models import Serialized, serialized
 from conformance.draw.shapes import boundary_sizes
 from conformance.errors import Stopped, Unavailable, UserError, display_path
 from conformance.export import graph
 from conformance.export.answers import KeptAnswers, key_of
 from conformance.export.exporters import Exported, export
+from conformance.export.graph import Facts
 from conformance.export.reference import Reference
-from conformance.export.store import Store, Stored
+from conformance.export.store import Store, Stored, place_of
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
 from conformance.precision import convert as conversion
@@ -30,9 +36,9 @@ from conformance.records.record import Record
 from conformance.runtimes import opener, registry
 from conformance.runtimes.onnxruntime import NO_FALLBACK
 from conformance.runtimes.tensorrt.options import Build, Options, Shape, covering
+from conformance.worker import uses
 from conformance.worker.progress import Progress
 from conformance.worker.state import fence
-from conformance.worker.state.functions import is_of_the_judges
 
 
 class CellRun:
@@ -44,7 +50,24 @@ class CellRun:
             self.prepared = prepare(cell.case, folder)
         self.reference = self.prepared.reference
         self.target = cell.case.says.export.exporters[cell.exporter]
-        self.outcomes = Outcomes(cell, settings)
+        self.suite = settings.suite or suite()
+        self.keeping = self._keeping(cell.exporter)
+        self.keeping_of_case = self._keeping(None)
+        self.outcomes = Outcomes(cell, settings, self.keeping, self.suite)
+
+    def _keeping(self, exporter: Exporter | None) -> Keeping:
+        """Return how results are kept that depend on an exporter, or on the case alone."""
+        case, folders = self.cell.case, self.settings.own_folders()
+
+        def observed() -> Observed | None:
+            return observe(case, exporter, folders) if self.settings.observe else None
+
+        return Keeping(case.folder.resolve(), observed, partial(rest_on, case, exporter))
+
+    @property
+    def key(self) -> str:
+        """The key of what is stated of the exported model."""
+        return self.prepared.key(self.cell.exporter, self.cell.opset, self.suite)
 
     @classmethod
     @contextlib.contextmanager
@@ -102,12 +125,24 @@ class CellRun:
             return Stopped("declare", "NotDeterministic", text, "case")
         return Stopped("export", "ChangedModule", "exporting changed the module's weights or buffers", "exporter")
 
+    def kept_model(self) -> Stored | None:
+        """The exported model from the store; None where it has none that holds."""
+        with self.stages("declare", "case"):
+            place = self.keeping.get(self.settings.index, self.key)
+        return Store(self.settings.store).get(place) if isinstance(place, str) else None
+
+    def keep_model(self, model: Serialized, facts: Facts, seconds: dict[str, float], observed: Observed) -> Stored:
+        """Keeps an exported model under what was observed of its export."""
+        place = place_of(self.key, observed)
+        stored = Store(self.settings.store).put(place, model, facts, seconds)
+        Results(self.settings.index, self.keeping.home).put(self.key, place, observed)
+        return stored
+
     def model(self) -> Stored:
         """The exported model, from the store or new; Stopped where it is not a valid model of what was asked."""
-        cell, store = self.cell, Store(self.settings.store)
-        with self.stages("declare", "case"):
-            name = self.prepared.key(cell.exporter, cell.opset)
-        stored = store.get(name)
+        cell, stored = self.cell, self.kept_model()
+        name = self.key
+        stored = stored or self.prepared.models.get(name)
         if stored is None:
             if name in self.prepared.failed:
                 raise self.prepared.failed[name]
@@ -138,7 +173,7 @@ class CellRun:
                 raise
             with self.stages("check", "exporter"):
                 facts = graph.read(exported.model, exported.data)
-                stored = store.put(name, exported.data, facts, {"export": round(seconds, 6)})
+                stored = self._put(exported.data, facts, {"export": round(seconds, 6)})
         self.record.graph = {
             "opset": stored.facts.opset,
             "nodes": stored.facts.nodes,
@@ -146,6 +181,15 @@ class CellRun:
         }
         with self.stages("check", "exporter"):
             self._check_valid(stored)
+        return stored
+
+    def _put(self, model: Serialized, facts: Facts, seconds: dict[str, float]) -> Stored:
+        """Keeps the exported model, or has it for this process alone."""
+        observed = self.keeping.observe()
+        if observed is not None and not observed.fleeting:
+            return self.keep_model(model, facts, seconds, observed)
+        stored = Store(self.settings.store).put(self.key, model, facts, seconds, keep=False)
+        self.prepared.models[self.key] = stored
         return stored
 
     def _check_repeats(self, before: list[Array]) -> None:
@@ -165,8 +209,8 @@ class CellRun:
         settings = cell.case.says.precisions[precision]
         with self.stages("declare", "case"):
             feeds = self.prepared.feeds(settings.calibration, self.target.static)
-        name = self.prepared.converted_key(cell.exporter, cell.opset, precision, feeds)
-        result = store.get(name)
+        name = self.prepared.converted_key(cell.exporter, stored.facts.sha, precision, feeds, self.suite)
+        result = store.get(name) if self.settings.observe else self.prepared.models.get(name)
         if result is None:
             if name in self.prepared.failed:
                 raise self.prepared.failed[name]
@@ -181,7 +225,8 @@ class CellRun:
                     model, told = conversion.convert(given, feeds, measured)
                     data = serialized(model)
                     seconds = {"convert": round(time.perf_counter() - start, 6)}
-                    result = store.put(name, data, graph.read(model, data), seconds, told)
+                    keep, facts = self.settings.observe, graph.read(model, data)
+                    result = self.prepared.models[name] = store.put(name, data, facts, seconds, told, keep=keep)
             except Stopped as stop:
                 self.prepared.failed[name] = stop
                 raise
@@ -213,9 +258,18 @@ class CellRun:
         has its own. A run that draws anew keeps nothing."""
         if self.settings.random is not None or self.settings.answers is None:
             return KeptAnswers()
-        own = self.prepared.key(self.cell.exporter, self.cell.opset)
-        parts = (self.cell.id, own, model.facts.sha, sorted(self.settings.instructions), *purpose)
-        return KeptAnswers(self.settings.answers, key_of(parts))
+        parts = (self.cell.id, self.key, model.facts.sha, sorted(self.settings.instructions), *purpose)
+        name, keeping, index = key_of(parts), self.keeping_of_case, self.settings.index
+        place = keeping.get(index, name)
+
+        def new_place() -> str | None:
+            observed = keeping.observe()
+            if observed is None or observed.fleeting:
+                return None
+            Results(index, keeping.home).put(name, place_of(name, observed), observed)
+            return place_of(name, observed)
+
+        return KeptAnswers(self.settings.answers, place if isinstance(place, str) else "", new_place)
 
     def dims(self) -> Dims:
         """The dims that the model was exported for."""
@@ -287,15 +341,6 @@ def _instead_of_the_exporter(cell: Cell, record: Record) -> str:
     return "reference" if record.stage in ("run", "compare") else "case"
 
 
-def replaced_function(names: Iterable[str]) -> Stopped | None:
-    """The failure of a case that replaced these functions, if its verdict rests on one of them."""
-    judging = [name for name in names if is_of_the_judges(name)]
-    if not judging:
-        return None
-    text = f"the case's Python replaced {', '.join(judging[:4])}, on which the comparison rests"
-    return Stopped("declare", "ReplacedFunction", text, "case")
-
-
 def _library(run: CellRun, name: str) -> str:
     """The path of a custom-operator library: a file beside the case file, or what a function returns."""
     file = run.cell.case.folder / name
@@ -310,4 +355,5 @@ def _library(run: CellRun, name: str) -> str:
             f"libraries: {name} gave {display_path(Path(path))}, which is not there",
             "case",
         )
+    uses.reads(path)
     return path

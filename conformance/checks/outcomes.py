@@ -18,7 +18,7 @@ from typing import Any
 from conformance.arrays import Array
 from conformance.checks.verify import Verifier
 from conformance.depends.fingerprint import Fingerprints, host
-from conformance.disk.values import KeptValues
+from conformance.depends.results import Keeping
 from conformance.errors import Stopped, lacks_memory, trouble_of_host
 from conformance.plan.cell import Cell
 from conformance.plan.expected import fails_as_declared
@@ -36,10 +36,10 @@ CERTAIN = 20.0
 class Outcomes:
     """The declared failures and the second traces of one cell in earlier runs."""
 
-    def __init__(self, cell: Cell, settings: Settings) -> None:
-        self._cell, self._settings = cell, settings
+    def __init__(self, cell: Cell, settings: Settings, keeping: Keeping, suite: str) -> None:
+        self._cell, self._settings, self._keeping, self._suite = cell, settings, keeping, suite
         # a run that draws anew meets other examples, which no run meets again
-        self._values = KeptValues(settings.outcomes if settings.random is None else None)
+        self._folder = settings.outcomes if settings.random is None and settings.observe else None
 
     def is_declared(self, stop: Stopped) -> bool:
         return fails_as_declared(self._cell, self._settings.instructions, stop.stage, stop.error, stop.reason)
@@ -50,7 +50,7 @@ class Outcomes:
         """How the export of the model with this key failed, where the cell is declared to fail like that; None where
         it has to be tried."""
         try:
-            told = self._values.get(_key("export", model, host()))
+            told = self._keeping.get(self._folder, _key("export", model, self._host()))
             stop = Stopped(told["stage"], told["error"], told["reason"], told["fault"])
             stop.fields = dict(told["fields"])
         except (TypeError, KeyError, ValueError):
@@ -64,16 +64,16 @@ class Outcomes:
         if stop.stage != "export" or stop.fault != "exporter" or of_the_host or not self.is_declared(stop):
             return
         told = {name: getattr(stop, name) for name in ("stage", "error", "reason", "fault", "fields")}
-        self._values.put(_key("export", model, host()), told)
+        self._keeping.put(self._folder, _key("export", model, self._host()), told)
 
     def same_graph(self, model: str, structure: str) -> bool:
         """Whether the module of the model with this key, traced at other sizes, has given this graph in an earlier
         run. A graph that differed is traced again."""
-        return bool(self._values.get(_key("trace", model, host())) == structure)
+        return bool(self._keeping.get(self._folder, _key("trace", model, self._host())) == structure)
 
     def note_same_graph(self, model: str, structure: str) -> None:
         """Keeps that the module of the model with this key has given this graph at other sizes too."""
-        self._values.put(_key("trace", model, host()), structure)
+        self._keeping.put(self._folder, _key("trace", model, self._host()), structure)
 
     # ---- opinions --------------------------------------------------------------------------------------------
 
@@ -87,21 +87,22 @@ class Outcomes:
             if key is None:
                 return ask(stop, example)
             try:
-                return _opinion(self._values.get(key))
+                return _opinion(self._keeping.get(self._folder, key))
             except (TypeError, KeyError, ValueError):
                 start = time.monotonic()
                 opinion = ask(stop, example)
                 if time.monotonic() - start < CERTAIN and _is_final(opinion):
-                    self._values.put(key, dataclasses.asdict(opinion))
+                    self._keeping.put(self._folder, key, dataclasses.asdict(opinion))
                 return opinion
 
         return recall
 
-    def _key_of(self, stop: Stopped, example: Example, verify: Verifier, about: object) -> str | None:
-        """The key of an opinion, of all that it depends on; None where that is not known."""
-        fingerprint = Fingerprints({})(self._cell)
-        if fingerprint is None:
-            return None
+    def _host(self) -> str:
+        return host(self._suite)
+
+    def _key_of(self, stop: Stopped, example: Example, verify: Verifier, about: object) -> str:
+        """The key of an opinion, of all that is known of it before it is asked for."""
+        fingerprint = Fingerprints({}, self._host())(self._cell)
         try:
             outputs = None if verify.session is None else _digest(verify.session.run(example.inputs))
         except Exception as error:  # what the cell may have stopped with

@@ -18,7 +18,7 @@ from conformance.draw.draw import Draw, Maker, seed_of
 from conformance.draw.shapes import drawn_shapes, trace_sizes
 from conformance.errors import Stopped
 from conformance.export.reference import Reference
-from conformance.export.store import derived_key, key
+from conformance.export.store import Stored, derived_key, key
 from conformance.precision.calibration import Feeds, gather
 from conformance.precision.ranges import Extremes
 from conformance.worker.state import fence
@@ -41,6 +41,8 @@ class Prepared:
     """The runs that it has made for that, by draw and the outputs that count."""
     hidden: dict[tuple[Exporter, int], dict[str, Any]] = field(default_factory=dict)
     """What ``checks.hidden`` has compared, by exporter and opset."""
+    models: dict[str, Stored] = field(default_factory=dict)
+    """Models of this process that no other may take, by key."""
     _answers: dict[bool, list[Array]] = field(default_factory=dict)
     _keys: dict[tuple[Exporter, int], str] = field(default_factory=dict)
     _feeds: dict[str, Feeds] = field(default_factory=dict)
@@ -78,11 +80,11 @@ class Prepared:
         """Takes a module that was built anew, as an earlier cell has changed the other."""
         self.reference, self._answers = reference, {}
 
-    def key(self, exporter: Exporter, opset: int) -> str:
-        """The key of the exported model in the store."""
+    def key(self, exporter: Exporter, opset: int, suite: str) -> str:
+        """The key of what is stated of the exported model."""
         if (exporter, opset) not in self._keys:
             sizes, weights = sorted(self.trace().items()), self.reference.weights
-            self._keys[exporter, opset] = key(self.case, exporter, opset, weights, [sizes])
+            self._keys[exporter, opset] = key(self.case, exporter, opset, weights, [sizes], suite)
         return self._keys[exporter, opset]
 
     def feeds(self, says: Calibration, static: Sequence[str], purpose: str = "calibration") -> Feeds:
@@ -104,10 +106,10 @@ class Prepared:
             self._extremes[name] = measure()
         return self._extremes[name]
 
-    def converted_key(self, exporter: Exporter, opset: int, precision: str, feeds: Feeds) -> str:
-        """The key of a converted model in the store."""
+    def converted_key(self, exporter: Exporter, model: str, precision: str, feeds: Feeds, suite: str) -> str:
+        """The key of a converted model in the store, from the hash of the exported one."""
         settings = self.case.says.precisions[precision].model_dump_json()
-        return derived_key(self.key(exporter, opset), [precision, settings, feeds.as_dict()])
+        return derived_key(model, [exporter, precision, settings, feeds.as_dict()], suite)
 
 
 _kept: dict[tuple[Path, str], Prepared] = {}

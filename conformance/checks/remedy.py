@@ -17,8 +17,8 @@ from conformance.case.declaration import Case
 from conformance.case.must_hold import PrecisionTolerance
 from conformance.checks.edits import flow, plain, saying, values_of, widened, with_values
 from conformance.checks.verify import Verifier
+from conformance.compare.excuses import ROUNDING, SLACK, largest_of, own_error
 from conformance.compare.judges import Judge
-from conformance.compare.tolerance import ROUNDING, SLACK, largest_of, own_error
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
 

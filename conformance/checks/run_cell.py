@@ -15,14 +15,18 @@ from conformance.checks.engine import check_engine
 from conformance.checks.export import check_export
 from conformance.checks.fidelity import check_fidelity
 from conformance.checks.latency import check_latency
-from conformance.checks.models import CellRun, replaced_function
+from conformance.checks.models import CellRun
 from conformance.checks.registration import check_registration
+from conformance.checks.replaced import fail_replaced
+from conformance.depends.observed import keep_in, observe
+from conformance.depends.results import note_last
 from conformance.errors import Stopped, Unavailable
 from conformance.plan.cell import Cell
 from conformance.plan.expected import expectations
 from conformance.plan.settings import Settings
 from conformance.records.record import Record
 from conformance.records.settle import settle
+from conformance.worker import uses
 from conformance.worker.progress import Progress
 from conformance.worker.state import numbers
 from conformance.worker.state.fence import Fence
@@ -44,21 +48,21 @@ def run_cell(progress: Progress, cell: Cell, settings: Settings, fence: Fence | 
     ``fence``: that of this process, where only cells run in it; another process is looked at anew for each cell.
     """
     record = cell.record()
+    if settings.observe:
+        uses.begin()
+        keep_in(settings.store.parent / "contents")
     fence = Fence() if fence is None else fence
-    fence.begin((cell.case.file, cell.case.name))
-    with contextlib.suppress(Stopped, Unavailable), CellRun.opened(cell, settings, record, progress) as run:
-        numbers.seed(cell.case.says.seed)
-        CHECKS[cell.check](run)
-    record.changed = [change.as_dict() for change in fence.end()]
-    _check_judges(record)
+    fence.begin()
+    with uses.of_case((cell.case.file, cell.case.name)):
+        with contextlib.suppress(Stopped, Unavailable), CellRun.opened(cell, settings, record, progress) as run:
+            numbers.seed(cell.case.says.seed)
+            CHECKS[cell.check](run)
+        record.changed = [change.as_dict() for change in fence.end()]
+        if settings.observe:
+            known = observe(cell.case, cell.exporter, settings.own_folders())
+            if known is not None:
+                record.depends = known.as_dict()
+                note_last(settings.index, cell, record.depends)
+    fail_replaced(record, (change["what"] for change in record.changed if change["kind"] == "function"))
     record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
     return settle(record, expectations(cell), settings.instructions)
-
-
-def _check_judges(record: Record) -> None:
-    """Fails a cell that replaced functions on which its own verdict rests, whatever that verdict is."""
-    stop = replaced_function(change["what"] for change in record.changed if change["kind"] == "function")
-    if stop is not None and record.status != "skipped":
-        record.stop(stop)
-        record.draw, record.witnesses, record.conclusion, record.bundle = None, [], None, None
-        record.parts_at = record.operator = None

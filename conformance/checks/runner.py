@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from conformance.checks.alone import Predecessors, believed
+from conformance.checks.replaced import fail_replaced
+from conformance.disk.keeping import UNFINISHED
 from conformance.errors import Stopped
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations, on_host, shows
@@ -18,7 +22,7 @@ from conformance.records.record import Record, cause_of_export, cause_of_smalles
 from conformance.records.settle import fail_as_declared, settle
 from conformance.runtimes import registry
 from conformance.worker.isolation import Death, Worker
-from conformance.worker.state.fence import Fit, of_process
+from conformance.worker.state.fence import of_process
 from conformance.worker.state.setting import Change
 from conformance.worker.warm import prepare_process
 
@@ -27,10 +31,10 @@ _NAMED = 3  # processes that a cell left running and its record names
 
 
 class Ran(NamedTuple):
-    """What a worker answers: the record of a cell, and the cells that its process is fit for afterwards."""
+    """What a worker answers: the record of a cell, and whether its process may run no other cell afterwards."""
 
     record: Record
-    fit: Fit
+    spoilt: bool
 
 
 class Runner:
@@ -49,6 +53,8 @@ class Runner:
         self._shown: dict[str, str] = {} if shown is None else shown
         if worker is None:
             prepare_process()
+        elif worker.running:  # cells that another runner knows have run there
+            worker.replace()
 
     def __call__(self, cell: Cell, on_wait: OnWait | None = None, then: Cell | None = None) -> Record:
         """The record of one cell, whatever happened.
@@ -64,8 +70,7 @@ class Runner:
         before = self._before.told()
         record, doubtful = self._finish(cell, on_wait)
         if doubtful:
-            self._replace()
-            record = believed(record, self._finish(cell, on_wait)[0], before)
+            record = believed(record, self._alone(cell, on_wait), before)
         self._noted(record)
         if then is not None:
             with contextlib.suppress(Exception):  # raised again when the cell ``then`` is asked for
@@ -101,27 +106,38 @@ class Runner:
             self._shown.setdefault(cause, record.id)
         return record
 
-    def _begin(self, cell: Cell) -> None:
+    def _begin(self, cell: Cell, settings: Settings | None = None) -> None:
         assert self._worker is not None
         if not self._before.allow(cell):
             self._replace()
-        self._worker.begin(_run, cell, self._settings_now())
+        self._worker.begin(_run, cell, settings or self._settings_now())
         self._begun = cell
+
+    def _alone(self, cell: Cell, on_wait: OnWait | None) -> Record:
+        """Return the record of a cell in a fresh process, with nothing that an earlier one kept in the store."""
+        assert self._worker is not None
+        self._replace()
+        with _empty_store(self._settings.store) as store:
+            settings = dataclasses.replace(self._settings_now(), store=Path(store), answers=None, outcomes=None)
+            record = self._finish(cell, on_wait, settings)[0]
+            self._replace()  # it knows the models of that store, which goes
+        return record
 
     def _replace(self) -> None:
         assert self._worker is not None
         self._worker.replace()
         self._before.clear()
 
-    def _finish(self, cell: Cell, on_wait: OnWait | None) -> tuple[Record, bool]:
-        """The record of a cell, and whether it is in doubt for the cells before it."""
+    def _finish(self, cell: Cell, on_wait: OnWait | None, settings: Settings | None = None) -> tuple[Record, bool]:
+        """The record of a cell, and whether it is in doubt for the cells before it; ``settings`` of one that was not
+        begun."""
         assert self._worker is not None
         begun, self._begun = self._begun, None
         try:
             if begun is not cell:
                 if begun is not None:
                     self._replace()  # the cell that was begun is not asked for after all
-                self._begin(cell)
+                self._begin(cell, settings)
             answer = self._worker.finish(timeout=self._timeout, on_wait=on_wait)
         except Exception as error:
             self._replace()
@@ -134,6 +150,8 @@ class Runner:
         elif isinstance(answer, Ran) and answer.record.id == cell.id:
             record = answer.record
             record.changed += [change.as_dict() for change in _left(self._worker.left)]
+            if fail_replaced(record, self._worker.patched):
+                record = settle(record, expectations(cell), self._settings.instructions)
         else:
             self._replace()
             what = answer.record.id if isinstance(answer, Ran) else type(answer).__name__
@@ -148,8 +166,16 @@ class Runner:
         elif not self._worker.running:
             self._before.clear()
         else:
-            self._before.add(cell, record, answer.fit)
+            self._before.add(cell, record, spoilt=answer.spoilt or bool(self._worker.patched))
         return record, doubtful
+
+
+def _empty_store(store: Path) -> tempfile.TemporaryDirectory[str]:
+    """Return a folder beside a store, or elsewhere where there can be none."""
+    with contextlib.suppress(OSError):
+        store.parent.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(dir=store.parent, prefix=UNFINISHED)
+    return tempfile.TemporaryDirectory()
 
 
 def _left(processes: Sequence[str]) -> Iterator[Change]:
@@ -167,7 +193,7 @@ def _run(progress: Any, cell: Cell, settings: Settings) -> Ran:
     from conformance.checks.run_cell import run_cell
 
     fence = of_process()
-    return Ran(run_cell(progress, cell, settings, fence), fence.fit)
+    return Ran(run_cell(progress, cell, settings, fence), fence.spoilt)
 
 
 def skipped(cell: Cell, reason: str) -> Record:

@@ -36,7 +36,7 @@ from conformance.verdict.passes import Broken, guilty
 from conformance.worker import aside
 
 SECONDS = 30.0
-"""How long a model is made smaller; then the smallest so far is left."""
+"""How long a runtime may take for what is right for a model, or for one of its nodes."""
 
 
 def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, folder: Path) -> dict[str, Any] | None:
@@ -51,7 +51,7 @@ def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, f
     if failure is None:
         return None
     start = time.monotonic()
-    found = _searched(model, failure, example)
+    found = _searched(model, failure, example, run.settings.smallest_seconds)
     if found is None:
         return None
     cut, most, finished, tried = found
@@ -100,7 +100,7 @@ _Found = tuple[Cut, int, bool, int]
 """The small model, the nodes of the whole one, whether the search came to its end, how many models were tried."""
 
 
-def _searched(model: Path, failure: Failure, example: Example) -> _Found | None:
+def _searched(model: Path, failure: Failure, example: Example, seconds: float) -> _Found | None:
     """The smallest model, sought in a process of its own, which most models do not take along; one that does is
     sought again with each model in another process."""
     import onnx
@@ -111,7 +111,7 @@ def _searched(model: Path, failure: Failure, example: Example) -> _Found | None:
     cutter = Cutter(loaded, values)
 
     def search(*, alone: bool) -> _Found | None:
-        trials = Trials(failure, time.monotonic() + SECONDS, alone=alone)
+        trials = Trials(failure, time.monotonic() + seconds, alone=alone)
         found = fewest(cutter, trials)
         cut = None if found is None else cutter.of(found[0])
         if found is None or cut is None:
@@ -119,7 +119,7 @@ def _searched(model: Path, failure: Failure, example: Example) -> _Found | None:
         return simplified(cut, trials), len(cutter.nodes), found[1], trials.count
 
     try:
-        return aside.ask(lambda: search(alone=False), SECONDS + ONE)
+        return aside.ask(lambda: search(alone=False), seconds + ONE)
     except aside.Lost:
         return search(alone=True)
 

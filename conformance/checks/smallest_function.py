@@ -34,10 +34,8 @@ from conformance.records.record import cause_of_export
 from conformance.runtimes import opener
 from conformance.worker import aside
 
-SECONDS = 30.0
-"""How long a function is made smaller; then the smallest so far is left."""
 ONE = 20.0
-"""Seconds that one export may take beyond that."""
+"""Seconds that one export may take beyond those that making a function smaller may take."""
 SCRIPT = 180.0
 """How long the script may take, which imports torch and its exporter anew."""
 _KINDS = {"value": "values", "shape": "WrongShape", "dtype": "WrongDtype", "stops": STOPS}
@@ -53,23 +51,23 @@ class Reduced:
     """What the record says of it."""
 
 
-def longest() -> float:
+def longest(run: CellRun) -> float:
     """The seconds that looking for a function may take at most."""
-    return SECONDS + ONE
+    return run.settings.smallest_seconds + ONE
 
 
 def reduced(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced:
     """The smallest function that fails at the operator that a search has named; looked for in another process."""
     start = time.monotonic()
     try:
-        found = aside.ask(lambda: _searched(run, search, operator), longest())
+        found = aside.ask(lambda: _searched(run, search, operator), longest(run))
     except Exception as error:
         found = Reduced(None, {"why_not": f"{type(error).__name__}: {error}".splitlines()[0][:300]})
     return Reduced(found.shown, {**found.told, "seconds": round(time.monotonic() - start, 3)})
 
 
 def _searched(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced:
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + run.settings.smallest_seconds
     cell = run.cell
     kind = _KINDS.get(str(operator.get("how")))
     place = Place.of_search(search)
@@ -119,7 +117,7 @@ def note_failed_export(run: CellRun, stop: Stopped) -> None:
         return
     start = time.monotonic()
     try:
-        found = aside.ask(lambda: _of_failed(run), longest())
+        found = aside.ask(lambda: _of_failed(run), longest(run))
         found.told["seconds"] = round(time.monotonic() - start, 3)
         place = settings.store.parent / "failing" / f"{cell.check}-{cell.label}" / "smallest"
         stop.fields["smallest"] = leave_function(run, found, place)
@@ -130,7 +128,7 @@ def note_failed_export(run: CellRun, stop: Stopped) -> None:
 def _of_failed(run: CellRun) -> Reduced:
     import torch
 
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + run.settings.smallest_seconds
     run.stages.told_to_nobody()
     torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
     cell, reference = run.cell, run.reference

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 import traceback
 from collections.abc import Iterator
@@ -65,11 +66,24 @@ class Stages:
         """The exception as a stop at the current stage; the harness is at fault for what this package raised."""
         if _is_of_this_package(error):
             fault = "harness"
-        stop = Stopped(self.current, type(error).__name__, describe(error, self._folder), fault)
+        text = describe(error, self._folder)
+        lost = None if fault == "harness" else _lost_stream()
+        if lost is not None:  # whoever writes there stops, and is not at fault
+            fault, text = "case", f"the case's Python has set {lost}, to which others write: {text}"
+        stop = Stopped(self.current, type(error).__name__, text, fault)
         if fault == "harness":
             lines = "".join(traceback.format_exception(error)).rstrip().splitlines()
             stop.fields = {"hints": ["report"], "traceback": lines[-12:]}
         return stop
+
+
+def _lost_stream() -> str | None:
+    """Return the stream of Python that nothing can be written to, as ``sys.stdout = None``; None where all can be."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name, None)
+        if not callable(getattr(stream, "write", None)):
+            return f"sys.{name} = {stream!r:.60}"
+    return None
 
 
 _MISTAKES = (AssertionError, AttributeError, IndexError, KeyError, NameError, TypeError)

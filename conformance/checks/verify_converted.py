@@ -103,13 +103,15 @@ class RuntimeVerifier(_NoiseLimited):
         assert example.exact is not None
         return example.exact
 
-    def conditioning(self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None) -> list[float] | None:
+    def conditioning(
+        self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None, roughly: bool = False
+    ) -> list[Array] | None:
         moved = self._moved(inputs, wanted)
         reading = self.judge_of(wanted).reading
         if reading.detections and (true := self.reference.oracle(inputs)) is not None:
             for boxes in unsettled_rows(self.reference, reading, inputs, [], true):
                 moved[boxes] = math.inf
-        return moved
+        return [np.array(noise) for noise in moved]
 
     def _mean(self, inputs: Inputs) -> list[Array]:
         assert self._meaning is not None

@@ -30,7 +30,7 @@ KILLS = 3
 SMALL = 2**18
 """Bytes of a file that goes with each task that needs it."""
 TICK = 0.5
-"""Seconds after which ``Cluster.records`` lets its caller do something else."""
+"""Seconds between looks of a cluster at what nobody tells it."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,12 @@ class _Task:
 class Cluster(Workers):
     """A context manager that gives jobs to the workers."""
 
-    def __init__(self, address: str, store: Path, tell: Callable[[str], Any], **wanted: Any) -> None:
-        """As ``Workers``."""
+    def __init__(
+        self, address: str, store: Path, tell: Callable[[str], Any], *, tick: float = TICK, **wanted: Any
+    ) -> None:
+        """As ``Workers``; ``tick`` are the seconds after which ``records`` lets its caller do something else."""
         super().__init__(address, store, tell, **wanted)
+        self._tick = tick
         self.twice = 0
         """Records that came once more than needed, as of a case that was begun again, and were dropped."""
         self._run: Run | None = None
@@ -107,7 +110,7 @@ class Cluster(Workers):
             self._submit(_Task(job, rank, dict.fromkeys(job.cells)))
         while self._tasks:
             try:
-                kind, what = self._events.get(timeout=TICK)
+                kind, what = self.events.get(timeout=self._tick)
             except queue.Empty:
                 self._look()
                 yield from self._given_up()
@@ -121,30 +124,30 @@ class Cluster(Workers):
 
     def _submit(self, task: _Task) -> None:
         """Hands out what is left of a task, under another key each time."""
-        assert self._client is not None and self._run is not None
+        assert self.client is not None and self._run is not None
         task.tries += 1
         key = f"conformance_cells-{self.name}-{next(self._numbers)}"  # Dask keeps durations by the first word
         self._tasks[key] = task
         try:
             contents = {digest: self._contents_of(digest, place) for digest, place in task.job.files.places.items()}
         except OSError as error:  # a file was removed since the run began
-            self._events.put(("unreadable", (task, f"{error.filename} cannot be read any more ({why(error)})")))
+            self.events.put(("unreadable", (task, f"{error.filename} cannot be read any more ({why(error)})")))
             return
         words = {f"{self.name} {word}": 1.0 for word in task.job.words}
-        task.future = self._client.submit(
+        task.future = self.client.submit(
             task.job.function, self._run, task.job.packed(list(task.left)), dict(task.job.files.digests),
             contents, key=key, pure=False, priority=-task.rank, resources={SLOT: 1.0, self.name: 1.0, **words},
         )  # fmt: skip
-        task.future.add_done_callback(lambda _: self._events.put(("done", key)))
+        task.future.add_done_callback(lambda _: self.events.put(("done", key)))
 
     def _contents_of(self, digest: str, file: Path) -> bytes | Future[Any]:
         """A small file goes with each task that needs it: where a task depends on a future, Dask looks first for
         workers that have it, and leaves others idle. A large one is sent once, and fetched from one another."""
-        assert self._client is not None
+        assert self.client is not None
         if file.stat().st_size <= SMALL:
             return file.read_bytes()
         if digest not in self._contents:
-            self._contents[digest] = self._client.submit(
+            self._contents[digest] = self.client.submit(
                 tasks.contents, file.read_bytes(), key=f"conformance_file-{self.name}-{digest}", pure=False,
                 resources={f"{self.name} files": 1.0},
             )  # fmt: skip
@@ -264,7 +267,7 @@ class Cluster(Workers):
                 task.stranded = None
                 continue
             task.stranded = task.stranded or now
-            if now - task.stranded < self._patience:
+            if now - task.stranded < self.patience:
                 continue
             text = f"no worker of {self._address} is left that {f'has {lacking}' if lacking else 'could run it'}"
             for id in list(task.left):
@@ -285,8 +288,8 @@ class Cluster(Workers):
 
     def close(self) -> None:
         """Ends what still runs, and leaves the workers as they were."""
-        if self._client is not None and self._client.status == "running":
+        if self.client is not None and self.client.status == "running":
             with contextlib.suppress(Exception):  # the scheduler may be gone
-                self._client.cancel([task.future for task in self._tasks.values() if task.future], force=True)
+                self.client.cancel([task.future for task in self._tasks.values() if task.future], force=True)
         self._contents.clear()
         super().close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import platform
 import socket
 import sys
@@ -37,7 +38,7 @@ def facts(packages: Iterable[str] = ()) -> dict[str, Any]:
         "absences": absences,
         "words": [*(["gpu"] if gpu() else []), *cpu()["instructions"], *there],
         "platform": platform.platform(),
-        "fingerprint": _fingerprint(),
+        **_seen_by_cells(),
     }
 
 
@@ -46,13 +47,16 @@ def python() -> str:
     return ".".join(platform.python_version_tuple()[:2])
 
 
-def _fingerprint() -> str | None:
-    """What fingerprints take of a host; None where case files cannot be read, and nothing has fingerprints."""
+def _seen_by_cells() -> dict[str, Any]:
+    """What fingerprints take of a host, and the hashes of what cells may read of it; nothing where case files cannot
+    be read, and nothing has fingerprints."""
     try:
         from conformance.depends.fingerprint import host
+        from conformance.depends.observed import FACTS, fact, variable
     except ImportError:
-        return None
-    return host()
+        return {"fingerprint": None, "variables": {}, "facts": {}}
+    variables = {name: variable(name) for name in (*os.environ, "*")}
+    return {"fingerprint": host(), "variables": variables, "facts": {name: fact(name) for name in FACTS}}
 
 
 def _version(package: str) -> str | None:

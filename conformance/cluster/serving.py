@@ -58,7 +58,7 @@ def main() -> None:
 
         with new_worker(gib) as worker:
             runner = Runner(settings, run.timeout, worker)
-            for cells in _received(connection, root):
+            for cells in received(connection, root):
                 for cell, following in zip(cells, [*cells[1:], None], strict=True):
                     connection.send(("begun", cell.id))
                     record = runner(cell, gone, following)
@@ -71,10 +71,10 @@ def main() -> None:
                 connection.send(("done",))
 
 
-def _received(connection: Connection, root: Path) -> Iterator[list[Cell]]:
+def received(connection: Connection, root: Path, idle: float = IDLE) -> Iterator[list[Cell]]:
     """The lists of cells that come, with their cases where they lie here, until the connection ends or none has come
-    for ``IDLE`` seconds."""
-    while connection.poll(IDLE):
+    for ``idle`` seconds."""
+    while connection.poll(idle):
         try:
             cells: list[Cell] = pickle.loads(connection.recv_bytes())
         except (EOFError, OSError):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def run_cells(
     root = Path(worker.local_directory) / run.name
     try:
         lay_out(root, digests, files.__getitem__)
-        host = _ready(run, root)
+        host = ready(run, root)
     except OSError as error:
         raise _unfit(run, worker, trouble_of_host(error) or str(error)) from None
     try:
@@ -187,12 +187,12 @@ def _passed_on(host: Host, cells: bytes, worker: Worker, key: Any) -> list[tuple
         worker.log_event(host.run.name, said)
 
 
-def _ready(run: Run, root: Path) -> Host:
+def ready(run: Run, root: Path, start: Callable[[Run, Path, Path], Host] = Host) -> Host:
     """The process of the run, started where it does not run yet. OSError where it cannot be."""
     global _host
     if _host is None or _host.run.name != run.name or _host.ended:
         end()
-        _host = Host(run, root, Path.cwd())
+        _host = start(run, root, Path.cwd())
     return _host
 
 

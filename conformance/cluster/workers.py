@@ -73,7 +73,7 @@ class Workers:
         what was exported elsewhere is run. ``patience`` are the seconds that the run waits for a worker, at its start
         and whenever there is none that fits.
         """
-        self._patience = patience
+        self.patience = patience
         self._address, self._needs, self._packages, self._store = address, list(needs), packages, store
         self._commands = list(commands)
         self._tell = tell
@@ -82,9 +82,11 @@ class Workers:
         """Those that are there and have said what they are, by address; also those that do not fit."""
         self.known: dict[str, Worker] = {}
         """Also those that are gone."""
-        self._events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        """What came of the workers and of what they run, and was not yet taken up."""
         self._local: LocalCluster | None = None
-        self._client: Client | None = None
+        self.client: Client | None = None
+        """The connection, once there is one."""
         self._seen = time.monotonic()
 
     def __enter__(self: _Self) -> _Self:
@@ -109,25 +111,25 @@ class Workers:
         with contextlib.suppress(OSError):  # no worker shares a store that cannot be written
             mark(self._store, self.name).parent.mkdir(parents=True, exist_ok=True)
             mark(self._store, self.name).touch()
-        self._client = self._connected()
-        self._client.subscribe_topic(self.name, lambda event: self._events.put(("event", event[1])))
+        self.client = self._connected()
+        self.client.subscribe_topic(self.name, lambda event: self.events.put(("event", event[1])))
         wanted = {"run": self.name, "code": code(), "needs": self._needs, "packages": self._packages or {}}
         wanted["commands"] = self._commands
         if self._packages is not None:
             wanted["python"] = python()
             wanted["versions"] = {name: version for name, version in versions().items() if version is not None}
-        _briefly(lambda client: client.register_plugin(Admission(json.dumps(wanted)), name=self.name), self._client)
+        _briefly(lambda client: client.register_plugin(Admission(json.dumps(wanted)), name=self.name), self.client)
         told = False
         start = time.monotonic()
         while not self._has_enough(time.monotonic() - start):
             waited = time.monotonic() - start
-            if waited > (REFUSED if self.workers and self._all_told() else self._patience):
+            if waited > (REFUSED if self.workers and self._all_told() else self.patience):
                 raise UserError(self._nobody())
             if waited > ANSWER and not told and not self.workers:
                 told = True
                 self._tell(f"{self._address}: no worker yet; start one with: dask worker {self._scheduler()}")
             with contextlib.suppress(queue.Empty):
-                self._hear_worker(self._events.get(timeout=0.1)[1])
+                self._hear_worker(self.events.get(timeout=0.1)[1])
 
     def _connected(self) -> Client:
         try:
@@ -140,8 +142,8 @@ class Workers:
             raise UserError(f"no scheduler answers at {self._address}: {said[-1]}") from None
 
     def _scheduler(self) -> str:
-        assert self._client is not None
-        return str(self._client.scheduler.address) if self._client.scheduler else self._address
+        assert self.client is not None
+        return str(self.client.scheduler.address) if self.client.scheduler else self._address
 
     def _has_enough(self, waited: float) -> bool:
         """Whether all workers that are there have said what they are, and one of them fits."""
@@ -153,8 +155,8 @@ class Workers:
         return self._there() <= self.workers.keys()
 
     def _there(self) -> set[str]:
-        assert self._client is not None
-        info = self._client.scheduler_info(n_workers=-1)
+        assert self.client is not None
+        info = self.client.scheduler_info(n_workers=-1)
         return set(info["workers"])
 
     def _nobody(self) -> str:
@@ -176,8 +178,8 @@ class Workers:
 
     def _look(self, *, at_once: bool = False) -> None:
         """Notes now and then, or at once, which workers are gone; raises SchedulerLost."""
-        assert self._client is not None
-        if self._client.status != "running":
+        assert self.client is not None
+        if self.client.status != "running":
             raise SchedulerLost(self._address)
         if not at_once and time.monotonic() - self._seen < _LOOK:
             return
@@ -202,7 +204,7 @@ class Workers:
 
     def close(self) -> None:
         """Ends what still runs, and leaves the workers as they were."""
-        client, self._client = self._client, None
+        client, self.client = self.client, None
         if client is not None:
             if client.status == "running":
                 _briefly(lambda client: client.unregister_worker_plugin(self.name), client)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from conformance.commands import TIMEOUT, ask, outcome, pairs
+from conformance.commands import TIMEOUT, ask, numbers, outcome, pairs
 from conformance.errors import UserError
 from conformance.records.clean import tell
 
@@ -34,7 +34,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--precision", default="fp32,fp16,int8", metavar="A,B", help="what to convert to (default: %(default)s)"
     )
     parser.add_argument("--specials", action="store_true", help="NaN, infinities and signed zeros too")
-    parser.add_argument("--examples", type=int, metavar="N", help="drawn shapes, besides the ends of all dims")
+    parser.add_argument(
+        "--examples", type=numbers.count(0), metavar="N", help="drawn shapes, besides the ends of all dims"
+    )
     parser.add_argument(
         "--store", type=Path, default=Path(".conformance"), metavar="DIR", help="models (default: %(default)s)"
     )

@@ -7,6 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
+from conformance.commands import numbers
 from conformance.records.clean import tell
 
 
@@ -21,14 +22,14 @@ def limits(parser: argparse.ArgumentParser) -> None:
     """Adds the factors from which on an error or a time counts as worse."""
     parser.add_argument(
         "--accuracy-factor",
-        type=float,
+        type=numbers.factor,
         default=2.0,
         metavar="X",
         help="an error is worse where it grew by this factor (default: %(default)s)",
     )
     parser.add_argument(
         "--slower-factor",
-        type=float,
+        type=numbers.factor,
         default=1.25,
         metavar="X",
         help="a time is worse where it grew by this factor (default: %(default)s)",

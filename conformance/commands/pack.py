@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from conformance.commands import numbers
 from conformance.records.clean import one_line, tell
 
 if TYPE_CHECKING:
@@ -25,10 +26,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for name in KEYS:
         parser.add_argument(f"--{name}", metavar="A,B", help=f"only cells of these {name}s")
     parser.add_argument(
-        "--examples", type=int, default=16, help="examples for each cell, at most (default: %(default)s)"
+        "--examples", type=numbers.count(1), default=16, help="examples for each cell, at most (default: %(default)s)"
     )
     parser.add_argument(
-        "--cell-timeout", type=float, default=600.0, metavar="S", help="seconds (default: %(default)s)"
+        "--cell-timeout", type=numbers.seconds, default=600.0, metavar="S", help="seconds (default: %(default)s)"
     )
     parser.add_argument(
         "--store", type=Path, default=Path(".conformance"), help="exported models (default: %(default)s)"
@@ -58,8 +59,10 @@ def run(given: argparse.Namespace) -> int:
     writer = BundleWriter(given.bundle, environment(sys.argv[1:]))
     settings = Settings(store=given.store / "models")
     left = []
-    with new_worker() as worker:
+    with new_worker(dynamo=any(cell.exporter == "dynamo" for cell in chosen)) as worker:
         for number, cell in enumerate(chosen, 1):
+            if number > 1 and cell.case != chosen[number - 2].case:
+                worker.replace()  # what a case changes in its process is not to decide on another
             answer: Any = worker.call(
                 _pack, cell, settings, given.bundle / CELLS, given.examples, timeout=given.cell_timeout
             )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from conformance.commands import numbers
 from conformance.records.clean import tell
 from conformance.runtimes.registry import IN_CASES
 
@@ -42,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "their cells fail",
     )
     parser.add_argument(
-        "--cell-timeout", type=float, default=600.0, metavar="S", help="seconds (default: %(default)s)"
+        "--cell-timeout", type=numbers.seconds, default=600.0, metavar="S", help="seconds (default: %(default)s)"
     )
     parser.add_argument(
         "--cluster",

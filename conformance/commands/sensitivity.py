@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from conformance.commands import numbers
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("case", help="name of the case, with the values of vary where it has them")
@@ -14,8 +16,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cases", action="append", type=Path, metavar="PATH", help="case files (default: cases/); repeatable"
     )
-    parser.add_argument("--samples", type=int, default=8, help="inputs to measure with (default: %(default)s)")
-    parser.add_argument("--top", type=int, default=15, help="nodes to show (default: %(default)s)")
+    parser.add_argument(
+        "--samples", type=numbers.count(1), default=8, help="inputs to measure with (default: %(default)s)"
+    )
+    parser.add_argument("--top", type=numbers.count(1), default=15, help="nodes to show (default: %(default)s)")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="also write it as an SVG file")
     parser.add_argument(
         "--store", type=Path, default=Path(".conformance"), help="exported models (default: %(default)s)"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from conformance.commands import numbers
 from conformance.records.clean import tell
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--store", type=Path, default=Path(".conformance"), help="where environments are kept (default: %(default)s)"
     )
     parser.add_argument(
-        "--cell-timeout", type=float, metavar="S",
+        "--cell-timeout", type=numbers.seconds, metavar="S",
         help="seconds (default: 600 with --runtime, that of pytest with --exporter)",
     )  # fmt: skip
 

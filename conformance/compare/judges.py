@@ -24,8 +24,9 @@ class Right:
 
     wanted: Sequence[Array]
     exact: Sequence[Array] | None = None
-    conditioning: Sequence[float] | None = None
-    """How far each output moves with the rounding that every computation has; None excuses nothing."""
+    conditioning: Sequence[Array] | None = None
+    """How far each value of the outputs moves with the rounding that every computation has; an array without dims is
+    about all values of an output."""
     inputs: Inputs = field(default_factory=dict)
 
     def special(self) -> float:
@@ -54,8 +55,8 @@ class Judge(Protocol):
 @dataclass(frozen=True)
 class Tolerances:
     """``wanted`` is PyTorch's in float32, ``exact`` in float64 or None, ``conditioning`` how far rounding moves each
-    output. One entry for each output; a tolerance of None is exact. That of an output of indices is for the values
-    that stand at them."""
+    value of the outputs. One entry for each output; a tolerance of None is exact. That of an output of indices is for
+    the values that stand at them."""
 
     tolerances: tuple[Tolerance | None, ...]
     any_order: tuple[bool, ...]

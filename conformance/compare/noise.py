@@ -195,7 +195,7 @@ def compare_outputs(
     meant: Sequence[Array],
     exact: Sequence[Array],
     limits: Sequence[NoiseLimit],
-    moved: Sequence[float] | None = None,
+    moved: Sequence[Array] | None = None,
     called: Sequence[Subject] | None = None,
 ) -> Comparison:
     """Compares a runtime's outputs with those that the converted graph means, for one draw.
@@ -210,7 +210,12 @@ def compare_outputs(
     verdicts = []
     for output, (given, right, true) in enumerate(zip(got, meant, exact, strict=True)):
         verdict = odd_shape(called[output], given, right) or _compare_output(
-            called[output], given, right, true, limits[output], moved[output] if moved else 0.0
+            called[output],
+            given,
+            right,
+            true,
+            limits[output],
+            float(moved[output].max(initial=0.0)) if moved else 0.0,
         )
         if verdict.verdict == "failed":
             return verdict

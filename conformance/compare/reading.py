@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.compare.detections import Detections
+from conformance.compare.excuses import UNMOVED
 from conformance.compare.indices import Indices, Unreadable
 from conformance.compare.rows import row_order
 from conformance.compare.tolerance import Comparison, Subject, Worst, failed, odd_shape, subjects
@@ -85,7 +85,7 @@ class Reading:
         exact: Sequence[Array] | None,
         inputs: Mapping[str, Array],
         any_order: Sequence[bool],
-        conditioning: Sequence[float] | None = None,
+        conditioning: Sequence[Array] | None = None,
     ) -> Read | Comparison:
         """What is to be compared; the failure where indices cannot be looked up.
 
@@ -130,7 +130,7 @@ class Reading:
         count, due = len(read.got[known.boxes]), len(read.wanted[known.boxes])
         failure = known.too_few(len(rows), count, due, read.called[known.boxes])
         if failure is not None:
-            if read.conditioning is None or math.isfinite(read.conditioning[known.boxes]):
+            if read.conditioning is None or np.isfinite(read.conditioning[known.boxes]).all():
                 return failure
             text = f"{read.called[known.boxes]}: rounding decides which rows of boxes there are"
             return Comparison("ill-conditioned", text=text)
@@ -149,7 +149,7 @@ class Reading:
             read.any_order[output] = False
             read.together[output] = known.outputs
             if read.conditioning is not None:
-                read.conditioning[output] = 0.0
+                read.conditioning[output] = UNMOVED
         read.rows["matched"] = read.rows.get("matched", 0) + len(rows)
         read.rows["unmatched"] = read.rows.get("unmatched", 0) + max(count, due) - len(rows)
         return None
@@ -186,7 +186,9 @@ class Reading:
             same = isinstance(known.of, int) and true.shape == source.shape
             read.exact[output] = known.values_at(right, true) if same else right_values.astype(np.float64)
         if read.conditioning is not None and isinstance(known.of, int):
-            read.conditioning[output] = read.conditioning[known.of]
+            there = read.conditioning[known.of]
+            same = there.shape == source.shape
+            read.conditioning[output] = known.values_at(right, there) if same else np.asarray(there.max(initial=0.0))
         read.called[output] = dataclasses.replace(called, looked_up_in=name)
         read.indices[output] = (name, own, right)
         return None
@@ -215,7 +217,7 @@ class Read:
     wanted: list[Array]
     exact: list[Array] | None
     any_order: list[bool]
-    conditioning: list[float] | None
+    conditioning: list[Array] | None
     called: list[Subject]
     indices: dict[int, tuple[str, Array, Array]]
     """For outputs of indices: what sentences call that which is indexed, the indices of a runtime and those that are

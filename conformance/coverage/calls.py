@@ -124,6 +124,14 @@ def tensors_of(value: Any) -> list[Any]:
     return []
 
 
+def returned_by(result: Any) -> list[Any]:
+    """The tensors that a module returned, depth first."""
+    from torch.utils import _pytree
+
+    return tensors_of(_pytree.tree_leaves(result))
+
+
+@cache
 def name_of(func: Any) -> str:
     """``aten.add`` of an overload such as ``aten.add.Tensor``; ``cond`` of a higher-order operator, which is one call
     with all that it calls."""
@@ -173,10 +181,7 @@ class _Where:
         while self._open and self._open.pop() is not module:  # a call that raised, which somebody caught
             pass
         if module is self._root:
-            from torch.utils import _pytree
-
-            leaves = tensors_of(_pytree.tree_leaves(result))
-            self.returned = [leaf for number, leaf in enumerate(leaves) if number not in self._apart]
+            self.returned = [leaf for number, leaf in enumerate(returned_by(result)) if number not in self._apart]
 
 
 @cache

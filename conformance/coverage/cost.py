@@ -13,6 +13,11 @@ FEWEST = 48
 """So many calls are asked about whatever they cost."""
 RUNS = 2.5
 """About how many runs a call takes."""
+LONG = 0.05
+"""From how many seconds on, by these guesses, a run is one that takes long."""
+TAPE_CALLS, TAPE_SECONDS = 4, 0.05
+"""From how many calls, and how many seconds for them by these guesses, a tape is worth making; that takes some four
+runs."""
 CALL, FLOPS, VALUES = 20e-6, 30e9, 1e9
 """The seconds of a call that a mode sees; the floating-point operations, and the values, computed in a second."""
 
@@ -20,6 +25,16 @@ CALL, FLOPS, VALUES = 20e-6, 30e9, 1e9
 def seconds(run: Run) -> float:
     """A guess at how long such a run takes."""
     return len(run.ops) * CALL + run.flops / FLOPS + run.values / VALUES
+
+
+def takes_long(run: Run) -> bool:
+    """Whether such runs are worth replacing by smaller ones, which have to be recorded first."""
+    return seconds(run) > LONG
+
+
+def worth_a_tape(run: Run, calls: int) -> bool:
+    """Whether to ask about so many calls takes longer than to make a tape of the run first."""
+    return calls >= TAPE_CALLS and seconds(run) * RUNS * calls > TAPE_SECONDS
 
 
 def runs_within(run: Run) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal
 
@@ -23,29 +24,59 @@ class NoEnd(Exception):
     """The run called far more operators than usual after the disturbance."""
 
 
-def disturbed(run: Run, index: int, how: Disturbance) -> Any:
-    """A context in which the call with this index of a run like ``run`` gives a disturbed result; of a call that
-    writes to its argument, what it has written.
+def disturb(results: list[Any], how: Disturbance) -> bool:
+    """Disturbs what a call gave, in place; whether a tenth of it is anything. Of zeros and infinities, as an additive
+    mask has them, it is not."""
+    import torch
 
-    ``off_course`` of what it gives is afterwards whether the run called another operator there, and ``has_tenth``
-    whether a tenth of the result is anything: of zeros and infinities, as an additive mask has them, it is not.
+    has_tenth = False
+    for tensor in disturbable(results):
+        has_tenth |= bool((torch.isfinite(tensor) & (tensor != 0)).any())
+        _disturb(tensor, how)
+    return has_tenth
+
+
+def _disturb(tensor: Any, how: Disturbance) -> None:
+    import torch
+
+    if how == "zero":
+        tensor.zero_()
+    elif how == "scale":
+        tensor.mul_(1 + SHARE)
+    else:
+        sizes = tensor.abs()
+        finite = torch.isfinite(sizes)
+        step = SHARE * float(sizes[finite].mean()) if finite.any() else SHARE
+        if how == "shift":
+            tensor.add_(step)
+        else:
+            generator = torch.Generator().manual_seed(0)  # the module's own randomness stays as it is
+            tensor.add_(torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype) * step)
+
+
+def disturbed(run: Run, index: int, how: Disturbance, products: Mapping[int, Any] | None = None) -> Any:
+    """A context in which the call with this index of a run like ``run`` gives a disturbed result; of a call that
+    writes to its argument, what it has written. ``products`` are results of calls after it that are known.
+
+    ``off_course`` of what it gives is afterwards whether the run called another operator there, and ``has_tenth`` is
+    what ``disturb`` said.
     """
-    return _mode("torch._dynamo" in sys.modules)(run, index, how)
+    return _mode("torch._dynamo" in sys.modules)(run, index, how, products or {})
 
 
 @cache
 def _mode(compiles: bool) -> Any:
     """``compiles`` is whether PyTorch's compiler has been imported. Then it has to leave the mode alone, as under
     ``torch.cond``; else arranging for that would import it, which takes longer than importing torch."""
-    import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Disturbs(TorchDispatchMode):  # type: ignore[no-untyped-call]
         supports_higher_order_operators = True
 
-        def __init__(self, run: Run, index: int, how: Disturbance) -> None:
+        def __init__(self, run: Run, index: int, how: Disturbance, products: Mapping[int, Any]) -> None:
             super().__init__()  # type: ignore[no-untyped-call]
-            self._ops, self._products = run.ops, run.products
+            before = {number: product for number, product in run.products.items() if number < index}
+            self._ops, self._products = run.ops, {**before, **products}
             self._index, self._how = index, how
             self._count = 0
             self.has_tenth = self.off_course = False
@@ -56,31 +87,14 @@ def _mode(compiles: bool) -> Any:
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             index, self._count = self._count, self._count + 1
-            if index < self._index and index in self._products and name_of(func) == self._ops[index]:
+            if index in self._products and name_of(func) == self._ops[index]:
                 return self._products[index].clone()
             result = func(*args, **(kwargs or {}))
             if index == self._index:
                 self.off_course = name_of(func) != self._ops[index]
-                for tensor in disturbable(tensors_of(result)):
-                    self.has_tenth |= bool((torch.isfinite(tensor) & (tensor != 0)).any())
-                    _disturb(tensor, self._how)
+                self.has_tenth = disturb(tensors_of(result), self._how)
             elif index > LONGER * len(self._ops) + 100:
                 raise NoEnd
             return result
-
-    def _disturb(tensor: Any, how: Disturbance) -> None:
-        if how == "zero":
-            tensor.zero_()
-        elif how == "scale":
-            tensor.mul_(1 + SHARE)
-        else:
-            sizes = tensor.abs()
-            finite = torch.isfinite(sizes)
-            step = SHARE * float(sizes[finite].mean()) if finite.any() else SHARE
-            if how == "shift":
-                tensor.add_(step)
-            else:
-                generator = torch.Generator().manual_seed(0)  # the module's own randomness stays as it is
-                tensor.add_(torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype) * step)
 
     return Disturbs

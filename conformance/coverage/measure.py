@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 from conformance.arrays import Array, same
 from conformance.coverage.calls import Run, Site, recording
-from conformance.coverage.cost import RUNS
-from conformance.coverage.disturb import TENTHS, Disturbance, disturbed
+from conformance.coverage.cost import RUNS, takes_long, worth_a_tape
+from conformance.coverage.disturb import TENTHS, Disturbance, disturb, disturbed
+from conformance.coverage.replay import OffTape, Tape, taped
 
 T = TypeVar("T")
 
-
+MISSES = 4
+"""After so many calls in a row of which a tape could not tell, as where boxes are chosen by their scores, it is asked
+no more."""
 KEPT_BYTES = 2**24
 """Outputs with a call zeroed that are kept of one draw, in bytes."""
 
@@ -51,6 +56,8 @@ class Trial:
     """The numbers of outputs that need not show anything."""
     zeroed: Zeroed = field(default_factory=Zeroed)
     """Runs of this draw that were made for another comparison."""
+    size: int = 0
+    """How many values the inputs have."""
 
 
 class Unknown(Exception):
@@ -83,36 +90,40 @@ def measure(
     with one of its disturbances by a tenth, if there are ``tenths``.
 
     ``spend`` gives of a run of the first trial how many runs to spend. Where these are not enough for all calls, some
-    are left out. Raises Unknown.
+    are left out. A module that takes long is asked on smaller trials first, if such come next. Raises Unknown.
     """
-    known: list[Site] | None = None
-    calls, runs, ask = 0, 0, _Asked()
+    trials = iter(trials)
+    first = next(trials, None)
+    if first is None:
+        return Covered((), (), 0)
+    recorded = _Recorded(module, first)
+    calls, runs, ask = len(recorded.run.sites), spend(recorded.run), _Asked()
+    known = spread([*recorded.run.sites], int(runs / RUNS))
     zeroed: set[Site] = set()
     seen: set[Site] = set()
-    for trial in trials:
-        if known is not None and ask.runs + len(known) - len(seen) > runs:
+    for trial in _smaller_first(first, trials) if takes_long(recorded.run) else itertools.chain([first], trials):
+        if ask.runs and ask.runs + len(known) - len(seen) > runs:
             break
-        run = _recorded(module, trial)
-        if known is None:
-            calls, runs = len(run.sites), spend(run)
-            known = spread([*run.sites], int(runs / RUNS))
+        of_trial = recorded if trial is first else _Recorded(module, trial, again=False)
+        of_trial.calls, run = len(known) - len(seen), of_trial.run
         for site in known:
             if site in seen or site not in run.sites:
                 continue
             index, shows_here = run.sites[site], False
             if site not in zeroed:
-                shows_here = ask.notices(trial, run, index, ("zero",))
+                shows_here = ask.notices(of_trial, index, ("zero",))
                 if not shows_here:
                     continue
                 zeroed.add(site)
             # where a result that shows has no tenth, or only decides, nothing more is asked of it
             enough = not tenths or site in run.deciding
-            if enough or ask.notices(trial, run, index, tenths) or (shows_here and not ask.had_tenth):
+            if enough or ask.notices(of_trial, index, tenths) or (shows_here and not ask.had_tenth):
                 seen.add(site)
-        run.products.clear()  # the run itself may be kept
+        if trial is not first:
+            run.products.clear()  # the run itself may be kept
         if len(seen) == len(known):
             break
-    known = known or []
+    recorded.run.products.clear()
     return Covered(
         tuple(site for site in known if site in seen),
         tuple(site for site in known if site not in seen),
@@ -121,21 +132,45 @@ def measure(
     )
 
 
-def _recorded(module: Any, trial: Trial) -> Run:
-    """The run of a trial, which was made twice; Unknown where both are not the same."""
-    if trial.zeroed.run is not None:
-        return trial.zeroed.run
-    try:
-        with recording(module, trial.apart) as run:
-            first = trial.run()
-        with recording(module, trial.apart) as again:
-            trial.run()
-    except Exception as error:
-        raise Unknown("raises", f"{type(error).__name__}: {error}") from error
-    if run.ops != again.ops or not same(first, trial.wanted):
-        raise Unknown("varies")
-    trial.zeroed.run = run
-    return run
+def _smaller_first(first: Trial, others: Iterable[Trial]) -> Iterator[Trial]:
+    """The first trial behind those that come next and have at most half as many values."""
+    held = True
+    for trial in others:
+        if held and 2 * trial.size > first.size:
+            held = False
+            yield first
+        yield trial
+    if held:
+        yield first
+
+
+class _Recorded:
+    """The run of a trial."""
+
+    def __init__(self, module: Any, trial: Trial, *, again: bool = True) -> None:
+        """``again`` is whether to make the run twice; Unknown where both runs are not the same."""
+        self.trial, self._module = trial, module
+        self.calls = self.misses = 0
+        """About how many calls is asked, and how often in a row the tape could not tell."""
+        if trial.zeroed.run is not None:
+            self.run = trial.zeroed.run
+            return
+        runs = []
+        try:
+            for _ in range(2 if again else 1):
+                with recording(module, trial.apart) as run:
+                    outputs = trial.run()
+                runs.append(run)
+        except Exception as error:
+            raise Unknown("raises", f"{type(error).__name__}: {error}") from error
+        if runs[0].ops != runs[-1].ops or not same(outputs, trial.wanted):
+            raise Unknown("varies")
+        trial.zeroed.run = self.run = runs[-1]
+
+    @cached_property
+    def tape(self) -> Tape | None:
+        """A tape of the run, where that is worth its time and can be; making it runs the module once more."""
+        return taped(self._module, self.trial.run, self.run) if worth_a_tape(self.run, self.calls) else None
 
 
 class _Asked:
@@ -146,36 +181,57 @@ class _Asked:
         self.had_tenth = True
         """Whether a tenth of the result that was disturbed last is anything."""
 
-    def notices(self, trial: Trial, run: Run, index: int, kinds: Sequence[Disturbance]) -> bool:
+    def notices(self, recorded: _Recorded, index: int, kinds: Sequence[Disturbance]) -> bool:
         """Whether the comparison refuses what the module gives with the call disturbed in one of these ways.
 
         A module that raises then, or comes to no end, gives nothing that could be taken for right.
         """
         for how in kinds:
             self.runs += 1  # one that was made before counts too: what is asked must not hang on it
-            got = self._given(trial, run, index, how)
+            got = self._given(recorded, index, how)
             if got is None:
                 return True
             if how != "zero" and not self.had_tenth:
                 return False
-            if not same(got, trial.wanted) and trial.notices(got):
+            if not same(got, recorded.trial.wanted) and recorded.trial.notices(got):
                 return True
         return False
 
-    def _given(self, trial: Trial, run: Run, index: int, how: Disturbance) -> list[Array] | None:
+    def _given(self, recorded: _Recorded, index: int, how: Disturbance) -> list[Array] | None:
         """What the module gives with the call disturbed; None where it raises."""
-        known = trial.zeroed.outputs
-        if how == "zero" and index in known:
-            return known[index]
-        mode = disturbed(run, index, how)
+        zeroed = recorded.trial.zeroed
+        if how == "zero" and index in zeroed.outputs:
+            return zeroed.outputs[index]
+        got: list[Array] | None
+        try:
+            got = self._played(recorded, index, how)
+            recorded.misses = 0
+        except OffTape as off:
+            got = self._run(recorded, index, how, off.products)
+            recorded.misses += 1
+        if how == "zero":
+            zeroed.keep(index, got)
+        return got
+
+    def _played(self, recorded: _Recorded, index: int, how: Disturbance) -> list[Array]:
+        if recorded.misses >= MISSES or recorded.tape is None:
+            raise OffTape
+
+        def change(results: list[Any]) -> None:
+            self.had_tenth = disturb(results, how)
+
+        return recorded.tape.after(index, change)
+
+    def _run(
+        self, recorded: _Recorded, index: int, how: Disturbance, products: Mapping[int, Any]
+    ) -> list[Array] | None:
+        mode = disturbed(recorded.run, index, how, products)
         got: list[Array] | None = None
         with contextlib.suppress(Exception), mode:
-            got = trial.run()
+            got = recorded.trial.run()
         if mode.off_course:
             raise Unknown("varies")
         self.had_tenth = mode.has_tenth
-        if how == "zero":
-            trial.zeroed.keep(index, got)
         return got
 
 

@@ -1,7 +1,8 @@
 """Which cells depend on what differs from an earlier revision of the repository, and for what reasons.
 
-Compared is what a case says and what its Python is made of, definition by definition, so that editing one symbolic
-of a file selects the cases that use it and no other. Reads the earlier revision out of git; runs none of its code.
+Compared is what a case says, and what its cells used in the last run, as that was observed. Of a cell that no run
+has seen, source text says what it may use; that only selects cells, and keeps no result. Reads the earlier revision
+out of git; runs none of its code.
 """
 
 from __future__ import annotations
@@ -9,10 +10,9 @@ from __future__ import annotations
 import io
 import os
 import subprocess
-import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,10 +20,10 @@ from conformance.case.declaration import Case
 from conformance.case.file import case_files, load
 from conformance.case.words import Exporter
 from conformance.depends import pins
-from conformance.depends.files import is_data
-from conformance.depends.installed import is_installed
+from conformance.depends.files import imported, is_data
 from conformance.depends.inventory import named, said, said_of
-from conformance.depends.slices import Slices
+from conformance.depends.observed import Now, Observed
+from conformance.depends.parts import AS_IT_IS, LOADED, WHOLE, parts_of
 from conformance.errors import CaseFileError, UserError
 from conformance.plan.catalogue import Selection, cells_of
 from conformance.plan.cell import Cell
@@ -55,10 +55,16 @@ class Changes:
             yield f"  {len(self.gone)} cells are no longer there, such as {self.gone[0]}"
 
 
-def changed_since(revision: str, paths: Sequence[Path], cells: Sequence[Cell], selection: Selection) -> Changes:
+def changed_since(
+    revision: str,
+    paths: Sequence[Path],
+    cells: Sequence[Cell],
+    selection: Selection,
+    depends: Mapping[str, Observed] | None = None,
+) -> Changes:
     """The cells of ``cells`` (read from the case files ``paths``) that differ since a git revision, with the reasons.
 
-    ``selection`` chose ``cells`` among all that there are.
+    ``selection`` chose ``cells`` among all that there are; ``depends`` is what the last run observed, by cell id.
 
     Raises UserError where there is no repository or no such revision.
     """
@@ -68,10 +74,13 @@ def changed_since(revision: str, paths: Sequence[Path], cells: Sequence[Cell], s
     with tempfile.TemporaryDirectory() as name:
         before = Path(name).resolve()
         folders = {path.resolve() if path.is_dir() else path.resolve().parent for path in paths}
-        _extract(top, revision, [_inside(folder, top) for folder in folders], before)
+        known = {cell.id: depends[cell.id] for cell in cells if cell.id in (depends or {})} if depends else {}
+        used = {_used_path(cell, name) for cell in cells if cell.id in known for name in _names(known[cell.id])}
+        within = {Path(file).relative_to(top) for file in used if Path(file).is_relative_to(top)}
+        _extract(top, revision, [_inside(folder, top) for folder in folders], within, before)
         everywhere = list(pins.differences(before, top, [_inside(folder, top) for folder in folders]))
         old_cells, unreadable = _read(before, [before / _inside(path.resolve(), top) for path in paths])
-        old, new = (_Contents(root, top, [_inside(folder, top) for folder in folders]) for root in (before, top))
+        old, new = _Contents(before, top), _Contents(top, top)
         changes = Changes(revision)
         for cell in cells:
             reasons = list(everywhere)
@@ -81,7 +90,9 @@ def changed_since(revision: str, paths: Sequence[Path], cells: Sequence[Cell], s
                 reasons.append(f"{file} could not be read then" if file in unreadable else "not there then")
             else:
                 try:
-                    reasons += _differences(old(earlier), new(cell))
+                    seen = known.get(cell.id)
+                    reasons += _differences(old(earlier, seen is None), new(cell, seen is None))
+                    reasons += () if seen is None else _since(seen, cell.case.folder.resolve(), top, before)
                 except Exception as error:  # such as a folder where a file should be; the cell says so when it runs
                     reasons.append(f"what it depends on cannot be read ({type(error).__name__})")
             if reasons:
@@ -119,13 +130,14 @@ def _check_revision(top: Path, revision: str) -> None:
         raise UserError(f"git knows no revision '{revision}'{hint}") from None
 
 
-def _extract(top: Path, revision: str, folders: Sequence[Path], target: Path) -> None:
-    """The revision's Python, pins, and all that lies in the folders of cases."""
+def _extract(top: Path, revision: str, folders: Sequence[Path], used: Collection[Path], target: Path) -> None:
+    """The revision's Python, pins, all that lies in the folders of cases, and what cells used in the last run."""
+    around = [path for path in used if (top / path).is_dir()]
     with tarfile.open(fileobj=io.BytesIO(_git(top, "archive", "--format=tar", revision))) as archive:
         for member in archive:
             place = Path(member.name)
             wanted = place.suffix == ".py" or pins.is_pin(place)
-            wanted = wanted or any(place.is_relative_to(folder) for folder in folders)
+            wanted = wanted or place in used or any(place.is_relative_to(folder) for folder in (*folders, *around))
             content = archive.extractfile(member) if wanted and member.isfile() else None
             if content is not None and ".." not in place.parts and not place.is_absolute():
                 (target / place).parent.mkdir(parents=True, exist_ok=True)
@@ -158,23 +170,22 @@ def _read(before: Path, paths: Iterable[Path]) -> tuple[dict[str, Cell], set[str
 
 
 class _Contents:
-    """What cells of one revision depend on: by label, a text that changes with what is labelled."""
+    """What cells of one revision say, and what they may use by source text: by label, a text that changes with it."""
 
-    def __init__(self, root: Path, top: Path, folders: Sequence[Path]) -> None:
-        """``root`` is where the tree lies that is at ``top`` now; ``folders`` are those of cases, relative to it."""
-        own = [Path(entry).resolve() for entry in sys.path if entry]
-        inside = [entry.relative_to(top) for entry in own if entry.is_relative_to(top) and not is_installed(entry)]
-        # A package of the repository may be installed in ways that sys.path does not show.
-        around = [parent for folder in folders for parent in (folder, *folder.parents)]
-        places = [*inside, *around, *(place / "src" for place in around)]
-        self._slices = Slices([root / place for place in dict.fromkeys(places)])
+    def __init__(self, root: Path, top: Path) -> None:
+        """``root`` is where the tree lies that is at ``top`` now."""
+        self._root, self._top = root, top
         self._kept: dict[tuple[Path, str, str], dict[str, str]] = {}
+        self._read: dict[tuple[Path, str, str], dict[str, str]] = {}
 
-    def __call__(self, cell: Cell) -> dict[str, str]:
+    def __call__(self, cell: Cell, reads: bool) -> dict[str, str]:
+        """``reads``: also what source text says."""
         key = (cell.case.file, cell.case.name, cell.exporter)
         if key not in self._kept:
-            self._kept[key] = {**self._said(cell.case, cell.exporter), **self._python(cell.case, cell.exporter)}
-        return self._kept[key]
+            self._kept[key] = self._said(cell.case, cell.exporter)
+        if reads and key not in self._read:
+            self._read[key] = self._files(cell.case, cell.exporter)
+        return {**self._kept[key], **(self._read[key] if reads else {})}
 
     def _said(self, case: Case, exporter: Exporter) -> dict[str, str]:
         texts = {f"the case's {key}": repr(value) for key, value in said(case, "verdict").items()}
@@ -188,9 +199,11 @@ class _Contents:
                 texts[f"{exporter}'s {key}"] = repr(value)
         return texts
 
-    def _python(self, case: Case, exporter: Exporter) -> dict[str, str]:
+    def _files(self, case: Case, exporter: Exporter) -> dict[str, str]:
+        """The functions that the case names, with what they use in their file, and files that are imported."""
         folder = case.folder.resolve()
         hashes: dict[str, str] = {}
+        wanted: dict[Path, set[str]] = {}
         for mention in named(case, "verdict", exporter):
             if mention.pattern:
                 matching = sorted(folder.glob(mention.text))
@@ -198,8 +211,71 @@ class _Contents:
             elif is_data(folder / mention.text):
                 hashes[mention.text] = _sha(folder / mention.text)
             else:
-                hashes |= self._slices.parts(folder, mention.text)
+                first, _, rest = mention.text.partition(".")
+                wanted.setdefault(folder / f"{first}.py", set()).add(rest.partition(".")[0] or WHOLE)
+        names = [mention.text for mention in named(case, "verdict", exporter) if not mention.pattern]
+        for path in imported(folder, names):
+            place = self._root / path.relative_to(self._top) if path.is_relative_to(self._top) else path
+            if place not in wanted:
+                near = place.relative_to(folder) if place.is_relative_to(folder) else place.relative_to(self._root)
+                hashes[near.as_posix()] = _sha(place)
+        for file, parts in wanted.items():
+            if file.is_file():
+                label = file.relative_to(folder).as_posix()
+                found = parts_of(str(file), parts).items()
+                hashes |= {_label(label, name): text for name, text in found if name != AS_IT_IS}
         return hashes
+
+
+def _label(file: str, part: str) -> str:
+    return file if part == WHOLE else f"{file}, {part}" if part == LOADED else f"{file}: {part}"
+
+
+# ---- what cells used in the last run ------------------------------------------------------------------------
+
+
+@dataclass
+class _Then(Now):
+    """How things were in the earlier revision, seen from the folder that a case has now."""
+
+    top: Path = field(default_factory=Path)
+    before: Path = field(default_factory=Path)
+
+    def place(self, name: str) -> str:
+        place = Path(super().place(name))
+        return str(self.before / place.relative_to(self.top)) if place.is_relative_to(self.top) else str(place)
+
+
+def _names(known: Observed) -> Iterator[str]:
+    yield from (name.removesuffix("/*") for name in known.files)
+    yield from (*known.parts, *known.folders, *known.missing)
+
+
+def _used_path(cell: Cell, name: str) -> str:
+    return Now(cell.case.folder.resolve()).place(name)
+
+
+def _since(known: Observed, home: Path, top: Path, before: Path) -> Iterator[str]:
+    """Yield what a cell used that has changed since the revision, or outside of the repository since the last run."""
+    now, then = Now(home), _Then(home, top=top, before=before)
+
+    def inside(name: str) -> bool:
+        return Path(now.place(name)).is_relative_to(top)
+
+    was = Observed(
+        files={name: then.file(name) if inside(name) else text for name, text in known.files.items()},
+        parts={
+            name: {part: then.part(name, part) for part in found if part != AS_IT_IS} if inside(name) else found
+            for name, found in known.parts.items()
+        },
+        folders={name: then.folder(name) if inside(name) else text for name, text in known.folders.items()},
+        missing=tuple(name for name in known.missing if not (inside(name) and then.exists(name))),
+        modules=known.modules,
+        packages=known.packages, lowerings=known.lowerings, variables=known.variables, host=known.host,
+        fleeting=known.fleeting,
+    )  # fmt: skip
+    yield from was.differences(now)
+    yield from (f"{name} was taken out" for name in known.missing if inside(name) and then.exists(name))
 
 
 def _sha(file: Path) -> str:

@@ -78,3 +78,9 @@ def versions_of(packages: Iterable[str]) -> dict[str, str]:
 @cache
 def _distributions() -> Mapping[str, list[str]]:
     return importlib.metadata.packages_distributions()
+
+
+def forget() -> None:
+    """Forget what is known of installations, as where packages were installed or ``sys.path`` changed meanwhile."""
+    for function in (is_installed, hooked_root, _distributions):
+        function.cache_clear()

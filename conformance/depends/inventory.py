@@ -12,7 +12,6 @@ from conformance.case.declaration import Case
 from conformance.case.export import Dynamo, ExportTo, TorchScript
 from conformance.case.made import is_made
 from conformance.case.words import Exporter
-from conformance.depends.slices import names
 
 Matter: TypeAlias = Literal["export", "conversion", "verdict", "words"]
 """The first step of a cell that a key matters to; all later steps depend on it as well.
@@ -150,7 +149,22 @@ def _in_expression(forward: str | None) -> list[str]:
         tree = ast.parse(forward or "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    return list(dict.fromkeys(".".join(chain[:2]) for chain in names(tree)))
+    return list(dict.fromkeys(".".join(chain[:2]) for chain in _names(tree)))
+
+
+def _names(tree: ast.AST) -> Iterator[tuple[str, ...]]:
+    """The dotted names that a piece of code uses, each at its full length."""
+    inside: set[ast.AST] = set()
+    for node in ast.walk(tree):  # outer nodes first: ``a.b.c`` before its part ``a.b``
+        if node in inside:
+            continue
+        attributes: list[str] = []
+        while isinstance(node, ast.Attribute):
+            attributes.append(node.attr)
+            node = node.value
+            inside.add(node)
+        if isinstance(node, ast.Name):
+            yield (node.id, *reversed(attributes))
 
 
 def _reaches(matter: Matter, until: Matter) -> bool:

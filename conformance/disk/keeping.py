@@ -21,9 +21,9 @@ from pathlib import Path
 from conformance.disk.locks import InUse
 from conformance.errors import UserError, display_path
 
-SECTIONS = ("models", "answers", "coverage", "outcomes", "engines", "failing")
+SECTIONS = ("models", "answers", "coverage", "outcomes", "index", "contents", "engines", "failing")
 """Exported and converted models, PyTorch's answers, what of modules shows in their outputs, how declared failures
-came about, built engines, bundles of failing examples."""
+came about, what these depend on, hashes of large files, built engines, bundles of failing examples."""
 DRAWS = "failures"
 """Beside the sections: failing draws, which cannot be made again and are small."""
 OTHERS = ("documents", "cluster", "environments")
@@ -58,12 +58,23 @@ class _Entry:
     """Seconds since the epoch."""
 
 
-def make(home: Path) -> None:
-    """Makes a store that git ignores, where there is none; OSError where it cannot be made or written."""
+FORMAT = 6
+"""Raised where a store of an earlier version holds nothing that this one finds."""
+_MARK = f"*\n# a store of conformance in format {FORMAT}\n"
+
+
+def make(home: Path) -> bool:
+    """Make a store that git ignores, where there is none; OSError where it cannot be made or written.
+
+    Return whether it is one of another version, whose results are made again; this is said once.
+    """
     home.mkdir(parents=True, exist_ok=True)
     ignore = home / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
+    known = ignore.read_text(encoding="utf-8", errors="replace") if ignore.is_file() else None
+    if known == _MARK:
+        return False
+    ignore.write_text(_MARK, encoding="utf-8")
+    return known is not None and any((home / section).is_dir() for section in SECTIONS)
 
 
 def use(folder: Path) -> None:

@@ -12,6 +12,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ class Serialized:
     data: bytes
     weights: Path | None = None
 
-    @property
+    @cached_property
     def sha(self) -> str:
         """The SHA-256 of all of it, in hexadecimal digits."""
         digest = hashlib.sha256(self.data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +15,9 @@ from conformance.case.must_hold import When
 from conformance.case.python import call
 from conformance.case.words import REGIMES, SPECIALS
 from conformance.draw import values
+from conformance.errors import Stopped
 from conformance.verdict.example import Draw as Draw
+from conformance.worker import memory
 
 
 def about(when: When, draw: Draw) -> bool:
@@ -43,6 +46,12 @@ def regimes_of(check: str, count: int, shape: int) -> list[str]:
     return [REGIMES[0], *(others[(shape * (count - 1) + k) % len(others)] for k in range(count - 1))]
 
 
+SURELY_SMALL = 2**24
+"""Values of all inputs together up to which there is room for them anywhere."""
+_DRAWING = 16
+"""Bytes that drawing takes for each value: two arrays of float64, before there is one of the input's type."""
+
+
 class Maker:
     """Makes the arrays of a case's draws."""
 
@@ -56,6 +65,23 @@ class Maker:
             if declared.values is not None and declared.values.python
         }
 
+    def _check_room(self, draw: Draw) -> None:
+        shapes = {name: declared.type.at(draw.dims) for name, declared in self._case.says.inputs.items()}
+        counts = {name: math.prod(shape) for name, shape in shapes.items()}
+        if sum(counts.values()) < SURELY_SMALL:
+            return
+        sizes = {name: counts[name] * np.dtype(self._case.says.inputs[name].type.dtype).itemsize for name in counts}
+        drawn = max((_DRAWING * counts[name] for name in counts if name not in self._hooks), default=0)
+        if sum(sizes.values()) + drawn > (room := memory.allowed()):
+            name = max(sizes, key=lambda name: sizes[name])
+            shape = f"{self._case.says.inputs[name].type.dtype}{list(shapes[name])}"
+            more = f", and {drawn / memory.GIB:.3g} GiB while values are drawn" if drawn else ""
+            text = (
+                f"the inputs take {sum(sizes.values()) / memory.GIB:.3g} GiB of memory{more}, of which there are "
+                f"{room / memory.GIB:.3g} GiB; the largest is {name}, {shape}"
+            )
+            raise Stopped("declare", "OutOfMemory", text, "case")
+
     def _regime(self, name: str, draw: Draw) -> str:
         if draw.flags is not None and self._case.says.inputs[name].is_flag:
             return draw.flags
@@ -63,7 +89,9 @@ class Maker:
         return REGIMES[0] if excused else draw.regime
 
     def __call__(self, draw: Draw) -> Inputs:
-        """Arrays by input name; raises ValueError where the case's own Python gives something else."""
+        """Arrays by input name; raises ValueError where the case's own Python gives something else, and Stopped
+        where they are known to be too large before any is made."""
+        self._check_room(draw)
         rng = np.random.Generator(np.random.SFC64(draw.seed))
         arrays = {
             name: values.make(declared, draw.dims, self._regime(name, draw), rng, self._hooks.get(name))

@@ -10,14 +10,12 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from conformance import HOME
 from conformance.arrays import Array, Inputs
 from conformance.disk.keeping import UNFINISHED, touch, use
 from conformance.verdict.example import Draw
@@ -33,9 +31,15 @@ Place = tuple[object, ...]
 class KeptAnswers:
     """The inputs of a cell's draws and what is right for them: those of an earlier run, then those of this one."""
 
-    def __init__(self, folder: Path | None = None, key: str = "") -> None:
-        """``key`` stands for all that the answers depend on. Without a folder nothing is kept."""
+    def __init__(
+        self, folder: Path | None = None, key: str = "", new_key: Callable[[], str | None] | None = None
+    ) -> None:
+        """``key`` stands for all that the answers depend on; "" where there are none so far. ``new_key`` gives that
+        of answers that are to be kept, None for none; without it they lie under ``key`` too. Without a folder nothing
+        is kept."""
+        self._folder = folder
         self._file = None if folder is None else folder / key
+        self._new_key = new_key
         self._known: dict[Place, tuple[Inputs, list[Array]]] = {}
         self._exact: dict[Place, list[Array] | None] = {}
         self.first: list[Array] | None = None
@@ -44,12 +48,12 @@ class KeptAnswers:
         """Whether anything was asked that is not known."""
         self._new: dict[Place, tuple[Inputs, list[Array]]] = {}
         self._new_exact: dict[Place, list[Array] | None] = {}
-        self._moved: dict[Place, list[float]] = {}
-        self._new_moved: dict[Place, list[float]] = {}
+        self._moved: dict[Place, list[Array]] = {}
+        self._new_moved: dict[Place, list[Array]] = {}
         self._kernels: dict[str, dict[str, Any]] = {}
         self._new_kernels: dict[str, dict[str, Any]] = {}
         self._bytes = 0
-        if self._file is not None:
+        if self._file is not None and key:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 self._read(self._file)
 
@@ -62,14 +66,14 @@ class KeptAnswers:
         place = _place(draw)
         return place in self._exact, self._exact.get(place)
 
-    def moved(self, draw: Draw) -> list[float] | None:
-        """How far each output of a draw moves with rounding; None where it is not known."""
-        return self._moved.get(_place(draw))
+    def moved(self, draw: Draw, roughly: bool) -> list[Array] | None:
+        """Return how far each value of a draw's outputs moves with rounding; None where it is not known."""
+        return self._moved.get((*_place(draw), roughly))
 
-    def add_moved(self, draw: Draw, moved: list[float]) -> None:
+    def add_moved(self, draw: Draw, moved: list[Array], roughly: bool) -> None:
         """Notes how far the outputs of a draw move with rounding."""
-        if draw.index >= 0:
-            self._new_moved[_place(draw)] = moved
+        if self._has_room_for(draw, moved):
+            self._new_moved[(*_place(draw), roughly)] = moved
 
     def kernels(self, config: Mapping[str, str]) -> dict[str, Any] | None:
         """What computes the model with these session options (``runtimes.onnxruntime.kernels``); None where that is
@@ -100,7 +104,7 @@ class KeptAnswers:
             return False
         self._bytes += sum(array.nbytes for array in arrays)
         if self._bytes > LARGEST:
-            self._file, self._new, self._new_exact = None, {}, {}
+            self._file, self._new, self._new_exact, self._new_moved = None, {}, {}, {}
         return self._file is not None
 
     def write(self, first: list[Array]) -> None:
@@ -108,8 +112,10 @@ class KeptAnswers:
         store that cannot be written keeps none."""
         if self._file is None or not (self._new or self._new_exact or self._new_moved or self._new_kernels):
             return
-        with contextlib.suppress(OSError):
-            self._write(self._file, first)
+        name = self._file.name if self._new_key is None else self._new_key()
+        if name is not None and self._folder is not None:
+            with contextlib.suppress(OSError):
+                self._write(self._folder / name, first)
 
     def _write(self, file: Path, first: list[Array]) -> None:
         arrays: list[Array] = []
@@ -135,7 +141,10 @@ class KeptAnswers:
                 [place, None if exact is None else [described(array) for array in exact]]
                 for place, exact in {**self._exact, **self._new_exact}.items()
             ],
-            "moved": list({**self._moved, **self._new_moved}.items()),
+            "moved": [
+                [place, [described(array) for array in moved]]
+                for place, moved in {**self._moved, **self._new_moved}.items()
+            ],
             "kernels": {**self._kernels, **self._new_kernels},
         }
         head = json.dumps(told).encode()
@@ -176,27 +185,15 @@ class KeptAnswers:
             self._known[_hashable(key)] = made, list(map(array, wanted))
         for key, exact in told["exact"]:
             self._exact[_hashable(key)] = None if exact is None else list(map(array, exact))
-        self._moved = {_hashable(key): moved for key, moved in told["moved"]}
+        for key, moved in told["moved"]:
+            self._moved[_hashable(key)] = list(map(array, moved))
         self._kernels = told["kernels"]
         self.first = first
 
 
-_ANSWERING = (
-    "checks/draws.py", "checks/verify.py", "checks/verify_converted.py", "compare/noise.py", "export/answers.py",
-    "export/layout.py", "export/rounding.py", "runtimes/onnxruntime.py", "runtimes/otherwise.py",
-    "runtimes/sequences.py",
-)  # fmt: skip
-"""The modules of this package that an answer depends on, besides those that the exported model does."""
-
-
 def key_of(parts: Iterable[object]) -> str:
-    """The key of a cell's answers, from all that they depend on besides this package's own code."""
-    return hashlib.sha256(repr([*parts]).encode() + _own_code()).hexdigest()[:32]
-
-
-@cache
-def _own_code() -> bytes:
-    return b"".join((HOME / file).read_bytes() for file in _ANSWERING)
+    """The key of a cell's answers, from all that is stated of them; that of the model is among it."""
+    return hashlib.sha256(repr(["answers", *parts]).encode()).hexdigest()[:32]
 
 
 def _seal(data: bytes) -> bytes:

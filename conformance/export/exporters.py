@@ -16,6 +16,7 @@ from conformance.arrays import Array
 from conformance.case.dims import Sizes
 from conformance.case.export import Dynamo, ExportTo, OnnxFile, TorchScript
 from conformance.case.words import Exporter
+from conformance.depends import lowerings
 from conformance.disk.onnx_models import Serialized, serialized
 from conformance.errors import Stopped
 from conformance.export import dynamo_cache, onnx_file, symbolics
@@ -54,9 +55,10 @@ def export(
     """
     import onnx
 
-    target = reference.case.says.export.exporters[exporter]
+    case = reference.case
+    target = case.says.export.exporters[exporter]
     usage = symbolics.Usage()
-    with _quiet():
+    with _quiet(), lowerings.noting((case.file, case.name), exporter):
         if isinstance(target, TorchScript):
             functions, registrars = _symbolics(reference, target) if with_symbolics else ({}, [])
             data, usage = _torchscript(reference, target, opset, inputs, functions, registrars)

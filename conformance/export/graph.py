@@ -57,7 +57,7 @@ def read(model: ModelProto, data: Serialized) -> Facts:
     from onnx import helper
 
     domains = {imported.domain or "ai.onnx": imported.version for imported in model.opset_import}
-    invalid, doubted = _validate(model, data)
+    invalid, doubted = _validate(data)
     parameters = {initializer.name for initializer in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in parameters]
     values = [*inputs, *model.graph.output]
@@ -82,15 +82,15 @@ def read(model: ModelProto, data: Serialized) -> Facts:
     )
 
 
-def _validate(model: ModelProto, data: Serialized) -> tuple[list[str] | None, list[str] | None]:
+def _validate(data: Serialized) -> tuple[list[str] | None, list[str] | None]:
     """What refuses the model, as [error, text]: the checker or type inference; or shape inference alone."""
     try:
-        _check(model, data, full=True)
+        _check(data, full=True)
     except Exception as error:  # ValidationError, InferenceError and what their C++ lets through
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         told = [type(error).__name__, lines[0] if lines else "no text"]
         sizes_differ = all(any(words in line for words in _SIZES_DIFFER) for line in lines)
-        return (None, told) if lines and sizes_differ and _passes_the_checker(model, data) else (told, None)
+        return (None, told) if lines and sizes_differ and _passes_the_checker(data) else (told, None)
     return None, None
 
 
@@ -102,20 +102,21 @@ _SIZES_DIFFER = (
 not that an operator cannot be given such types or shapes."""
 
 
-def _check(model: ModelProto, data: Serialized, *, full: bool) -> None:
-    """Raises what onnx.checker raises, which reads a large model from a file alone."""
+def _check(data: Serialized, *, full: bool) -> None:
+    """Raises what onnx.checker raises, which reads a large model from a file alone, and another one faster from its
+    bytes, as it would make them anew."""
     import onnx
 
     if data.weights is None:
-        onnx.checker.check_model(model, full_check=full)
+        onnx.checker.check_model(data.data, full_check=full)
         return
     with tempfile.TemporaryDirectory() as folder:
         onnx.checker.check_model(data.write(Path(folder)), full_check=full)
 
 
-def _passes_the_checker(model: ModelProto, data: Serialized) -> bool:
+def _passes_the_checker(data: Serialized) -> bool:
     try:
-        _check(model, data, full=False)
+        _check(data, full=False)
     except Exception:
         return False
     return True

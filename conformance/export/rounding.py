@@ -42,6 +42,18 @@ class Rounding:
     """Whether everything is moved in the direction opposite to that without it."""
     ties: bool = False
     """Whether results that need no rounding are off by one unit as well, so that no two are equal."""
+    uneven: bool = False
+    """Whether everything is off by one to ``MOST_UNITS`` units, each by a number of its own. Two results that are
+    both off by one unit cancel out in every other rounding where one is subtracted from the other."""
+
+
+MOST_UNITS = 4
+"""How many units an uneven rounding is off at most."""
+
+
+def uneven(rng: np.random.Generator, signs: Any) -> Any:
+    """The signs of an array, each times a whole number of units up to ``MOST_UNITS``."""
+    return signs * rng.integers(1, MOST_UNITS, size=signs.shape, endpoint=True)
 
 
 def bits_of(dtypes: list[str]) -> int | None:
@@ -58,7 +70,7 @@ class Units:
     def __init__(self, rounding: Rounding) -> None:
         self._rng = np.random.default_rng(rounding.seed)
         self._direction = -1.0 if rounding.mirrored else 1.0
-        self._bits, self._ties = rounding.bits + rounding.finer, rounding.ties
+        self._bits, self._ties, self._uneven = rounding.bits + rounding.finer, rounding.ties, rounding.uneven
         self._lowest, smallest = UNDERFLOW[rounding.bits]
         self._smallest = smallest - rounding.finer
         self._largest = LARGEST[rounding.bits]
@@ -105,10 +117,8 @@ class Units:
 
         count = value.numel()
         bits = np.frombuffer(self._rng.bytes(math.ceil(count / 8)), dtype=np.uint8)
-        return (
-            torch.from_numpy(np.unpackbits(bits, count=count)).reshape(value.shape) * 2.0 * self._direction
-            - self._direction
-        )
+        signs = np.unpackbits(bits, count=count) * 2.0 * self._direction - self._direction
+        return torch.from_numpy(uneven(self._rng, signs) if self._uneven else signs).reshape(value.shape)
 
 
 OF_SUMS = 0.5

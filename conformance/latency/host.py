@@ -19,30 +19,30 @@ GPU_FIELDS = (
     "name", "driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "temperature.gpu", "power.draw", "pstate",
     "utilization.gpu", "persistence_mode",
 )  # fmt: skip
-_CPUS = Path("/sys/devices/system/cpu")
+_CPUS = "sys/devices/system/cpu"
 
 
-def state(*, gpu: bool = True) -> dict[str, Any]:
-    """Plain values. Frequencies are in MHz, ``load`` is over 1, 5 and 15 minutes.
+def state(*, gpu: bool = True, root: Path = Path("/")) -> dict[str, Any]:
+    """Plain values; ``root`` has the system's files. Frequencies are in MHz, ``load`` is over 1, 5 and 15 minutes.
 
     ``pressure`` is the share of the last 10 s, in percent, in which some task waited for a CPU (Linux). ``stolen`` is
     the seconds since boot that the hypervisor gave to others: the difference of two states says whether a neighbour
     was busy meanwhile.
     """
-    affinity = _affinity()
+    affinity, cpus = _affinity(), root / _CPUS
     return {
         "cpu": cpu()["name"],
         "cores": os.cpu_count(),
         "affinity": affinity,
         "threads": {name: os.environ.get(name) for name in THREADS},
-        "governor": _of_cpus(affinity, "cpufreq/scaling_governor"),
-        "frequency": _frequency(affinity),
-        "turbo": _turbo(),
-        "smt": _read(_CPUS / "smt" / "active"),
+        "governor": _of_cpus(cpus, affinity, "cpufreq/scaling_governor"),
+        "frequency": _frequency(root, affinity),
+        "turbo": _turbo(cpus),
+        "smt": _read(cpus / "smt" / "active"),
         "load": _load(),
-        "pressure": _pressure(),
-        "stolen": _stolen(),
-        "clock": _clock(),
+        "pressure": _pressure(root),
+        "stolen": _stolen(root),
+        "clock": _clock(root),
         "gpu": gpus() if gpu else None,
     }
 
@@ -70,21 +70,22 @@ def _affinity() -> list[int] | None:
         return None
 
 
-def _of_cpus(numbers: list[int] | None, file: str) -> str | None:
+def _of_cpus(cpus: Path, numbers: list[int] | None, file: str) -> str | None:
     """What the file says of the CPUs that may be used: a value if all agree, else each value with commas between."""
-    said = {_read(_CPUS / f"cpu{number}" / file) for number in numbers or []} - {None}
+    said = {_read(cpus / f"cpu{number}" / file) for number in numbers or []} - {None}
     return ",".join(sorted(str(value) for value in said)) or None
 
 
-def _frequency(numbers: list[int] | None) -> dict[str, float] | None:
+def _frequency(root: Path, numbers: list[int] | None) -> dict[str, float] | None:
     """MHz over the CPUs that may be used, now and at most; from /proc/cpuinfo where the kernel has no cpufreq."""
-    now = [_number(_CPUS / f"cpu{number}" / "cpufreq" / "scaling_cur_freq") for number in numbers or []]
-    most = [_number(_CPUS / f"cpu{number}" / "cpufreq" / "cpuinfo_max_freq") for number in numbers or []]
+    folders = [root / _CPUS / f"cpu{number}" / "cpufreq" for number in numbers or []]
+    now = [_number(folder / "scaling_cur_freq") for folder in folders]
+    most = [_number(folder / "cpuinfo_max_freq") for folder in folders]
     known = [value / 1000 for value in now if value is not None]
     if not known:
         known = [
             value
-            for line in (_read(Path("/proc/cpuinfo")) or "").splitlines()
+            for line in (_read(root / "proc/cpuinfo") or "").splitlines()
             if line.startswith("cpu MHz") and (value := _float(line.partition(":")[2])) is not None
         ]
     if not known:
@@ -94,10 +95,10 @@ def _frequency(numbers: list[int] | None) -> dict[str, float] | None:
     return frequency | ({"limit": max(limits)} if limits else {})
 
 
-def _turbo() -> bool | None:
-    if (off := _read(_CPUS / "intel_pstate" / "no_turbo")) is not None:
+def _turbo(cpus: Path) -> bool | None:
+    if (off := _read(cpus / "intel_pstate" / "no_turbo")) is not None:
         return off == "0"
-    boost = _read(_CPUS / "cpufreq" / "boost")
+    boost = _read(cpus / "cpufreq" / "boost")
     return None if boost is None else boost == "1"
 
 
@@ -108,13 +109,13 @@ def _load() -> list[float] | None:
         return None
 
 
-def _pressure() -> float | None:
-    first = (_read(Path("/proc/pressure/cpu")) or "").partition("avg10=")[2].split(" ")[0]
+def _pressure(root: Path) -> float | None:
+    first = (_read(root / "proc/pressure/cpu") or "").partition("avg10=")[2].split(" ")[0]
     return _float(first)
 
 
-def _stolen() -> float | None:
-    fields = (_read(Path("/proc/stat")) or "").partition("\n")[0].split()
+def _stolen(root: Path) -> float | None:
+    fields = (_read(root / "proc/stat") or "").partition("\n")[0].split()
     ticks = _float(fields[8]) if len(fields) > 8 else None
     try:
         return None if ticks is None else ticks / os.sysconf("SC_CLK_TCK")
@@ -122,9 +123,9 @@ def _stolen() -> float | None:
         return None
 
 
-def _clock() -> dict[str, Any]:
+def _clock(root: Path) -> dict[str, Any]:
     info = time.get_clock_info("perf_counter")
-    source = _read(Path("/sys/devices/system/clocksource/clocksource0/current_clocksource"))
+    source = _read(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
     return {"implementation": info.implementation, "resolution": info.resolution, "source": source}
 
 

@@ -49,14 +49,13 @@ def make(progress: object, cell: Cell, store: Path, folder: Path, count: int) ->
     """Puts mutants of a cell's model, which is in ``store``, into stores of their own under the model's key."""
     import onnx
 
+    from conformance.depends.observed import Observed
     from conformance.export import graph
-    from conformance.export.store import Store
     from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 
     with run_of(cell, store) as run:
         libraries, inputs = run.libraries(), run.prepared.inputs()
         model = onnx.load(str(run.model().file))
-        key = run.prepared.key(cell.exporter, cell.opset)
 
         def traced(names: Sequence[str]) -> list[Array]:
             shown = onnx.ModelProto()
@@ -71,13 +70,16 @@ def make(progress: object, cell: Cell, store: Path, folder: Path, count: int) ->
         def loads(data: bytes) -> None:
             OnnxRuntimeSession(data, libraries, optimize=True)
 
-        found = []
+        found, made = [], []
         for number, (kind, site, data) in enumerate(choose(View(model, traced), seed_of(cell.id), count, loads)):
             place = folder / f"mutant{number}" / "models"
             written = Serialized(data)
-            Store(place).put(key, written, graph.read(onnx.load_from_string(data), written), {"export": 0.0})
+            made.append((place, written, graph.read(onnx.load_from_string(data), written)))
             found.append(Made(kind, site.node, site.what, place))
-        return found
+    for place, written, facts in made:
+        with run_of(cell, place) as mutant:
+            mutant.keep_model(written, facts, {"export": 0.0}, Observed())
+    return found
 
 
 def independent(run: CellRun, count: int, specials: bool) -> list[Inputs]:
@@ -159,12 +161,12 @@ def _count(run: CellRun) -> int:
 
 def differs(progress: object, cell: Cell, sound: Path, mutant: Path, specials: bool) -> bool:
     """Whether outputs are other than the sound model's on any of the independent inputs; -0.0 is 0.0."""
-    from conformance.export.store import Store
     from conformance.runtimes import opener
 
-    with run_of(cell, sound) as run:
-        wrong = Store(mutant).get(run.prepared.key(cell.exporter, cell.opset))
+    with run_of(cell, mutant) as planted:
+        wrong = planted.kept_model()
         assert wrong is not None
+    with run_of(cell, sound) as run:
         open_model, libraries = opener(f"{cell.runtime}"), run.libraries()
         with open_model(run.model().file, libraries) as one, open_model(wrong.file, libraries) as other:
             for inputs in independent(run, _count(run), specials):

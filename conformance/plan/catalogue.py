@@ -12,7 +12,7 @@ from typing import get_args
 from conformance.case.declaration import Case
 from conformance.case.document import keys_at_margin
 from conformance.case.export import TorchScript
-from conformance.case.file import case_files, read
+from conformance.case.file import case_files, no_case_file, read
 from conformance.case.limits import CELLS
 from conformance.case.words import Exporter, Precision, base_of
 from conformance.errors import CaseFileError, Problem, UserError, did_you_mean, display_path, harness_mistake
@@ -152,7 +152,7 @@ def read_suite(
             files[display_path(path)] = CaseFileError([Problem(path, 1, 1, str(error))])
             continue
         if not case_paths:
-            files[str(path)] = CaseFileError([Problem(path, 1, 1, "there is no case file (.yaml) in this folder")])
+            files[str(path)] = CaseFileError([Problem(path, 1, 1, no_case_file(path))])
         for file in case_paths:
             name = display_path(file)
             if name in files:  # by another of the paths, or a link

@@ -44,8 +44,11 @@ class Work(NamedTuple):
     """A budget of time, measured when everything else is done."""
 
 
-def works(cells: Iterable[Cell], absent: Callable[[str], bool]) -> list[Work]:
-    """What the place of each cell depends on; ``absent`` says of a runtime whether this host lacks it."""
+def works(
+    cells: Iterable[Cell], absent: Callable[[str], bool], usual: Mapping[str, float] | None = None
+) -> list[Work]:
+    """Return what the place of each cell depends on; ``absent`` says of a runtime whether this host lacks it.
+    ``usual`` has seconds of whole cases by name, as far as they are known."""
     from conformance.case.recipe import recipe
 
     families, cases, models = _Numbers(), _Numbers(), _Numbers()
@@ -55,10 +58,10 @@ def works(cells: Iterable[Cell], absent: Callable[[str], bool]) -> list[Work]:
         last = cell.check == "latency"
         case = cases[cell.case.name]
         if case not in known:
-            known[case] = families[recipe(cell.case)], _size(cell.case)
+            known[case] = families[recipe(cell.case)], _size(cell.case, absent, usual or {})
         family, size = known[case]
         family = families["budgets", family] if last else family
-        seconds = 0.0 if cell.runtime is not None and absent(cell.runtime) else size * _share(cell)
+        seconds = size * _share(cell, absent)
         made.append(Work(family, case, models[case, cell.exporter, cell.opset, last], seconds + AROUND, last))
     return made
 
@@ -71,11 +74,17 @@ class _Numbers(dict[Hashable, int]):
         return self[key]
 
 
-def _size(case: Case) -> float:
-    """How much longer than an expression over a few numbers a case takes, guessed of its inputs at their largest.
+def _size(case: Case, absent: Callable[[str], bool], usual: Mapping[str, float]) -> float:
+    """Return how much longer a case takes than an expression over a few numbers: by what it usually takes, or
+    guessed of its inputs at their largest.
 
     Measured on the shipped cases, modules take some 3 times as long as expressions over inputs of the same size.
     """
+    if case.name in usual:
+        from conformance.plan.catalogue import plan
+
+        whole = sum(_share(cell, absent) for cell in plan(case) if cell.check != "latency")
+        return usual[case.name] / whole if whole else 1.0
     sizes = case.dims.fit(dict.fromkeys(case.dims.ranges, 2**31)) or case.dims.fit({})
     try:
         numbers = 0 if sizes is None else sum(prod(entry.type.at(sizes)) for entry in case.says.inputs.values())
@@ -84,8 +93,10 @@ def _size(case: Case) -> float:
     return (1 if case.says.module is None else 3) * (1 + numbers / 10_000)
 
 
-def _share(cell: Cell) -> float:
+def _share(cell: Cell, absent: Callable[[str], bool]) -> float:
     """Seconds of a cell of an expression over a few numbers, measured on the shipped cases on two cores."""
+    if cell.runtime is not None and absent(cell.runtime):
+        return 0.0
     if cell.check == "export":
         return 0.4 if cell.exporter == "dynamo" else 0.05
     return 0.15 if cell.check == "fidelity" else 0.05

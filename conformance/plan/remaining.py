@@ -18,7 +18,7 @@ class Remaining:
         """``expected`` are seconds by cell; ``measured`` says that an earlier run took them, and not that only their
         ratios are meant."""
         self._left = dict(expected)
-        self._cells, self._all = len(expected), sum(expected.values())
+        self.cells, self.all_seconds = len(expected), sum(expected.values())
         self._done = 0.0
         self.workers, self._measured = min(workers, max(len(expected), 1)), measured
 
@@ -33,21 +33,35 @@ class Remaining:
         The expected seconds of what is left, divided by the workers, times how much longer than expected the cells
         so far took.
         """
-        left, done = (max(self._all - self._done, 0.0) / self.workers, self._done / self.workers)
+        left, done = (max(self.all_seconds - self._done, 0.0) / self.workers, self._done / self.workers)
         if self._measured:
             return left * (elapsed + _SURE) / (done + _SURE)
-        return left * elapsed / done if self._done >= _TELLING * self._all and done > 0 else None
+        return left * elapsed / done if self._done >= _TELLING * self.all_seconds and done > 0 else None
 
     def line(self, elapsed: float) -> str:
         """``1,234 of 5,210 cells, 17 a second, about 4 min left``"""
-        ended = self._cells - len(self._left)
+        ended = self.cells - len(self._left)
         seconds = self.seconds(elapsed)
-        parts = [f"{ended:,} of {self._cells:,} cells"]
+        parts = [f"{ended:,} of {self.cells:,} cells"]
         if ended and elapsed > 0:
             parts.append(f"{_rate(ended / elapsed)} a second")
         if seconds is not None and self._left:
             parts.append(f"about {_duration(seconds)} left")
         return ", ".join(parts)
+
+
+_FROM, _TO = 0.8, 1.6
+"""Least and most of what a run takes on other hosts, relative to the seconds that were measured on one."""
+
+
+def describe_expected(seconds: float, workers: int, *, here: bool) -> str:
+    """Say how long a run takes: ``about 8 min``; ``about 6 to 12 min`` of what was not measured ``here``."""
+    alone = seconds / workers
+    if here:
+        return f"about {_duration(alone)}"
+    least, unit = _duration(_FROM * alone).split(" ")
+    most, last_unit = _duration(_TO * alone).split(" ")
+    return f"about {least} to {most} {unit}" if unit == last_unit else f"about {least} {unit} to {most} {last_unit}"
 
 
 def _rate(rate: float) -> str:

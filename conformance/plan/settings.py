@@ -32,12 +32,28 @@ class Settings:
     """The instruction sets of the processor that the cells run on."""
     smallest: bool = True
     """Whether the smallest model or function that fails alike is looked for, which may take a minute a failure."""
+    smallest_seconds: float = 30.0
+    """How long a model or a function is made smaller; then the smallest so far is left."""
     shown: Mapping[str, str] = field(default_factory=dict)
     """In which cell the smallest function was looked for, by its cause (``records.record.cause_of_smallest``)."""
+    observe: bool = True
+    """Whether it is observed what cells use; where it is not, nothing is kept for a later run."""
+    suite: str | None = None
+    """What ``depends.fingerprint.suite`` said where the run was started; None asks it where the cells run."""
     require_provider: bool = False
     """Whether an execution provider of ONNX Runtime that leaves nodes to the CPU has failed."""
     tensorrt: Mapping[str, Any] = field(default_factory=dict)
     """Builder options of this run, which take precedence over those of the cases."""
+
+    def own_folders(self) -> list[Path]:
+        """Return the folders that this package keeps things in, which no case depends on."""
+        beside = (self.store.parent / name for name in ("coverage", "engines", "documents", "index", "contents"))
+        return [folder for folder in (self.store, self.failures, self.answers, self.outcomes, *beside) if folder]
+
+    @property
+    def index(self) -> Path | None:
+        """The folder in which it is kept under which conditions models and answers hold; None keeps nothing."""
+        return self.store.parent / "index" if self.observe else None
 
     def __post_init__(self) -> None:
         """Paths are absolute before a worker sees them, whose working directory a case may change."""

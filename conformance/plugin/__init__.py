@@ -6,7 +6,6 @@ nothing unless the suite (``conformance/test_suite.py``) is collected, and impor
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Generator
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from conformance import collector
 from conformance.plugin import options
 from conformance.plugin.findings_first import FindingsFirst
 from conformance.plugin.ordering import TELLS, cell_of
@@ -121,7 +121,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     own = session.config.stash[_SESSION]
     if own.planning.collected:
-        gc.freeze()  # the cases stay to the end, where pytest would have the collector look through them ten times
+        # the cases stay to the end, where pytest would have the collector look through them ten times
+        collector.leave_out_present()
         if not _has_terminal(session.config):
             own.ordering.tell_terminal(session.items)
 
@@ -228,7 +229,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     broken_off = bool(stopped or session.shouldstop or session.shouldfail)
     own = session.config.stash[_SESSION]
     plugins = session.config.pluginmanager
-    if own.planning.collected and "hypothesis" not in sys.modules and plugins.hasplugin(_HYPOTHESIS):
+    if own.has_cells and "hypothesis" not in sys.modules and plugins.hasplugin(_HYPOTHESIS):
         plugins.unregister(name=_HYPOTHESIS)
     if _has_terminal(session.config) and not session.config.option.collectonly:
         session.exitstatus = own.finish(session.exitstatus, broken_off=broken_off)

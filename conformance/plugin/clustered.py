@@ -54,10 +54,15 @@ class Clustered:
         """The record of a cell that was given to the workers; None of any other."""
         return self._made.get(cell.id)
 
-    def hosts(self) -> list[str | None]:
-        """What fingerprints take of the hosts of the workers, each once."""
+    def hosts(self) -> dict[str | None, list[dict[str, Any]]]:
+        """Return what fingerprints take of each worker's host, with the variables and facts there."""
         assert self._cluster is not None
-        return list(dict.fromkeys(worker.facts["fingerprint"] for worker in self._cluster.fit))
+        hosts: dict[str | None, list[dict[str, Any]]] = {}
+        for worker in self._cluster.fit:
+            view = {name: worker.facts.get(name) for name in ("variables", "facts")}
+            known = hosts.setdefault(worker.facts["fingerprint"], [])
+            known += [] if view in known else [view]
+        return hosts
 
     def environment(self) -> dict[str, Any]:
         """What the header of the run says of the workers in place of this host."""
@@ -209,7 +214,7 @@ class Clustered:
         told = {
             field.name: getattr(settings, field.name)
             for field in dataclasses.fields(settings)
-            if field.name in ("examples", "random", "require_provider", "tensorrt")
+            if field.name in ("examples", "random", "require_provider", "tensorrt", "observe")
         }
         roots = tuple(dict.fromkeys(self._roots()))
         return Run(

@@ -23,6 +23,7 @@ class Keeping:
         self._options = options
         self._started = time.time()
         self._unwritable: str | None = None
+        self._renewed = False
         self._left: Freed | None = None
         self.begun = self._ended = False
 
@@ -30,7 +31,7 @@ class Keeping:
         """UsageError where there is no store and none can be made. One that can only be read is used as it is."""
         home = self._options.store
         try:
-            make(home)
+            self._renewed = make(home)
         except OSError as error:
             if not home.is_dir():
                 text = f"--store {display_path(home)}: cannot be made ({why(error)})"
@@ -62,6 +63,8 @@ class Keeping:
     def notes(self) -> Iterator[str]:
         """What is to be known of the store at the end."""
         place = display_path(self._options.store)
+        if self._renewed:
+            yield f"{place}: was written by another version of conformance: models and answers were made again"
         if self._unwritable is not None:
             yield f"{place}: cannot be written ({self._unwritable}): each cell made anew what it lacks"
         if self._left is not None and self._left.left > self._options.store_limit():

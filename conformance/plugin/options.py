@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import math
 import os
 import shlex
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from conformance.commands import numbers
 from conformance.disk.keeping import DEFAULT_STORE, LIMIT, bytes_of
 from conformance.errors import UserError
 from conformance.plugin import clustered
@@ -20,7 +21,11 @@ from conformance.runtimes import registry
 from conformance.worker import memory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from conformance.depends.observed import Observed
     from conformance.plan.catalogue import Selection
+    from conformance.plan.cell import Cell
 
 MOST_WORKERS = 4
 """Workers that a run has unless it says how many: each takes memory for its modules and models."""
@@ -55,7 +60,9 @@ def add(parser: pytest.Parser) -> None:
         metavar="KEY=VALUE,...",
         help="builder options that go before those of the cases, as in optimization_level=5,workspace=1GiB",
     )
-    group.addoption("--examples", type=int, metavar="N", help="drawn shapes for each cell, besides the boundary ones")
+    group.addoption(
+        "--examples", type=numbers.count(0), metavar="N", help="drawn shapes for each cell, besides the boundary ones"
+    )
     group.addoption(
         "--random", action="store_true", help="draw other examples in this run; failing draws are kept and replayed"
     )
@@ -66,6 +73,11 @@ def add(parser: pytest.Parser) -> None:
         "--reuse",
         metavar="RUN",
         help="take over what passed or failed as declared in that run, where nothing it depends on has changed",
+    )
+    group.addoption(
+        "--no-observe",
+        action="store_true",
+        help="do not observe what cells use; then nothing is kept for a later run, and nothing kept is used",
     )
     group.addoption(
         "--baseline", metavar="RUN", help="also fail on what got worse since that run, or since a committed baseline"
@@ -94,7 +106,7 @@ def add(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--cluster-timeout",
-        type=float,
+        type=numbers.seconds,
         default=60.0,
         metavar="S",
         help="how long to wait for a worker, at the start and whenever none that fits is left (default: %(default)s)",
@@ -114,21 +126,21 @@ def add(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--cell-workers",
-        type=int,
+        type=numbers.count(1),
         metavar="N",
         help=f"how many cells run at a time, each in a process of its own (default: as many as there are cores, at "
         f"most {MOST_WORKERS}; 1 with -n, where each of its processes runs cells)",
     )
     group.addoption(
         "--cell-timeout",
-        type=float,
+        type=numbers.seconds,
         default=300.0,
         metavar="S",
         help="a cell that takes longer has failed (default: %(default)s)",
     )
     group.addoption(
         "--cell-memory",
-        type=float,
+        type=numbers.gibibytes,
         metavar="GIB",
         help="a cell that takes more memory has failed (default: 16, or its share of 9/10 of what there is, if less)",
     )
@@ -209,6 +221,19 @@ class Options:
                 return [folder / "cases"]
         return [self.folder / "cases"]
 
+    def may_need_dynamo(self) -> bool:
+        """Return whether several processes may export with dynamo, before the cases are read: whether a case file
+        names it, or no exporter at all, and no ``-k`` chooses few cells. A wrong answer costs seconds and no more."""
+        if self.config.getoption("keyword") or (self["exporter"] and "dynamo" not in self["exporter"]):
+            return False
+        for path in self.case_paths():
+            for file in path.rglob("*.y*ml") if path.is_dir() else [path]:
+                with contextlib.suppress(OSError):
+                    text = file.read_bytes()
+                    if b"dynamo" in text or b"export:" not in text:
+                        return True
+        return False
+
     def selection(self) -> Selection:
         from conformance.plan.catalogue import selection
 
@@ -257,8 +282,6 @@ class Options:
     def cell_workers(self) -> int:
         """How many cells run at a time in workers of this process."""
         given: int | None = self["cell_workers"]
-        if given is not None and given < 1:
-            raise pytest.UsageError(f"--cell-workers {given}: give a number from 1")
         elsewhere = {
             "-n": hasattr(self.config, "workerinput") or self.config.getoption("dist", "no") != "no",
             "--cluster": self["cluster"] is not None,
@@ -278,8 +301,6 @@ class Options:
         if given is None:
             workers: dict[str, Any] = getattr(self.config, "workerinput", {})
             return memory.share(workers.get("workercount", self.cell_workers()))
-        if not 0 < given < math.inf:
-            raise pytest.UsageError(f"--cell-memory {given:g}: give a number of GiB above 0")
         return given
 
     def earlier(self) -> dict[str, str]:
@@ -298,6 +319,20 @@ class Options:
         # a duration belongs to the run that measured it
         sound = [r for r in records if r["status"] in ("passed", "xfailed") and r["check"] != "latency"]
         return {record["fingerprint"]: json.dumps(record) for record in sound if record["fingerprint"]}
+
+    def last_observed(self, cells: Iterable[Cell]) -> dict[str, Observed]:
+        """By cell id what the last run observed: by the store, and else by the run in the folder of this one."""
+        from conformance.depends.observed import Observed
+        from conformance.depends.results import last
+        from conformance.records.run_file import read_run
+
+        found = {cell.id: known for cell in cells if (known := last(self.store / "index", cell)) is not None}
+        try:
+            _, records = read_run(self.report)
+        except (UserError, OSError):
+            return found
+        of_run = {r["id"]: Observed.from_dict(r["depends"]) for r in records if r.get("depends") is not None}
+        return {**of_run, **found}
 
     def flags(self) -> list[str]:
         """The arguments of the command, of PYTEST_ADDOPTS and of pytest's settings, all of which may select cells."""

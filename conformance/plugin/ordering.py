@@ -62,6 +62,7 @@ class Ordering:
         self._sorted: list[str] = []
         """The ids of the cells as they were sorted here, before others had a say."""
         self._past: dict[str, float] | None = None
+        self._usual: dict[str, float] | None = None
         self.told: Told | None = None
         """In the process of the terminal under pytest-xdist, once one of its processes has collected."""
         self.workers = 1
@@ -127,7 +128,11 @@ class Ordering:
     def _works(self, cells: Sequence[Cell]) -> list[Work]:
         from conformance.plan.order import works
 
-        return works(cells, cache(lambda runtime: registry.absence(runtime) is not None))
+        if self._usual is None:
+            from conformance.plan.usual import read_usual
+
+            self._usual = read_usual(self._options.case_paths())
+        return works(cells, cache(lambda runtime: registry.absence(runtime) is not None), self._usual)
 
     def _is_given(self, items: Sequence[pytest.Item]) -> bool:
         """Whether the order of the cells is somebody else's; ``--stepwise`` goes on where the last run of the same
@@ -142,6 +147,16 @@ class Ordering:
     def has_past(self) -> bool:
         """Whether an earlier run has some of the cells."""
         return bool(self._past)
+
+    @property
+    def cases(self) -> int:
+        """Return how many cases have tests in this run."""
+        return len({work.case for work in self.told.works if work.case >= 0}) if self.told is not None else 0
+
+    @property
+    def is_usual(self) -> bool:
+        """Return whether a file beside the cases says how long they usually take."""
+        return bool(self._usual)
 
     def _known(self, ids: Sequence[str]) -> Mapping[str, float]:
         """Seconds of cells in the runs that the options name; that which this run will replace goes before others."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +18,13 @@ if TYPE_CHECKING:
     from conformance.plan.cell import Cell
     from conformance.plugin.options import Options
     from conformance.plugin.saying import Saying
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
 
 
 class Planning:
@@ -45,7 +54,7 @@ class Planning:
             selection = self._options.selection()
             with self._saying("reading the case files"):
                 cells, files = read_suite(self._options.case_paths(), selection)
-            self._plan = self._of_shard(self._of_changes(cells, selection)), files
+            self._plan = self._of_shard(self._of_changes(cells, selection), files), files
         return self._plan
 
     def mistakes(self, item: pytest.Item) -> CaseFileError | None:
@@ -67,13 +76,14 @@ class Planning:
 
         try:
             with self._saying(f"finding what differs from {revision}"):
-                self._changes = changed_since(revision, self._options.case_paths(), cells, selection)
+                paths, depends = self._options.case_paths(), self._options.last_observed(cells)
+                self._changes = changed_since(revision, paths, cells, selection, depends)
         except UserError as error:
             raise pytest.UsageError(block(f"--changed-since {revision}: {error}")) from None
         self._considered = len(cells)
         return [cell for cell in cells if cell.id in self._changes.reasons]
 
-    def _of_shard(self, cells: list[Cell]) -> list[Cell]:
+    def _of_shard(self, cells: list[Cell], files: Iterable[str]) -> list[Cell]:
         if self._options["shard"] is None:
             return cells
         from conformance.baseline import cut, parse_shard, shard
@@ -82,7 +92,11 @@ class Planning:
         index, count = parse_shard(self._options["shard"])
         seconds = self._durations(ids)
         kept = shard(ids, index, count, seconds)
-        self._cut = {"count": count, "cells": len(ids), "cut": cut(ids, count, seconds)}
+        said = hashlib.sha256()
+        for file in sorted(files):
+            said.update(_content(self._options.folder / file))
+        told = {"count": count, "cells": len(ids), "cut": cut(ids, count, seconds)}
+        self._cut = {**told, "files": said.hexdigest()[:32]}
         return [cell for cell in cells if cell.id in kept]
 
     def _durations(self, ids: list[str]) -> dict[str, float] | None:

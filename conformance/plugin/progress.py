@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 IN_LOG, IN_TERMINAL = 30.0, 10.0
 """Seconds from one line to the next."""
 
+LONG, MANY = 20.0, 100
+"""Seconds, and cells, from which on a run says at its start what it runs and about how long."""
+
 
 class Progress:
     """Hooks that count the cells that ended."""
@@ -32,11 +35,34 @@ class Progress:
             self._ordering.told = self._ordering.tell(session.items)
             self._begin([item.nodeid for item in session.items])
 
+    def pytest_report_collectionfinish(self) -> list[str]:
+        return self._expectation()
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         """Under xdist the terminal's process collects nothing itself."""
         if self._remaining is None and any(map(id_of, ids)):
             self._begin(ids)
+            reporter: Any = self._config.pluginmanager.get_plugin("terminalreporter")
+            for line in self._expectation() if reporter is not None else ():
+                reporter.ensure_newline()
+                reporter.write_line(line)
+
+    def _expectation(self) -> list[str]:
+        """Say what a run does: ``5,386 cells of 203 cases in 2 workers, about 6 to 12 min``, where that is long."""
+        if self._remaining is None or self._config.getoption("collectonly") or self._config.get_verbosity() < 0:
+            return []
+        from conformance.plan.remaining import describe_expected
+
+        cells, seconds, workers = self._remaining.cells, self._remaining.all_seconds, self._remaining.workers
+        if cells < MANY and seconds < LONG * workers:
+            return []
+        parts = [f"{cells:,} cells of {self._ordering.cases:,} cases in {workers} worker{'s' * (workers != 1)}"]
+        if self._ordering.has_past:
+            parts.append(f"{describe_expected(seconds, workers, here=True)} by the last run")
+        elif self._ordering.is_usual:
+            parts.append(describe_expected(seconds, workers, here=False))
+        return [", ".join(parts)]
 
     def _begin(self, nodeids: Sequence[str]) -> None:
         """Called before the first cell, and before the records of an earlier run are replaced."""
@@ -44,7 +70,9 @@ class Progress:
 
         seconds = self._ordering.seconds(nodeids)
         expected = {id: value for nodeid, value in zip(nodeids, seconds, strict=True) if (id := id_of(nodeid))}
-        self._remaining = Remaining(expected, self._ordering.workers, measured=self._ordering.has_past)
+        self._remaining = Remaining(
+            expected, self._ordering.workers, measured=self._ordering.has_past or self._ordering.is_usual
+        )
         self._start = self._told = time.monotonic()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

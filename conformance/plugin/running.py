@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 from functools import cached_property
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from conformance.worker.isolation import Worker
 
 
+_REASONS = 5
+"""Reasons that a record gives why it was made again."""
+
+
 class Running:
     """Makes the record of each cell; the worker starts when the first cell is about to run."""
 
@@ -33,6 +38,10 @@ class Running:
         self._runner: Runner | None = None
         self._fingerprints: dict[str | None, Fingerprints] = {}
         self._earlier = options.earlier()
+        self._reusable: dict[str, str | None] = {}
+        """By cell id the record that is taken over."""
+        self._again: dict[str, list[str]] = {}
+        """By cell id why none is."""
         self._absences: dict[str | None, str | None] = {}
         self.following: Cell | None = None
         """The cell after the current one."""
@@ -72,6 +81,7 @@ class Running:
             record = self._run()(cell, waiting, self._runs_next())
             waiting.done()
         record.command, record.fingerprint = self._command(cell), self._fingerprint(cell, host)
+        record.again = self._again.get(cell.id, [])
         return self._as_required(cell, record).as_dict()
 
     def has_to_run(self, cell: Cell) -> bool:
@@ -82,9 +92,32 @@ class Running:
         """The record that an earlier run has of a cell, made on a host such as run it now."""
         if not self._earlier:
             return None
-        hosts = [None] if self.clustered is None else self.clustered.hosts()
-        prints = (self._fingerprint(cell, host) for host in hosts)
-        return next((self._earlier[known] for known in prints if known in self._earlier), None)
+        if cell.id not in self._reusable:
+            self._reusable[cell.id] = self._looked_up(cell)
+        return self._reusable[cell.id]
+
+    def _looked_up(self, cell: Cell) -> str | None:
+        from conformance.depends.observed import Now, Observed
+
+        hosts: dict[str | None, list[dict[str, Any]]] = {None: [{}]}
+        if self.clustered is not None:
+            hosts = self.clustered.hosts()
+        home = cell.case.folder.resolve()
+        why = ["no good record of the same case, settings, code, installation and processor"]
+        for host, views in hosts.items():
+            text = self._earlier.get(self._fingerprint(cell, host))
+            depends = None if text is None else json.loads(text)["depends"]
+            if depends is not None:
+                known = Observed.from_dict(depends)
+                nows = [Now(home, **view) for view in views]
+                if all(map(known.holds, nows)):
+                    return text
+                with contextlib.suppress(Exception):
+                    why = [line for now in nows for line in known.differences(now)]
+            elif text is not None:
+                why = ["what it depends on was not observed"]
+        self._again[cell.id] = why[:_REASONS]
+        return None
 
     def broken(self, cell: Cell, error: str, reason: str, raised: BaseException | None = None) -> dict[str, Any]:
         """The record of a cell whose test ended without one; see ``checks.runner.broken``."""
@@ -103,7 +136,8 @@ class Running:
         if self._worker is None and self._options["isolation"] == "process":
             from conformance.worker.warm import new_worker
 
-            self._worker = new_worker(self._options.cell_memory()).__enter__()
+            dynamo = self._options.may_need_dynamo()
+            self._worker = new_worker(self._options.cell_memory(), dynamo=dynamo).__enter__()
 
     def _run(self) -> Runner:
         if self._runner is None:
@@ -123,6 +157,7 @@ class Running:
 
     def settings(self) -> Settings:
         """What the cells of this run read."""
+        from conformance.depends.fingerprint import suite
         from conformance.plan.settings import Settings
 
         home = self._options.store
@@ -135,6 +170,8 @@ class Running:
             outcomes=home / "outcomes",
             require_provider=self._options["require_provider"],
             tensorrt=self._options.builder_options(),
+            observe=not self._options["no_observe"],
+            suite=suite(),
         )
 
     def _runs_next(self) -> Cell | None:
@@ -167,7 +204,7 @@ class Running:
             record.reason = f"--require {', '.join(sorted(map(str, wanted)))}: {record.reason}"
         return record
 
-    def _fingerprint(self, cell: Cell, host: str | None = None) -> str | None:
+    def _fingerprint(self, cell: Cell, host: str | None = None) -> str:
         """``host`` is what fingerprints take of another host, None for this one."""
         if host not in self._fingerprints:
             from conformance.depends.fingerprint import Fingerprints

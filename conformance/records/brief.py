@@ -16,7 +16,7 @@ from conformance.records.matrix import SLOW_SECONDS
 _ALWAYS = ("case", "exporter", "opset", "runtime", "precision", "check", "status", "examples")
 _REASON = 240
 """Characters of a reason that are kept of a red cell."""
-_OFTEN_NOTHING = ("ill_conditioned", "reused", "changed", "dropped_draws")
+_OFTEN_NOTHING = ("ill_conditioned", "excused", "reused", "changed", "dropped_draws")
 
 
 def brief(record: Mapping[str, Any]) -> dict[str, Any]:

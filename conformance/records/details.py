@@ -114,7 +114,7 @@ def _neighbours(record: Mapping[str, Any]) -> Iterator[str]:
 _OUTCOMES = {
     "put back": "put back",
     "kept": "kept for the cells of this case, which share their process with no other case",
-    "left": "not to be put back, so that no cell ran after it",
+    "left": "not put back, so that no cell ran after it",
 }
 
 
@@ -126,6 +126,7 @@ def _changed(record: Mapping[str, Any]) -> Iterator[str]:
         said = {
             "setting": f"changed {change['what']}{values}",
             "function": f"replaced {change['what']}",
+            "registry": f"registered {change['what']}",
             "leftover": f"left {change['what']} behind ({change['after']})",
         }.get(change["kind"], change["what"])
         yield f"{when} the case {said}: {_OUTCOMES.get(change['outcome'], change['outcome'])}"

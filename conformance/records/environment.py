@@ -8,6 +8,7 @@ import importlib.util
 import os
 import platform
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from conformance import HOME, __version__
@@ -19,6 +20,7 @@ def environment(flags: list[str]) -> dict[str, Any]:
     """Plain data for the header of a run file. Versions are read without an import; only pycuda is imported."""
     return {
         "conformance": __version__,
+        "code": code(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpu": cpu(),
@@ -41,9 +43,14 @@ def gpu() -> dict[str, Any] | None:
 @cache
 def code() -> str:
     """A hash of this package's own code."""
+    return hash_of(HOME)
+
+
+def hash_of(folder: Path) -> str:
+    """Return a hash of all Python below a folder."""
     digest = hashlib.sha256()
-    for file in sorted(HOME.rglob("*.py")):
-        digest.update(file.relative_to(HOME).as_posix().encode() + file.read_bytes())
+    for file in sorted(folder.rglob("*.py")):
+        digest.update(file.relative_to(folder).as_posix().encode() + file.read_bytes())
     return digest.hexdigest()
 
 

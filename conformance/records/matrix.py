@@ -192,6 +192,8 @@ def counts(records: Sequence[Mapping[str, Any]]) -> str:
     cells = "1 cell" if len(records) == 1 else f"{len(records)} cells"
     text = f"{cells}: {', '.join(parts) or 'none'}; {examples} examples verified"
     text = f"{text}, {weak} ill-conditioned" if weak else text
+    excused = sum(record.get("excused", 0) for record in records)
+    text = f"{text}; {excused:,} values excused" if excused else text
     shown = coverage.total(records)
     text = f"{text}; {shown}" if shown else text
     reused = sum(record.get("reused", False) for record in records)

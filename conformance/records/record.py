@@ -115,6 +115,7 @@ class Record:
     examples: int = 0
     ill_conditioned: int = 0
     nothing: int = 0
+    excused: int = 0
     dropped_draws: int = 0
     worst: dict[str, Any] | None = None
     draw: dict[str, Any] | None = None
@@ -140,6 +141,8 @@ class Record:
     changed: list[dict[str, Any]] = field(default_factory=list)
     after: dict[str, Any] | None = None
     fingerprint: str | None = None
+    depends: dict[str, Any] | None = None
+    again: list[str] = field(default_factory=list)
     worker: dict[str, Any] | None = None
     reused: bool = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,16 @@ from conformance.records.details import declaration
 from conformance.records.processor import is_of_kind
 from conformance.records.record import Record
 
+LEAST = 8
+"""Characters that a declared part of an error's text has at least."""
+_NAME = re.compile(r"[A-Za-z_]\w*|exit \d+|signal \d+")
+_OWN_TEXTS = ("compare", "latency")
+"""Stages at which this package writes all of the text, so that a part of it tells no error from another."""
+_FIXED = (
+    ", caused by ", " cannot be called: ", " does not import: ", "at the inputs of ", "exporting changed ",
+    "onnx.checker refuses the model: ", "the graph ", "the model ", "the process ", "the runtime ",
+)  # fmt: skip
+"""Pieces of text that this package puts around the texts of others."""
 MARGIN = 2.0
 """A declared wrong value has to be off by this many times what is allowed; a smaller error may pass tomorrow."""
 
@@ -95,10 +106,32 @@ def fail_as_declared(
 def agrees(
     declared_stage: str, declared_error: str | None, stage: str | None, error: str | None, reason: str | None
 ) -> bool:
-    """Whether what happened is what is declared: its stage, and its error by name or text."""
+    """Return whether a failure is the declared one: its stage, and its error by whole name or part of its text."""
     if declared_stage != stage:
         return False
-    return declared_error is None or declared_error == error or declared_error in (reason or "")
+    if declared_error is None or declared_error == error:
+        return True
+    if _NAME.fullmatch(declared_error):  # or of what an exporter's own exception came of
+        return f", caused by {declared_error}:" in f"{reason}:"
+    return why_too_wide(stage, declared_error) is None and declared_error in (reason or "")
+
+
+def why_too_wide(stage: str, declared_error: str) -> str | None:
+    """Return why a declared error would match others as well; None where it does not.
+
+    The name of an error is compared whole. A part of a text has at least ``LEAST`` characters, and is not one that
+    this package writes around every text of that stage.
+    """
+    if _NAME.fullmatch(declared_error):
+        return None
+    text = declared_error.strip()
+    if len(text) < LEAST:
+        return f"give the whole name of the error, or a part of its text of at least {LEAST} characters"
+    if stage in _OWN_TEXTS:
+        return f"errors at {stage} have names, such as those of docs/errors.md; a part of the text would match others"
+    if any(text in fixed or not text.replace(fixed.strip(), "").strip() for fixed in _FIXED):
+        return "every error may have that in its text; give the name of the error, or another part of the text"
+    return None
 
 
 def _borderline(record: Record) -> bool:

@@ -82,9 +82,10 @@ FIELDS: dict[str, Check] = {
         TEXT_OR_NULL,
     ),
     **dict.fromkeys(
-        ("own_code", "outputs", "findings", "hints", "output", "traceback", "details", "bundle_libraries"), _TEXTS
+        ("own_code", "outputs", "findings", "again",
+         "hints", "output", "traceback", "details", "bundle_libraries"), _TEXTS
     ),
-    **dict.fromkeys(("examples", "ill_conditioned", "nothing", "dropped_draws"), integer),
+    **dict.fromkeys(("examples", "ill_conditioned", "nothing", "excused", "dropped_draws"), integer),
     **dict.fromkeys(("arithmetic", "conversion", "engine"), or_null(form())),
     "source": form(file=TEXT_OR_NULL, line=_COUNTS),
     "declared": list_of(form(
@@ -136,6 +137,12 @@ FIELDS: dict[str, Check] = {
     "after": or_null(form(
         ("cells", "cases", "others", "changed", "alone"), cells=integer, cases=_TEXTS, others=integer,
         changed=map_of(_TEXTS), alone=TEXT, **dict.fromkeys(("stage", "error"), TEXT_OR_NULL),
+    )),
+    "depends": or_null(form(
+        **dict.fromkeys(
+            ("files", "folders", "modules", "packages", "lowerings", "variables", "host"), map_of(TEXT)
+        ),
+        parts=map_of(map_of(TEXT)), missing=_TEXTS, fleeting=_TEXTS,
     )),
     "rows": or_null(map_of(integer)),
     "conditioning": or_null(form(
@@ -189,13 +196,13 @@ def _processor(value: Any) -> None:
 
 
 ENVIRONMENT = form(
-    **dict.fromkeys(("conformance", "python", "platform"), TEXT_OR_NULL), cores=_COUNTS, cpu=_processor,
+    **dict.fromkeys(("conformance", "code", "python", "platform"), TEXT_OR_NULL), cores=_COUNTS, cpu=_processor,
     gpu=_processor, versions=or_null(map_of(TEXT_OR_NULL)), flags=or_null(_TEXTS), workers=or_null(map_of(TEXT)),
 )  # fmt: skip
 _HEADER = form(
     started=TEXT_OR_NULL, seconds=number, environment=or_null(ENVIRONMENT), unfinished=or_null(_TEXTS),
     shards=or_null(list_of(form(("flags",), flags=_TEXTS))),
-    shard=or_null(form(("count", "cells", "cut"), count=integer, cells=integer, cut=TEXT)),
+    shard=or_null(form(("count", "cells", "cut"), count=integer, cells=integer, cut=TEXT, files=TEXT)),
     process=form(pid=integer, host=TEXT, command=TEXT),
 )  # fmt: skip
 _CHANGES = list_of(form(

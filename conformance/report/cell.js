@@ -250,7 +250,7 @@ function detailsSection(row) {
 
 function whichSection(row) {
   const source = at("source", row);
-  const counts = [["examples verified", "examples"], ["ill-conditioned", "ill_conditioned"], ["verified nothing", "nothing"]];
+  const counts = [["examples verified", "examples"], ["ill-conditioned", "ill_conditioned"], ["verified nothing", "nothing"], ["values excused", "excused"]];
   return section("Cell", facts([
     ["case", at("case", row)], ["declared at", source.file ? `${source.file}${source.line ? `:${source.line}` : ""}` : null],
     ["check", at("check", row)], ["exporter", at("exporter", row)], ["opset", String(at("opset", row))],

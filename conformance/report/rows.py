@@ -23,7 +23,7 @@ WORDS = {
 _REQUIRED = ("id", "case", "exporter", "opset", "check", "status")
 _LISTS = ("details", "bundle_libraries", "outputs")
 _DICTS = ("source", "seconds")
-_COUNTS = ("examples", "ill_conditioned", "nothing", "dropped_draws")
+_COUNTS = ("examples", "ill_conditioned", "nothing", "excused", "dropped_draws")
 _OPTIONAL = (
     "runtime", "stage", "error", "reason", "worst", "draw", "signal", "graph", "arithmetic", "fault", "cause",
     "declared_for", "fidelity", "vacuous", "coverage", "remedy", "conditioning",

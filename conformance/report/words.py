@@ -47,6 +47,8 @@ def _passed(row: Row) -> str:
     parts = [f"{row['examples']} examples verified"] if row["examples"] and row["check"] != "export" else []
     if row["ill_conditioned"]:
         parts.append(f"{row['ill_conditioned']} too ill-conditioned to judge")
+    if row["excused"]:
+        parts.append(f"{row['excused']} values excused, as float32 itself is off there")
     if row["nothing"]:
         parts.append(f"{row['nothing']} verified nothing, NaN on both sides")
     worst = ratio(row)

@@ -152,8 +152,9 @@ def open_clip(model: ModelProto, inputs: Mapping[str, Any]) -> str | None:
     return "it takes a limit that Clip lacks for infinite" if lacks and not finite else None
 
 
-def doubts(model: ModelProto) -> list[Doubt]:
-    """What the evaluator has no say on in a model, in its subgraphs and functions too, each once."""
+def doubts(model: ModelProto, onnx_version: tuple[int, ...] = ()) -> list[Doubt]:
+    """What the evaluator has no say on in a model, in its subgraphs and functions too, each once; of the ONNX that is
+    installed unless another version is given."""
     own = {(function.domain, function.name) for function in model.functions}
     graphs: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
     told: dict[Doubt, None] = {}
@@ -162,7 +163,7 @@ def doubts(model: ModelProto) -> list[Doubt]:
         opset = next((entry.version for entry in imports if entry.domain in ("", "ai.onnx")), 0)
         for node in nodes_of(graph):
             if node.domain in ("", "ai.onnx") and (node.domain, node.op_type) not in own:
-                found = doubt(node, opset)
+                found = doubt(node, opset, onnx_version)
                 if found is not None:
                     told[found] = None
     return list(told)
@@ -177,9 +178,17 @@ def nodes_of(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
                 yield from nodes_of(inner)
 
 
-def doubt(node: NodeProto, opset: int) -> Doubt | None:
+def doubt(
+    node: NodeProto,
+    opset: int,
+    onnx_version: tuple[int, ...] = (),
+    rows: Mapping[tuple[str, int], tuple[str, str, str]] = ROWS,
+) -> Doubt | None:
     """Why the evaluator has no say on a node of ONNX's own domain; None where it computes it by the rules of the
-    opset, and for an operator that the opset does not have, which is no question of versions."""
+    opset, and for an operator that the opset does not have, which is no question of versions.
+
+    ``rows``: what is known of each version of each operator, in place of the table. See ``doubts``.
+    """
     version = _version(node.op_type, opset)
     if version is None:
         return None
@@ -187,10 +196,10 @@ def doubt(node: NodeProto, opset: int) -> Doubt | None:
     def told(why: str, *, misread: bool) -> Doubt:
         return Doubt(node.op_type, version, why, misread)
 
-    used, row = uses(node.op_type, opset), ROWS.get((node.op_type, version))
+    used, row = uses(node.op_type, opset), rows.get((node.op_type, version))
     if used == "nothing":
         return told("it has no implementation", misread=True)
-    if _installed() < (1, 23) and node.op_type in _WRONG_BEFORE_1_23:
+    if (onnx_version or _installed()) < (1, 23) and node.op_type in _WRONG_BEFORE_1_23:
         return told(_WRONG_BEFORE_1_23[node.op_type], misread=False)
     if row is not None and row[2] == RANDOM:
         return told("it is random", misread=False)

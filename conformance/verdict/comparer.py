@@ -55,6 +55,8 @@ class _Step:
 class Comparer(ABC):
     """Runs examples in a runtime that has loaded the model, and compares."""
 
+    block_bytes = BLOCK_BYTES
+    block_seconds = BLOCK_SECONDS
     vacuity: Vacuity | None = None
     """Whether the comparisons could have failed; None until it is known what decides on the outputs."""
 
@@ -114,7 +116,7 @@ class Comparer(ABC):
     def _make(self, steps: deque[_Step], pending: Iterator[Example], most: int) -> None:
         """Fills the block with the next examples, and makes their inputs; none after one for which that fails."""
         size = sum(step.size for step in steps)
-        while len(steps) < most and size <= BLOCK_BYTES and not (steps and steps[-1].failure):
+        while len(steps) < most and size <= self.block_bytes and not (steps and steps[-1].failure):
             example = next(pending, None)
             if example is None:
                 return
@@ -140,7 +142,7 @@ class Comparer(ABC):
                 except Stopped as stop:
                     step.failure = stop
             spent = time.perf_counter() - start
-            if step.failure is not None or spent > BLOCK_SECONDS or size > BLOCK_BYTES:
+            if step.failure is not None or spent > self.block_seconds or size > self.block_bytes:
                 break
         return asked
 
@@ -184,10 +186,16 @@ class Comparer(ABC):
             return stop
 
     def judged(self, example: Example, got: list[Array]) -> Comparison:
-        """Compares the outputs of an example, and wrong values or rows again with how its inputs are conditioned."""
+        """Compares the outputs of an example, and again with how its inputs are conditioned where values or rows are
+        wrong, or right only by the largest error of float32."""
         self._note(example.draw, "run")  # what is right may be asked more closely now, which may end the process
         comparison = self.compare(got, example.right())
-        if comparison.error in ("WrongValue", "WrongRows") and example.conditioning is not None:
+        if comparison.doubtful:  # which two other roundings mostly settle
+            roughly = self.compare(got, example.right(roughly=True))
+            if roughly.verdict == "verified" and not (roughly.excused or roughly.doubtful):
+                return roughly
+        open_yet = comparison.doubtful or comparison.error in ("WrongValue", "WrongRows")
+        if open_yet and example.conditioning is not None:
             comparison = self.compare(got, example.right(conditioned=True))
         return comparison
 

@@ -90,6 +90,7 @@ def count(record: Record, draw: Draw, comparison: Comparison) -> None:
     record.examples += comparison.verdict == "verified"
     record.ill_conditioned += comparison.verdict == "ill-conditioned"
     record.nothing += comparison.verdict == "nothing"
+    record.excused += comparison.excused
     for name, rows in (comparison.rows or {}).items():
         record.rows = {**(record.rows or {}), name: (record.rows or {}).get(name, 0) + rows}
     worst = comparison.worst

@@ -8,7 +8,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import Distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -30,24 +31,42 @@ _COMPLETE = "complete.txt"
 """What an environment has, written when all of it is there; without this file it is half of an environment."""
 
 
-def made(wanted: Wanted, home: Path, tell: Callable[[str], object]) -> Environment:
+def free_bytes(folder: Path) -> int:
+    """Return the bytes that are free on the disk of a folder."""
+    return shutil.disk_usage(folder).free
+
+
+def made(
+    wanted: Wanted,
+    home: Path,
+    tell: Callable[[str], object],
+    *,
+    here: Iterable[Distribution] | None = None,
+    free: Callable[[Path], int] = free_bytes,
+) -> Environment:
     """The environment of a release of torch below ``home``, or the one at hand where it has that release.
 
     All packages but torch, and those that torch brings, have the versions that they have here. Earlier environments
     of torch below ``home`` in which no suite runs are removed where the disk has no room for another. Raises
     UserError for a release that pip does not have for this Python or that is too old, and for a disk without room.
+
+    ``here`` are the packages of the environment at hand, where they are not those of this process; ``free`` tells how
+    many bytes are free on the disk of a folder.
     """
     release = _release(wanted)
-    if _public(release) == _public(importlib.metadata.version(TORCH)):
+    known: dict[str, Distribution] = {}
+    for found in importlib.metadata.distributions() if here is None else here:
+        known.setdefault(str(canonicalize_name(found.name)), found)  # the first on the path is what is imported
+    if _public(release) == _public(known[TORCH].version):
         return Environment(wanted, Path(sys.executable), release)
     folder = home / f"{TORCH}-{release}-py{pip.PYTHON}"
     home.mkdir(parents=True, exist_ok=True)
     with exclusive(home / f"{folder.name}.lock"):
         python = folder / "bin" / "python"
-        requirements = [f"{TORCH}==={release}", *_others(_public(release), tell)]
+        requirements = [f"{TORCH}==={release}", *_others(known, _public(release), tell)]
         if not _is_complete(folder, requirements):
             shutil.rmtree(folder, ignore_errors=True)
-            _make_room(home, tell)
+            _make_room(home, tell, free)
             tell(f"{TORCH} {release}: an environment is made in {folder}, of some 5 GB")
             try:
                 pip.install(pip.venv(folder), requirements, f"{TORCH} {release}", "--no-cache-dir", "--prefer-binary")
@@ -122,15 +141,14 @@ def _is_complete(folder: Path, requirements: Sequence[str]) -> bool:
         return False
 
 
-def _make_room(home: Path, tell: Callable[[str], object]) -> None:
+def _make_room(home: Path, tell: Callable[[str], object], free: Callable[[Path], int]) -> None:
     """Removes the environments of torch below ``home``, oldest first, until there is room for another. Those in which
     another process runs the suite stay."""
     kept = sorted(home.glob(f"{TORCH}-*/{_COMPLETE}"), key=lambda file: file.stat().st_mtime)
-    while shutil.disk_usage(home).free < ROOM:
+    while (room := free(home)) < ROOM:
         if not kept:
-            free = shutil.disk_usage(home).free / 1e9
             raise UserError(
-                f"--exporter: an environment of torch takes {ROOM / 1e9:.0f} GB; {free:.1f} are free in {home}"
+                f"--exporter: an environment of torch takes {ROOM / 1e9:.0f} GB; {room / 1e9:.1f} are free in {home}"
             )
         folder = kept.pop(0).parent
         in_use = InUse(folder)
@@ -140,13 +158,12 @@ def _make_room(home: Path, tell: Callable[[str], object]) -> None:
         in_use.close()
 
 
-def _others(release: str, tell: Callable[[str], object]) -> list[str]:
-    """Requirements for what is installed here beside torch, in the versions that are here.
+def _others(here: Mapping[str, Distribution], release: str, tell: Callable[[str], object]) -> list[str]:
+    """Requirements for what is installed ``here`` beside torch, in the versions that are here.
 
     What torch requires is left to pip, and so is the version of a package that does not admit this release of torch.
     What was installed from a folder or a repository is told, and left.
     """
-    here = {str(canonicalize_name(found.name)): found for found in importlib.metadata.distributions()}
     theirs = _closure(here)
     requirements = []
     for name, found in sorted(here.items()):
@@ -160,7 +177,7 @@ def _others(release: str, tell: Callable[[str], object]) -> list[str]:
     return requirements
 
 
-def _closure(here: Mapping[str, importlib.metadata.Distribution]) -> set[str]:
+def _closure(here: Mapping[str, Distribution]) -> set[str]:
     """The names of torch and of all that it requires, directly or not; extras of these, such as the libraries of
     ``cuda-toolkit``, are among them."""
     names, ready = {TORCH}, [Requirement(TORCH)]
@@ -175,7 +192,7 @@ def _closure(here: Mapping[str, importlib.metadata.Distribution]) -> set[str]:
     return names
 
 
-def _needs(found: importlib.metadata.Distribution, extras: Collection[str] = ()) -> Iterator[Requirement]:
+def _needs(found: Distribution, extras: Collection[str] = ()) -> Iterator[Requirement]:
     """What a package requires here, with these extras."""
     for text in found.requires or ():
         need = Requirement(text)

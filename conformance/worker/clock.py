@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 _BRIEF = 0.1  # seconds in which most calls are over
@@ -17,13 +18,15 @@ class Clock:
     ready and not running (the second number of ``schedstat``, in nanoseconds).
     """
 
-    def __init__(self, pid: int) -> None:
-        self._tasks = Path(f"/proc/{pid}/task")
-        self._start = time.monotonic()
+    def __init__(self, pid: int, *, tasks: Path | None = None, now: Callable[[], float] = time.monotonic) -> None:
+        """``tasks`` has a folder for each thread with its ``schedstat``, where that is not below ``/proc``; ``now``
+        gives the seconds that have passed."""
+        self._tasks, self._now = tasks or Path(f"/proc/{pid}/task"), now
+        self._start = now()
         self._before: dict[str, float] | None = None
 
     def seconds(self) -> float:
-        passed = time.monotonic() - self._start
+        passed = self._now() - self._start
         if passed < _BRIEF:  # no need yet to look at the kernel's counts
             return passed
         waits = self._waits()

@@ -9,6 +9,7 @@ import os
 import signal
 import warnings
 
+from conformance.worker import uses
 from conformance.worker.children import adopt_orphans, end_below, signalled_with_parent
 
 _server, _parent = os.getpid(), os.getppid()
@@ -32,6 +33,7 @@ def end_in_order() -> None:
     _parent_ended()  # it may have ended between the imports and that
 
 
+uses.begin()  # what the server imports belongs to what each case uses
 os.setsid()
 adopt_orphans()
 # A server that a call has stopped goes on when its parent ends, so as to notice that.

@@ -14,9 +14,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
-from conformance.worker import memory, server
+from conformance.worker import memory, scratch, server
 from conformance.worker.clock import Clock
 from conformance.worker.output import Output
 from conformance.worker.process import End, Process
@@ -27,7 +28,8 @@ _T = TypeVar("_T")
 _OnWait = Callable[[dict[str, Any]], object] | None
 _TICK = 0.1  # seconds between looks at the progress and the memory
 _STARTUP = 300.0  # seconds for an initializer
-_TRANSFER = 5.0  # seconds beyond its limit in which the answer of a call has to be here, once it has begun to come
+TRANSFER = 5.0
+"""Seconds beyond its limit in which the answer of a call has to be here, once it has begun to come."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class Worker:
     On entry the parent's fork server begins to import ``preload``, if it was not running already; workers get the
     environment variables of that moment. A module that cannot be imported there is left to the call that needs it.
     ``initializer``, importable by name, runs in each new worker. ``memory_gib`` bounds the memory that a worker and
-    the processes below it take beyond what it starts with; the default is ``memory.share()``.
+    the processes below it take beyond what it starts with; the default is ``memory.share()``. ``transfer`` is how
+    many seconds beyond its limit a call has for an answer that has begun to come.
     """
 
     def __init__(
@@ -72,18 +75,25 @@ class Worker:
         preload: Sequence[str] = (),
         memory_gib: float | None = None,
         initializer: Callable[[], object] | None = None,
+        transfer: float = TRANSFER,
     ) -> None:
         self._preload = list(preload)
+        self._transfer = transfer
         self._memory_gib = memory.share() if memory_gib is None else memory_gib
         self._initializer = initializer
         self._process: Process | None = None
+        self._scratch: Path | None = None
         self._stopped = False
         self.progress = SharedProgress()
         self.left: tuple[str, ...] = ()
         """Names of the processes that the last call left running. They were ended, and so was the worker."""
+        self.patched: tuple[str, ...] = ()
+        """Functions on which a verdict rests that the last call replaced, and whose replacement nothing has told."""
 
     def __enter__(self) -> Worker:
         self._output = Output(tempfile.TemporaryFile(buffering=0))
+        with contextlib.suppress(OSError):
+            scratch.begin()  # before the server has its socket in a temporary folder
         server.start(self._preload)
         return self
 
@@ -140,9 +150,14 @@ class Worker:
         if self._stopped:
             raise WorkerError("the run was broken off")
         self._output.clear()
-        self._process = Process(self.progress, self._output, self._memory_gib)
+        with contextlib.suppress(OSError):  # no room for it: calls that need some will say so
+            self._scratch = scratch.new()
         try:
+            self._process = Process(self.progress, self._output, self._memory_gib)
             death = self._receive(_STARTUP, None)
+            if death is None and self._scratch is not None:
+                self._send(scratch.use, (str(self._scratch),))
+                death = self._receive(_STARTUP, None)
             if death is None:
                 self._send(prepare, (self._memory_gib, self._initializer))
                 death = self._receive(_STARTUP, None)
@@ -172,9 +187,9 @@ class Worker:
             raise
         if isinstance(answer, End):
             self._discard()
-            self.left = ()
+            self.left = self.patched = ()
             return Death(answer.how, self.progress.read(), self._output.tail(), answer.name)
-        self.left = answer.left
+        self.left, self.patched = answer.left, answer.replaced
         if answer.spent:
             self._discard()
         if answer.kind == "ended":
@@ -189,7 +204,7 @@ class Worker:
         assert process is not None
         clock, first = Clock(process.pid), True
         while (left := timeout - clock.seconds()) > 0:
-            event = process.wait(min(left, _TICK), lambda: timeout + _TRANSFER - clock.seconds())
+            event = process.wait(min(left, _TICK), lambda: timeout + self._transfer - clock.seconds())
             if event is not None:
                 return event
             if self._stopped:
@@ -209,8 +224,11 @@ class Worker:
 
     def _discard(self) -> None:
         process, self._process = self._process, None
+        folder, self._scratch = self._scratch, None
         if process is not None:
             process.end()
+        if folder is not None:
+            scratch.remove(folder)
 
 
 def _revived(answer: Answer) -> Exception:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 from pathlib import Path
 
 from conformance.worker import children
@@ -18,31 +19,48 @@ _MOST = 16.0  # GiB
 _SHARE = 0.9  # of the memory that there is
 LOOKS = 3
 """How often in a row too much has to be seen."""
-_VMSTAT = Path("/proc/vmstat")
-_CGROUPS = Path("/sys/fs/cgroup")
-_MEMBER = Path("/proc/self/cgroup")
+VMSTAT = Path("/proc/vmstat")
+"""Where the kernel counts the processes that it has killed for memory."""
 
 
-def share(processes: int = 1) -> float:
-    """GiB for one worker where so many run at the same time: at most 16, and together 9/10 of what there is."""
-    return min(_MOST, _SHARE * _machine() / processes / GIB)
+def share(processes: int = 1, machine: int | None = None) -> float:
+    """GiB for one worker where so many run at the same time: at most 16, and together 9/10 of what there is, which
+    ``machine`` has in bytes (default: of this host)."""
+    there_is = machine_memory() if machine is None else machine
+    return min(_MOST, _SHARE * there_is / processes / GIB)
 
 
-def _machine() -> int:
-    """Bytes of memory of this host, or that its container may use, if that is less."""
-    return min([os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *_group_limits()])
+def allowed() -> int:
+    """Bytes of memory that this process may take: by its own limit, or all that there is."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    return machine_memory() if soft == resource.RLIM_INFINITY else min(soft, machine_memory())
 
 
-def _group_limits() -> list[int]:
+def machine_memory(
+    physical: int | None = None,
+    member: Path = Path("/proc/self/cgroup"),
+    groups: Path = Path("/sys/fs/cgroup"),
+) -> int:
+    """Bytes of memory of this host, or that its container may use, if that is less.
+
+    ``physical`` is what the host has; ``member`` names the control groups of this process, whose limits lie below
+    ``groups``.
+    """
+    if physical is None:
+        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([physical, *_group_limits(member, groups)])
+
+
+def _group_limits(member: Path, groups: Path) -> list[int]:
     """The limits of the control groups of this process, from its own to the outermost that can be seen."""
     limits = []
     with contextlib.suppress(OSError, ValueError):
-        for line in _MEMBER.read_text(encoding="utf-8").splitlines():
+        for line in member.read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
             if controllers == "":
-                home, name = _CGROUPS, "memory.max"
+                home, name = groups, "memory.max"
             elif "memory" in controllers.split(","):
-                home, name = _CGROUPS / "memory", "memory.limit_in_bytes"
+                home, name = groups / "memory", "memory.limit_in_bytes"
             else:
                 continue
             group = home / path.lstrip("/")
@@ -57,10 +75,11 @@ def _group_limits() -> list[int]:
 class Watch:
     """The memory of one worker and of all processes below it, beyond what the worker began with."""
 
-    def __init__(self, pid: int, limit_gib: float) -> None:
+    def __init__(self, pid: int, limit_gib: float, server: int | None = None) -> None:
+        """``server``: what the worker was forked from, as many others are, which all begin alike."""
         self._pid = pid
         self._limit = limit_gib * GIB
-        self._before = {source: _own(pid, source) for source in ("status", "smaps_rollup")}
+        self._before = {"status": _own(pid, "status"), "smaps_rollup": _began_with(pid, server)}
         self.killed = _kills()
 
     def excess(self) -> str | None:
@@ -87,6 +106,19 @@ class Watch:
         return _kills() > self.killed
 
 
+_shared: dict[int, int] = {}
+"""By the process that workers are forked from, what the first of them began with."""
+
+
+def _began_with(pid: int, server: int | None) -> int:
+    """Return the part of a new worker in its memory. Finding it takes the kernel as long as to fork it."""
+    if server is None:
+        return _own(pid, "smaps_rollup")
+    if server not in _shared:
+        _shared[server] = _own(pid, "smaps_rollup")
+    return _shared[server]
+
+
 def _own(pid: int, source: str) -> int:
     """Bytes that a process takes but for files that it has mapped: all of them, or with ``smaps_rollup`` its part."""
     wanted = ("RssAnon:", "RssShmem:") if source == "status" else ("Pss_Anon:", "Pss_Shmem:")
@@ -98,7 +130,7 @@ def _own(pid: int, source: str) -> int:
 
 def _kills() -> int:
     with contextlib.suppress(OSError, ValueError):
-        for line in _VMSTAT.read_text(encoding="ascii").splitlines():
+        for line in VMSTAT.read_text(encoding="ascii").splitlines():
             name, _, count = line.partition(" ")
             if name == "oom_kill":
                 return int(count)

@@ -57,7 +57,7 @@ class Process:
         assert self._process.pid is not None
         self.pid: int = self._process.pid
         self._ended = os.pidfd_open(self.pid)
-        self.memory = Watch(self.pid, memory_gib)
+        self.memory = Watch(self.pid, memory_gib, server.server_pid())
 
     def send(self, request: bytes) -> None:
         """Sends the next call. Where the process is dead, ``wait`` says more about it."""

@@ -35,7 +35,8 @@ class Progress:
     def __init__(self, memory: Any = None, owner: int | None = None) -> None:
         """``memory``: zeroed, of ``SIZE`` bytes; none where there is no other process. Other processes than the
         ``owner`` end when they make a note."""
-        self._view = memoryview(bytearray(self.SIZE) if memory is None else memory).cast("B")
+        self.view = memoryview(bytearray(self.SIZE) if memory is None else memory).cast("B")
+        """The bytes of both slots, behind the number of the latest."""
         self._owner = owner
 
     def note(self, **what: Any) -> None:
@@ -54,20 +55,20 @@ class Progress:
             self.note(**json.loads(text))
             return
         data = text.encode()
-        slot = 1 - self._view[0]
+        slot = 1 - self.view[0]
         start = _SLOTS[slot]
         whole = _HEAD.pack(len(data), zlib.crc32(data)) + data
-        self._view[start : start + len(whole)] = whole
-        self._view[0] = slot
+        self.view[start : start + len(whole)] = whole
+        self.view[0] = slot
 
     def read(self) -> dict[str, Any]:
         """The latest whole note; empty where there is none, or none that can be read. Never one that is older than
         what an earlier call returned."""
         note: dict[str, Any] = {}
         for _ in range(_TRIES):
-            latest = self._view[0]
+            latest = self.view[0]
             note, slot = self._whole(latest)
-            if self._view[0] == latest and slot in (latest, None):
+            if self.view[0] == latest and slot in (latest, None):
                 break
             # The writer went on in between: what was read may not be the latest yet, and a later read could be older.
             # So it is where the latest note was torn, though byte 0 is as before: two notes may have been written.
@@ -78,8 +79,8 @@ class Progress:
         # a checksum, since a slot may be rewritten while it is read, or spoilt by a stray pointer
         for slot in (latest, 1 - latest) if latest in (0, 1) else (0, 1):
             start = _SLOTS[slot] + _HEAD.size
-            length, checksum = _HEAD.unpack(self._view[_SLOTS[slot] : start])
-            text = bytes(self._view[start : start + min(length, _ROOM)])
+            length, checksum = _HEAD.unpack(self.view[_SLOTS[slot] : start])
+            text = bytes(self.view[start : start + min(length, _ROOM)])
             if length and zlib.crc32(text) == checksum:
                 return json.loads(text), slot
         return {}, None

@@ -1,5 +1,14 @@
 """Imported by the fork server after all else: from now on it has processes below it to end before it ends itself."""
 
-from conformance.worker.guard import end_in_order
+import gc
 
+from conformance.worker import uses
+from conformance.worker.guard import end_in_order
+from conformance.worker.state import functions, judging, registries
+
+uses.settle()
+judging.remember()
+functions.remember()
+registries.remember()
+gc.freeze()
 end_in_order()

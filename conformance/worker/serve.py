@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 from conformance.worker import children, wire
 from conformance.worker.output import Output
 from conformance.worker.progress import Progress
+from conformance.worker.state import judging
 
 
 class Answer(NamedTuple):
@@ -42,6 +43,7 @@ class Answer(NamedTuple):
     trace: str = ""
     left: tuple[str, ...] = ()  # names of the processes that the call left running, which were ended
     spent: bool = False  # whether the call left something by which a later one could be harmed
+    replaced: tuple[str, ...] = ()  # functions that the call replaced, see ``state.judging``
 
 
 _redirected: Output | None = None
@@ -65,6 +67,8 @@ def serve(address: bytes, key: bytes, progress: Progress, output: Output) -> Non
     """
     global _redirected
     setsid()  # what is started here can be ended together, and a Ctrl-C is the parent's alone
+    # the server may have it blocked, which is inherited (``server._interrupted_later``)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     children.adopt_orphans()
     own, number = getpid(), 0
     _redirected = output
@@ -76,6 +80,7 @@ def serve(address: bytes, key: bytes, progress: Progress, output: Output) -> Non
     _close_inherited()
     vital = _Descriptors()
     answer = Answer("returned", dumps(None))
+    look = judging.look
     with contextlib.suppress(EOFError):
         while True:
             request = _exchange(address, key, number, answer, vital)
@@ -85,7 +90,7 @@ def serve(address: bytes, key: bytes, progress: Progress, output: Output) -> Non
                 _exit(0)
             _flush()
             running, left = children.end_all()
-            answer = answer._replace(left=tuple(left), spent=running or vital.lost())
+            answer = answer._replace(left=tuple(left), spent=running or vital.lost(), replaced=look())
 
 
 def _exchange(address: bytes, key: bytes, number: int, answer: Answer, vital: _Descriptors) -> bytearray:
@@ -160,6 +165,7 @@ def prepare(_: Progress, memory_gib: float, initializer: Callable[[], object] | 
     _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, 1, 0)  # 1: buffered by line, as in ``serve``
     if initializer is not None:
         initializer()
+    judging.accept()
 
 
 def _limit(what: int, soft: int) -> None:

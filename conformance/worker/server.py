@@ -50,7 +50,7 @@ def launch(function: Callable[..., object], *args: object) -> ForkServerProcess:
         except (EOFError, OSError):
             if not tries_left:
                 raise
-            failed.add(_pid())
+            failed.add(server_pid())
             if len(failed) > 1:
                 # A preloaded module that raises another error than ImportError ends each server. Without preload,
                 # the error is raised in the call that imports the module, and is told there.
@@ -61,7 +61,7 @@ def launch(function: Callable[..., object], *args: object) -> ForkServerProcess:
 
 def lost() -> bool:
     """Whether the server has ended, so that nobody tells how a worker ends."""
-    pid = _pid()
+    pid = server_pid()
     try:
         return pid is None or os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
@@ -81,7 +81,7 @@ def exit_code(process: ForkServerProcess, seconds: float) -> int | None:
 
 def wake() -> None:
     """Has the server go on, if a call has stopped it as the parent of its process."""
-    pid = _pid()
+    pid = server_pid()
     if pid is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
@@ -91,12 +91,13 @@ def forget(pid: int) -> None:
     """Takes note that a worker has ended, and ends what it left behind, also what has a session of its own."""
     with _launching:
         _workers.discard(pid)
-        server = _pid()
+        server = server_pid()
         if server is not None:
             children.end_below(server, _workers)
 
 
-def _pid() -> int | None:
+def server_pid() -> int | None:
+    """The process id of the server that was started last; None where none was."""
     server: Any = forkserver._forkserver
     pid: int | None = server._forkserver_pid
     return pid

@@ -9,9 +9,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from conformance.worker import uses
 from conformance.worker.isolation import Worker
 
-MODULES = ("torch", "onnx", "torch.onnx", "onnxruntime", "hypothesis", "conformance.checks.run_cell")
+MODULES = ("torch", "onnx", "torch.onnx", "onnxruntime", "hypothesis", "conformance.checks.ready")
 """What ``preload`` imports, once for all workers."""
 FOR_DYNAMO = ("torch._dynamo", "torch.export._trace", "onnxscript")
 """What ``preload_dynamo`` imports. It takes longer than importing torch, and PyTorch itself leaves it to the first
@@ -28,6 +29,8 @@ def prepare_process() -> None:
     """
     import torch
 
+    uses.begin()
+    uses.watch_libraries()
     bars: Any = getattr(torch.hub, "tqdm", None)  # or what PyTorch has in place of tqdm's class, which has no lock
     if hasattr(bars, "set_lock"):
         bars.set_lock(threading.RLock())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.align.support import Trial
 
 
-@pytest.fixture
-def trial(tmp_path) -> Trial:
-    return Trial(tmp_path, tmp_path / "store")
+@pytest.fixture(scope="session")
+def trial(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Trial:
+    return Trial(tmp_path_factory.mktemp("align"), store)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Callable
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,47 +15,26 @@ from conformance.align.nodes import Graph
 from conformance.align.parting import Row
 from conformance.commands.align import text
 from conformance.commands.align.question import Answer, Question, align
-from conformance.disk.onnx_models import Serialized
-from conformance.export.store import Store
-from tests.align.networks import PYTHON
-from tests.support import write_case
+from tests.kit.cases import write_case
+from tests.kit.networks import PYTHON
 
 
 @dataclass
 class Trial:
-    """A case in a folder of its own, and the store that its models are in."""
+    """Cases, each in a folder of its own that all tests of it share, and the store that their models are in."""
 
     folder: Path
     store: Path
 
+    def place(self, body: str) -> Path:
+        """The folder of a case."""
+        return self.folder / hashlib.sha256(body.encode()).hexdigest()[:12]
+
     def write(self, body: str) -> Path:
-        return write_case(Path(tempfile.mkdtemp(dir=self.folder)), body, PYTHON)
+        return write_case(self.place(body), body, PYTHON)
 
-    def __call__(self, body: str, *, file: Path | None = None, **asked: Any) -> Answer:
-        return align(Question("planted", [file or self.write(body)], self.store, **asked))
-
-    def tampered(self, body: str, change: Callable[[onnx.ModelProto], None], **asked: Any) -> Answer:
-        """The answer after the stored model has been changed."""
-        file = self.write(body)
-        before = {*self.store.glob("[!.]*")} if self.store.exists() else set()
-        self(body, file=file, **asked)
-        (place,) = {*self.store.glob("[!.]*")} - before
-        store = Store(self.store)
-        stored = store.get(place.name)
-        assert stored is not None
-        model = onnx.load(stored.file)
-        change(model)
-        shutil.rmtree(place)
-        data = model.SerializeToString()
-        facts = {**stored.facts.as_dict(), "sha": _sha(data)}
-        store.put(place.name, Serialized(data), type(stored.facts)(**facts), {})
-        return self(body, file=file, **asked)
-
-
-def _sha(data: bytes) -> str:
-    import hashlib
-
-    return hashlib.sha256(data).hexdigest()[:16]
+    def __call__(self, body: str, **asked: Any) -> Answer:
+        return align(Question("planted", [self.write(body)], self.store, **asked))
 
 
 def rows(answer: Answer) -> dict[str, Row]:

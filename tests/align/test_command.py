@@ -2,65 +2,50 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
-import sys
-import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from conformance.cli import main
 from conformance.commands import align as command
 from conformance.records.text import align_of
 from conformance.runtimes import registry
-from tests.align.networks import IMAGES, INT8, PYTHON, ROWS, network, wrong
-from tests.support import say, write_case
-
-
-@dataclass(frozen=True)
-class Said:
-    code: int
-    out: str
-    err: str
+from tests.kit.cases import say, write_case
+from tests.kit.networks import IMAGES, INT8, PYTHON, ROWS, network, wrong
+from tests.kit.runs import Said
 
 
 @pytest.fixture
-def typed(tmp_path, monkeypatch, capsys):
+def typed(trial, monkeypatch, capsys):
     """``typed(body, *arguments)``: the command in this process, in a folder with one case ``planted``."""
 
     def run(body: str, *arguments: str) -> Said:
-        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        folder = trial.place(f"typed {body}")
         write_case(folder / "cases", body, PYTHON)
         monkeypatch.chdir(folder)
-        parser = argparse.ArgumentParser()
-        command.arguments(parser)
-        try:
-            code = command.run(parser.parse_args(arguments))
-        except (ValueError, OSError) as error:  # as cli.main does
-            print(error, file=sys.stderr)
-            code = 2
+        code = main(["align", *arguments])
         return Said(code, *capsys.readouterr())
 
     return run
 
 
 def test_a_sound_case_has_the_exit_code_0_and_its_store_is_used(typed):
-    done = typed(network("Network", IMAGES), "planted", "--exporter", "dynamo", "--at", "batch=2", "--seed", "7")
+    done = typed(network("Network", IMAGES), "planted", "--at", "batch=2", "--seed", "7")
     assert done.code == 0
-    assert "planted, dynamo opset 20, fp32" in done.out
+    assert "planted, torchscript opset 17, fp32" in done.out
     assert "batch=2, " in done.out
     assert "seed 7" in done.out
     assert "its optimizer off" in done.out
     assert "nothing parts" in done.out
-    assert "one example" not in done.out
     assert list(Path(".conformance/models").glob("*/model.onnx"))
 
 
 FAILED = {
-    "stage": "compare", "fault": "exporter", "operator": None, "case": "planted", "exporter": "dynamo", "opset": 20,
-    "precision": "fp32", "draw": {"dims": {"batch": 2}, "regime": "negative", "seed": 7, "index": 3},
-    "command": "pytest --cases ./cases --examples 3 -k 'accuracy[planted-dynamo-op20-onnxruntime-fp32]'",
+    "stage": "compare", "fault": "exporter", "operator": None, "case": "planted",
+    "exporter": "torchscript", "opset": 17, "precision": "fp32",
+    "draw": {"dims": {"batch": 2}, "regime": "negative", "seed": 7, "index": 3},
+    "command": "pytest --cases ./cases --examples 3 -k 'accuracy[planted-torchscript-op17-onnxruntime-fp32]'",
 }  # fmt: skip
 
 
@@ -74,16 +59,10 @@ def test_the_command_of_a_record_looks_at_the_failing_example(typed):
 
 @pytest.mark.parametrize("other", [
     {"operator": {"operator": "aten.sin"}}, {"exporter": "onnx"}, {"fault": "runtime"}, {"stage": "export"},
-    {"draw": None}, {"draw": {**FAILED["draw"], "flags": "zero"}},
+    {"draw": None},
 ])  # fmt: skip
 def test_no_command_is_told_that_would_not_help(other):
     assert align_of(FAILED | other) is None
-
-
-def test_that_nothing_parts_on_the_example_of_no_cell_is_said(typed):
-    assert (
-        "that is one example; where a cell fails on another, --at" in typed(network("Network", IMAGES), "planted").out
-    )
 
 
 def test_a_parting_has_the_exit_code_1_and_a_mark(typed):
@@ -121,26 +100,16 @@ EXPRESSION = say("forward: torch.sin(x)", ROWS)
                  id="no submodules"),
     pytest.param(network("Twice", ROWS, "script: true", "export: {torchscript: [17]}"), ["planted"],
                  ["no submodules to align by: torch.jit.script"], id="scripted"),
-    pytest.param(network("Twice"), ["plantd"], ["there is no case 'plantd'; did you mean 'planted'?"],
-                 id="unknown case"),
-    pytest.param(network("Twice"), ["lant"], ["there is no case 'lant'; did you mean one of planted?"],
-                 id="part of a name"),
     pytest.param(network("Twice"), ["planted", "--at", "batch=9"], ["--at batch=9: batch is 2..4"], id="range"),
     pytest.param(network("Twice"), ["planted", "--at", "bach=2"], ["has no dim 'bach'; did you mean 'batch'?"],
                  id="dim"),
-    pytest.param(network("Twice"), ["planted", "--at", "batch"], ["'batch' is not a dim and its size"], id="no size"),
     pytest.param(network("Twice", ROWS, "export: {torchscript: {opsets: 17, static: batch}}"),
                  ["planted", "--at", "batch=4"], ["--at batch=4: batch is 3 (static in this export)"], id="static"),
-    pytest.param(network("Twice"), ["planted", "--values", "tini"], ["no 'tini'; did you mean 'tiny'?"], id="values"),
     pytest.param(network("Twice"), ["planted", "--precision", "int8"],
                  ["planted has no such model; it has torchscript 17 fp32, dynamo 20 fp32"], id="precision"),
-    pytest.param(network("Twice"), ["planted", "--opset", "5"], ["planted has no such model"], id="opset"),
     pytest.param(INT8, ["planted", "--precision", "int8", "--runtime", "onnx-reference"],
                  ["--runtime: onnx-reference runs no converted models"], id="runtime"),
-    pytest.param(network("Nosuch"), ["planted"], ["beside.py has no 'Nosuch'"], id="module"),
-    pytest.param(network("Twice"), ["planted", "--cases", "nosuch"], ["no such case file or folder"], id="folder"),
-    pytest.param(network("Twice") + "\nneeds: a_package_that_nobody_has", ["planted"], ["is not installed"],
-                 id="needs"),
+    pytest.param(EXPRESSION, ["planted", "--operators", "--precision", "fp16"], ["--operators"], id="operators"),
 ])  # fmt: skip
 def test_what_the_user_has_to_correct_is_said_in_one_line(typed, body, arguments, parts):
     done = typed(body, *arguments)
@@ -149,3 +118,36 @@ def test_what_the_user_has_to_correct_is_said_in_one_line(typed, body, arguments
     assert len(done.err.splitlines()) == 1
     for part in parts:
         assert part in done.err
+
+
+def of_two_sizes(forward: str, export: str) -> str:
+    inputs = 'inputs: {x: "float32[batch, 4]", y: "float32[batch, n]"}'
+    return say(f'forward: "{forward}"', inputs, "dims: {batch: 2..4, n: 3..9}", f"export: {{{export}}}")
+
+
+HALVED = "torch.tanh(x) * ((x.shape[1] - y.shape[1]) // 2) + y.sum()"
+CHOSEN = "torch.cond(y.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,)) * 2"
+
+
+@pytest.mark.parametrize("export, operator", [
+    pytest.param("dynamo: [18]", "operator.floordiv", marks=pytest.mark.thorough),
+    ("torchscript: [17]", "aten.floor_divide"),
+])  # fmt: skip
+def test_what_has_no_submodules_is_aligned_by_operators(typed, export, operator):
+    body = of_two_sizes(HALVED, export)
+    done = typed(body, "planted", "--operators", "--at", "n=5", "--all")
+    assert done.code == 1
+    (marked,) = (line for line in done.out.splitlines() if line.startswith(">>"))
+    assert operator in marked
+    (tanh,) = (line for line in done.out.splitlines() if "aten.tanh" in line)
+    assert not tanh.startswith("x")
+    assert "its inputs agree; -1 // 2: got 0, wanted -1" in done.out
+    sound = typed(body, "planted", "--operators", "--at", "n=4")
+    assert (sound.code, sound.out.splitlines()[-1].startswith("nothing parts: ")) == (0, True)
+
+
+@pytest.mark.thorough  # tests/location has a branch of TorchScript
+def test_a_branch_is_one_operator(typed):
+    done = typed(of_two_sizes(CHOSEN, "dynamo: [18]"), "planted", "--operators", "--all")
+    assert done.code == 0
+    assert "higher_order.cond" in done.out

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
 
+import numpy as np
 import pytest
 from onnx import helper
 
 from conformance.align.matching import candidates as candidates_of
 from conformance.align.matching import match
-from conformance.align.nodes import Graph
-from conformance.align.scopes import scope_label, scopes
+from conformance.align.modules import calls_of, paired
+from conformance.align.scopes import scopes
 from conformance.commands.align import text
-from tests.align.networks import EXPORTERS, IMAGES, network
 from tests.align.support import chain, kinds, rows, said, sub_calls
-
-# ---- what belongs to what ------------------------------------------------------------------------------------
+from tests.kit.networks import DYNAMO_THOROUGH, EXPORTERS, IMAGES, network
 
 
 @EXPORTERS
@@ -35,15 +34,8 @@ def test_a_sound_network_agrees_in_every_submodule(trial, exporter):
     assert len({*tensors}) == len(tensors)
     assert all(row.ratio is not None and row.ratio < 1 for row in answer.alignment.compared)
     assert said(answer) == f"nothing parts: all {len(tensors)} tensors that could be compared agree"
-
-
-@EXPORTERS
-def test_a_batch_norm_in_the_weights_of_a_convolution_is_told(trial, exporter):
-    answer = trial(network("Network", IMAGES), exporter=exporter)
-    found = rows(answer)
-    conv, norm = found["layers.0.conv1"], found["layers.0.bn1"]
+    conv, norm = (rows(answer)[f"layers.0.{name}"] for name in ("conv1", "bn1"))
     assert (conv.place.tensor, conv.place.note) == (None, "folded into layers.0.bn1")
-    assert norm.place.kind == "own"
     assert norm.operators == ["Conv"]
     assert "folded into a batch norm" in text.matched(answer.alignment)
 
@@ -83,17 +75,7 @@ def test_nested_outputs_are_compared_one_by_one(trial, exporter):
     assert [one.place.name for one in found["pair, output 1"].inputs] == ["pair.left"]
 
 
-@EXPORTERS
-def test_a_tensor_that_a_submodule_has_is_no_rival(trial, exporter):
-    answer = trial(network("UsesBoth"), exporter=exporter)
-    found = rows(answer)
-    assert found["both, output 0"].place.first is found["both.first"].place
-    assert (found["both, output 1"].place.kind, found["both, output 1"].place.note) == ("own", "")
-    assert found["both, output 1"].operators == ["Mul"]
-    assert not answer.alignment.parts
-
-
-@EXPORTERS
+@DYNAMO_THOROUGH
 def test_of_outputs_that_nobody_needs_none_gets_the_tensor_of_another(trial, exporter):
     answer = trial(network("Half"), exporter=exporter)
     found = rows(answer)
@@ -118,70 +100,43 @@ def test_what_is_not_in_the_graph_is_counted_and_listed(trial, exporter):
     assert not answer.alignment.parts
 
 
-@pytest.mark.parametrize("path, label", [
-    ("conv1", "conv1"), ("layer1.0", "layer1.0"), ("layer1.0.conv1", "conv1"), ("a.block.0.1", "block.0.1"),
-    ("0", "0"), ("0.1", "0.1"),
+@pytest.mark.parametrize("operations, shared, confused", [
+    pytest.param("sub Relu, sub Neg, sub Relu, sub Neg", [[0, 1], [2, 3]], False, id="the same each time"),
+    pytest.param("sub Relu, sub Neg,  Abs, sub Relu", [[0, 1], [3]], False, id="another in between"),
+    pytest.param("sub Relu, sub Neg, sub Relu", [[], []], True, id="not to be distinguished"),
 ])  # fmt: skip
-def test_submodules_are_called_as_torchscript_calls_them(path, label):
-    assert scope_label(path) == label
-
-
-def test_sizes_are_no_way_from_one_tensor_to_another():
-    """A reshape by the shape of another tensor is not computed from that tensor."""
-    nodes = [
-        helper.make_node("Relu", ["x"], ["known"]),
-        helper.make_node("Shape", ["other"], ["shape"]),
-        helper.make_node("Relu", ["y"], ["other"]),
-        helper.make_node("Reshape", ["known", "shape"], ["out"], name="reshape"),
-    ]
-    nodes = [nodes[0], nodes[2], nodes[1], nodes[3]]
-    values = [helper.make_tensor_value_info(name, 1, ["n"]) for name in ("x", "y", "out")]
-    graph = Graph(helper.make_model(helper.make_graph(nodes, "g", values[:2], values[2:])))
-    before, between = graph.upstream("out", {"known", "other", "out"})
-    assert before == ["known"]
-    assert [graph.nodes[index].op_type for index in between] == ["Reshape"]
-
-
-# ---- dynamo's calls, on graphs written by hand ----------------------------------------------------------------
-
-
-def _nodes_by_call(operations: list[tuple[str, str]], count: int) -> tuple[list[list[int]], bool]:
-    calls = sub_calls(count)
-    graph = chain(operations)
-    found = scopes(graph, calls, "dynamo")
-    subs = [call for call in calls if call.path == "sub"]
-    assert len(subs) == count
-    return [sorted(found.own.get(call.id, ())) for call in subs], bool(found.confused)
-
-
-def test_the_same_operations_each_time_are_shared_out_evenly():
-    nodes, confused = _nodes_by_call([("sub", "Relu"), ("sub", "Neg"), ("sub", "Relu"), ("sub", "Neg")], 2)
-    assert (nodes, confused) == ([[0, 1], [2, 3]], False)
-
-
-def test_calls_with_others_in_between_are_told_apart_though_their_operations_differ():
-    nodes, confused = _nodes_by_call([("sub", "Relu"), ("sub", "Neg"), ("", "Abs"), ("sub", "Relu")], 2)
-    assert (nodes, confused) == ([[0, 1], [3]], False)
-
-
-def test_calls_that_cannot_be_told_apart_get_no_nodes():
-    nodes, confused = _nodes_by_call([("sub", "Relu"), ("sub", "Neg"), ("sub", "Relu")], 2)
-    assert (nodes, confused) == ([[], []], True)
+def test_nodes_are_shared_out_to_the_calls_of_a_submodule(operations, shared, confused):
+    calls = sub_calls(2)
+    found = scopes(chain([tuple(one.split(" ")) for one in operations.split(", ")]), calls, "dynamo")
+    assert [sorted(found.own.get(call.id, ())) for call in calls if call.path == "sub"] == shared
+    assert bool(found.confused) is confused
 
 
 def test_one_tensor_is_never_two_different_outputs():
     """Two calls of one submodule that the optimizer has made one: nothing says whose the node is."""
-    calls = sub_calls(1)
+    first, *others = sub_calls(1)
+    again = dataclasses.replace(first, number=1, entered=(0, 99), keys=(("other",),))
     graph = chain([("sub", "HardSwish"), ("", "Mul")])
     model = helper.make_model(helper.make_graph(graph.nodes, "g", [], []))
     model.graph.output.append(helper.make_tensor_value_info("t2", 1, [5]))
-    given = candidates_of(model, [*calls[:1], *_renumbered(calls[:1]), *calls[1:]], "dynamo")
-    values = dict.fromkeys(given.tensors, calls[0].outputs[0])
+    given = candidates_of(model, [first, again, *others], "dynamo")
+    values = dict.fromkeys(given.tensors, first.outputs[0])
     places = [place for place in match(given, values) if place.call.path == "sub"]
     assert [place.tensor for place in places] == [None, None]
 
 
-def _renumbered(calls: list[Any]) -> list[Any]:
-    import dataclasses
+def test_work_in_place_does_not_change_what_was_seen_before():
+    import torch
+    from torch import nn
 
-    return [dataclasses.replace(one, number=1, entered=(0, 99), keys=(("other",),)) for one in calls]
+    module = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))
+    linear, relu, whole = calls_of(lambda: module(torch.linspace(-1, 1, 6).reshape(2, 3)))
+    assert (linear.outputs[0] < 0).any()
+    np.testing.assert_array_equal(relu.outputs[0], np.maximum(linear.outputs[0], 0))
+    assert linear.keys != relu.keys == whole.keys
+
+
+def test_another_way_through_the_submodules_is_no_pair():
+    once, twice = sub_calls(1), sub_calls(2)
+    assert paired(once, twice) is None
+    assert [len(one) for one in paired(once, once) or []] == [1, 1]

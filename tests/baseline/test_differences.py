@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.baseline import Limits, compare_runs, gate
+from conformance import cli
+from conformance.baseline import compare_runs, gate
 from tests.baseline.support import (
     CRASHED,
     FAILED,
@@ -17,45 +18,36 @@ from tests.baseline.support import (
     kinds,
     latency,
     of_one,
+    put,
     record,
     run,
     worst,
 )
 
+pytestmark = pytest.mark.smoke
 
-@pytest.mark.parametrize(
-    ("before", "after", "kind", "regression", "said"),
-    [
-        ({}, FAILED, "newly failing", True, "passed, now fails at compare (WrongValue: output 0); at fault: runtime"),
-        (SKIPPED, FAILED, "newly failing", True, "skipped (no GPU), now fails"),
-        (XFAILED, FAILED, "newly failing", True, "fails as declared at export"),
-        (XPASSED, FAILED, "newly failing", True, "passes though declared to fail, now fails"),
-        (FAILED, {}, "newly passing", False, "fails at compare (WrongValue: output 0), now passed"),
-        (XFAILED, {}, "newly passing", False, "now passed"),
-        (SKIPPED, {}, "newly passing", False, "skipped (no GPU), now passed"),
-        ({}, XPASSED, "xpassed", True, "now passes though declared to fail"),
-        (XFAILED, XPASSED, "xpassed", True, "now passes though declared to fail"),
-        ({}, XFAILED, "newly expected to fail", True, "now fails as declared at export"),
-        (FAILED, XFAILED, "expected failure changed", False, "now fails as declared at export"),
-        (SKIPPED, XFAILED, "expected failure changed", False, "now fails as declared"),
-        (XFAILED, {**XFAILED, "stage": "run"}, "expected failure changed", False, "fails as declared at run"),
-        (XFAILED, {**XFAILED, "fault": "runtime"}, "expected failure changed", False, "at fault: runtime"),
-        ({}, SKIPPED, "newly skipped", True, "passed, now skipped (no GPU)"),
-        (FAILED, SKIPPED, "newly skipped", True, "now skipped"),
-        (FAILED, CRASHED, "failing otherwise", False, "now fails at run (Crash: SIGSEGV)"),
-        (worst(0.2), worst(0.4), "accuracy worse", True, "0.4 of what is allowed, was 0.2 (2 times)"),
-        (worst(0.01), worst(0.1), "accuracy worse", True, "0.1 of what is allowed"),
-        ({"worst": None}, worst(0.5), "accuracy worse", True, "was 0"),
-        (worst(0.8), worst(0.3), "accuracy better", False, "0.3 of what is allowed, was 0.8"),
-        ({}, {"examples": 23}, "examples fewer", True, "23 examples verified, were 48"),
-        ({}, {"examples": 3, "ill_conditioned": 45}, "examples fewer", True, "45 were too ill-conditioned"),
-        (
-            latency(1e-3, 0.9e-3, 1.1e-3), latency(1.3e-3, 1.2e-3, 1.4e-3), "slower", True,
-            "median 1.3 ms, was 1 ms (1.30 times)",
-        ),
-        (latency(2e-3, 1.9e-3, 2.1e-3), latency(1e-3, 0.9e-3, 1.1e-3), "faster", False, "median 1 ms, was 2 ms"),
-    ],
-)  # fmt: skip
+
+@pytest.mark.parametrize("before, after, kind, regression, said", [
+    ({}, FAILED, "newly failing", True, "passed, now fails at compare (WrongValue: output 0); at fault: runtime"),
+    (XFAILED, FAILED, "newly failing", True, "fails as declared at export"),
+    (FAILED, {}, "newly passing", False, "fails at compare (WrongValue: output 0), now passed"),
+    ({}, XPASSED, "xpassed", True, "now passes though declared to fail"),
+    ({}, XFAILED, "newly expected to fail", True, "now fails as declared at export"),
+    (FAILED, XFAILED, "expected failure changed", False, "now fails as declared at export"),
+    (XFAILED, {**XFAILED, "stage": "run"}, "expected failure changed", False, "fails as declared at run"),
+    (XFAILED, {**XFAILED, "fault": "runtime"}, "expected failure changed", False, "at fault: runtime"),
+    ({}, SKIPPED, "newly skipped", True, "passed, now skipped (no GPU)"),
+    (FAILED, CRASHED, "failing otherwise", False, "now fails at run (Crash: SIGSEGV)"),
+    (worst(0.2), worst(0.4), "accuracy worse", True, "0.4 of what is allowed, was 0.2 (2 times)"),
+    ({"worst": None}, worst(0.5), "accuracy worse", True, "was 0"),
+    (worst(0.8), worst(0.3), "accuracy better", False, "0.3 of what is allowed, was 0.8"),
+    ({}, {"examples": 23}, "examples fewer", True, "23 examples verified, were 48"),
+    (
+        latency(1e-3, 0.9e-3, 1.1e-3), latency(1.3e-3, 1.2e-3, 1.4e-3), "slower", True,
+        "median 1.3 ms, was 1 ms (1.30 times)",
+    ),
+    (latency(2e-3, 1.9e-3, 2.1e-3), latency(1e-3, 0.9e-3, 1.1e-3), "faster", False, "median 1 ms, was 2 ms"),
+])  # fmt: skip
 def test_a_difference_is_told(before, after, kind, regression, said):
     change = of_one(before, after)
     assert (change.kind, change.regression, change.accepted) == (kind, regression, False)
@@ -77,56 +69,39 @@ def test_a_budget_that_could_not_be_decided_is_told_and_gates_nothing():
     assert (failed.kind, failed.regression) == ("newly failing", True)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (FAILED, {**FAILED, "reason": "output 0, other values"}),
-        (XFAILED, {**XFAILED, "reason": "other words"}),
-        (SKIPPED, {**SKIPPED, "reason": "other words"}),
-        (XPASSED, XPASSED),
-        (worst(0.2), worst(0.39)),
-        (worst(0.001), worst(0.09)),
-        (worst(0.09), worst(0.001)),
-        ({}, {"examples": 24}),
-        ({}, {"examples": 500}),
-        (latency(1e-3, 0.9e-3, 1.1e-3), latency(1.2e-3, 1.15e-3, 1.3e-3)),
-        (latency(1e-3, 0.9e-3, 1.3e-3), latency(1.4e-3, 1.2e-3, 1.9e-3)),
-        (latency(1e-3, 0.9e-3, 1.1e-3), {"latency": None}),
-        ({}, latency(1.4e-3, 1.2e-3, 1.9e-3)),
-        ({}, {"graph": {**GRAPH, "opset": 18}}),
-        ({"graph": GRAPH}, {"graph": {**GRAPH, "opset": 18}}),
-        ({}, {"seconds": {}, "command": "other", "fingerprint": "other", "details": ["x"], "reused": True}),
-    ],
-)
+@pytest.mark.parametrize("before, after", [
+    (FAILED, {**FAILED, "reason": "output 0, other values"}),
+    (XPASSED, XPASSED),
+    (worst(0.2), worst(0.39)),
+    (worst(0.001), worst(0.09)),
+    ({}, {"examples": 24}),
+    (latency(1e-3, 0.9e-3, 1.1e-3), latency(1.2e-3, 1.15e-3, 1.3e-3)),
+    (latency(1e-3, 0.9e-3, 1.3e-3), latency(1.4e-3, 1.2e-3, 1.9e-3)),
+    (latency(1e-3, 0.9e-3, 1.1e-3), {"latency": None}),
+    ({}, latency(1.4e-3, 1.2e-3, 1.9e-3)),
+    ({"graph": GRAPH}, {"graph": {**GRAPH, "opset": 18}}),
+    ({}, {"seconds": {}, "command": "other", "fingerprint": "other", "details": ["x"], "reused": True}),
+])  # fmt: skip
 def test_what_is_no_difference_is_not_told(before, after):
     assert compare_runs(run(record(**before)), run(record(**after))) == []
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        ({"sqnr": 40.0}, {"sqnr": 37.0}, ["accuracy worse"]),
-        ({"sqnr": 40.0}, {"sqnr": 37.1}, []),
-        ({"sqnr": 40.0}, {"sqnr": 45.0}, ["accuracy better"]),
-        ({"sqnr": "inf"}, {"sqnr": 60.0}, ["accuracy worse"]),
-        ({"sqnr": "inf"}, {"sqnr": "inf"}, []),
-    ],
-)
-def test_a_precision_is_judged_by_its_decibels(before, after, expected):
+WORSE = "accuracy worse"
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), [
+    ({"fidelity": {"sqnr": 40.0}}, {"fidelity": {"sqnr": 37.0}}, [WORSE]),
+    ({"fidelity": {"sqnr": 40.0}}, {"fidelity": {"sqnr": 37.1}}, []),
+    ({"fidelity": {"sqnr": 40.0}}, {"fidelity": {"sqnr": 45.0}}, ["accuracy better"]),
+    ({"fidelity": {"sqnr": "inf"}}, {"fidelity": {"sqnr": 60.0}}, [WORSE]),
+    # decibels far from what is due are noise
+    ({"fidelity": {"sqnr": 90.0}, **worst(0.001)}, {"fidelity": {"sqnr": 80.0}, **worst(0.001)}, []),
+    # what is counted is judged by its ratio
+    ({"fidelity": {"changed": 0.01}, **worst(0.1)}, {"fidelity": {"changed": 0.05}, **worst(0.5)}, [WORSE]),
+])  # fmt: skip
+def test_a_precision_is_judged_by_its_decibels_and_by_what_is_allowed(before, after, expected):
     name = "fidelity[one-dynamo-op20-int8]"
-    assert kinds(run(record(name, fidelity=before)), run(record(name, fidelity=after))) == expected
-
-
-def test_decibels_far_from_what_is_due_are_noise():
-    name = "fidelity[one-dynamo-op20-int8]"
-    before, after = (record(name, fidelity={"sqnr": sqnr}, **worst(0.001)) for sqnr in (90.0, 80.0))
-    assert compare_runs(run(before), run(after)) == []
-
-
-def test_a_precision_that_is_counted_is_judged_by_its_ratio():
-    name = "fidelity[one-dynamo-op20-int8]"
-    before, after = (record(name, fidelity={"changed": share}, **worst(share * 10)) for share in (0.01, 0.05))
-    assert kinds(run(before), run(after)) == ["accuracy worse"]
+    assert kinds(run(record(name, **before)), run(record(name, **after))) == expected
 
 
 def test_limits_can_be_set():
@@ -134,6 +109,11 @@ def test_limits_can_be_set():
     assert kinds(before, after) == []
     assert kinds(before, after, accuracy_floor=0.01, examples_factor=0.9) == ["accuracy worse", "examples fewer"]
     assert kinds(before, after, accuracy_floor=0.01, accuracy_factor=3) == []
+
+
+def test_the_command_takes_each_limit_for_what_it_is_called(tmp_path):
+    one, two = (str(put(tmp_path / name, [record(**worst(ratio))])) for name, ratio in (("a", 0.2), ("b", 0.5)))
+    assert [cli.main(["diff", one, two, *more]) for more in ((), ["--accuracy-factor=3"])] == [1, 0]
 
 
 def test_a_cell_that_is_gone_is_a_regression_and_one_that_is_new_is_not():
@@ -145,15 +125,14 @@ def test_a_cell_that_is_gone_is_a_regression_and_one_that_is_new_is_not():
     assert (added.id, added.kind, added.regression, added.before) == (two["id"], "newly added", False, None)
 
 
-@pytest.mark.parametrize(("how", "kind"), [(FAILED, "newly failing"), (XPASSED, "xpassed")])
-def test_a_new_cell_that_fails_is_a_regression(how, kind):
+@pytest.mark.parametrize(("how", "kind", "regression", "said"), [
+    (FAILED, "newly failing", True, "fails at compare"), (XPASSED, "xpassed", True, "though declared to fail"),
+    (SKIPPED, "newly added", False, "new, skipped (no GPU)"),
+])  # fmt: skip
+def test_a_new_cell_that_fails_is_a_regression_and_one_that_is_skipped_says_so(how, kind, regression, said):
     (change,) = compare_runs(run(), run(record(**how)))
-    assert (change.kind, change.regression, change.before) == (kind, True, None)
-
-
-def test_a_new_cell_that_is_skipped_says_so():
-    (change,) = compare_runs(run(), run(record(**SKIPPED)))
-    assert (change.kind, change.text) == ("newly added", "new, skipped (no GPU)")
+    assert (change.kind, change.regression, change.before) == (kind, regression, None)
+    assert said in change.text
 
 
 def test_several_changes_of_one_cell_are_all_told():
@@ -166,26 +145,16 @@ def test_a_run_with_a_cell_twice_is_refused():
         compare_runs(run(record()), run(record(), record()))
 
 
-def test_limits_are_documented_where_they_stand():
-    assert Limits() == Limits(2.0, 0.1, 3.0, 1.25, 0.5)
-
-
-# ---- graphs --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("graph", "said"),
-    [
-        ({**GRAPH, "opset": 18}, "opset 17 -> 18"),
-        ({**GRAPH, "nodes": {"Asinh": 1, "Constant": 3}}, "6 -> 4 nodes (Cast 2 -> 0)"),
-        ({**GRAPH, "nodes": {"Asinh": 1, "Cast": 2}}, "(Constant 3 -> 0); constants were folded"),
-        (
-            {**GRAPH, "nodes": {**GRAPH["nodes"], "Mul": 1, "Constant": 1}},
-            "6 -> 5 nodes (Constant 3 -> 1, Mul 0 -> 1)",
-        ),
-        ({**GRAPH, "sha": "bb"}, "same nodes, other bytes"),
-    ],
-)
+@pytest.mark.parametrize("graph, said", [
+    ({**GRAPH, "opset": 18}, "opset 17 -> 18"),
+    ({**GRAPH, "nodes": {"Asinh": 1, "Constant": 3}}, "6 -> 4 nodes (Cast 2 -> 0)"),
+    ({**GRAPH, "nodes": {"Asinh": 1, "Cast": 2}}, "(Constant 3 -> 0); constants were folded"),
+    (
+        {**GRAPH, "nodes": {**GRAPH["nodes"], "Mul": 1, "Constant": 1}},
+        "6 -> 5 nodes (Constant 3 -> 1, Mul 0 -> 1)",
+    ),
+    ({**GRAPH, "sha": "bb"}, "same nodes, other bytes"),
+])  # fmt: skip
 def test_another_graph_is_told_but_no_regression(graph, said):
     name = "export[one-dynamo-op20]"
     (change,) = compare_runs(run(record(name, graph=GRAPH)), run(record(name, graph=graph)))

@@ -18,12 +18,8 @@ def test_a_baseline_is_small_and_ordered(tmp_path):
     first, *rest = [json.loads(line) for line in text.splitlines() if line]
     assert first["environment"] == {k: v for k, v in HEADER["environment"].items() if k != "flags"}
     assert [line["id"] for line in rest] == sorted(one["id"] for one in cells())
-    assert rest[0] == {
-        "id": "accuracy[case0-dynamo-op20-onnxruntime-fp32]",
-        "file": "cases/case0.yaml",
-        "examples": 48,
-        "ratio": 0.2,
-    }
+    name = "accuracy[case0-dynamo-op20-onnxruntime-fp32]"
+    assert rest[0] == {"id": name, "file": "cases/case0.yaml", "examples": 48, "ratio": 0.2}
     assert rest[4]["graph"] == GRAPH
     assert text.count("\n\n") == 8, "neighbouring lines are of one case"
 
@@ -57,73 +53,48 @@ def test_what_is_read_is_what_was_written(tmp_path):
     assert again.read_text() == file.read_text()
 
 
-def test_an_id_that_is_unlike_others_keeps_its_fields(tmp_path):
-    odd = {**record(), "id": "something else"}
-    _, (found,) = read_baseline(written(tmp_path, odd))
-    assert (found["case"], found["opset"], found["precision"]) == ("one", 20, "fp32")
-
-
 def test_a_baseline_and_every_form_of_a_run_can_be_loaded(tmp_path):
+    """A baseline is known by what it says and not by its name."""
     records = cells(2)
-    folder = put(tmp_path / "run", records)
-    for place in (written(tmp_path, *records), folder, folder / "run.json", folder / "records.jsonl"):
+    folder, named = put(tmp_path / "run", records), written(tmp_path / "other", *records)
+    places = [written(tmp_path, *records), named.rename(tmp_path / "baseline.json"), folder, folder / "run.json"]
+    for place in (*places, folder / "records.jsonl"):
         loaded = load(place)
         assert compare_runs(loaded, run(*records)) == compare_runs(run(*records), loaded) == []
 
 
-def test_a_baseline_is_known_by_what_it_says_and_not_by_its_name(tmp_path):
-    file = written(tmp_path, record()).rename(tmp_path / "baseline.json")
-    assert compare_runs(load(file), run(record())) == []
-    (tmp_path / "later.jsonl").write_text('{"schema": 2}\n')
-    with pytest.raises(ValueError, match="is not a run of schema 1"):
-        load(tmp_path / "later.jsonl")
-
-
 def test_a_place_without_a_run_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="there is no run"):
-        load(tmp_path / "nothing")
-    with pytest.raises(ValueError, match="there is no baseline"):
-        read_baseline(tmp_path / "nothing.jsonl")
+    (tmp_path / "later.jsonl").write_text('{"schema": 2}\n')
+    for read, place, said in (
+        (load, "nothing", "there is no run"), (read_baseline, "nothing.jsonl", "there is no baseline"),
+        (load, "later.jsonl", "is not a run of schema 1"), (read_run, written(tmp_path, record()), "is not a run"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=said):
+            read(tmp_path / place)
 
 
 LINE = '{"id":"export[one-dynamo-op20]","file":"cases/one.yaml"}'
 
 
-@pytest.mark.parametrize(
-    ("replace", "where", "said"),
-    [
-        (("", "<<<<<<< HEAD\n"), 1, "conflict marker of git (<<<<<<<)"),
-        ((LINE, f"<<<<<<< HEAD\n{LINE}\n=======\n{LINE}\n>>>>>>> other"), 3, "keep one line of each cell"),
-        ((LINE, f"{LINE}\n{LINE}"), 4, "is also in line 3"),
-        ((LINE, LINE[:-9]), 3, "not a whole line of JSON"),
-        ((LINE, "[]"), 3, "no JSON object"),
-        ((LINE, LINE.replace('"id"', '"di"')), 3, "has no 'id'"),
-        ((LINE, LINE.replace("}", ',"statsu":"failed"}')), 3, "unknown field 'statsu'; did you mean 'status'?"),
-        ((LINE, LINE.replace("}", ',"status":"fialed"}')), 3, "no status 'fialed'; did you mean 'failed'?"),
-        ((LINE, LINE.replace("}", ',"ratio":"much"}')), 3, "'ratio' is 'much', which is no number"),
-        ((LINE, LINE.replace("}", ',"examples":"many"}')), 3, "'examples' is \"many\""),
-        ((LINE, LINE.replace("}", ',"accepted":[{"kind":"slower"}]}')), 3, "objects with kind, because and was"),
-        (
-            (LINE, LINE.replace("}", ',"accepted":[{"kind":"slower","because":" ","was":{}}]}')), 3,
-            "accepted without a 'because'",
-        ),
-        (
-            (LINE, LINE.replace("}", ',"accepted":[{"kind":"slower","because":"x","was":{"ratio":"much"}}]}')), 3,
-            "'was' of 'slower': 'ratio' is 'much'",
-        ),
-        ((LINE, LINE.replace("}", ',"graph":{}}')), 3, "'graph' is an object with opset, sha, and nodes"),
-        (
-            (LINE, LINE.replace("}", ',"graph":{"opset":17,"sha":"a","nodes":{"Add":"two"}}}')), 3,
-            "nodes, which counts operators",
-        ),
-        ((LINE, LINE.replace("}", ',"latency":{"own":{"median":"1 ms"}}}')), 3, "'latency' has no median"),
-        ((LINE, LINE.replace("}", ',"latency":{"own":{"median":1,"interval":[1]}}}')), 3, "'latency' has no median"),
-        ((LINE, LINE.replace("export[", "export{")), 3, "is not the id of a cell"),
-        (('{"baseline":1', '{"baseline":2'), 1, "format 2, this version knows format 1"),
-        (('{"baseline":1', '{"base":1'), 1, "does not say that this is a baseline"),
-        (('"environment"', '"surroundings"'), 1, "has no environment"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("replace, where, said", [
+    (("", "<<<<<<< HEAD\n"), 1, "conflict marker of git (<<<<<<<)"),
+    ((LINE, f"<<<<<<< HEAD\n{LINE}\n=======\n{LINE}\n>>>>>>> other"), 3, "keep one line of each cell"),
+    ((LINE, f"{LINE}\n{LINE}"), 4, "is also in line 3"),
+    ((LINE, LINE[:-9]), 3, "not a whole line of JSON"),
+    ((LINE, LINE.replace('"id"', '"di"')), 3, "has no 'id'"),
+    ((LINE, LINE.replace("}", ',"statsu":"failed"}')), 3, "unknown field 'statsu'; did you mean 'status'?"),
+    ((LINE, LINE.replace("}", ',"ratio":"much"}')), 3, "'ratio' is 'much', which is no number"),
+    ((LINE, LINE.replace("}", ',"accepted":[{"kind":"slower"}]}')), 3, "objects with kind, because and was"),
+    (
+        (LINE, LINE.replace("}", ',"accepted":[{"kind":"slower","because":" ","was":{}}]}')), 3,
+        "accepted without a 'because'",
+    ),
+    ((LINE, LINE.replace("}", ',"graph":{}}')), 3, "'graph' is an object with opset, sha, and nodes"),
+    ((LINE, LINE.replace("}", ',"latency":{"own":{"median":"1 ms"}}}')), 3, "'latency' has no median"),
+    ((LINE, LINE.replace("export[", "export{")), 3, "is not the id of a cell"),
+    (('{"baseline":1', '{"baseline":2'), 1, "format 2, this version knows format 1"),
+    (('"environment"', '"surroundings"'), 1, "has no environment"),
+])  # fmt: skip
 def test_a_broken_baseline_is_refused_with_its_line(tmp_path, replace, where, said):
     file = written(tmp_path, record("export[one-dynamo-op20]", examples=0, worst=None))
     text = file.read_text()
@@ -134,11 +105,6 @@ def test_a_broken_baseline_is_refused_with_its_line(tmp_path, replace, where, sa
             read(file)
         assert f"{file.name}:{where}: " in str(error.value)
         assert said in str(error.value)
-
-
-def test_a_baseline_is_no_run_for_what_needs_a_run(tmp_path):
-    with pytest.raises(ValueError, match="is not a run"):
-        read_run(written(tmp_path, record()))
 
 
 def test_a_cell_twice_is_not_written(tmp_path):

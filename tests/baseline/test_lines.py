@@ -33,12 +33,6 @@ def test_lines_fit_the_terminal_and_begin_with_regressions(width):
     assert sum("dynamo-op20" in line for line in found) == 23
 
 
-def test_short_texts_stand_beside_their_ids_where_there_is_room():
-    changes = compare_runs(run(record()), run(record(examples=1)))
-    assert list(lines(changes, 120))[1] == f"  {record()['id']}  1 examples verified, were 48"
-    assert list(lines(changes, 60))[1:3] == [f"  {record()['id']}", "    1 examples verified, were 48"]
-
-
 def test_what_is_accepted_comes_last(tmp_path):
     file = written(tmp_path, *cells(2))
     after = run(*({**one, **FAILED} for one in cells(2)))
@@ -50,7 +44,3 @@ def test_what_is_accepted_comes_last(tmp_path):
         "2 regressions, 2 accepted",
     ]
     assert "accepted: known" in " ".join(found)
-
-
-def test_no_change_says_so():
-    assert list(lines([], 80)) == ["no change"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -26,32 +27,19 @@ def sharded(folder: Path, count: int = 3) -> list[Path]:
 
 
 def test_the_shards_of_a_run_merge_to_the_run(tmp_path):
-    header, records = merge(sharded(tmp_path), tmp_path / "out")
+    """Given by any of their files; what was compared there before is gone."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "changes.json").write_text("[]")
+    one, *rest = sharded(tmp_path)
+    header, records = merge([one / "run.json", *rest], tmp_path / "out")
     assert sorted(records, key=lambda one: one["id"]) == sorted(cells(), key=lambda one: one["id"])
     assert (header["seconds"], header["environment"]) == (3.0, HEADER["environment"])
     assert (header, records) == read_run(tmp_path / "out")
+    lines = [json.loads(line) for line in (tmp_path / "out" / "records.jsonl").read_text().splitlines()]
+    assert [line for line in lines if "id" in line] == records, "fields that are 0 or null too"
     assert compare_runs(run(*cells()), (header, records)) == []
     assert selection_of(header) == (None, None)
     assert environment_changes(run(*cells()), (header, records)) == []
-
-
-def test_a_shard_may_be_given_by_any_of_its_files(tmp_path):
-    one, *rest = sharded(tmp_path)
-    _, records = merge([one / "run.json", *rest], tmp_path / "out")
-    assert len(records) == len(cells())
-
-
-def test_a_cell_of_two_shards_is_kept_once_where_they_agree(tmp_path):
-    places = [put(tmp_path / name, [record(seconds={"run": n})]) for n, name in enumerate("ab")]
-    _, records = merge(places, tmp_path / "out")
-    assert len(records) == 1
-
-
-def test_what_was_compared_there_before_is_gone(tmp_path):
-    places = [put(tmp_path / name, [record()]) for name in "ab"]
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "changes.json").write_text("[]")
-    merge(places, tmp_path / "out")
     assert not (tmp_path / "out" / "changes.json").exists()
 
 
@@ -65,19 +53,39 @@ def test_shards_that_disagree_are_refused(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_what_one_host_skips_and_another_runs_has_run(tmp_path, order):
-    places = [put(tmp_path / "a", [record(**SKIPPED)]), put(tmp_path / "b", [record(**FAILED)])]
-    _, (found,) = merge([places[index] for index in order], tmp_path / "out")
-    assert found["status"] == "failed"
+UNDECIDED = {**SKIPPED, "latency": {"budgets": [{"verdict": "inconclusive"}]}}
+
+
+def used(digest: str) -> dict[str, object]:
+    return {"depends": {"files": {"../helper.py": digest}}}
+
+
+OTHER = "accuracy[two-dynamo-op20-onnxruntime-fp32]"
+
+
+@pytest.mark.parametrize(("records", "headers", "said"), [
+    ([record(), record(OTHER)], [{"environment": environment(code=name)} for name in ("1", "2")], "of conformance"),
+    ([record(**used("1")), record(OTHER, **used("2"))], [{}, {}], "two states of helper.py"),
+    ([record(), record(OTHER)],
+     [{"shard": {"count": 2, "cells": 2, "cut": "x", "files": name}} for name in ("1", "2")], "of the case files"),
+], ids=["own code", "a file of the user's", "case files"])  # fmt: skip
+def test_shards_of_two_states_of_the_code_are_refused_and_of_one_merged(tmp_path, records, headers, said):
+    places = [put(tmp_path / str(n), [records[n]], **headers[n]) for n in range(2)]
+    with pytest.raises(UserError, match=said):
+        merge(places, tmp_path / "out")
+    merge(
+        [put(tmp_path / f"alike {n}", [records[0 if n else n]], **headers[0]) for n in range(2)], tmp_path / "alike"
+    )
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_what_was_measured_and_not_decided_says_more_than_what_was_not_measured(tmp_path, order):
-    undecided = {**SKIPPED, "latency": {"budgets": [{"verdict": "inconclusive"}]}}
-    places = [put(tmp_path / "a", [record(**SKIPPED)]), put(tmp_path / "b", [record(**undecided)])]
+@pytest.mark.parametrize(("less", "more"), [
+    (SKIPPED, FAILED), (SKIPPED, UNDECIDED), ({"seconds": {"run": 0}}, {"seconds": {"run": 1}}),
+], ids=["skipped here and run there", "measured and not decided", "alike"])  # fmt: skip
+def test_a_cell_of_two_shards_is_kept_once_as_the_one_that_says_more(tmp_path, order, less, more):
+    places = [put(tmp_path / "a", [record(**less)]), put(tmp_path / "b", [record(**more)])]
     _, (found,) = merge([places[index] for index in order], tmp_path / "out")
-    assert found["latency"] == undecided["latency"]
+    assert (found["status"], found["latency"]) == (record(**more)["status"], more.get("latency"))
 
 
 def test_other_versions_are_refused_or_told(tmp_path):
@@ -90,20 +98,10 @@ def test_other_versions_are_refused_or_told(tmp_path):
     assert "torch 2.15.0 -> 2.15.0 and 2.16.0" in environment_changes(run(), (header, []))
 
 
-def test_a_package_that_only_one_host_has_is_no_other_version(tmp_path):
-    with_gpu = environment(versions={**HEADER["environment"]["versions"], "tensorrt": "8.6.0"}, gpu={"name": "H200"})
-    places = [put(tmp_path / "a", [record()]), put(tmp_path / "b", [], environment=with_gpu)]
-    header, _ = merge(places, tmp_path / "out")
-    assert header["environment"]["versions"]["tensorrt"] == "8.6.0"
-    assert header["environment"]["gpu"] == {"name": "H200"}
-
-
 def test_latencies_of_several_processors_are_never_compared(tmp_path):
     other = environment(cpu={"name": "B", "instructions": ["avx2"]})
-    places = [
-        put(tmp_path / "a", [record(**latency(1e-3, 0.9e-3, 1.1e-3))]),
-        put(tmp_path / "b", [], environment=other),
-    ]
+    timed = record(**latency(1e-3, 0.9e-3, 1.1e-3))
+    places = [put(tmp_path / "a", [timed]), put(tmp_path / "b", [], environment=other)]
     header, records = merge(places, tmp_path / "out")
     assert header["environment"]["cpu"] == {"name": "A and B", "instructions": ["avx2"], "mixed": True}
     slow = (header, [{**records[0], **latency(9e-3, 8e-3, 9.5e-3)}])
@@ -115,17 +113,14 @@ def part_of_two(folder, index, cut):
     return put(folder / f"{index}", [record(case=f"case{index}")], shard=cut, **flags("--shard", f"{index}/2"))
 
 
-@pytest.mark.parametrize("other, told", [
-    ({"cut": "b"}, "in different ways"), ({"cut": "b", "cells": 5}, "of 4 and of 5 cells"), ({}, None),
-])  # fmt: skip
-def test_shards_that_were_cut_otherwise_are_refused(tmp_path, other, told):
+def test_shards_that_were_cut_otherwise_are_refused(tmp_path):
     cut = {"count": 2, "cells": 4, "cut": "a"}
-    places = [part_of_two(tmp_path, 1, cut), part_of_two(tmp_path, 2, {**cut, **other})]
-    if told is None:
-        assert len(merge(places, tmp_path / "out")[0]["shards"]) == 2
-        return
-    with pytest.raises(UserError, match=told):
-        merge(places, tmp_path / "out")
+    others = {"in different ways": {"cut": "b"}, "of 4 and of 5 cells": {"cut": "b", "cells": 5}}
+    one, same = part_of_two(tmp_path, 1, cut), part_of_two(tmp_path, 2, cut)
+    assert len(merge([one, same], tmp_path / "out")[0]["shards"]) == 2
+    for told, other in others.items():
+        with pytest.raises(UserError, match=told):
+            merge([one, part_of_two(tmp_path / told, 2, {**cut, **other})], tmp_path / told / "out")
 
 
 def test_a_shard_that_did_not_finish_is_named(tmp_path):

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.baseline import (
-    KINDS,
-    accept,
-    compare_runs,
-    environment_changes,
-    gate,
-    lines,
-    load,
-    merge,
-    read_baseline,
-    shard,
-    write_baseline,
-)
+from conformance.baseline import accept, compare_runs, environment_changes, gate, load, read_baseline, write_baseline
 from tests.baseline.support import (
     CRASHED,
     FAILED,
@@ -31,7 +18,6 @@ from tests.baseline.support import (
     beside,
     environment,
     latency,
-    put,
     record,
     run,
 )
@@ -41,6 +27,7 @@ NAMES = [
     *(f"accuracy[{case}-torchscript-op17-onnx-reference-fp32]" for case in "abc"),
     *(f"fidelity[{case}-torchscript-op17-int8-entropy]" for case in "ab"),
 ]
+FEW = settings(max_examples=25)
 RATIOS = st.one_of(st.sampled_from([0.0, 0.05, 0.1, 0.999, "inf", "nan"]), st.floats(0, 1, exclude_max=True))
 
 
@@ -73,28 +60,14 @@ def runs(draw: st.DrawFn) -> Any:
     return run(*[draw(records_of(name)) for name in names], **other)
 
 
+@FEW
 @given(runs())
 def test_a_run_does_not_differ_from_itself(one):
     assert compare_runs(one, copy.deepcopy(one)) == []
 
 
-@given(runs(), runs(), st.randoms())
-def test_the_order_of_records_means_nothing(before, after, random):
-    shuffled = [(header, random.sample(records, len(records))) for header, records in (before, after)]
-    assert compare_runs(*shuffled) == compare_runs(before, after)
-
-
-@given(runs(), runs())
-def test_changes_are_of_known_kinds_and_plain_data(before, after):
-    for change in compare_runs(before, after):
-        assert change.kind in KINDS
-        assert json.loads(json.dumps(change.as_dict(), allow_nan=False)) == change.as_dict()
-        assert change.text
-        assert "\n" not in change.text
-
-
+@FEW
 @given(runs())
-@settings(deadline=None, max_examples=40)
 def test_a_baseline_stands_for_the_run_it_was_made_from(tmp_path_factory, one):
     file = tmp_path_factory.mktemp("run") / "baseline.jsonl"
     write_baseline(file, *one)
@@ -106,8 +79,8 @@ def test_a_baseline_stands_for_the_run_it_was_made_from(tmp_path_factory, one):
     assert again.read_bytes() == file.read_bytes()
 
 
+@FEW
 @given(runs(), runs(), runs())
-@settings(deadline=None, max_examples=40)
 def test_after_accepting_everything_nothing_is_left(tmp_path_factory, first, second, third):
     """Twice, so that what was accepted before is changed, kept or dropped."""
     file = tmp_path_factory.mktemp("run") / "baseline.jsonl"
@@ -119,27 +92,3 @@ def test_after_accepting_everything_nothing_is_left(tmp_path_factory, first, sec
         left = compare_runs(load(file), after)
         assert [change for change in left if not change.accepted] == []
         assert gate(left) == 0
-
-
-@given(runs(), st.integers(1, 4))
-@settings(deadline=None, max_examples=40)
-def test_merging_the_shards_of_a_run_gives_the_run(tmp_path_factory, one, count):
-    folder, (header, records) = tmp_path_factory.mktemp("run"), one
-    ids = [each["id"] for each in records]
-    places = [
-        put(folder / str(n), [each for each in records if each["id"] in shard(ids, n, count)],
-            environment=header["environment"])
-        for n in range(1, count + 1)
-    ]  # fmt: skip
-    merged = merge(places, folder / "out")
-    assert compare_runs(one, merged) == compare_runs(merged, one) == []
-    assert environment_changes(one, merged) == []
-    assert len(merged[1]) == len(records)
-
-
-@given(runs(), runs(), st.integers(40, 200))
-def test_every_change_is_in_the_lines_or_counted(before, after, width):
-    changes = compare_runs(before, after)
-    found = list(lines(changes, width))
-    assert all(any(change.id in line for line in found) for change in changes)
-    assert [line for line in found if len(line) > width and "[" not in line] == []

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from conformance.baseline import case_of, cut, parse_shard, repeated, seconds_of, shard
 from tests.baseline.support import record
 
-
-@pytest.mark.parametrize(("text", "wanted"), [("1/1", (1, 1)), ("2/4", (2, 4)), (" 4/4 ", (4, 4))])
-def test_a_shard_is_one_of_several(text, wanted):
-    assert parse_shard(text) == wanted
+pytestmark = pytest.mark.smoke
 
 
-@pytest.mark.parametrize("text", ["0/4", "5/4", "2", "2/", "a/b", "-1/2", "1/0", "", "1/4/2"])
-def test_what_is_no_shard_is_refused(text):
-    with pytest.raises(ValueError, match="not which of how many"):
-        parse_shard(text)
+def test_a_shard_is_one_of_several():
+    assert [parse_shard(text) for text in ("1/1", "2/4", " 4/4 ")] == [(1, 1), (2, 4), (4, 4)]
+    for text in ("0/4", "5/4", "2", "2/", "a/b", "-1/2", "1/0", "", "1/4/2"):
+        with pytest.raises(ValueError, match="not which of how many"):
+            parse_shard(text)
+    with pytest.raises(ValueError, match="is not the id of a cell"):
+        shard(["something"], 1, 2)
 
 
 def test_a_new_case_moves_no_other():
@@ -28,19 +28,18 @@ def test_a_new_case_moves_no_other():
     assert 2 <= len(before) <= 30
 
 
+def parts_of(ids, count, seconds=None):
+    """The shards of the cells, which have each cell once."""
+    parts = [shard(ids, index, count, seconds) for index in range(1, count + 1)]
+    assert sorted(name for part in parts for name in part) == sorted(ids)
+    return parts
+
+
 def test_seconds_balance_the_shards():
     ids = [f"export[case{n}-dynamo-op20]" for n in range(20)]
     seconds = {name: float(2 ** min(n, 6)) for n, name in enumerate(ids)}
-    loads = [sum(seconds[name] for name in shard(ids, index, 3, seconds)) for index in (1, 2, 3)]
+    loads = [sum(seconds[name] for name in part) for part in parts_of(ids, 3, seconds)]
     assert max(loads) - min(loads) <= max(seconds.values())
-
-
-def test_seconds_of_an_earlier_run_may_have_more_or_fewer_cases():
-    ids = [f"export[case{n}-dynamo-op20]" for n in range(9)]
-    seconds = {**dict.fromkeys(ids[:6], 2.0), "export[gone-dynamo-op20]": 500.0}
-    parts = [shard(ids, index, 3, seconds) for index in (1, 2, 3)]
-    assert [len(part) for part in parts] == [3, 3, 3]
-    assert set().union(*parts) == set(ids)
 
 
 def test_a_case_that_is_longer_than_a_shard_is_divided_by_its_models():
@@ -48,8 +47,7 @@ def test_a_case_that_is_longer_than_a_shard_is_divided_by_its_models():
                for check, rest in (("export", ""), ("accuracy", "-onnxruntime-fp32"))]  # fmt: skip
     others = [f"export[case{n}-dynamo-op20]" for n in range(6)]
     seconds = {**dict.fromkeys(network, 5.0), **dict.fromkeys(others, 1.0)}
-    parts = [shard([*network, *others], index, 3, seconds) for index in (1, 2, 3)]
-    assert sorted(name for part in parts for name in part) == sorted([*network, *others])
+    parts = parts_of([*network, *others], 3, seconds)
     assert [sum(map(seconds.__getitem__, part)) for part in parts] == [12.0, 12.0, 12.0]
     for part in parts:
         assert sum(name.startswith("export[network") for name in part) == 1, "each model is exported once"
@@ -66,8 +64,7 @@ NETWORK = [
 
 def test_a_model_that_is_longer_than_a_shard_is_divided_by_its_precisions():
     seconds = dict.fromkeys(NETWORK, 10.0) | {f"export[case{n}-dynamo-op20]": 1.0 for n in range(40)}
-    parts = [shard(seconds, index, 3, seconds) for index in (1, 2, 3)]
-    assert sorted(name for part in parts for name in part) == sorted(seconds)
+    parts = parts_of(seconds, 3, seconds)
     for part in parts:
         assert len({name[-5:-1] for name in part if "accuracy[network" in name}) == 1
     loads = [sum(map(seconds.__getitem__, part)) + repeated(part, seconds) for part in parts]
@@ -75,50 +72,23 @@ def test_a_model_that_is_longer_than_a_shard_is_divided_by_its_precisions():
     assert sum(loads) == sum(seconds.values()) + 2 * 10.0, "two shards export the network once more"
 
 
-def test_what_is_longer_than_a_shard_at_one_precision_is_divided_by_its_cells():
-    parts = [shard(NETWORK, index, 8, dict.fromkeys(NETWORK, 10.0)) for index in range(1, 9)]
-    assert sorted(name for part in parts for name in part) == sorted(NETWORK)
-    alike = [{name[-5:-1] for name in part} for part in parts if any("-int8" in name for name in part)]
-    assert len(alike) == 3 and all(precisions == {"int8"} for precisions in alike)
-
-
-def test_what_a_division_makes_no_shorter_is_not_divided():
-    """At fp16 the conversion takes longest, and each cell would convert anew."""
-    seconds = dict.fromkeys(NETWORK, 1.0) | {"fidelity[network-dynamo-op20-fp16]": 30.0}
-    whole = dict.fromkeys([f"export[case{n}-dynamo-op20]" for n in range(60)], 1.0)
-    parts = [shard([*seconds, *whole], index, 5, seconds | whole) for index in range(1, 6)]
-    assert sorted(name for part in parts for name in part) == sorted([*seconds, *whole])
-    assert sum(any("-fp16]" in name for name in part) for part in parts) == 1
-
-
 def test_skipped_cells_take_no_export_along():
     """Those of a runtime that the host lacks, at a precision that is divided by its cells."""
     skipped = [name.replace("onnxruntime", "tensorrt") for name in NETWORK if "onnxruntime" in name]
     seconds = dict.fromkeys(NETWORK, 10.0) | dict.fromkeys(skipped, 0.0)
     assert repeated(skipped, seconds) == 0.0
-    loads = []
-    for index in range(1, 9):
-        part = shard(seconds, index, 8, seconds)
-        loads.append(sum(map(seconds.__getitem__, part)) + repeated(part, seconds))
-    assert max(loads) <= 30.0
+    parts = parts_of(seconds, 8, seconds)
+    assert max(sum(map(seconds.__getitem__, part)) + repeated(part, seconds) for part in parts) <= 30.0
 
 
-def test_a_cell_that_is_longer_than_a_shard_is_in_one():
-    parts = [shard(NETWORK, index, 20, dict.fromkeys(NETWORK, 10.0)) for index in range(1, 21)]
-    assert sorted(name for part in parts for name in part) == sorted(NETWORK)
-
-
-@pytest.mark.parametrize(
-    ("cells", "wanted"),
-    [
-        (NETWORK, 0.0),
-        (["accuracy[network-dynamo-op20-onnxruntime-fp32]"], 1.0),
-        (["export[network-dynamo-op20]", "accuracy[network-dynamo-op20-onnxruntime-fp16]"], 4.0),
-        (["specials[network-dynamo-op20-onnxruntime-int8]"], 1.0 + 32.0),
-        (["export[other-dynamo-op20]"], 0.0),
-        ([], 0.0),
-    ],
-)
+@pytest.mark.parametrize("cells, wanted", [
+    (NETWORK, 0.0),
+    (["accuracy[network-dynamo-op20-onnxruntime-fp32]"], 1.0),
+    (["export[network-dynamo-op20]", "accuracy[network-dynamo-op20-onnxruntime-fp16]"], 4.0),
+    (["specials[network-dynamo-op20-onnxruntime-int8]"], 1.0 + 32.0),
+    (["export[other-dynamo-op20]"], 0.0),
+    ([], 0.0),
+])  # fmt: skip
 def test_a_shard_repeats_exports_and_conversions_that_others_have(cells, wanted):
     assert repeated(cells, {name: 2.0**n for n, name in enumerate(NETWORK)}) == wanted
 
@@ -128,8 +98,7 @@ def test_cells_of_an_onnx_file_are_cells():
     ids = [f"accuracy[net{n}-onnx-op17-{runtime}-fp32]" for n in range(4) for runtime in ("onnxruntime", "openvino")]
     assert case_of(ids[0]) == "net0"
     for seconds in (None, dict.fromkeys(ids, 1.0)):
-        parts = [shard(ids, index, 2, seconds) for index in (1, 2)]
-        assert sorted(name for part in parts for name in part) == sorted(ids)
+        parts_of(ids, 2, seconds)
 
 
 def test_a_cut_tells_shards_of_one_whole():
@@ -143,20 +112,10 @@ def test_seconds_are_those_of_all_stages():
     assert seconds_of([record()]) == {record()["id"]: 0.5}
 
 
-def test_a_shard_of_what_is_no_cell_is_refused():
-    with pytest.raises(ValueError, match="is not the id of a cell"):
-        shard(["something"], 1, 2)
-
-
 SMALL = [f"{check}[case{n}-dynamo-op{opset}]" for check in ("export", "more") for n in range(9) for opset in (1, 2)]
 
 
-@given(
-    st.sets(st.sampled_from(SMALL)),
-    st.integers(1, 5),
-    st.randoms(),
-    st.booleans(),
-)
+@given(st.sets(st.sampled_from(SMALL)), st.integers(1, 5), st.randoms(), st.booleans())
 def test_shards_have_each_cell_once_and_models_whole_that_are_no_longer_than_a_shard(ids, count, random, balanced):
     seconds = {name: random.random() for name in random.sample(sorted(ids), len(ids) // 2)} if balanced else None
     parts = [shard(random.sample(sorted(ids), len(ids)), index, count, seconds) for index in range(1, count + 1)]

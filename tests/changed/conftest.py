@@ -1,4 +1,4 @@
-"""A repository with hundreds of cases, as it was when it was committed."""
+"""A repository with a hundred cells, as it was when it was committed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.changed.support import COUNT, MODULES, PLAIN, git
+from tests.changed.support import COUNT, MODULES, PLAIN, commit, git
 
 SYMBOLICS = """
 from helpers import rounded
@@ -48,8 +48,7 @@ def original(tmp_path_factory) -> Path:
     (cases / "plain.yaml").write_text(PLAIN)
     (folder / "constraints.txt").write_text("torch==2.15.0\nonnx==1.23.2\n")
     git(folder, "init", "-q")
-    git(folder, "add", "-A")
-    git(folder, "commit", "-qm", "as it was")
+    commit(folder)
     return folder
 
 

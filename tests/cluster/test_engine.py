@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conformance.cluster import serving, tasks
+from conformance.cluster import tasks
 from conformance.cluster.engine import KILLS, Cluster, Job, Made
 from conformance.cluster.freight import Files
 from conformance.cluster.run import Run
@@ -21,7 +17,7 @@ from conformance.cluster.workers import SchedulerLost, Worker
 from conformance.plan.catalogue import plan
 from conformance.plugin.running import Running
 from conformance.records.record import Record
-from tests.support import load_case
+from tests.kit.cases import load_case
 
 FACTS = {"host": "here", "cpu": {"name": "a processor", "instructions": []}, "fingerprint": "f", "words": []}
 
@@ -84,8 +80,8 @@ class Scene:
     """A run of one case with some cells, whose events the test makes up."""
 
     def __init__(self, folder: Path, *cells: str, words: frozenset[str] = frozenset(), files: Files = NONE) -> None:
-        self.cluster = Cluster("tcp://nowhere:1", folder, lambda line: None, packages={}, patience=0.0)
-        self.client = self.cluster._client = _Client()  # type: ignore[assignment]
+        self.cluster = Cluster("tcp://nowhere:1", folder, lambda line: None, packages={}, patience=0.0, tick=0.01)
+        self.client = self.cluster.client = _Client()  # type: ignore[assignment]
         self.cluster.workers = {"a": Worker("a", {**FACTS, "words": ["package timm"]}), "b": Worker("b", FACTS)}
         self.cluster.known = dict(self.cluster.workers)
         job = Job(cells, tasks.run_cells, lambda ids: pickle.dumps(list(ids)), files, words, 1.0)
@@ -100,16 +96,16 @@ class Scene:
 
     def begun(self, cell: str, worker: str = "a", task: str | None = None) -> None:
         event = {"kind": "begun", "cell": cell, "address": worker, "task": task or self.key}
-        self.cluster._events.put(("event", event))
+        self.cluster.events.put(("event", event))
 
     def ended(self, cell: str, worker: str = "a", task: str | None = None) -> None:
         event = {"kind": "ended", "cell": cell, "address": worker, "task": task or self.key}
-        self.cluster._events.put(("event", {**event, "record": pickle.dumps(record(cell))}))
+        self.cluster.events.put(("event", {**event, "record": pickle.dumps(record(cell))}))
 
     def done(self, status: str = "finished", error: Any = None) -> None:
         future = self.client.given[self.key][1]
         future.status, future.error = status, error
-        self.cluster._events.put(("done", self.key))
+        self.cluster.events.put(("done", self.key))
 
     def next(self) -> Made | None:
         return next(self._made)
@@ -195,13 +191,6 @@ def test_a_task_that_fails_again_and_again_is_no_endless_run(tmp_path):
     assert scene.rest() == []
 
 
-def test_without_a_worker_that_fits_the_cells_say_so(tmp_path):
-    scene = Scene(tmp_path, "one")
-    scene.cluster.workers = {}
-    made = [cell for cell in (scene.next() for _ in range(2)) if cell is not None]
-    assert [cell.record.error for cell in made] == ["NoWorker"]
-
-
 def test_cells_whose_only_worker_with_a_package_is_gone_say_so_and_others_go_on(tmp_path):
     scene = Scene(tmp_path, "one", words=frozenset({"package timm"}))
     del scene.cluster.workers["a"]
@@ -214,8 +203,8 @@ def test_a_task_without_a_worker_goes_to_one_that_comes(tmp_path):
     scene = Scene(tmp_path, "one")
     scene.cluster.workers = {}
     first, came = scene.key, {"kind": "worker", "address": "b", "name": "b", "facts": FACTS, "refused": []}
-    scene.cluster._events.put(("event", came))
-    scene.cluster._patience = 60.0
+    scene.cluster.events.put(("event", came))
+    scene.cluster.patience = 60.0
     assert scene.next() is None
     assert scene.key != first and scene.client.given[first][1].cancelled
     scene.ended("one", "b")
@@ -235,51 +224,6 @@ def test_cells_whose_file_was_removed_meanwhile_say_so(tmp_path):
     (made,) = scene.rest()
     assert (made.cell, made.record.error) == ("two", "MissingFile")
     assert made.record.reason == f"{file} cannot be read any more (No such file or directory)"
-
-
-def test_a_process_that_ended_of_itself_is_started_anew(tmp_path, monkeypatch):
-    started = []
-
-    class Ended:
-        def __init__(self, run: Run, *_: object) -> None:
-            self.run, self.ended = run, not started
-            started.append(self)
-
-        def end(self) -> None:
-            pass
-
-    monkeypatch.setattr(tasks, "Host", Ended)
-    monkeypatch.setattr(tasks, "_host", None)
-    run = Run("r", "/", "/", ".", (), {}, 1.0, None, 1)
-    first = tasks._ready(run, tmp_path)
-    second = tasks._ready(run, tmp_path)
-    assert second is not first and tasks._ready(run, tmp_path) is second
-
-
-def test_cells_are_waited_for_only_so_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(serving, "IDLE", 0.01)
-    here, _there = multiprocessing.Pipe()
-    assert not [*serving._received(here, tmp_path)]
-
-
-def test_a_replay_ends_with_the_worker_that_began_it(tmp_path):
-    """What a replay would do is stood in for by a process that says so and sleeps."""
-    (tmp_path / "conformance").mkdir()
-    stand_in = (
-        "import time\ndef main():\n    print('it goes on', flush=True)\n    time.sleep(60)\n    print('to its end')\n"
-    )
-    (tmp_path / "conformance" / "cli.py").write_text(stand_in, encoding="utf-8")
-    (tmp_path / "conformance" / "__init__.py").touch()
-    worker = (
-        "import os, subprocess, sys, time\n"
-        f"subprocess.Popen([sys.executable, '-c', {tasks.REPLAY!r}, str(os.getpid())])\ntime.sleep(600)"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-c", worker], stdout=subprocess.PIPE, env=environment) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"it goes on\n"
-        process.kill()
-        assert process.stdout.read() == b"", "the replay has the other end of the pipe no more"
 
 
 def test_a_client_that_lost_its_scheduler_says_so(tmp_path):

@@ -8,7 +8,7 @@ from conformance.cluster.admission import Admission, refusals
 from conformance.cluster.freight import below, files_of, lay_out, moved, retold
 from conformance.depends.files import Needs, needs
 from conformance.records.environment import code
-from tests.support import load_case
+from tests.kit.cases import load_case
 
 CASE = "forward: beside.scaled(x)\ninputs: {x: 'float32[3]'}\ndepends: [factor.txt]"
 PYTHON = "import other\ndef scaled(x):\n    return x * other.FACTOR\n"
@@ -38,13 +38,6 @@ def test_a_folder_of_cases_behind_a_link_keeps_its_name(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "real")
     case = case_in(tmp_path / "link")
     assert {path.rpartition("/")[0] for path in files_of(case, needs(case)).digests} == {str(tmp_path / "link")}
-
-
-def test_equal_contents_are_sent_once(tmp_path):
-    case = case_in(tmp_path)
-    (tmp_path / "other.py").write_bytes((tmp_path / "factor.txt").read_bytes())
-    files = files_of(case, needs(case))
-    assert len(files.digests) == 4 and len(files.places) == 3
 
 
 def test_of_a_folder_that_a_case_names_all_files_travel(tmp_path):

@@ -22,9 +22,11 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from tests.cluster.support import CELLS, DEADLINE, end_group, project, records, run, waited_for
+from tests.cluster.support import CELLS, end_group, project, records, run
+from tests.kit.processes import PLENTY, gone, waited_for
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.thorough  # each starts all that a cluster consists of
 PAGE = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
 
 SBATCH = """#!/bin/sh
@@ -116,7 +118,7 @@ def ssh(place, monkeypatch):
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         thread = threading.Thread(target=runner.run, args=[serve()])
         thread.start()
-        yield port.result(DEADLINE)
+        yield port.result(PLENTY)
         loop.call_soon_threadsafe(enough.set)
         thread.join()
 
@@ -163,5 +165,5 @@ def test_workers_as_jobs_of_slurm(place, slurm, tmp_path):
         assert_a_run_is_whole(project(tmp_path / "project"), address, r"SLURMCluster-\d+")
         job = int((place / "jobs").read_text(encoding="utf-8"))
         assert "--name SLURMCluster-0" in next(place.glob("job-??????")).read_text(encoding="utf-8")
-        python.communicate(timeout=DEADLINE)
-    waited_for(lambda: not Path(f"/proc/{job}/cmdline").exists() or not Path(f"/proc/{job}/cmdline").read_bytes())
+        python.communicate(timeout=PLENTY)
+    assert gone(job)

@@ -8,14 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.support import CASES, PYTHON, Loopback, loopback, project, records, run
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    (tmp_path / "cluster").mkdir()
-    with loopback(tmp_path / "cluster") as started:
-        yield started
+from tests.cluster.conftest import Shared
+from tests.cluster.support import CASES, PYTHON, Loopback, project, records, run
+from tests.kit.runs import Outcome, search_path
 
 
 def installed(folder: Path, name: str, version: str) -> Path:
@@ -28,123 +23,127 @@ def installed(folder: Path, name: str, version: str) -> Path:
     return folder
 
 
-def test_a_worker_with_other_versions_is_refused_by_name(cluster: Loopback, tmp_path):
-    folder = project(tmp_path / "project")
-    address = cluster.scheduler()
-    cluster.workers(
-        address, "--no-nanny", "--name", "older", PYTHONPATH=str(installed(tmp_path / "old", "torch", "1.9"))
-    )
-    refused = run(folder, address, "-k", "small and export")
-    assert refused.code == 4, refused.text
-    assert "worker older on " in refused.text and "torch 1.9 (here " in refused.text
-    assert "Traceback" not in refused.text
+NEEDY = """
+needy:
+  about: of a command
+  forward: x * 2
+  inputs: {x: 'float32[3]'}
+  export: {torchscript: [17]}
+  needs: ['command:special-tool']
+"""
+LACKING = "lacking:\n  about: of a package\n  forward: beside.scaled(x)\n  inputs: {x: 'float32[3]'}\n"
+SCALED = "import needed\ndef scaled(x):\n    return x * needed.SCALE\n"
 
-    cluster.workers(address, "--no-nanny", "--name", "fits", folder="another")
-    outcome = run(folder, address, "-k", "small and export")
-    assert outcome.code == 0, outcome.text
-    assert "worker older on " in outcome.text
-    assert {record["worker"]["name"] for record in records(folder).values()} == {"fits"}
 
-    needy = run(folder, address, "-k", "small and export", "--cluster-needs", "tensorrt")
+@pytest.fixture(scope="module")
+def mixed(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """A run beside a worker with another version of torch, where no worker has a package and a command."""
+    place = tmp_path_factory.mktemp("mixed")
+    folder = project(place / "project", CASES + NEEDY)
+    (folder / "cases" / "other.yaml").write_text(LACKING.replace("beside.", "other."), encoding="utf-8")
+    (folder / "cases" / "other.py").write_text(SCALED, encoding="utf-8")
+    packages = installed(place / "packages", "needed", "1.0")
+    (packages / "needed.py").write_text("SCALE = 2.0\n", encoding="utf-8")
+    old = search_path(installed(place / "old", "torch", "1.9"))
+    older = shared.cluster.workers(shared.address, "--no-nanny", "--name", "older", folder="older", PYTHONPATH=old)
+    chosen = ("-k", "export and (n2 or needy or lacking)")
+    outcome = run(folder, shared.address, *chosen, PYTHONPATH=search_path(packages))
+    shared.cluster.end_one(older)
+    assert outcome.code == 1, outcome.text
+    return outcome
+
+
+def test_a_worker_with_other_versions_is_refused_by_name(mixed: Outcome):
+    assert "worker older on " in mixed.text and "torch 1.9 (here " in mixed.text
+    (passed,) = (record for record in mixed.records.values() if record["status"] == "passed")
+    assert "n2" in passed["id"] and passed["worker"]["name"] == "fits"
+
+
+def test_a_package_that_no_worker_has_is_told_of_the_cells_that_need_it(shared: Shared, mixed: Outcome):
+    lacking = {id: record for id, record in mixed.records.items() if record["error"] == "NoWorker"}
+    assert lacking and lacking.keys() == {id for id in mixed.records if "lacking" in id}
+    assert f"no worker of {shared.address} has package needed" in mixed.text
+    assert {record["fault"] for record in lacking.values()} == {"harness"}
+
+
+def test_a_cell_whose_command_no_worker_has_is_skipped(mixed: Outcome):
+    assert [record["status"] for id, record in mixed.records.items() if "needy" in id] == ["skipped"]
+
+
+def test_where_no_worker_fits_nothing_is_run(shared: Shared, tmp_path):
+    needy = run(project(tmp_path), shared.address, "-k", "small and export", "--cluster-needs", "tensorrt")
     assert needy.code == 4, needy.text
     assert "worker fits on " in needy.text and "it has no runtime tensorrt" in needy.text
+    assert "Traceback" not in needy.text
 
 
-def test_a_package_that_no_worker_has_is_told_of_the_cells_that_need_it(cluster: Loopback, tmp_path):
-    packages = installed(tmp_path / "packages", "needed", "1.0")
-    (packages / "needed.py").write_text("SCALE = 2.0\n", encoding="utf-8")
-    case = "needy:\n  about: of a package\n  forward: beside.scaled(x)\n  inputs: {x: 'float32[3]'}\n"
-    python = "import needed\ndef scaled(x):\n    return x * needed.SCALE\n"
-    folder = project(tmp_path / "project", CASES + case, PYTHON)
-    (folder / "cases" / "other.yaml").write_text(case.replace("beside.", "other."), encoding="utf-8")
-    (folder / "cases" / "some.yaml").write_text(CASES, encoding="utf-8")
-    (folder / "cases" / "other.py").write_text(python, encoding="utf-8")
-    address = cluster.scheduler()
-    cluster.workers(address, "--no-nanny")
-    outcome = run(folder, address, "-k", "export and (small or needy)", PYTHONPATH=str(packages))
-    assert outcome.code == 1, outcome.text
-    found = records(folder)
-    lacking = {id for id, record in found.items() if record["error"] == "NoWorker"}
-    assert lacking and lacking == {id for id in found if "needy" in id}
-    assert f"no worker of {address} has package needed" in outcome.text
-    assert all(record["fault"] == "harness" for id, record in found.items() if id in lacking)
-
-
-def test_what_a_case_states_under_needs_chooses_its_worker(cluster: Loopback, tmp_path):
+@pytest.mark.thorough
+def test_what_a_case_states_under_needs_chooses_its_worker(shared: Shared, tmp_path):
     tool = tmp_path / "tools" / "special-tool"
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\n", encoding="utf-8")
     tool.chmod(0o755)
-    case = "needy:\n  about: of a command\n  forward: x * 2\n  inputs: {x: 'float32[3]'}\n"
-    case += "  needs: ['command:special-tool']\n"
-    folder = project(tmp_path / "project", CASES + case, PYTHON)
-    address = cluster.scheduler()
-    cluster.workers(address, "--no-nanny", "--name", "plain")
-    outcome = run(folder, address, "-k", "export and needy")
-    assert outcome.code == 5, "where all is skipped nothing is shown"
-    assert {record["status"] for record in records(folder).values()} == {"skipped"}
+    folder = project(tmp_path / "project", CASES + NEEDY, PYTHON)
     path = f"{tool.parent}{os.pathsep}{os.environ['PATH']}"
-    cluster.workers(address, "--no-nanny", "--name", "has the tool", folder="another", PATH=path)
-    outcome = run(folder, address, "-k", "export and needy")
+    has = shared.cluster.workers(shared.address, "--no-nanny", "--name", "has the tool", folder="another", PATH=path)
+    outcome = run(folder, shared.address, "-k", "export and needy")
+    shared.cluster.end_one(has)
     assert outcome.code == 0, outcome.text
     said = [(record["status"], record["worker"]["name"]) for record in records(folder).values()]
     assert said and {*said} == {("passed", "has the tool")}
 
 
-def test_a_worker_that_cannot_write_is_left_out_and_its_case_goes_to_another(cluster: Loopback, tmp_path):
+@pytest.mark.thorough
+def test_workers_that_cannot_write_their_files_or_make_their_store_are_left_out(cluster: Loopback, tmp_path):
     """A limit on the size of files stands for a full disk: both are trouble of the host's own."""
     folder = project(tmp_path / "project")
     (folder / "cases" / "beside.bin").write_bytes(bytes(200_000))
     cases = CASES.replace("vary: {n: [2, 3, 4]}", "vary: {n: [2, 3, 4]}\n  depends: beside.bin")
     (folder / "cases" / "some.yaml").write_text(cases, encoding="utf-8")
     address = cluster.scheduler()
-    full = cluster.workers(address, "--no-nanny", "--name", "full")
+    full = cluster.workers(address, "--no-nanny", "--name", "full", folder="full")
     resource.prlimit(full.pid, resource.RLIMIT_FSIZE, (100_000, 100_000))
-    outcome = run(folder, address, "-k", "small and export", "--cluster-timeout", "5", report="reports/full")
+    cluster.workers(address, "--no-nanny", "--name", "without", folder="without")
+    (cluster.folder / "without" / ".conformance").write_text("no folder", encoding="utf-8")
+    limits = ("--cluster-timeout", "15", "--store", "/proc/self/cwd/kept")
+    outcome = run(folder, address, "-k", "small and export", *limits)
     assert outcome.code == 1, outcome.text
     assert "worker full on " in outcome.text and "the host allows no larger file" in outcome.text
-    assert {record["error"] for record in records(folder, "reports/full").values()} == {"NoWorker"}
-
-    cluster.workers(address, "--no-nanny", "--name", "fits", folder="another")
-    outcome = run(folder, address, "-k", "small and export")
-    assert outcome.code == 0, outcome.text
-
-
-def test_a_worker_that_cannot_make_its_store_is_left_out(cluster: Loopback, tmp_path):
-    folder = project(tmp_path / "project")
-    address = cluster.scheduler()
-    cluster.workers(address, "--no-nanny", "--name", "without")
-    (cluster.folder / "worker" / ".conformance").write_text("no folder", encoding="utf-8")
-    outcome = run(
-        folder, address, "-k", "small and export", "--cluster-timeout", "5", "--store", "/proc/self/cwd/kept"
-    )
-    assert outcome.code == 1, outcome.text
     assert "worker without on " in outcome.text and ".conformance: cannot be made" in outcome.text
     assert {record["error"] for record in records(folder).values()} == {"NoWorker"}
 
 
+IMPATIENT = """
+from conformance.cluster import workers
+
+usual = workers.ANSWER
+
+def pytest_configure():
+    workers.ANSWER = 0.5
+
+def pytest_unconfigure():
+    workers.ANSWER = usual
+"""
+
+
 def test_no_scheduler_at_the_address(tmp_path):
-    outcome = run(project(tmp_path / "project"), "tcp://127.0.0.1:9")
+    outcome = run(project(tmp_path / "project"), "tcp://127.0.0.1:9", plugin=IMPATIENT)
     assert outcome.code == 4, outcome.text
     assert "--cluster: no scheduler answers at tcp://127.0.0.1:9" in outcome.text
     assert "Traceback" not in outcome.text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["--cluster", "scheduler:8786"], "give the address of a Dask scheduler, as tcp://host:8786, or local:4"),
-        (["--cluster", "local:0"], "or local:4"),
-        (["--cluster", "local:2", "-n", "2"], "give one of them"),
-        (["--cluster", "local:2", "--isolation", "none"], "give one"),
-        (
-            ["-p", "cacheprovider", "-p", "stepwise", "--cluster", "local:2", "--stepwise"],
-            "--stepwise goes on behind",
-        ),
-        (["--cluster", "local:2", "--cluster-needs", "fast"], "'fast' is not known"),
-        (["--cluster-needs", "gpu"], "give --cluster with it"),
-    ],
-)
+@pytest.mark.parametrize("arguments, text", [
+    (["--cluster", "scheduler:8786"], "give the address of a Dask scheduler, as tcp://host:8786, or local:4"),
+    (["--cluster", "local:0"], "or local:4"),
+    (["--cluster", "local:2", "--dist", "load"], "give one of them"),
+    (
+        ["-p", "cacheprovider", "-p", "stepwise", "--cluster", "local:2", "--stepwise"],
+        "--stepwise goes on behind",
+    ),
+    (["--cluster", "local:2", "--cluster-needs", "fast"], "'fast' is not known"),
+    (["--cluster-needs", "gpu"], "give --cluster with it"),
+])  # fmt: skip
 def test_options_that_cannot_be_used(tmp_path, arguments, text):
     outcome = run(project(tmp_path / "project"), None, *arguments)
     assert outcome.code == 4 and text in outcome.text, outcome.text

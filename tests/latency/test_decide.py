@@ -5,11 +5,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 import numpy as np
+import pytest
 
 from conformance.case.time_budget import parse
 from conformance.latency.decide import decide
 from conformance.latency.statistics import ratio_interval
-from tests.latency.support import Host, quiet
+from tests.kit.clock import Host, quiet
+
+pytestmark = pytest.mark.smoke
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -19,31 +20,40 @@ def test_the_state_of_a_host_is_plain_facts():
     assert host.state(gpu=False)["gpu"] is None
 
 
-@pytest.mark.parametrize(
-    "script, rows",
-    [
-        ("echo 'H, 1, 2 MHz, 3 MHz, 4 MHz, 5, 6 W, P0, 7 %, Enabled'", 1),
-        ("echo 'no devices were found'", None),
-        ("exit 9", None),
-        ("printf '\\377\\376'", None),
-    ],
-)
-def test_what_nvidia_smi_says_or_does_not(tmp_path, monkeypatch, script, rows):
+@pytest.mark.parametrize("script, state", [
+    ("echo 'H, 1, 2 MHz, 3 MHz, 4 MHz, 5, 6 W, P0, 7 %, Enabled'", ["P0"]), ("exit 9", None),
+    ("printf '\\377\\376'", None),
+])  # fmt: skip
+def test_what_nvidia_smi_says_or_does_not(tmp_path, monkeypatch, script, state):
     tool = tmp_path / "nvidia-smi"
     tool.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     found = host.gpus()
-    if rows is None:
-        assert found is None
-    else:
-        assert found is not None and len(found) == rows
-        assert (found[0]["name"], found[0]["clocks.sm"], found[0]["pstate"]) == ("H", "2 MHz", "P0")
+    assert (found and [gpu["pstate"] for gpu in found]) == state
 
 
-def test_a_host_that_tells_nothing_gives_none(monkeypatch, tmp_path):
-    monkeypatch.setattr(host, "_CPUS", tmp_path)
-    monkeypatch.setattr(host, "_read", lambda file: None)
+FILES = {
+    "sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor": "powersave\n",
+    "sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq": "1200000\n",
+    "sys/devices/system/cpu/cpu{cpu}/cpufreq/cpuinfo_max_freq": "3400000\n",
+    "sys/devices/system/cpu/intel_pstate/no_turbo": "1\n",
+    "sys/devices/system/cpu/smt/active": "1\n",
+    "proc/pressure/cpu": "some avg10=12.50 avg60=1.00 avg300=0.00 total=1\n",
+    "proc/stat": f"cpu 1 2 3 4 5 6 7 {3 * os.sysconf('SC_CLK_TCK')} 0 0\ncpu0 9\n",
+}
+
+
+def test_what_a_host_tells_of_itself_is_read_and_the_rest_is_none(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = host.state()
-    assert [found[key] for key in ("governor", "frequency", "turbo", "pressure", "stolen", "gpu")] == [None] * 6
+    names = ("governor", "frequency", "turbo", "smt", "pressure", "stolen", "gpu")
+    found = host.state(root=tmp_path)
+    assert [found[name] for name in names] == [None] * 7
+    for file, text in FILES.items():
+        for cpu in os.sched_getaffinity(0):
+            place = tmp_path / file.format(cpu=cpu)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8")
+    found = host.state(root=tmp_path)
+    frequency = {"min": 1200.0, "max": 1200.0, "limit": 3400.0}
+    assert [found[name] for name in names] == ["powersave", frequency, False, "1", 12.5, 3.0, None]

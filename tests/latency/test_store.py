@@ -13,7 +13,8 @@ from conformance.case.time_budget import parse
 from conformance.latency import host
 from conformance.latency.statistics import time_verdict
 from conformance.latency.store import KEPT, as_benchmark_json, as_record, metadata, save, thinned
-from tests.latency.support import TEN_PERCENT, measured, paired, quiet
+from tests.kit.clock import quiet
+from tests.latency.support import TEN_PERCENT, measured, paired
 
 
 def record(ratio=1.3, budgets=("1.2 x pytorch", "5 ms"), seed=0):
@@ -69,40 +70,3 @@ def test_pytest_benchmark_compares_what_is_kept(tmp_path):
     for line in ("mlp (0001_before)", "mlp (0002_after)", "mlp (other side: other) (0002_after)"):
         assert line in run.stdout, run.stdout
     assert run.stdout.count("2 tests") == 2
-
-
-CONFTEST = """
-import json
-from pathlib import Path
-from conformance.latency.store import metadata
-
-def pytest_runtest_call(item):
-    latency = json.loads(Path("record.json").read_text())
-    item.config._benchmarksession.benchmarks.extend(metadata(item.name, item.nodeid, latency))
-"""
-
-
-def test_a_pytest_session_reports_and_compares_what_is_kept(tmp_path):
-    """As the front end may do it: the sides of a record among the benchmarks of pytest-benchmark's own session."""
-    (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
-    (tmp_path / "test_one.py").write_text("def test_one(): pass\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--benchmark-storage=kept"]
-
-    def session(*options, ratio):
-        (tmp_path / "record.json").write_text(json.dumps(record(ratio)), encoding="utf-8")
-        return subprocess.run([*command, *options], capture_output=True, text=True, cwd=tmp_path, timeout=120)
-
-    first = session("--benchmark-save=before", ratio=1.0)
-    assert first.returncode == 0, first.stdout + first.stderr
-    assert "benchmark 'test_one': 2 tests" in first.stdout
-    same = session("--benchmark-compare=0001", "--benchmark-compare-fail=median:10%", ratio=1.0)
-    assert same.returncode == 0, same.stdout + same.stderr
-    slower = session("--benchmark-compare=0001", "--benchmark-compare-fail=median:10%", ratio=1.3)
-    assert slower.returncode != 0
-    assert "Performance has regressed" in slower.stdout + slower.stderr
-
-
-@pytest.mark.parametrize("name", ["", "a/b", "a:b"])
-def test_a_name_that_is_no_file_name_is_refused(tmp_path, name):
-    with pytest.raises(ValueError, match="file name"):
-        save(tmp_path, name, {"benchmarks": []})

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support import Bench, details, say, verdict
+from benchmarks.culprits.edits import Edit, exchanged
+from benchmarks.culprits.planting import exported
+from benchmarks.location.sound import look_at
+from tests.kit.cases import Bench, details, say, verdict, write_case
+from tests.kit.planting import planted, untyped
+from tests.kit.runs import run_suite
 
+pytestmark = pytest.mark.own_store
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path, tmp_path / "store")
+PYTHON = """
+import math
+import os
+import signal
 
-
-SIZES = """
 import torch
+import torch.nn.functional as F
+
+calls = []
 
 
 def half(size):
@@ -32,35 +40,6 @@ class Padded(torch.nn.Module):
         left = half(x.shape[1] - y.shape[1])
         moved = torch.nn.functional.pad(y, (left, 4 - left))
         return torch.relu(self.layer(x)).sum() + moved
-"""
-PADDED = """
-module: beside.Padded
-inputs: {x: "float32[batch, 4]", y: "float32[batch, n]"}
-dims: {batch: 1..4, n: 3..9}
-"""
-
-
-@pytest.mark.parametrize("exporter, operator", [
-    ("dynamo: [18]", "operator.floordiv"), ("torchscript: [17]", "aten.floor_divide"),
-])  # fmt: skip
-def test_a_size_that_is_divided_wrongly_is_named_with_its_line(bench, exporter, operator):
-    """Both exporters translate ``//`` of sizes to a division that cuts off."""
-    record = bench.run(say(PADDED, f"export: {{{exporter}}}"), SIZES)
-    assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
-    told = record.operator
-    assert told is not None
-    assert (told["operator"], told["line"], told["source"]) == (operator, "beside.py:6", "return size // 2")
-    assert (told["type"], told["dtype"], told["sizes"]) == ("Div", "int64", True)
-    assert (told["got"], told["wanted"], told["arguments"]) == (0, -1, [-1, 2])
-    lines = details(record)
-    at = lines.index(f"parts first at beside.py:6  return size // 2  ({operator})")
-    assert lines[at + 1] == f"node {told['node']} (Div), of int64 sizes"
-    assert lines[at + 2] == "its inputs agree; -1 // 2: got 0, wanted -1"
-
-
-NETWORK = """
-import torch
-import torch.nn.functional as F
 
 
 class Network(torch.nn.Module):
@@ -75,106 +54,6 @@ class Network(torch.nn.Module):
 
     def forward(self, x):
         return torch.relu(self.second(self.middle(x)))
-"""
-BODY = """
-module: beside.Network
-inputs: {x: "float32[batch, 4]"}
-dims: {batch: 1..4}
-"""
-SYMBOLIC = """
-
-def symbolic(g, x):
-    return g.op("HardSigmoid", x)
-"""
-TRANSLATION = """
-
-def translation(x):
-    from onnxscript import opset18
-    return opset18.HardSigmoid(x)
-"""
-WRONG = {
-    "torchscript": (
-        '{torchscript: {opsets: [17], symbolics: {"aten::hardswish": {function: beside.symbolic, without: "none"}}}}',
-        SYMBOLIC,
-    ),
-    "dynamo": ('{dynamo: {opsets: [18], translations: {"aten::hardswish": beside.translation}}}', TRANSLATION),
-}  # fmt: skip
-
-
-def wrong(bench: Bench, exporter: str, **options: Any) -> Any:
-    export, python = WRONG[exporter]
-    return bench.run(say(BODY, f"export: {export}"), NETWORK + python, **options)
-
-
-@pytest.mark.parametrize("exporter", WRONG)
-def test_a_wrong_translation_inside_a_function_is_named(bench, exporter):
-    record = wrong(bench, exporter)
-    told = record.operator
-    assert (told["operator"], told["line"], told["source"]) == (
-        "aten.hardswish",
-        "beside.py:13",
-        "x = F.hardswish(x * 3)",
-    )
-    assert (told["type"], told["how"], told["dtype"]) == ("HardSigmoid", "value", "float32")
-    assert "untied" not in told
-    assert record.seconds["locate"] > 0
-    got = 1 / 6 * told["arguments"][0] + 0.5
-    assert told["wanted"] == pytest.approx(told["arguments"][0] * got, abs=1e-4)
-
-
-@pytest.mark.parametrize("exporter", WRONG)
-def test_what_torch_lacks_is_said_and_the_verdict_stays(bench, exporter, monkeypatch):
-    """As with a torch that calls what is private otherwise."""
-    from torch.fx.proxy import TracerBase
-    from torch.onnx._internal.torchscript_exporter import utils
-
-    before = verdict(wrong(bench, exporter))
-    from conformance.align.operators import dynamo, torchscript
-
-    monkeypatch.setattr(dynamo, "_CORE", "torch.onnx._internal.exporter._elsewhere")
-    monkeypatch.setattr(torchscript, "_UTILS", "torch.onnx._internal.torchscript_exporter.elsewhere")
-    record = wrong(bench, exporter)
-    assert verdict(record) == before
-    assert record.operator["unable"] == "torch"
-    (line,) = [line for line in details(record) if line.startswith("which operator parts first is not known: ")]
-    assert line.endswith(record.operator["detail"])
-    assert hasattr(TracerBase, "_filter_traceback_frames") and hasattr(utils, "_create_jit_graph")
-
-
-@pytest.mark.parametrize("exporter", WRONG)
-def test_instruments_that_change_the_graph_name_nothing(bench, exporter, monkeypatch):
-    from conformance.align.operators import locate
-
-    monkeypatch.setattr(locate.graph, "structure", lambda model: "another")
-    monkeypatch.setattr("conformance.export.graph.structure", lambda model: "another")
-    before = wrong(bench, exporter)
-    assert before.operator["operator"] == "aten.hardswish"
-    given = iter(range(10**9))
-    monkeypatch.setattr("conformance.export.graph.structure", lambda model: f"another {next(given)}")
-    record = wrong(bench, exporter)
-    assert record.operator == {"unable": "changed"}
-    assert verdict(record) == verdict(before)
-
-
-def test_looking_for_an_operator_may_crash(bench, monkeypatch):
-    import os
-    import signal
-
-    from conformance.checks import locate
-
-    monkeypatch.setattr(locate, "locate", lambda failing: os.kill(os.getpid(), signal.SIGSEGV))
-    record = wrong(bench, "torchscript")
-    assert record.operator == {"unable": "raised", "detail": "Lost: SIGSEGV"}
-    assert record.fault == "exporter"
-
-
-def test_a_cell_that_passes_has_no_operator(bench):
-    assert bench.run(say(BODY, "export: {torchscript: [17]}"), NETWORK).operator is None
-
-
-BRANCHES = """
-import torch
-import torch.nn.functional as F
 
 
 class Chosen(torch.nn.Module):
@@ -183,7 +62,7 @@ class Chosen(torch.nn.Module):
             y = x * 2
             return F.hardswish(y)
 
-        return torch.cond(x.sum() > 0, yes, lambda x: x.cos(), (x,)) * 2
+        return torch.cond(x.sum() > 0, yes, lambda x: x.cos(), (x,)) * 2  # of the branch
 
 
 class Compiled(torch.nn.Module):
@@ -193,30 +72,6 @@ class Compiled(torch.nn.Module):
         else:
             z = x.cos()
         return z * 2
-"""
-
-
-@pytest.mark.parametrize("exporter, module, line, around", [
-    ("dynamo", "Chosen", "beside.py:12", "higher_order.cond"),
-    ("torchscript", "Compiled", "functional.py", "prim.If"),
-])  # fmt: skip
-def test_the_branch_that_is_taken_is_looked_into(bench, exporter, module, line, around):
-    """In a branch torch keeps less of where code is from: the line of ``torch.cond``, or that of its own function."""
-    export, python = WRONG[exporter]
-    script = "script: true" if module == "Compiled" else ""
-    body = BODY.replace("Network", module)
-    record = bench.run(say(body, f"export: {export}", script), BRANCHES + python)
-    told = record.operator
-    assert (told["operator"], told["type"], told["inside"]) == ("aten.hardswish", "HardSigmoid", around)
-    assert told["line"].startswith(line)
-    assert "removed" not in told
-    assert f"  inside of the branch that is taken at {around}" in details(record)
-
-
-BAKED = """
-import math
-
-import torch
 
 
 class Baked(torch.nn.Module):
@@ -224,106 +79,12 @@ class Baked(torch.nn.Module):
         scale = 1 / math.sqrt(y.shape[1])
         x = torch.tanh(x) * scale
         return x + y.sum()
-"""
 
 
-def test_what_a_trace_bakes_in_is_named_where_it_is_used(bench):
-    body = PADDED.replace("Padded", "Baked").replace("3..9", "2..9")
-    record = bench.run(say(body, "export: {torchscript: [17]}"), BAKED)
-    told = record.operator
-    assert (told["stage"], told["how"], told["operator"]) == ("capture", "constant", "aten.mul")
-    assert (told["line"], told["source"]) == ("beside.py:10", "x = torch.tanh(x) * scale")
-    (line,) = [line for line in details(record) if line.startswith("captured with ")]
-    assert line == f"captured with {told['got']:.9g}, which here is {told['wanted']:.9g}"
-
-
-def test_an_optimizer_that_is_wrong_is_told_from_a_translation(bench, monkeypatch):
-    """What the exporter's passes make of a graph that was translated rightly."""
-    from conformance.checks import models
-
-    original = models.export
-
-    def planted(*arguments, **options):
-        exported = original(*arguments, **options)
-        for node in exported.model.graph.node:
-            node.op_type = {"Tanh": "Atan"}.get(node.op_type, node.op_type)
-        return type(exported)(exported.model, exported.usage)
-
-    monkeypatch.setattr(models, "export", planted)
-    record = bench.run(say(BODY, "export: {dynamo: [18]}"), NETWORK)
-    told = record.operator
-    assert (told["operator"], told["type"], told["stage"]) == ("aten.tanh", "Atan", "optimizer")
-    assert told["line"] == "beside.py:12"
-
-
-@pytest.mark.parametrize("exporter", ["dynamo: [18]", "torchscript: [17]"])
-def test_an_output_that_only_the_final_graph_names_is_named(bench, monkeypatch, exporter):
-    """The last node is wrong, whose tensor was given the output's name."""
-    from conformance.checks import models
-
-    original = models.export
-
-    def planted(*arguments, **options):
-        exported = original(*arguments, **options)
-        (node,) = (one for one in exported.model.graph.node if "named" in one.output)
-        assert node.op_type == "Relu"
-        node.op_type = "Neg"
-        return type(exported)(exported.model, exported.usage)
-
-    monkeypatch.setattr(models, "export", planted)
-    record = bench.run(say("""
-        forward: torch.relu(torch.sin(x) + 1)
-        inputs: {x: "float32[batch, 4]"}
-        outputs: [named]
-        dims: {batch: 1..4}
-    """, f"export: {{{exporter}}}"))  # fmt: skip
-    told = record.operator
-    assert told is not None and (told.get("operator"), told.get("type")) == ("aten.relu", "Neg"), told
-    assert "among" not in told
-
-
-@pytest.mark.parametrize("exporter", ["dynamo: [18]", "torchscript: [17]"])
-def test_nodes_of_one_operator_are_told_together(bench, monkeypatch, exporter):
-    """Of what is between the nodes that an operator becomes, PyTorch has nothing."""
-    from conformance.checks import models
-
-    original = models.export
-
-    def planted(*arguments, **options):
-        exported = original(*arguments, **options)
-        (node,) = (one for one in exported.model.graph.node if one.op_type == "Sigmoid")
-        node.op_type = "Erf"
-        return type(exported)(exported.model, exported.usage)
-
-    monkeypatch.setattr(models, "export", planted)
-    record = bench.run(say("""
-        forward: torch.sin(F.silu(torch.cos(x)))
-        inputs: {x: "float32[batch, 4]"}
-        dims: {batch: 1..4}
-    """, f"export: {{{exporter}}}"))  # fmt: skip
-    told = record.operator
-    assert told is not None and (told["operator"], told["type"]) == ("aten.silu", "Mul"), told
-    assert [name.split()[0] for name in told["among"]] == ["Erf", "Mul"]
-    (line,) = [line for line in details(record) if "or another of" in line]
-    assert line.startswith("  or another of the 2 nodes that compute it: Erf ")
-
-
-def test_a_graph_that_cannot_be_computed_is_named_where_it_stops(bench):
-    python = BAKED.replace("scale = 1 / math.sqrt(y.shape[1])", "scale = y.sum(0).reshape([int(y.shape[1])]).sum()")
-    body = PADDED.replace("Padded", "Baked").replace("3..9", "2..9")
-    record = bench.run(say(body, "export: {torchscript: [17]}"), python)
-    told = record.operator
-    assert (record.stage, told["operator"], told["line"], told["how"]) == (
-        "run",
-        "aten.reshape",
-        "beside.py:9",
-        "constant",
-    )
-
-
-FOLDED = """
-import torch
-import torch.nn.functional as F
+class Shaped(torch.nn.Module):
+    def forward(self, x, y):
+        scale = y.sum(0).reshape([int(y.shape[1])]).sum()
+        return torch.tanh(x) * scale + y.sum()
 
 
 class Folded(torch.nn.Module):
@@ -336,69 +97,210 @@ class Folded(torch.nn.Module):
     def forward(self, x):
         x = self.norm(self.conv(x))
         return F.hardswish(x)
-"""
 
 
-@pytest.mark.parametrize("exporter", WRONG)
-def test_a_batch_norm_in_the_weights_of_a_convolution_is_no_defect(bench, exporter):
-    """The node that is left has the batch norm's values, whichever operator it was made of. In dynamo's graph the
-    batch norm has outputs that nobody takes, and other shapes than PyTorch's."""
-    export, python = WRONG[exporter]
-    body = BODY.replace("Network", "Folded").replace("batch, 4", "batch, 2, 3, 3")
-    record = bench.run(say(body, f"export: {export}"), FOLDED + python)
-    assert (record.operator["operator"], record.operator["line"]) == ("aten.hardswish", "beside.py:15")
-
-
-def test_a_model_that_is_right_has_nothing_named(bench):
-    """Asked of a cell that passes, where every difference would have to be one that kernels may have."""
-    from benchmarks.location.sound import look_at
-
-    python = FOLDED.replace("hardswish", "gelu")  # of opset 20, which the raw graph of dynamo is not yet at
-    body = BODY.replace("Network", "Folded").replace("batch, 4", "batch, 2, 3, 3")
-    for exporter in ("dynamo: [20]", "torchscript: [17]"):
-        cells = bench.cells(say(body, f"export: {{{exporter}}}"), python)
-        (cell,) = (one for one in cells if one.check == "accuracy" and one.runtime == "onnxruntime")
-        found = look_at(cell, bench.store)
-        assert (found.named, found.unable, found.parted) == ("", "", 0)
-        assert found.compared >= 2
-
-
-CHUNKED = """
-import torch
+class Sound(Folded):
+    def forward(self, x):
+        x = self.norm(self.conv(x))
+        return F.gelu(x)  # of opset 20, which the raw graph of dynamo is not yet at
 
 
 class Chunked(torch.nn.Module):
     def forward(self, x):
         left, right = x.chunk(2, -1)
-        return torch.nn.functional.hardswish(left * 3) + right
+        return F.hardswish(left * 3) + right
+
+
+def symbolic(g, x):
+    return g.op("HardSigmoid", x)
+
+
+def another_graph_each_time(g, x):
+    calls.append(1)
+    return symbolic(g, x) if len(calls) == 1 else g.op("Abs", symbolic(g, x))
+
+
+def crashes_the_second_time(g, x):
+    calls.append(1)
+    if len(calls) > 1:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return symbolic(g, x)
+
+
+def translation(x):
+    from onnxscript import opset18
+    return opset18.HardSigmoid(x)
 """
+LINES = PYTHON.splitlines()
 
 
-@pytest.mark.parametrize("exporter", WRONG)
-def test_a_tensor_cut_into_constant_chunks_is_followed(bench, exporter):
-    """TorchScript keeps the number of chunks as an attribute, as in every multi-head attention."""
-    export, python = WRONG[exporter]
-    record = bench.run(say(BODY.replace("Network", "Chunked"), f"export: {export}"), CHUNKED + python)
-    assert (record.operator["operator"], record.operator["line"]) == ("aten.hardswish", "beside.py:8")
+def at(source: str, place: int = 0) -> dict[str, Any]:
+    """The line of the module's file, of several the one at a place, as a record has it."""
+    number = [number for number, line in enumerate(LINES, 1) if line.strip() == source][place]
+    return {"line": f"beside.py:{number}", "source": source}
 
 
-def test_nodes_that_may_be_wrong_are_found_where_the_first_output_is_left_out():
-    import onnx
+def body(module: str, shape: str = "batch, 4") -> str:
+    return f'module: beside.{module}\ninputs: {{x: "float32[{shape}]"}}\ndims: {{batch: 1..4}}'
 
-    from conformance.align.nodes import Graph
-    from conformance.align.operators.named import _between
 
-    model = onnx.parser.parse_model(
-        """
-        <ir_version: 8, opset_import: ["" : 17]>
-        g (float[3, 1, 2] x, float[1, 6, 2] w, float[1, 6, 2] r) => (float[1, 1, 2] h) {
-            s = Sin(x)
-            , h = GRU <hidden_size = 2> (s, w, r)
-        }
-    """.replace(", h = GRU", "unused, h = GRU")
-    )
-    gru = model.graph.node[1]
-    gru.output[0] = ""
-    known = Graph(model)
-    assert _between(known, gru, frozenset()) == [0, 1]
-    assert _between(known, gru, {"s"}) == [1]
+def sized(module: str, least: int = 2) -> str:
+    """A module of two inputs, the second with a size of its own."""
+    return body(module).replace('4]"}', '4]", y: "float32[batch, n]"}').replace("1..4", f"1..4, n: {least}..9")
+
+
+def exporting(function: str) -> str:
+    entry = f'{{function: beside.{function}, without: "none"}}'
+    return f'export: {{torchscript: {{opsets: [17], symbolics: {{"aten::hardswish": {entry}}}}}}}'
+
+
+TORCHSCRIPT, DYNAMO = "export: {torchscript: [17]}", "export: {dynamo: [18]}"
+WRONG = {
+    "torchscript": exporting("symbolic"),
+    "dynamo": 'export: {dynamo: {opsets: [18], translations: {"aten::hardswish": beside.translation}}}',
+}
+
+
+class Located(NamedTuple):
+    """A wrong export, what the record has of its operator, and lines of its text."""
+
+    case: str
+    told: dict[str, Any]
+    lines: tuple[str, ...] = ()
+    edit: Edit | None = None
+    """What the exporter's graph is changed by, where it is right without."""
+    without: tuple[str, ...] = ()
+    """What the record does not have."""
+
+
+HALVED = {**at("return size // 2"), "type": "Div", "dtype": "int64", "sizes": True, "got": 0, "wanted": -1,
+          "arguments": [-1, 2]}  # fmt: skip
+SWISH = {"operator": "aten.hardswish", "type": "HardSigmoid"}
+IN_FUNCTION = {**SWISH, **at("x = F.hardswish(x * 3)"), "how": "value", "dtype": "float32"}
+ACT = say('inputs: {x: "float32[batch, 4]"}', "outputs: [named]", "dims: {batch: 1..4}")
+LAST = say("forward: torch.relu(torch.sin(x) + 1)", ACT)
+SILU = say("forward: torch.sin(F.silu(torch.cos(x)))", ACT)
+LOCATED = {
+    "a size, torchscript": Located(
+        say(sized("Padded", 3), TORCHSCRIPT), {**HALVED, "operator": "aten.floor_divide"},
+        ("parts first at {line}  return size // 2  (aten.floor_divide)", "node {node} (Div), of int64 sizes",
+         "its inputs agree; -1 // 2: got 0, wanted -1")),
+    "a size, dynamo": Located(say(sized("Padded", 3), DYNAMO), {**HALVED, "operator": "operator.floordiv"}),
+    **{f"inside a function, {exporter}": Located(say(body("Network"), export), IN_FUNCTION, without=("untied",))
+       for exporter, export in WRONG.items()},
+    # in a branch torch keeps less of where code is from: the line of torch.cond, or that of its own function
+    "inside a branch, torchscript": Located(
+        say(body("Compiled"), WRONG["torchscript"], "script: true"), {**SWISH, "inside": "prim.If"},
+        ("  inside of the branch that is taken at prim.If",), without=("removed",)),
+    "inside a branch, dynamo": Located(
+        say(body("Chosen"), WRONG["dynamo"]),
+        {**SWISH, "inside": "higher_order.cond",
+         **at("return torch.cond(x.sum() > 0, yes, lambda x: x.cos(), (x,)) * 2  # of the branch")},
+        ("  inside of the branch that is taken at higher_order.cond",), without=("removed",)),
+    "a number that tracing bakes in": Located(
+        say(sized("Baked"), TORCHSCRIPT),
+        {"stage": "capture", "how": "constant", "operator": "aten.mul", **at("x = torch.tanh(x) * scale")},
+        ("captured with {got:.9g}, which here is {wanted:.9g}",)),
+    "a shape with which the graph cannot be computed": Located(
+        say(sized("Shaped"), TORCHSCRIPT),
+        {"how": "constant", "operator": "aten.reshape", **at("scale = y.sum(0).reshape([int(y.shape[1])]).sum()")}),
+    # a batch norm in the weights of a convolution is no defect, whichever operator its node was made of; in dynamo's
+    # graph it has outputs that nobody takes, and other shapes than PyTorch's
+    **{f"behind a folded batch norm, {exporter}": Located(
+        say(body("Folded", "batch, 2, 3, 3"), export), {**SWISH, **at("return F.hardswish(x)")})
+       for exporter, export in WRONG.items()},
+    # TorchScript keeps the number of chunks as an attribute, as in every multi-head attention
+    "behind constant chunks": Located(
+        say(body("Chunked"), WRONG["torchscript"]), {**SWISH, **at("return F.hardswish(left * 3) + right")}),
+    "made wrong by the exporter's passes": Located(
+        say(body("Network"), DYNAMO),
+        {"operator": "aten.tanh", "type": "Atan", "stage": "optimizer", **at("x = torch.tanh(self.first(x))")},
+        edit=exchanged("Tanh", "Atan")),
+    # the last node is wrong, whose tensor was given the output's name
+    "an output that only the final graph names": Located(
+        say(LAST, TORCHSCRIPT), {"operator": "aten.relu", "type": "Neg"}, edit=exchanged("Relu", "Neg"),
+        without=("among",)),
+    # of what is between the nodes that an operator becomes, PyTorch has nothing
+    "one of the nodes of an operator": Located(
+        say(SILU, TORCHSCRIPT), {"operator": "aten.silu", "type": "Mul"},
+        ("  or another of the 2 nodes that compute it: Erf ",), exchanged("Sigmoid", "Erf")),
+}  # fmt: skip
+SLOW = ("made wrong by the exporter's passes", "a size, dynamo", "inside a branch, dynamo")
+"""Of which there is one that is faster: in test_rewrites.py, and with TorchScript."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name in SLOW)) for name in LOCATED]
+)
+def test_the_first_operator_that_parts_is_named_with_its_line(bench: Bench, name: str) -> None:
+    row = LOCATED[name]
+    with planted(*([exported(untyped(row.edit))] if row.edit else [])):
+        record = bench.run(row.case, PYTHON)
+    assert (record.status, record.fault) == ("failed", "exporter")
+    told = record.operator
+    assert told is not None and record.seconds["locate"] > 0
+    assert {key: told.get(key) for key in row.told} == row.told
+    assert not told.keys() & {*row.without}
+    lines = details(record)
+    assert all(any(line.startswith(said.format(**told)) for line in lines) for said in row.lines), lines
+
+
+@pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])
+def test_what_torch_lacks_is_said_and_the_verdict_stays(
+    bench: Bench, exporter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a torch that calls what is private otherwise."""
+    from torch.fx.proxy import TracerBase
+    from torch.onnx._internal.torchscript_exporter import utils
+
+    case = say(body("Network"), WRONG[exporter])
+    before = verdict(bench.run(case, PYTHON))
+    owner, name = {
+        "torchscript": (utils, "_create_jit_graph"), "dynamo": (TracerBase, "_filter_traceback_frames"),
+    }[exporter]  # fmt: skip
+    monkeypatch.delattr(owner, name)
+    record = bench.run(case, PYTHON)
+    assert verdict(record) == before
+    assert record.operator is not None and record.operator["unable"] == "torch"
+    (line,) = [line for line in details(record) if line.startswith("which operator parts first is not known: ")]
+    assert line.endswith(record.operator["detail"]) and name in line
+
+
+@pytest.mark.parametrize("symbolic, told", [
+    ("another_graph_each_time", {"unable": "changed"}),
+    ("crashes_the_second_time", {"unable": "raised", "detail": "Lost: SIGSEGV"}),
+])  # fmt: skip
+def test_where_exporting_again_does_not_show_the_same_graph_nothing_is_named(
+    bench: Bench, symbolic: str, told: dict[str, str]
+) -> None:
+    record = bench.run(say(body("Network"), exporting(symbolic)), PYTHON)
+    assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
+    assert record.operator == told
+
+
+def test_a_cell_that_passes_has_no_operator(bench: Bench) -> None:
+    assert bench.run(say(body("Network"), TORCHSCRIPT), PYTHON).operator is None
+
+
+@pytest.mark.parametrize("export", [TORCHSCRIPT.replace("17", "20"), DYNAMO.replace("18", "20")])
+def test_a_model_that_is_right_has_nothing_named(bench: Bench, export: str) -> None:
+    """Asked of a cell that passes, where every difference would have to be one that kernels may have."""
+    cells = bench.cells(say(body("Sound", "batch, 2, 3, 3"), export), PYTHON)
+    (cell,) = (one for one in cells if one.check == "accuracy" and one.runtime == "onnxruntime")
+    found = look_at(cell, bench.store)
+    assert (found.named, found.unable, found.parted) == ("", "", 0)
+    assert found.compared >= 2
+
+
+def test_a_run_names_the_operator_that_parts_as_one_finding(tmp_path: Path) -> None:
+    source = "F.avg_pool2d(torch.relu(x) * 2, 2, divisor_override=3)"
+    case = say(f"forward: {source}", 'inputs: {x: "float32[batch, 3, 8, 8]"}', "dims: {batch: 1..4}",
+               "export: {torchscript: [13, 17]}")  # fmt: skip
+    write_case(tmp_path / "cases", case, name="pool")
+    outcome = run_suite(tmp_path, "--cases", "cases", "--store", "store", "-k", "accuracy and onnxruntime-fp32")
+    assert outcome.code == 1, outcome.text
+    records = [record for record in outcome.records.values() if record["check"] == "accuracy"]
+    small = [record["smallest"] for record in records]
+    assert (tmp_path / small[0]["repro"]).is_file() and small[1] == {"as": records[0]["id"]}
+    assert f"  parts first at cases/pool.yaml:1  {source}  (aten.avg_pool2d)" in outcome.text
+    assert "2 red cells: 1 finding" in outcome.text

@@ -1,8 +1,9 @@
-"""A pass of ONNX Runtime's optimizer made wrong: whatever it changes gives outputs that are off."""
+"""A pass of ONNX Runtime's optimizer made wrong: whatever it changes gives outputs that are off, or crashes."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -36,4 +37,20 @@ def wrong(*passes: str) -> Iterator[None]:
             return [output * np.float32(1.25) for output in outputs] if self.wrong else outputs
 
     with mock.patch.object(onnxruntime, "InferenceSession", InferenceSession):
+        yield
+
+
+@contextlib.contextmanager
+def crashing_at(level: str) -> Iterator[None]:
+    """A model that is loaded at that level of optimization ends the process."""
+    import onnxruntime
+
+    original = onnxruntime.InferenceSession
+
+    def loaded(model: Any, sess_options: Any = None, *arguments: Any, **options: Any) -> Any:
+        if sess_options is not None and sess_options.graph_optimization_level.name == f"ORT_ENABLE_{level}":
+            os.abort()
+        return original(model, sess_options, *arguments, **options)
+
+    with mock.patch.object(onnxruntime, "InferenceSession", loaded):
         yield

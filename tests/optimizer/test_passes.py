@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,18 +11,13 @@ import onnx
 import pytest
 from onnx import ModelProto
 
-from conformance.records.record import Record
-from conformance.records.shape import record_of
 from conformance.runtimes import opener
-from conformance.runtimes.onnxruntime import Optimizing
-from conformance.runtimes.passes import only
-from conformance.verdict import passes as searching
 from conformance.verdict.asking import Asked
 from conformance.verdict.passes import Broken, guilty
 from conformance.verdict.smallest import smallest
+from tests.kit.cases import details, say, verdict
 from tests.optimizer import models
-from tests.optimizer.planting import wrong
-from tests.support import details, say, verdict
+from tests.optimizer.planting import crashing_at, wrong
 
 X = models.normal(3, 8)
 
@@ -55,17 +47,11 @@ def asked(tmp_path: Path) -> Callable[..., dict[str, Any] | None]:
     return ask
 
 
-# ---- known defects of the pinned ONNX Runtime, each looked into by hand ----------------------------------------
-
 KNOWN = {
-    "a power of 4 taken for 2": (models.layer_norm(4.0), X, "LayerNormFusionL1", []),
+    "a power of 4 taken for 2": (models.layer_norm(), X, "LayerNormFusionL1", []),
     "an integer quotient, behind an Identity": (
-        models.integer_division("Identity"), models.integers(6), "DivMulFusion", ["EliminateIdentity"],
+        models.integer_division(), models.integers(6), "DivMulFusion", ["EliminateIdentity"],
     ),
-    "an integer quotient, behind a Cast": (
-        models.integer_division("Cast"), models.integers(6), "DivMulFusion", ["CastElimination"],
-    ),
-    "an integer quotient": (models.integer_division(None), models.integers(6), "DivMulFusion", []),
     "zeros around what is below zero": (
         models.padded_pool(), -np.abs(models.normal(1, 2, 5, 5)) - 1, "Pad_Fusion", [],
     ),
@@ -82,15 +68,11 @@ def test_the_pass_of_a_known_defect_is_named_and_helpers_are_told_apart(asked, n
     assert told["removed"] and told["added"]
 
 
-def test_the_nodes_before_and_after_the_pass_are_told(asked) -> None:
+def test_the_nodes_before_and_after_a_pass_are_told(asked) -> None:
     told = asked(models.layer_norm(), X)
     operators = [node.split()[0] for node in told["removed"]]
     assert operators == ["ReduceMean", "Sub", "Pow", "ReduceMean", "Add", "Sqrt", "Div", "Mul", "Add"]
-    assert [node.split()[0] for node in told["added"]] == ["LayerNormalization"]
-    assert told["more"] == 0
-
-
-# ---- planted ones ----------------------------------------------------------------------------------------------
+    assert ([node.split()[0] for node in told["added"]], told["more"]) == (["LayerNormalization"], 0)
 
 
 @pytest.mark.parametrize("name", models.PLANTED)
@@ -115,44 +97,18 @@ def test_where_no_single_pass_heals_the_smallest_set_is_named(asked) -> None:
     assert told["removed"] and told["added"]
 
 
-def test_a_pass_that_ends_the_process_is_no_answer_and_none_of_ours(asked, monkeypatch) -> None:
-    original = searching.open_at
-
-    def crashes(model: Any, libraries: Any, config: Any, optimizing: Optimizing) -> Any:
-        if optimizing.level == "BASIC":
-            os.abort()
-        return original(model, libraries, config, optimizing)
-
-    monkeypatch.setattr(searching, "open_at", crashes)
-    told = asked(models.layer_norm(), X)
+def test_a_pass_that_ends_the_process_is_no_answer_and_none_of_ours(asked) -> None:
+    with crashing_at("BASIC"):
+        told = asked(models.layer_norm(), X)
     assert (told["level"], told["passes"]) == ("extended", ["LayerNormFusionL1"])
 
 
-def test_a_model_that_fails_at_no_level_has_no_guilty_pass(asked) -> None:
+def test_a_model_that_fails_at_no_level_has_no_guilty_pass_and_without_time_none_is_named(asked) -> None:
     assert asked(models.PLANTED["MatMulAddFusion"], inputs_of(models.PLANTED["MatMulAddFusion"])) is None
-
-
-def test_without_time_what_is_known_is_told(asked, monkeypatch) -> None:
     assert asked(models.layer_norm(), X, seconds=0.0) is None
 
-    def late(*arguments: Any) -> None:
-        raise searching._OutOfTime
 
-    monkeypatch.setattr(searching, "_name", late)
-    told = asked(models.layer_norm(), X)
-    assert (told["level"], told["passes"], told["unfinished"]) == ("basic", [], True)
-
-
-def test_only_one_pass_is_left_on_with_what_applies_it() -> None:
-    every = ("Level1_RuleBasedTransformer", "ConstantFolding", "DivMulFusion", "EliminateIdentity")
-    assert only("DivMulFusion", every) == ("ConstantFolding", "EliminateIdentity")
-    assert only("ConstantFolding", every) == ("Level1_RuleBasedTransformer", "DivMulFusion", "EliminateIdentity")
-
-
-# ---- delta debugging -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("wanted", [[], [0], [9], [3, 4], [0, 9], [1, 5, 8], list(range(10))])
+@pytest.mark.parametrize("wanted", [[], [0], [9], [3, 4], [1, 5, 8], list(range(10))])
 def test_the_smallest_part_that_holds_is_found(wanted: list[int]) -> None:
     asked_for: list[tuple[int, ...]] = []
 
@@ -166,22 +122,14 @@ def test_the_smallest_part_that_holds_is_found(wanted: list[int]) -> None:
 
 
 def test_one_of_a_thousand_is_met_in_a_few_questions() -> None:
-    count = 0
-
-    def holds(part: Any) -> bool:
-        nonlocal count
-        count += 1
-        return 617 in part
-
-    assert smallest(range(1000), holds) == [617]
-    assert count <= 25
+    questions: list[int] = []
+    assert smallest(range(1000), lambda part: questions.append(1) or 617 in part) == [617]
+    assert len(questions) <= 25
 
 
 def test_what_does_not_hold_for_all_has_no_part() -> None:
     assert smallest(range(5), lambda part: False) is None
 
-
-# ---- in a cell -------------------------------------------------------------------------------------------------
 
 GELU = say("forward: F.gelu(x)", 'inputs: {x: "float32[batch, 3]"}', "dims: {batch: 1..3}")
 
@@ -197,19 +145,5 @@ def test_a_cell_that_the_optimizer_breaks_names_the_pass_and_says_so_in_words(be
         "and with no other pass it fails alike"
     )
     assert lines[at + 1].startswith("  it makes com.microsoft::Gelu ") and "Erf" in lines[at + 1]
-    assert Record.from_dict(record_of(json.loads(json.dumps(record.as_dict())))).optimizer == record.optimizer
-
-
-def test_a_passing_cell_has_its_passes_left_alone(bench, monkeypatch) -> None:
-    def never(*arguments: Any, **options: Any) -> Any:
-        raise AssertionError("asked about a passing cell")
-
-    monkeypatch.setattr("conformance.verdict.blame.guilty", never)
-    record = bench.run('forward: torch.sin(x)\ninputs: {x: "float32[batch, 3]"}\ndims: {batch: 1..3}')
-    assert record.status == "passed" and record.optimizer is None
-
-
-def test_naming_a_pass_takes_a_small_part_of_a_cells_time(asked) -> None:
-    start = time.monotonic()
-    asked(models.integer_division(), models.integers(6))
-    assert time.monotonic() - start < 60
+    sound = bench.run(GELU)
+    assert (sound.status, sound.optimizer) == ("passed", None)

@@ -7,8 +7,11 @@ import os
 
 import pytest
 
-from conformance.plan.remaining import Remaining
+from conformance.plan.remaining import Remaining, describe_expected
+from conformance.plan.usual import FILE, read_usual, write_usual
 from conformance.records.durations import durations
+
+pytestmark = pytest.mark.smoke
 
 A, B = "export[a-torchscript-op17]", "export[b-torchscript-op17]"
 
@@ -34,49 +37,31 @@ def test_the_cells_that_are_wanted_are_read(tmp_path):
     assert durations(folder / "run.json", {A}) == {A: 2.0}
 
 
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        line(B)[:-9],  # cut off
-        line(B).replace("1.5", "NaN"),
-        line(B).replace("1.5", "-3"),
-        line(B).replace("1.5", "1e999"),
-        line(B).replace("1.5", "1" * 5000),
-        line(B).replace("1.5", '"soon"'),
-        line(B).replace("1.5", "null"),
-        line(B, seconds=[1]),
-        line(B, seconds=None),
-        line(B, reason=[]).replace("[]", "[" * 100_000),
-        line(B).encode()[:-2] + b"\xff\xfe}",
-        '{"id":"' + B + '"}',
-        "[]",
-        "\0" * 1000,
-        "<<<<<<< ours",
-    ],
-)
+@pytest.mark.parametrize("damaged", [
+    line(B)[:-9],  # cut off
+    line(B).replace("1.5", "NaN"),
+    line(B).replace("1.5", "-3"),
+    line(B).replace("1.5", "1" * 5000),
+    line(B).replace("1.5", '"soon"'),
+    line(B, seconds=[1]),
+    line(B, reason=[]).replace("[]", "[" * 100_000),
+    line(B).encode()[:-2] + b"\xff\xfe}",
+    '{"id":"' + B + '"}',
+    "\0" * 1000,
+])  # fmt: skip
 def test_a_damaged_record_is_left_out_and_the_others_are_read(tmp_path, damaged):
     folder = run_of(tmp_path / "run", HEADER, damaged, line(A))
     assert durations(folder, {A, B}) == {A: 2.0}
 
 
 def test_what_is_no_run_says_nothing(tmp_path):
-    assert durations(tmp_path / "nowhere", {A}) == {}
-    assert durations(tmp_path, {A}) == {}
-    baseline = tmp_path / "baseline.jsonl"
+    baseline, noise = tmp_path / "baseline.jsonl", tmp_path / "noise"
     baseline.write_text('{"baseline":1,"environment":{}}\n{"id":"' + A + '","file":"a.yaml"}\n')
-    assert durations(baseline, {A}) == {}
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder/records.jsonl").mkdir()
-    assert durations(tmp_path / "folder", {A}) == {}
+    noise.write_bytes(os.urandom(5000))
+    (tmp_path / "folder/records.jsonl").mkdir(parents=True)
     os.mkfifo(tmp_path / "pipe")
-    assert durations(tmp_path / "pipe", {A}) == {}
-    assert durations(tmp_path / "with a \0 in it", {A}) == {}
-    assert durations(tmp_path / ("x" * 5000), {A}) == {}
-    (tmp_path / "noise").write_bytes(os.urandom(5000))
-    assert durations(tmp_path / "noise", {A}) == {}
-
-
-# ---- the time left -----------------------------------------------------------------------------------------------
+    for name in ("nowhere", "", baseline, noise, "folder", "pipe", "with a \0 in it", "x" * 5000):
+        assert durations(tmp_path / name, {A}) == {}
 
 
 def test_as_the_earlier_run_says():
@@ -86,14 +71,6 @@ def test_as_the_earlier_run_says():
         remaining.end(cell)
     assert remaining.seconds(120.0) == pytest.approx(120)
     assert remaining.line(120.0) == "4 of 8 cells, 0.033 a second, about 2 min left"
-
-
-def test_a_slower_host_takes_longer():
-    remaining = Remaining(dict.fromkeys("abcd", 100.0), workers=1, measured=True)
-    for cell in "ab":
-        remaining.end(cell)
-    assert remaining.seconds(400.0) == pytest.approx(400, rel=0.05)
-    assert remaining.seconds(100.0) == pytest.approx(100, rel=0.1)
 
 
 def test_without_an_earlier_run_the_pace_of_this_one_counts():
@@ -123,9 +100,23 @@ def test_time_is_said_no_more_exactly_than_it_is_known(seconds, words):
     assert Remaining({"a": seconds}, workers=1, measured=True).line(0.0).endswith(words)
 
 
-def test_the_line_fits_into_a_narrow_terminal():
-    remaining = Remaining({str(number): 3.0 for number in range(100_000)}, workers=2, measured=True)
-    for number in range(50_000):
-        remaining.end(str(number))
-    assert remaining.line(3000.0) == "50,000 of 100,000 cells, 17 a second, about 50 min left"
-    assert len(remaining.line(3000.0)) <= 58
+def test_what_cases_usually_take_is_read_from_the_folder_of_the_cases(tmp_path):
+    records = [{"case": "a", "seconds": {"export": 1.5, "check": 0.5}}, {"case": "a", "seconds": {"run": 1.0}}]
+    write_usual(tmp_path, records, "yesterday, 2 cores")
+    assert read_usual([tmp_path]) == read_usual([tmp_path / "a.yaml"]) == {"a": 3.0}
+    assert json.loads((tmp_path / FILE).read_text())["measured"] == "yesterday, 2 cores"
+    assert read_usual([tmp_path / "elsewhere", tmp_path]) == {"a": 3.0}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"seconds": 3}', '{"seconds": {"a": "soon"}}', "\0" * 99])
+def test_a_damaged_file_of_what_cases_usually_take_says_nothing(tmp_path, text):
+    (tmp_path / FILE).write_text(text)
+    assert read_usual([tmp_path]) == {}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(20.0, "about 15 to 30 s"), (60.0, "about 50 s to 2 min"), (460.0, "about 6 to 12 min")]
+)
+def test_what_was_measured_elsewhere_is_told_as_a_range(seconds, words):
+    assert describe_expected(2 * seconds, 2, here=False) == words
+    assert " to " not in describe_expected(2 * seconds, 2, here=True)

@@ -11,7 +11,7 @@ import pytest
 
 from conformance.plan.catalogue import plan
 from conformance.plan.order import Schedule, Work, estimated, in_order, works
-from tests.support import load_case
+from tests.kit.cases import load_case
 
 
 class Ran:
@@ -111,21 +111,6 @@ def test_one_case_alone_uses_all_workers():
     assert ran.seconds <= 15
 
 
-@pytest.mark.parametrize("workers", [2, 16])
-def test_tests_of_a_model_are_run_by_one_worker_in_their_order(workers):
-    given, took = planted(0)
-    ran = simulate(given, took, took, workers)
-    owners = defaultdict(set)
-    for worker, tests in ran.by_worker.items():
-        runs = defaultdict(list)
-        for place, test in enumerate(tests):
-            owners[given[test].model].add(worker)
-            runs[given[test].model].append((place, test))
-        for places in runs.values():
-            assert places == [(places[0][0] + index, places[0][1] + index) for index in range(len(places))]
-    assert {len(who) for who in owners.values()} == {1}
-
-
 def test_a_family_is_run_by_one_worker_unless_it_is_too_long():
     given, took = planted(0)
     owners, seconds = defaultdict(set), Counter()
@@ -161,26 +146,14 @@ def test_what_is_equally_long_keeps_its_order():
     assert in_order(given, [1.0] * 30) == list(range(30))
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_an_order_that_others_gave_is_kept(workers):
+def test_an_order_that_others_gave_is_kept():
+    """Each worker takes the first family that nobody has."""
     given, took = planted(2)
-    ran = simulate(given, took, [1.0] * len(given), workers, as_given=True)
-    first = {}
-    for test in sorted(ran.ends, key=ran.ends.__getitem__):
-        first.setdefault(given[test].family, test)
-    starts = [min(tests) for tests in _tests_by_family(given).values()]
-    begun = sorted(first.values(), key=lambda test: (ran.ends[test], test))
-    if workers == 1:
-        assert begun == sorted(starts)
-    else:  # each worker takes what comes first when it asks
-        assert set(begun[:workers]) == set(sorted(starts)[:workers])
-
-
-def _tests_by_family(given):
-    tests = defaultdict(list)
+    starts: dict[int, int] = {}
     for test, work in enumerate(given):
-        tests[work.family].append(test)
-    return tests
+        starts.setdefault(work.family, test)
+    ran = simulate(given, took, [1.0] * len(given), 3, as_given=True)
+    assert {tests[0] for tests in ran.by_worker.values()} == set(sorted(starts.values())[:3])
 
 
 def test_budgets_of_time_come_last():
@@ -198,11 +171,6 @@ def test_a_worker_that_is_lost_loses_no_test_and_doubles_none(as_given):
             assert ran.ends.keys() == set(range(len(given)))
 
 
-def test_more_workers_than_tests():
-    given = [Work(0, 0, 0, 1.0), Work(1, 1, 1, 1.0)]
-    assert simulate(given, [1.0, 1.0], [1.0, 1.0], 8).seconds == 1
-
-
 def test_a_worker_that_comes_later_gets_its_share():
     given = [Work(number, number, number, 1.0) for number in range(10)]
     schedule = Schedule(given, [1.0] * 10)
@@ -213,8 +181,6 @@ def test_a_worker_that_comes_later_gets_its_share():
     assert None not in taken
     assert schedule.take("first") is None
 
-
-# ---- what the cases let expect ---------------------------------------------------------------------------------
 
 BODY = """
 module: beside.Scaled
@@ -282,6 +248,14 @@ def test_larger_inputs_and_modules_are_expected_to_take_longer(tmp_path):
     assert total(expression) < total(small) < total(cells_of(tmp_path, "large", size=100_000))
 
 
+def test_a_case_takes_what_it_usually_takes_whatever_is_selected_of_it(tmp_path):
+    cells = [cell for cell in cells_of(tmp_path, "one") if cell.check != "latency"]
+    whole = works(cells, present, {"one": 60.0})
+    assert sum(work.seconds for work in whole) == pytest.approx(60.0, abs=1.0)
+    assert works(cells[:2], present, {"one": 60.0}) == whole[:2]
+    assert works(cells, present, {"another": 60.0}) == works(cells, present)
+
+
 def test_what_this_host_lacks_takes_no_time(tmp_path):
     cells = cells_of(tmp_path, "one")
     made = works(cells, lambda runtime: runtime == "onnxruntime")
@@ -293,9 +267,6 @@ def test_what_this_host_lacks_takes_no_time(tmp_path):
 def test_sizes_that_no_dims_allow_do_not_end_the_run(tmp_path):
     body = 'forward: x\ninputs: {x: "float32[n]"}\ndims: {n: 1..4}\nwhere: n > 9\nexport: {torchscript: [17]}'
     assert works(plan(load_case(tmp_path, body)), present)
-
-
-# ---- what an earlier run says ----------------------------------------------------------------------------------
 
 
 def test_durations_go_before_what_was_expected():

@@ -11,6 +11,8 @@ from conformance.plan.order import Work
 from conformance.plugin.ordering import Told
 from conformance.plugin.scheduler import ModuleScheduling
 
+pytestmark = pytest.mark.smoke
+
 TESTS = [f"test_suite.py::test_export[c{number // 6}-torchscript-op{number}]" for number in range(60)]
 
 
@@ -110,20 +112,3 @@ def test_where_nothing_was_told_it_is_load():
         sharing.add_node_collection(process, TESTS)
     sharing.schedule()
     assert [process.queue for process in processes] == [[*range(7)], [*range(7, 14)]]
-
-
-def test_collections_that_differ_are_refused_once():
-    processes, reports = [Process(), Process()], []
-
-    class Reports:
-        def pytest_collectreport(self, report):
-            reports.append(report)
-
-    sharing = ModuleScheduling(Config(), None, Order())
-    sharing.config.hook = Reports()
-    for index, process in enumerate(processes):
-        sharing.add_node(process)
-        sharing.add_node_collection(process, TESTS[:: 1 - 2 * index])
-    sharing.schedule()
-    assert len(reports) == 1
-    assert [process.queue for process in processes] == [[], []]

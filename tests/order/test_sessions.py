@@ -1,6 +1,6 @@
 """The order of whole sessions, with and without pytest-xdist, and what they say while they run.
 
-Cells pass here without being run: who runs what when is all the same, and no process imports torch for it."""
+Cells pass here without being run: who runs what when is all the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import Outcome, run_suite
+from tests.kit.runs import Outcome, run_suite
+from tests.kit.unrun import UNRUN
 
 CASE = """
 {name}:
@@ -29,46 +30,37 @@ CASES = (
     ("network_again", "module: beside.Network", 30_001),
     ("tiny", "forward: torch.tan(x)", 2),
 )
-STUB = """
-from conformance.plugin.running import Running
-
-def run(cell, note, following):
-    record = cell.record()
-    if cell.case.says.tags == ["fails"]:
-        record.status, record.stage, record.error, record.reason = "failed", "run", "Planted", "planted"
-    return record
-
-Running._run = lambda self: run
-"""
 OTHERS = """
 def test_before_suite(): pass
 def test_behind_it(): pass
 """
+REVERSES = "def pytest_collection_modifyitems(items):\n    items.reverse()\n"
+OFTEN = """
+from conformance.plugin import progress
 
+usual = progress.IN_LOG, progress.IN_TERMINAL
 
-def write(folder: Path) -> Path:
-    cases = folder / "cases"
-    cases.mkdir(parents=True)
-    for name, what, size in CASES:
-        (cases / f"{name}.yaml").write_text(CASE.format(name=name, what=what, size=size))
-    (folder / "stub.py").write_text(STUB)
-    (folder / "test_others.py").write_text(OTHERS)
-    (folder / "reverse.py").write_text("def pytest_collection_modifyitems(items):\n    items.reverse()\n")
-    (folder / "often.py").write_text(
-        "import conformance.plugin.progress as progress\nprogress.IN_LOG = progress.IN_TERMINAL = 0.0\n"
-    )
-    return folder
+def pytest_configure():
+    progress.IN_LOG = progress.IN_TERMINAL = 0.0
+
+def pytest_unconfigure():
+    progress.IN_LOG, progress.IN_TERMINAL = usual
+"""
+"""How far the run is is told after each cell."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return write(tmp_path)
+    cases = tmp_path / "cases"
+    cases.mkdir()
+    for name, what, size in CASES:
+        (cases / f"{name}.yaml").write_text(CASE.format(name=name, what=what, size=size))
+    (tmp_path / "test_others.py").write_text(OTHERS)
+    return tmp_path
 
 
-def run(folder: Path, *arguments: str | Path) -> Outcome:
-    path = f"{folder}:{Path(__file__).parents[2]}"
-    stub = ("-p", "stub", "--isolation", "none", "--store", folder / "store")
-    return run_suite(folder, *stub, *arguments, PYTHONPATH=path)
+def run(folder: Path, *arguments: str | Path, plugin: str = "") -> Outcome:
+    return run_suite(folder, *UNRUN, *arguments, plugin=plugin)
 
 
 def cases_of(ids) -> list[str]:
@@ -121,7 +113,7 @@ def test_an_earlier_run_says_what_is_small(folder: Path) -> None:
 
 
 def test_others_have_the_last_word(folder: Path) -> None:
-    outcome = run(folder, "-p", "reverse", "test_others.py", "-v")
+    outcome = run(folder, "test_others.py", "-v", plugin=REVERSES)
     assert cases_of(outcome.records) == SMALL_FIRST[::-1]
     assert next(iter(outcome.records)).startswith("accuracy[network_again-dynamo")
     assert outcome.text.index("test_behind_it PASSED") < outcome.text.index("test_before_suite PASSED")
@@ -142,7 +134,7 @@ RAN = re.compile(r"^\[(gw\d+)\] \[ *\d+%\] \w+ \S*?(test_\w+\.py)::test_(\S+)", 
 
 
 def test_processes_of_xdist_share_the_families(folder: Path) -> None:
-    outcome = run(folder, "-n", "2", "-v", "-p", "often", "test_others.py")
+    outcome = run(folder, "-n", "2", "-v", "test_others.py", plugin=OFTEN)
     assert outcome.records.keys() == set(listed_cells(folder)), outcome.text
     assert "scheduling tests via ModuleScheduling" in outcome.text
     ran = defaultdict(list)
@@ -165,38 +157,32 @@ def listed_cells(folder: Path) -> list[str]:
     return [id for id in listed(run(folder, "--collect-only", "-q").text) if not id.startswith("case_file")]
 
 
-@pytest.mark.parametrize("dist", ["loadfile", "worksteal"])
-def test_another_way_to_distribute_is_respected(folder: Path, dist: str) -> None:
-    outcome = run(folder, "-n", "2", "-v", "--dist", dist, "-k", "tiny or small")
-    assert "ModuleScheduling" not in outcome.text
-    assert len(outcome.records) == 18
-
-
 ENDS = """
 import os
 
 def pytest_runtest_call(item):
-    if item.nodeid.endswith(("test_export[small-torchscript-op17]", "onnxruntime-fp32]")) and "small" in item.nodeid:
+    if item.nodeid.endswith(("test_export[small-torchscript-op17]", "[small-dynamo-op20-onnxruntime-fp32]")):
         os._exit(9)
 """
 
 
 def test_processes_that_end_lose_no_cell_and_double_none(folder: Path) -> None:
-    (folder / "ends.py").write_text(ENDS)
-    outcome = run(folder, "-n", "2", "-p", "ends")
+    outcome = run(folder, "-n", "2", plugin=ENDS)
     assert outcome.records.keys() == set(listed_cells(folder)), outcome.text  # records has each once
     lost = {id for id, record in outcome.records.items() if record["error"] == "ProcessLost"}
-    assert lost == {"export[small-torchscript-op17]", "accuracy[small-dynamo-op20-onnxruntime-fp32]",
-                    "accuracy[small-torchscript-op13-onnxruntime-fp32]",
-                    "accuracy[small-torchscript-op17-onnxruntime-fp32]"}  # fmt: skip
+    assert lost == {"export[small-torchscript-op17]", "accuracy[small-dynamo-op20-onnxruntime-fp32]"}
+    for record in map(outcome.records.get, lost):
+        assert (record["status"], record["fault"]) == ("failed", "harness")
+        assert "crashed while running" in record["reason"] and record["command"].startswith("pytest ")
     assert "INTERNALERROR" not in outcome.text
 
 
+FAILS = "def pytest_runtest_call(item):\n    assert 'small-torchscript-op17' not in item.nodeid\n"
+
+
+@pytest.mark.thorough
 def test_a_run_that_stops_at_a_failure_ends(folder: Path) -> None:
-    (folder / "fails.py").write_text(
-        "def pytest_runtest_call(item):\n    assert 'small-torchscript-op17' not in item.nodeid\n"
-    )
-    outcome = run(folder, "-n", "2", "-p", "fails", "-x")
+    outcome = run(folder, "-n", "2", "-x", plugin=FAILS)
     assert outcome.code in (1, 2)
     assert "stopping after 1 failures" in outcome.text
     assert len(outcome.records) < 45
@@ -207,12 +193,12 @@ PROGRESS = re.compile(r"^  \d+ of 9 cells", re.MULTILINE)
 
 @pytest.mark.parametrize("options", [(), ("-v",)])
 def test_a_run_says_now_and_then_how_far_it_is(folder: Path, options: tuple[str, ...]) -> None:
-    outcome = run(folder, "-p", "often", "-k", "tiny", *options)
+    outcome = run(folder, "-k", "tiny", *options, plugin=OFTEN)
     told = PROGRESS.findall(outcome.text)
     assert told[-1] == "  9 of 9 cells"
     assert "\n\n  9 of 9 cells" not in outcome.text
 
 
 def test_a_quiet_or_a_short_run_does_not(folder: Path) -> None:
-    assert not PROGRESS.search(run(folder, "-p", "often", "-k", "tiny", "-q").text)
+    assert not PROGRESS.search(run(folder, "-k", "tiny", "-q", plugin=OFTEN).text)
     assert not PROGRESS.search(run(folder, "-k", "tiny").text)

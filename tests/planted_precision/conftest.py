@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conformance.precision import convert, fp16, int8
-from conformance.runtimes import onnxruntime
 from conformance.worker.warm import prepare_process
+from tests.kit.cases import Bench
+from tests.kit.runtimes import Alter, wrong_runtime
 from tests.planted_precision.support import Change
-from tests.support import Alter, Bench, altered
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -27,41 +29,32 @@ def bench(tmp_path: Path) -> Bench:
 
 
 @pytest.fixture
-def break_conversion(monkeypatch):
-    """``break_conversion(change)``: what ``change`` makes of each model that a converter gives, as its own work."""
+def break_conversion(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """``break_conversion(change)``: what ``change`` makes of each model that a converter gives, as its own work;
+    ``checked=True``: of each that has kept to the rules."""
 
-    def break_(change: Change) -> None:
-        for module, name in ((int8, "quantize"), (fp16, "convert")):
-            monkeypatch.setattr(module, name, _changed(getattr(module, name), change))
+    def changed(original: Any, change: Change) -> Any:
+        def planted(*arguments: Any) -> Any:
+            found = original(*arguments)
+            change(found[0] if isinstance(found, tuple) else found)
+            return found
+
+        return planted
+
+    def break_(change: Change, *, checked: bool = False) -> None:
+        for module, name in [(convert, "convert")] if checked else [(int8, "quantize"), (fp16, "convert")]:
+            monkeypatch.setattr(module, name, changed(getattr(module, name), change))
 
     return break_
 
 
 @pytest.fixture
-def break_after_conversion(monkeypatch):
-    """``break_after_conversion(change)``: what ``change`` makes of each model that has kept to the rules."""
+def break_runtime() -> Iterator[Callable[..., None]]:
+    """``break_runtime(alter)``: what ``alter`` makes of the outputs of ONNX Runtime as users run it, or of the
+    runtimes that are named."""
+    with contextlib.ExitStack() as stack:
 
-    def break_(change: Change) -> None:
-        monkeypatch.setattr(convert, "convert", _changed(convert.convert, change))
+        def break_(alter: Alter, *names: str) -> None:
+            stack.enter_context(wrong_runtime(alter, *names))
 
-    return break_
-
-
-def _changed(original: Any, change: Change) -> Any:
-    def planted(*arguments: Any) -> Any:
-        found = original(*arguments)
-        change(found[0] if isinstance(found, tuple) else found)
-        return found
-
-    return planted
-
-
-@pytest.fixture
-def break_runtime(monkeypatch):
-    """``break_runtime(alter)``: what ``alter`` makes of the outputs of onnxruntime as users run it."""
-
-    def break_(alter: Alter, *openers: str) -> None:
-        for name in openers or ("open_optimized",):
-            monkeypatch.setattr(onnxruntime, name, altered(getattr(onnxruntime, name), alter))
-
-    return break_
+        yield break_

@@ -14,28 +14,18 @@ from conformance.plan.cell import Cell
 from conformance.records import text
 from conformance.records.record import Record
 from conformance.verdict.loss import greatest
-from tests.support import Bench, say, verdict
+from tests.kit.cases import Bench, say, verdict
+from tests.kit.modules import net_of
 
-NET = """
-import torch
-
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = torch.nn.Conv2d(3, 8, 3, padding=1)
-        self.second = torch.nn.Conv2d(8, 4, 3, padding=1)
-        self.last = torch.nn.Linear(4, 5)
-
-    def forward(self, x):
-        x = self.second(torch.relu(self.first(x)))
-        return self.last(x.permute(0, 2, 3, 1))
-"""
+LAYERS = {"first": "Conv2d(3, 8, 3, padding=1)", "second": "Conv2d(8, 4, 3, padding=1)", "last": "Linear(4, 5)"}
 
 
 def returning(expression: str) -> str:
-    """The network with something else for its last line."""
-    return NET.replace("return self.last(x.permute(0, 2, 3, 1))", f"return {expression}")
+    """The network with this for what it returns."""
+    return net_of(expression, "x = self.second(torch.relu(self.first(x)))", **LAYERS)
+
+
+NET = returning("self.last(x.permute(0, 2, 3, 1))")
 
 
 TWO_OUTPUTS = returning("self.last(x.permute(0, 2, 3, 1)), x.abs()")
@@ -73,11 +63,7 @@ def all_of(bench: Bench, body: str, python: str = NET) -> dict[str, Record]:
     return {f"{one.check} {one.precision}": bench.run_cell(one, examples=2) for one in bench.cells(body, python)}
 
 
-WHO = {
-    "precision": "the conversion to this precision",
-    "runtime": "the runtime",
-    "exporter": "the exporter",
-}
+WHO = {"precision": "the conversion to this precision", "runtime": "the runtime", "exporter": "the exporter"}
 
 
 def assert_blamed(record: Record, error: str, fault: str, stage_of_loss: str) -> None:
@@ -102,16 +88,28 @@ def change_initializer(model: onnx.ModelProto, name: str, change: Callable[[Any]
     tensor.CopyFrom(numpy_helper.from_array(np.asarray(change(before)).astype(before.dtype), name))
 
 
-def behind(model: onnx.ModelProto, operator: str, *more: Any, **attributes: Any) -> None:
-    """Puts a node behind the first output."""
-    name = model.graph.output[0].name
+def fresh(bench: Bench) -> Bench:
+    """The bench with another store, as a planted model has the key of the sound one."""
+    return Bench(bench.folder, bench.store / "planted")
+
+
+def redirect(model: onnx.ModelProto, place: int = 0) -> str:
+    """Name an output anew where it is made, and return the new name; nodes that are added make the output of it."""
+    name = model.graph.output[place].name
     maker = next(node for node in model.graph.node if name in node.output)
-    maker.output[list(maker.output).index(name)] = "planted/before"
-    names = []
-    for index, one in enumerate(more):
-        names.append(f"planted/{index}")
-        model.graph.initializer.append(numpy_helper.from_array(np.asarray(one, "float32"), names[-1]))
-    model.graph.node.append(helper.make_node(operator, ["planted/before", *names], [name], "planted", **attributes))
+    maker.output[list(maker.output).index(name)] = f"planted/{place}"
+    return f"planted/{place}"
+
+
+def behind(model: onnx.ModelProto, operator: str, *more: Any, **attributes: Any) -> None:
+    """Puts a node behind the output at a ``place``, which is the first unless ``place`` says otherwise."""
+    place = attributes.pop("place", 0)
+    name, before = model.graph.output[place].name, redirect(model, place)
+    names = [f"planted/{place}/{index}" for index, _ in enumerate(more)]
+    for one, value in zip(names, more, strict=True):
+        value = value if isinstance(value, np.ndarray) else np.asarray(value, "float32")
+        model.graph.initializer.append(numpy_helper.from_array(value, one))
+    model.graph.node.append(helper.make_node(operator, [before, *names], [name], f"planted{place}", **attributes))
 
 
 def zero_point_off_by_one(model):

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from conformance.runtimes import onnxruntime
+from tests.kit.cases import PASSED, say, verdict
+from tests.kit.modules import net_of
 from tests.planted_precision.support import (
     BODY,
     COMMON,
     CONVERTED,
     TWO_OUTPUTS,
-    activation_at_an_eighth_of_its_range,
     all_of,
     assert_blamed,
     behind,
     cell_of,
+    fresh,
+    redirect,
     returning,
     run,
     scale_off_by_two,
-    weights_in_bfloat16,
 )
-from tests.support import PASSED, say, verdict
 
 
 def test_sound_models_pass_all_their_cells(bench):
@@ -35,10 +33,11 @@ def test_sound_models_pass_all_their_cells(bench):
     assert records["fidelity fp16"].fidelity["sqnr"] > records["fidelity int8"].fidelity["sqnr"] > 25
 
 
-def test_what_the_kernels_lose_by_which_a_cost_is_measured_is_laid_to_no_exporter(bench, break_opener):
+def test_what_the_kernels_lose_by_which_a_cost_is_measured_is_laid_to_no_exporter(bench, break_runtime):
     """They are ONNX Runtime's, with fp32 as with fp16; the evaluator shows that the exported model is right."""
-    for opener in ("open_literal", "open_optimized"):
-        break_opener(onnxruntime, opener, lambda inputs, outputs: [array[..., ::-1].copy() for array in outputs])
+    break_runtime(
+        lambda inputs, outputs: [array[..., ::-1].copy() for array in outputs], "onnxruntime", "onnxruntime-literal"
+    )
     record = run(bench, "fidelity", "fp16")
     assert verdict(record) == ("failed", "compare", "LowFidelity", "runtime")
     assert record.conclusion == "meaning" and record.loss["export"] < 45
@@ -46,10 +45,6 @@ def test_what_the_kernels_lose_by_which_a_cost_is_measured_is_laid_to_no_exporte
 
 def one_percent_more(model):
     behind(model, "Mul", 1.01)
-
-
-def ten_percent_more(model):
-    behind(model, "Mul", 1.13)
 
 
 def one_channel_gone(model):
@@ -62,17 +57,14 @@ def moved_by_one_place(model):
 
 @pytest.mark.parametrize("precision, change", [
     pytest.param("int8", scale_off_by_two, id="weight scale off by two"),
-    pytest.param("int8", activation_at_an_eighth_of_its_range, id="saturated"),
-    pytest.param("int8", ten_percent_more, id="13 percent at int8"),
     pytest.param("fp16", one_percent_more, id="1 percent at fp16"),
-    pytest.param("int8", one_channel_gone, id="one channel at int8"),
     pytest.param("fp16", one_channel_gone, id="one channel at fp16"),
     pytest.param("int8", moved_by_one_place, id="transposed at int8"),
 ])  # fmt: skip
 def test_accuracy_lost_in_the_conversion_is_the_precisions_fault_and_no_runtime_is_accused(
-    bench, break_after_conversion, precision, change
+    bench, break_conversion, precision, change
 ):
-    break_after_conversion(change)
+    break_conversion(change, checked=True)
     record = run(bench, "fidelity", precision)
     assert_blamed(record, "LowFidelity", "precision", "conversion")
     assert record.worst["ratio"] > 1
@@ -85,58 +77,27 @@ def test_one_percent_is_within_what_int8_costs(bench, break_conversion):
     assert verdict(run(bench, "fidelity", "int8")) == PASSED
 
 
-TIGHT = say(BODY, "tolerance: {fp16: {sqnr: 58 dB}}")
-
-
-def test_weights_in_bfloat16_are_found_where_the_case_asks_for_what_fp16_can_do(bench, break_after_conversion):
-    assert verdict(run(bench, "fidelity", "fp16", TIGHT)) == PASSED
-    break_after_conversion(weights_in_bfloat16)
-    fresh = dataclasses.replace(bench, store=bench.store / "planted")
-    assert_blamed(run(fresh, "fidelity", "fp16", TIGHT), "LowFidelity", "precision", "conversion")
-
-
-@pytest.mark.parametrize(
-    "factor, expected", [(1.0, PASSED), (0.01, ("failed", "compare", "LowFidelity", "precision"))]
-)
-def test_ranges_from_data_a_hundredth_of_the_real_size_are_found(bench, factor, expected):
-    body = BODY.replace("int8: {}", "int8: {calibration: {data: data.npy}}")
-    cell = cell_of(bench, "fidelity", "int8", body)
-    data = np.random.default_rng(0).normal(size=(32, 3, 6, 6)) * factor
+def test_ranges_from_data_a_hundredth_of_the_real_size_are_found(bench):
+    cell = cell_of(bench, "fidelity", "int8", BODY.replace("int8: {}", "int8: {calibration: {data: data.npy}}"))
+    data = np.random.default_rng(0).normal(size=(32, 3, 6, 6)) * 0.01
     np.save(cell.case.folder / "data.npy", data.astype("float32"))
     record = bench.run_cell(cell, examples=2)
-    assert verdict(record) == expected
-    if factor < 1:
-        assert_blamed(record, "LowFidelity", "precision", "conversion")
-    assert record.conversion["calibration"] | {"sha": ""} == {
-        "source": "data.npy", "samples": 32, "batch": 8, "sha": ""
-    }  # fmt: skip
+    assert_blamed(record, "LowFidelity", "precision", "conversion")
+    assert record.conversion["calibration"]["source"] == "data.npy"
 
 
-SUM = """
-import torch
-
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(6, 6)
-
-    def forward(self, x):
-        return self.layer(x).sum(0)
-"""
+SUM = net_of("self.layer(x).sum(0)", layer="Linear(6, 6)")
 SUM_INPUT = 'module: beside.Net\ninputs: {x: "float32[n, 6]"}\ndims: {n: 1..60}'
 
 
 @CONVERTED
-def test_a_shape_whose_outputs_are_small_and_all_wrong_is_found(bench, break_after_conversion, precision):
+def test_a_shape_whose_outputs_are_small_and_all_wrong_is_found(bench, break_conversion, precision):
     loose = "tolerance: {fp16: {sqnr: 20 dB, because: planted}}"  # else the default would find it
     body = say(SUM_INPUT, COMMON, f"precisions: {{{precision}: {{}}}}", loose if precision == "fp16" else "")
     assert verdict(run(bench, "fidelity", precision, body, SUM)) == PASSED
 
     def nothing_for_one_row(model):
-        output, name = model.graph.output[0].name, model.graph.input[0].name
-        maker = next(node for node in model.graph.node if output in node.output)
-        maker.output[0] = "planted/before"
+        output, name, before = model.graph.output[0].name, model.graph.input[0].name, redirect(model)
         for what, value in (("one", np.int64([1])), ("first", np.int64([0]))):
             model.graph.initializer.append(numpy_helper.from_array(value, f"planted/{what}"))
         model.graph.node.extend([
@@ -144,29 +105,21 @@ def test_a_shape_whose_outputs_are_small_and_all_wrong_is_found(bench, break_aft
             helper.make_node("Gather", ["planted/shape", "planted/first"], ["planted/rows"]),
             helper.make_node("Greater", ["planted/rows", "planted/one"], ["planted/more"]),
             helper.make_node("Cast", ["planted/more"], ["planted/factor"], to=TensorProto.FLOAT),
-            helper.make_node("Mul", ["planted/before", "planted/factor"], [output]),
+            helper.make_node("Mul", [before, "planted/factor"], [output]),
         ])  # fmt: skip
 
-    break_after_conversion(nothing_for_one_row)
-    fresh = dataclasses.replace(bench, store=bench.store / "planted")
-    record = run(fresh, "fidelity", precision, body, SUM)
+    break_conversion(nothing_for_one_row, checked=True)
+    record = run(fresh(bench), "fidelity", precision, body, SUM)
     assert_blamed(record, "LowFidelity", "precision", "conversion")
     assert "SQNR 0.0 dB at n=1, which is more noise than signal; all draws together have" in record.reason
     assert record.draw["dims"] == {"n": 1}
 
 
-@pytest.mark.parametrize("factors, output", [((1.5, 9.0), 1), ((9.0, 1.5), 0), ((1.0, 1.5), 1)])
-@CONVERTED
-def test_of_several_failing_outputs_reason_and_record_are_about_the_worst(
-    bench, break_conversion, precision, factors, output
-):
+@pytest.mark.parametrize("precision, factors, output", [("int8", (1.5, 9.0), 1), ("fp16", (9.0, 1.5), 0)])
+def test_of_several_outputs_the_worst_is_named(bench, break_conversion, precision, factors, output):
     def scale_outputs(model):
         for place, factor in enumerate(factors):
-            name = model.graph.output[place].name
-            maker = next(node for node in model.graph.node if name in node.output)
-            maker.output[list(maker.output).index(name)] = f"planted/{place}"
-            model.graph.initializer.append(numpy_helper.from_array(np.float32(factor), f"planted/by{place}"))
-            model.graph.node.append(helper.make_node("Mul", [f"planted/{place}", f"planted/by{place}"], [name]))
+            behind(model, "Mul", factor, place=place)
 
     break_conversion(scale_outputs)
     record = run(bench, "fidelity", precision, python=TWO_OUTPUTS)
@@ -175,32 +128,16 @@ def test_of_several_failing_outputs_reason_and_record_are_about_the_worst(
     assert record.fidelity["output"] == record.worst["output"] == output
 
 
-def test_a_failing_output_among_sound_ones_is_named(bench, break_conversion):
-    break_conversion(lambda model: behind(model, "Mul", 1.5))
-    record = run(bench, "fidelity", "int8", python=TWO_OUTPUTS)
-    assert_blamed(record, "LowFidelity", "precision", "conversion")
-    assert record.reason.startswith("output 0: ")
-    assert record.fidelity["output"] == 0
-
-
 LABELLED = returning("(x.permute(0, 2, 3, 1), self.last(x.permute(0, 2, 3, 1)).argmax(-1))")
 
 
 @CONVERTED
-def test_integers_that_the_conversion_changes_are_counted(bench, break_after_conversion, precision):
+def test_integers_that_the_conversion_changes_are_counted(bench, break_conversion, precision):
     record = run(bench, "fidelity", precision, python=LABELLED)
     assert verdict(record) == PASSED
 
-    def add_one(model):
-        name = model.graph.output[1].name
-        maker = next(node for node in model.graph.node if name in node.output)
-        maker.output[0] = "planted/before"
-        model.graph.initializer.append(numpy_helper.from_array(np.int64(1), "planted/one"))
-        model.graph.node.append(helper.make_node("Add", ["planted/before", "planted/one"], [name]))
-
-    break_after_conversion(add_one)
-    fresh = dataclasses.replace(bench, store=bench.store / "planted")
-    record = run(fresh, "fidelity", precision, python=LABELLED)
+    break_conversion(lambda model: behind(model, "Add", np.array(1), place=1), checked=True)
+    record = run(fresh(bench), "fidelity", precision, python=LABELLED)
     assert_blamed(record, "LowFidelity", "precision", "conversion")
     assert record.reason == "output 1: 100.0% of the values differ, allowed are 5%"
     assert record.fidelity == {"output": 1, "changed": pytest.approx(1, abs=0.01)}
@@ -209,29 +146,16 @@ def test_integers_that_the_conversion_changes_are_counted(bench, break_after_con
 WITH_INFINITY = returning("self.last(x.permute(0, 2, 3, 1)).masked_fill(torch.arange(5) == 2, float('-inf'))")
 
 
-@pytest.mark.parametrize("operator, more, error", [
-    pytest.param("Max", [-100.0], "WrongInf", id="clipped"),
-    pytest.param("Mul", [[1, 1, -1, 1, 1]], "WrongInf", id="other infinity"),
-    pytest.param("Where", None, "WrongNaN", id="NaN for an infinity"),
+@pytest.mark.parametrize("precision, operator, other, error", [
+    pytest.param("fp16", "Max", -100.0, "WrongInf", id="clipped"),
+    pytest.param("int8", "Mul", [1, 1, -1, 1, 1], "WrongInf", id="other infinity"),
+    pytest.param("fp16", "Mul", [1, 1, 0, 1, 1], "WrongNaN", id="NaN for an infinity"),
 ])  # fmt: skip
-@CONVERTED
 def test_what_is_not_finite_in_pytorch_has_to_be_the_same_in_the_converted_graph(
-    bench, break_after_conversion, precision, operator, more, error
+    bench, break_conversion, precision, operator, other, error
 ):
     assert verdict(run(bench, "fidelity", precision, python=WITH_INFINITY)) == PASSED
 
-    def replace_the_column(model):
-        model.graph.initializer.extend([
-            numpy_helper.from_array(np.arange(5) == 2, "planted/column"),
-            numpy_helper.from_array(np.float32(np.nan), "planted/value"),
-        ])  # fmt: skip
-        name = model.graph.output[0].name
-        maker = next(node for node in model.graph.node if name in node.output)
-        maker.output[0] = "planted/before"
-        inputs = ["planted/column", "planted/value", "planted/before"]
-        model.graph.node.append(helper.make_node("Where", inputs, [name]))
-
-    break_after_conversion(replace_the_column if more is None else lambda model: behind(model, operator, *more))
-    fresh = dataclasses.replace(bench, store=bench.store / "planted")
-    record = run(fresh, "fidelity", precision, python=WITH_INFINITY)
+    break_conversion(lambda model: behind(model, operator, other), checked=True)
+    record = run(fresh(bench), "fidelity", precision, python=WITH_INFINITY)
     assert verdict(record) == ("failed", "compare", error, "precision")

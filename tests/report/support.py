@@ -70,25 +70,9 @@ def failed(case: str = "asinh", **values: Any) -> dict[str, Any]:
     return record(case, **(given | values))
 
 
-def hostile_fields(poison: str) -> dict[str, Any]:
-    """The same text in every field that ``records.text`` makes lines of."""
-    places = {"place": poison, "stage": poison, "error": poison, "at": poison, "because": poison, "line": poison}
-    return {
-        "observed": poison, "conclusion": poison, "no_bundle": poison, "own_code": [poison],
-        "inputs": {poison: poison}, "findings": [poison, poison], "hints": [poison],
-        "output": [poison], "traceback": [poison],
-        "declared": [{"outcome": outcome, **places} for outcome in ("otherwise", "confirmed", "another")],
-        "witnesses": [
-            {"runtime": poison, "answer": poison},
-            {"runtime": poison, "answer": poison, "config": {poison: poison}},
-            {"runtime": poison, "answer": "stops", "error": poison},
-            {"runtime": poison, "answer": "abstains", "reason": poison},
-        ],
-    }  # fmt: skip
-
-
 def hostile(poison: str) -> dict[str, Any]:
     """A record with the same text in every place that holds text from outside; unique by its id."""
+    places = {"place": poison, "stage": poison, "error": poison, "at": poison, "because": poison, "line": poison}
     return {
         "id": f"accuracy[{poison}]", "case": poison, "exporter": poison, "opset": 20, "runtime": poison,
         "precision": poison, "check": poison, "source": {"file": poison, "line": 7}, "status": "failed",
@@ -109,9 +93,18 @@ def hostile(poison: str) -> dict[str, Any]:
                     "own": {"median": 0.1, "samples": [0.1, 0.2], "rounds": poison},
                     "other": {"median": 0.2, "samples": [0.1, 0.3], "rounds": poison},
                     "throughput": [{"batch": poison, "per_second": poison}]},
-        **hostile_fields(poison),
+        "observed": poison, "conclusion": poison, "no_bundle": poison, "own_code": [poison],
+        "inputs": {poison: poison}, "findings": [poison, poison], "hints": [poison],
+        "output": [poison], "traceback": [poison],
+        "declared": [{"outcome": outcome, **places} for outcome in ("otherwise", "confirmed", "another")],
+        "witnesses": [
+            {"runtime": poison, "answer": poison},
+            {"runtime": poison, "answer": poison, "config": {poison: poison}},
+            {"runtime": poison, "answer": "stops", "error": poison},
+            {"runtime": poison, "answer": "abstains", "reason": poison},
+        ],
         "histogram": {"edges": [-1, 0, 1], "counts": [1, 2]}, "seconds": {poison: 1.0}, "command": poison,
-        "bundle": poison, "fingerprint": poison, "reused": False,
+        "bundle": poison, "bundle_libraries": [poison], "fingerprint": poison, "reused": False,
         "worker": {"name": poison, "host": poison, "cpu": {"name": poison, "instructions": [poison]}},
     }  # fmt: skip
 
@@ -121,9 +114,13 @@ def hostile_header(poison: str) -> dict[str, Any]:
     return {"schema": 1, "started": poison, "seconds": 1.0, "environment": environment}
 
 
+def change(id: str, kind: str, regression: bool = True, accepted: bool = False, text: str = "x") -> dict[str, Any]:
+    """What differs between a run and the baseline, as plain data."""
+    return {"id": id, "kind": kind, "regression": regression, "accepted": accepted, "text": text}
+
+
 def hostile_change(poison: str) -> dict[str, Any]:
-    return {"id": f"accuracy[{poison}]", "kind": poison, "regression": True, "accepted": False, "before": poison,
-            "after": poison, "text": poison}  # fmt: skip
+    return {**change(f"accuracy[{poison}]", poison, text=poison), "before": poison, "after": poison}
 
 
 def data_of(page_text: str) -> Any:

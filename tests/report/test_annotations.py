@@ -7,7 +7,7 @@ import pytest
 from conformance.records import text
 from conformance.records.clean import block, visible
 from conformance.report import annotations
-from tests.report.support import HOSTILE, failed, hostile, hostile_change, record
+from tests.report.support import HOSTILE, change, failed, hostile, hostile_change, record
 
 
 def parsed(line: str) -> tuple[str, dict[str, str], str]:
@@ -36,11 +36,13 @@ def test_a_failure_stands_at_the_line_of_its_case() -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_makes_no_further_command(name: str) -> None:
     poison = HOSTILE[name]
-    (line,) = annotations.github([hostile(poison)])
-    kind, properties, message = parsed(line)
-    assert kind == "error" and set(properties) == {"file", "line", "title"}
-    assert properties["file"] == visible(poison) and message.startswith(block(poison)[:3000])
-    assert len(message) < 4100
+    planted = {**hostile_change(poison), "source": {"file": poison, "line": 3}}
+    (failure,), (changed,) = annotations.github([hostile(poison)]), annotations.github([record()], [planted])
+    for line, said in ((failure, block(poison)), (changed, visible(poison))):
+        kind, properties, message = parsed(line)
+        assert kind == "error" and set(properties) == {"file", "line", "title"}
+        assert properties["file"] == visible(poison) and message.startswith(said[:3000])
+    assert len(parsed(failure)[2]) < 4100
 
 
 def test_percent_colon_and_comma_are_escaped_as_documented() -> None:
@@ -64,32 +66,15 @@ def test_the_last_that_github_shows_counts_the_others() -> None:
     assert len(errors) == len(warnings) == 10
     assert "\n4 more failures are not shown" in errors[-1][2] and "\n1 more reasons are not" in warnings[-1][2]
     assert not any("not shown" in one[2] for one in [*errors[:-1], *warnings[:-1]])
+    assert "not shown" not in [*annotations.github(many[:10])][-1]
 
 
 def test_regressions_that_are_no_failures_stand_at_their_cases() -> None:
     source = {"file": "cases/gone.yaml", "line": None}
-    gone = {"id": "accuracy[gone]", "kind": "vanished", "regression": True, "accepted": False, "source": source}
-    gone["text"] = "passed before"
-    also = {**gone, "id": "export[gone]"}
-    fine = {**gone, "id": "export[fine]", "accepted": True}
-    red = {**gone, "id": failed()["id"], "kind": "newly failing"}
-    lines = [parsed(line) for line in annotations.github([failed()], [gone, also, fine, red])]
+    changes = [change(f"{check}[gone]", "vanished", text="passed before") for check in ("accuracy", "export")]
+    changes += [change("export[fine]", "vanished", accepted=True), change(failed()["id"], "newly failing")]
+    lines = [parsed(line) for line in annotations.github([failed()], [{**one, "source": source} for one in changes])]
     assert [kind for kind, _, _ in lines] == ["error", "error"]
     _, properties, message = lines[1]
     assert properties == {"file": "cases/gone.yaml", "title": "accuracy[gone]"}
     assert message == "vanished since the baseline: passed before\nthe same in export[gone]"
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_changes_make_no_further_command(name: str) -> None:
-    poison = HOSTILE[name]
-    change = {**hostile_change(poison), "source": {"file": poison, "line": 3}}
-    (line,) = annotations.github([record()], [change])
-    kind, properties, message = parsed(line)
-    assert kind == "error" and set(properties) == {"file", "line", "title"}
-    assert message.startswith(visible(poison)[:3000])
-
-
-def test_exactly_ten_leave_nothing_out() -> None:
-    lines = list(annotations.github([failed(f"case{number}") for number in range(10)]))
-    assert len(lines) == 10 and "not shown" not in lines[-1]

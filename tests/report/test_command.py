@@ -56,20 +56,15 @@ def test_runs_have_names_that_tell_them_apart(tmp_path: Path) -> None:
 
 
 def test_mistakes_are_said_in_words(tmp_path: Path) -> None:
-    place = write_run(tmp_path / "run", [record()])
-    with pytest.raises(ValueError, match="at least one run"):
-        command.report([], tmp_path / "page.html")
-    with pytest.raises(ValueError, match="say what to write"):
-        command.report([place])
-    with pytest.raises(ValueError, match=r"nowhere: there is no run"):
-        command.report([tmp_path / "nowhere"], tmp_path / "page.html")
-    with pytest.raises(ValueError, match=r"run: cannot be written"):
-        command.report([place], place)
-    other = tmp_path / "other.json"
+    place, page = write_run(tmp_path / "run", [record()]), tmp_path / "page.html"
+    other, latin = tmp_path / "other.json", tmp_path / "latin.json"
     other.write_text('{"schema": 1, "records": [{"id": "a"}]}', encoding="utf-8")
-    with pytest.raises(ValueError, match=r"other\.json: record 1 lacks case"):
-        command.report([other], tmp_path / "page.html")
-    (tmp_path / "latin.json").write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match=r"latin\.json"):
-        command.report([tmp_path / "latin.json"], tmp_path / "page.html")
-    assert not (tmp_path / "page.html").exists()
+    latin.write_bytes(b"\xff\xfe")
+    for arguments, words in (
+        (([], page), "at least one run"), (([place],), "say what to write"),
+        (([place], place), "run: cannot be written"), (([tmp_path / "nowhere"], page), "nowhere: there is no run"),
+        (([other], page), r"other\.json: record 1 lacks case"), (([latin], page), r"latin\.json"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            command.report(*arguments)
+    assert not page.exists()

@@ -1,4 +1,4 @@
-"""Records of other versions, of which fields may be missing."""
+"""Rows of a report: of records of any version, with the words and the signs of the terminal."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from conformance.records import matrix
 from conformance.report import rows
+from conformance.report.grid import grid
 from conformance.report.html import page
 from conformance.report.markdown import summary
-from tests.report.support import record
+from conformance.report.words import verdict
+from tests.report.support import failed, mixed, record
 
 
 def test_a_record_with_the_least_there_is_gets_the_rest() -> None:
@@ -22,13 +25,61 @@ def test_a_record_with_the_least_there_is_gets_the_rest() -> None:
     assert "1 passed" in summary({}, [least])
 
 
-@pytest.mark.parametrize(
-    ("broken", "said"),
-    [
-        ({"id": None}, "record 2 lacks id"),
-        ({"status": "perhaps"}, "record 2 has the status 'perhaps'"),
-    ],
-)
+@pytest.mark.parametrize("broken, said", [
+    ({"id": None}, "record 2 lacks id"),
+    ({"status": "perhaps"}, "record 2 has the status 'perhaps'"),
+])  # fmt: skip
 def test_what_is_no_record_is_said_with_its_number(broken: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         rows.complete([record(), record() | broken])
+
+
+def test_each_status_has_words_of_its_own() -> None:
+    given = [
+        record(worst={"output": 0, "ratio": 0.18}, ill_conditioned=2, excused=7),
+        record(status="xfailed", reason="opset 9 lacks it", stage="run", fault="exporter", details=["found: x"]),
+        record(status="skipped", reason="tensorrt is not installed", stage="load"),
+        record(worst={"output": 0, "ratio": "inf"}),
+    ]  # fmt: skip
+    passed, declared, skipped, infinite = map(verdict, rows.complete(given))
+    assert passed == (
+        "passed: 24 examples verified; 2 too ill-conditioned to judge; 7 values excused, as float32 itself is off "
+        "there; the largest error is 0.18 of what is allowed"
+    )
+    assert declared.startswith("failed as declared: opset 9 lacks it\nstage run; at fault: exporter\n  found: x")
+    assert skipped == "not run: tensorrt is not installed"
+    assert "the largest error is inf" in infinite
+
+
+def test_a_failure_of_another_version_still_has_words() -> None:
+    (row,) = rows.complete([failed(worst={"element": 3})])
+    assert verdict(row).startswith("3 of 24 elements of output 0 differ\nstage compare")
+
+
+def test_the_matrix_has_the_signs_of_the_terminal() -> None:
+    found = grid(rows.complete(mixed()))
+    lines = list(matrix.lines(mixed(), width=400))
+    for case, cells in zip(found["cases"], found["cells"], strict=True):
+        (line,) = (line for line in lines if line.startswith(f"{case} "))
+        assert [cell[0] if cell else "·" for cell in cells] == line.split()[1:]
+    signs = {cell[0] for cells in found["cells"] for cell in cells if cell}
+    assert signs == set("✓xFXsnN")
+    assert found["missing"] == ["tensorrt was not run: 1 cells skipped: tensorrt is not installed"]
+
+
+def test_a_sign_leads_to_the_record_that_decides_it() -> None:
+    given = rows.complete(mixed())
+    statuses = {"✓": "passed", "x": "xfailed", "F": "failed", "X": "xpassed", "s": "skipped"}
+    statuses |= {"n": "xfailed", "N": "failed"}
+    found = grid(given)
+    for case, cells in zip(found["cases"], found["cells"], strict=True):
+        for sign, first, *others in filter(None, cells):
+            assert given[first]["status"] == statuses[sign]
+            assert {given[number]["case"] for number in (first, *others)} == {case}
+    reached = {number for cells in found["cells"] for cell in cells if cell for number in cell[1:]}
+    assert reached == {number for number, row in enumerate(given) if row["runtime"] != "tensorrt"}
+
+
+def test_a_failure_beside_a_cell_is_not_hidden_by_a_pass_beside_it() -> None:
+    given = [record(), record(check="specials", status="failed"), record(check="engine")]
+    assert grid(rows.complete(given))["cells"] == [[["N", 1, 0, 2]]]

@@ -9,27 +9,21 @@ from typing import Any
 import onnx
 
 from conformance.runtimes.tensorrt.options import Build
-from tests.support import Bench
+from tests.kit.cases import Bench
+from tests.kit.models import model_of
+from tests.kit.modules import net_of
 
 DOUBLES = Path(__file__).parent.parent / "doubles"
 VERSIONS = ("8.6.0", "10.12.0", "11.0.0")
 
 LINEAR = """
-module: beside.Small
+module: beside.Net
 inputs: {x: "float32[batch, 6]"}
 dims: {batch: 1..8}
 runtimes: [onnxruntime, tensorrt]
 export: {torchscript: [17]}
 """
-PYTHON = """
-import torch
-class Small(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.one, self.two = torch.nn.Linear(6, 16), torch.nn.Linear(16, 4)
-    def forward(self, x):
-        return self.two(torch.relu(self.one(x)))
-"""
+PYTHON = net_of("self.two(torch.relu(self.one(x)))", one="Linear(6, 16)", two="Linear(16, 4)")
 PRECISIONS = "precisions: {fp16: {}, int8: {}}\ntolerance: {int8: {sqnr: 15 dB, because: a tiny network}}"
 
 
@@ -49,7 +43,7 @@ def run(
 def saved(folder: Path, text: str) -> Path:
     """A model in ONNX's textual form, as a file."""
     file = folder / "model.onnx"
-    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> g {text}'), file)
+    onnx.save(model_of(f"g {text}"), file)
     return file
 
 

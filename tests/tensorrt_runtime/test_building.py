@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from conformance.runtimes import tensorrt as runtime
-from conformance.runtimes.tensorrt import build as building
 from conformance.runtimes.tensorrt.options import Build, Options, covering
-from tests.support import PASSED, say, verdict
-from tests.tensorrt_runtime.support import AFFINE, BATCHES, LINEAR, PYTHON, run, saved, stored_model
+from tests.kit.cases import PASSED, say, verdict
+from tests.tensorrt_runtime.support import AFFINE, BATCHES, LINEAR, PYTHON, saved, stored_model
 
 
 def test_one_profile_covers_all_shapes_with_the_typical_one_inside():
@@ -33,19 +34,15 @@ def test_the_builder_gets_the_options_of_the_case_and_those_of_the_run_go_first(
     assert again.arithmetic["options"]["workspace"] == 1024
 
 
-class _Config:
-    """Notes what a builder's configuration is told."""
-
-    def __init__(self) -> None:
-        self.told: list[Any] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *given: self.told.append((name, *map(str, given)))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        if name != "told":
-            self.told.append((name, str(value)))
+def built(folder: Path, model: str, build: Build, options: Options | None = None) -> dict[str, Any]:
+    """What the double notes of the engine that it builds."""
+    build = Build(build.shapes, options=options or Options(), store=folder / "engines")
+    with runtime.open_model(saved(folder, model), (), build):
+        pass
+    (kept,) = (folder / "engines").glob("*.engine")
+    (noted,) = (line for line in kept.read_bytes().split(b"\n") if line.startswith(b'{"gpu"'))
+    found: dict[str, Any] = json.loads(noted)
+    return found
 
 
 HALF_BODY = """(float[2] x, bool c) => (float[2] y) {
@@ -62,65 +59,18 @@ QUANTIZED = """(float[2] x) => (float[2] y) <float s = {0.5}, int8 o = {0}>
     ("(float[2] x) => (float[2] y) <float16[1] w = {1}> { h = CastLike(x, w)  y = CastLike(h, x) }", ["FP16"]),
     ("(float[2] x) => (float[2] y) {c = Constant<value=float16[1]{1}>() d = Cast<to=1>(c) y = Add(x, d) }", ["FP16"]),
 ])  # fmt: skip
-def test_only_8_6_is_told_by_flags_which_precisions_the_model_has(
-    double, version, model, flags, tmp_path, monkeypatch
-):
+def test_only_8_6_is_told_by_flags_which_precisions_the_model_has(double, version, model, flags, tmp_path):
+    """Later networks are strongly typed."""
     double(version)
-    import tensorrt
-
-    told: list[str] = []
-    build = tensorrt.Builder.build_serialized_network
-
-    def note(self: Any, network: Any, config: Any) -> Any:
-        members = tensorrt.BuilderFlag.__members__
-        told.extend(name for name, flag in members.items() if config.get_flag(flag))
-        return build(self, network, config)
-
-    monkeypatch.setattr(tensorrt.Builder, "build_serialized_network", note)
-    with runtime.open_model(saved(tmp_path, model), (), BATCHES if model is AFFINE else Build({})):
-        pass
-    assert told == (flags if version == "8.6.0" else [])
+    noted = built(tmp_path, model, BATCHES if model is AFFINE else Build({}))
+    assert noted["flags"] == (flags if version == "8.6.0" else [])
+    assert noted["typed"] is (version != "8.6.0")
 
 
-def test_a_module_in_float16_and_one_that_quantizes_run_on_every_version(bench, double, version):
+@pytest.mark.parametrize("declared", [False, True])
+def test_tf32_is_off_unless_it_is_declared(double, version, tmp_path, declared):
     double(version)
-    half = """
-    forward: x * 2
-    inputs: {x: "float16[batch, 3]"}
-    dims: {batch: 1..4}
-    runtimes: tensorrt
-    export: {torchscript: [17]}
-    """
-    assert verdict(run(bench, half, "")) == PASSED
-    quantizes = half.replace("x * 2", "torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127)")
-    assert verdict(run(bench, quantizes.replace("float16", "float32"), "")) == PASSED
-
-
-def test_tf32_is_off(double, version):
-    double(version)
-    import tensorrt
-
-    config = _Config()
-    building._configure(tensorrt, config, Build({}))
-    assert any(one[0] == "clear_flag" and "TF32" in one[1] for one in config.told)
-
-
-def test_tf32_stays_on_only_where_it_is_declared(double):
-    double()
-    import tensorrt
-
-    config = _Config()
-    building._configure(tensorrt, config, Build({}, options=Options(tf32=True)))
-    assert not any(one[0] == "clear_flag" for one in config.told)
-
-
-def test_networks_are_strongly_typed_where_the_version_has_it(double, version):
-    double(version)
-    import tensorrt
-
-    flags = tensorrt.NetworkDefinitionCreationFlag
-    wanted = flags.EXPLICIT_BATCH if version == "8.6.0" else flags.STRONGLY_TYPED
-    assert building._network_flags(tensorrt) == 1 << int(wanted)
+    assert ("TF32" in built(tmp_path, AFFINE, BATCHES, Options(tf32=declared))["flags"]) is declared
 
 
 def test_a_shape_outside_the_profile_is_refused_with_both(bench, double, tmp_path):
@@ -133,23 +83,15 @@ def test_a_shape_outside_the_profile_is_refused_with_both(bench, double, tmp_pat
             session.run({"x": np.zeros((5, 6), np.float32)})
 
 
-def test_a_plugin_library_is_loaded_and_asked_for_its_creators(double, tmp_path, monkeypatch):
+def test_a_plugin_library_is_loaded_and_its_creators_registered_once(double, tmp_path):
     double()
     import tensorrt
 
     source, library = tmp_path / "plugin.c", tmp_path / "libplugin.so"
     source.write_text("int getCreators(void) { return 0; }\n")
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    asked: list[str] = []
-
-    class Registry:
-        def load_library(self, name: str) -> None:
-            asked.append(name)
-
-    monkeypatch.setattr(tensorrt, "get_plugin_registry", Registry)
-    monkeypatch.setattr(tensorrt, "init_libnvinfer_plugins", lambda log, namespace: True)
-    for _ in range(2):  # TensorRT refuses to load it again
-        building.load_plugins(tensorrt, None, Build({}, options=Options(plugins=(str(library),))))
-    assert asked == [str(library)]
+    for _ in range(2):  # TensorRT complains of plugins that are registered already
+        built(tmp_path, AFFINE, BATCHES, Options(plugins=(str(library),)))
+    assert tensorrt.get_plugin_registry().load_library(str(library)) is None, "it is registered"
     with pytest.raises(OSError, match="missing"):
-        building.load_plugins(tensorrt, None, Build({}, options=Options(plugins=(str(tmp_path / "missing.so"),))))
+        built(tmp_path, AFFINE, BATCHES, Options(plugins=(str(tmp_path / "missing.so"),)))

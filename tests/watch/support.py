@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conformance.commands.watch import files
 from conformance.commands.watch.catalogue import Catalogue
 from conformance.commands.watch.files import Changed, Watched
 from conformance.commands.watch.loop import Loop
@@ -88,46 +87,50 @@ def fail(record: Record, on_wait: OnWait) -> None:
     record.status, record.stage, record.error, record.reason = "failed", "compare", "WrongShape", "planted"
 
 
+class Stepping(Watched):
+    """Notices changes at once. When the loop waits, the next step happens, and Ctrl-C after the last."""
+
+    def __init__(self, steps: Iterable[Callable[[], object]], at_wait: Callable[[], None]) -> None:
+        super().__init__(pause=0.0)
+        self._steps, self._at_wait = iter(steps), at_wait
+
+    def wait(self) -> Changed:
+        self._at_wait()
+        step = next(self._steps, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
+        deadline = time.monotonic() + LIMIT
+        while time.monotonic() < deadline:
+            changed = self.look()
+            if changed is not None:
+                return changed
+            time.sleep(0.01)
+        raise AssertionError("the change was not noticed")
+
+
 def watch(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     *steps: Callable[[], object],
     words: str = "",
     runner: StubRunner | None = None,
 ) -> Watch:
-    """Runs the loop in ``folder``: each step happens when it waits, and Ctrl-C after the last."""
-    monkeypatch.chdir(folder)
+    """Run the loop here, on the folder ``cases``, with these steps."""
     runner = runner or StubRunner()
     rounds: list[list[str]] = []
     said: list[str] = []
-    todo = iter(steps)
-    look = Watched.look
 
     def collect() -> None:
         rounds.append(runner.ran.copy())
         runner.ran.clear()
         said.append(capsys.readouterr().out)
 
-    def wait(self: Watched) -> Changed:
-        collect()
-        step = next(todo, None)
-        if step is None:
-            raise KeyboardInterrupt
-        step()
-        deadline = time.monotonic() + LIMIT
-        while time.monotonic() < deadline:
-            changed = look(self)
-            if changed is not None:
-                return changed
-            time.sleep(0.01)
-        raise AssertionError("the change was not noticed")
-
-    monkeypatch.setattr(Watched, "wait", wait)
-    monkeypatch.setattr(files, "PAUSE", 0.0)
     catalogue = Catalogue([Path("cases")], Selection(), Words(words), None)
-    store = folder / "store"
-    loop = Loop(catalogue, catalogue.read(), runner, Screen(), store, 2**30, lambda name: f"pytest -k {name}")
+    store = Path("store").absolute()
+    loop = Loop(
+        catalogue, catalogue.read(), runner, Screen(), store, 2**30, lambda name: f"pytest -k {name}",
+        watched=Stepping(steps, collect),
+    )  # fmt: skip
     code = loop.run()
     collect()
     return Watch(code, said, rounds[:-1])

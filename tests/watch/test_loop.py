@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import py_compile
 import shutil
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from conformance import cli
 from tests.watch.support import CASES, MODULES, OWN, PLAIN, StubRunner, fail, project, watch
+
+pytestmark = pytest.mark.smoke
 
 
 @pytest.fixture
@@ -17,10 +22,8 @@ def cases(tmp_path):
 
 @pytest.fixture
 def watched(tmp_path, monkeypatch, capsys):
-    def run(*steps, **more):
-        return watch(tmp_path, monkeypatch, capsys, *steps, **more)
-
-    return run
+    monkeypatch.chdir(tmp_path)
+    return partial(watch, capsys)
 
 
 def test_all_cells_run_once_and_then_those_whose_files_change(cases, watched):
@@ -81,32 +84,33 @@ def test_python_that_is_half_written_is_said_with_its_line_and_runs_nothing(case
     assert "the verdicts stand, 4 cells: 4 passed" in done.said[2]
 
 
-def test_python_that_is_half_written_at_the_start_is_waited_for(cases, watched):
-    (cases / "helper.py").write_text("AMOUNT = (\n")
-    done = watched(lambda: (cases / "helper.py").write_text("AMOUNT = 1\n"))
-    assert done.ran == [PLAIN, OWN]
-    assert "cases/helper.py:1: SyntaxError" in done.said[0]
+def test_a_verdict_on_a_file_that_has_changed_since_counts_no_more(cases, watched):
+    half = MODULES.replace("def forward(self, x):", "def forward(self,")
+    done = watched(lambda: (cases / "modules.py").write_text(half), runner=StubRunner({OWN[1]: fail}))
+    assert "2 cells without a verdict on the files as they are" in done.said[-1]
+    assert done.code == 0 and "failing" not in done.said[-1]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (CASES[: CASES.index("torchscript: [17")] + "torch", "cases/cases.yaml:5:"),
-        (CASES[: CASES.index("modules.Own") - 9], "cases/cases.yaml:10:1: the key 'module'"),
-        ("", "cases/cases.yaml:1:1: "),
-        ("\x00", "cases/cases.yaml:1:1: "),
-    ],
-)
+def test_the_bytecode_of_an_edited_file_goes(cases, watched):
+    """Python takes bytecode for that of an edit within the same second that has as many bytes."""
+    compiled = Path(py_compile.compile(str(cases / "helper.py")))
+    watched(lambda: (cases / "helper.py").write_text("AMOUNT = 2\n"))
+    assert not compiled.exists()
+
+
+@pytest.mark.parametrize("text, said", [
+    (CASES[: CASES.index("torchscript: [17")] + "torch", "cases/cases.yaml:5:"),
+    ("", "cases/cases.yaml:1:1: "),
+])  # fmt: skip
 def test_a_case_file_that_is_half_written_is_said_with_its_line_and_watching_goes_on(cases, watched, text, said):
     done = watched(
         lambda: (cases / "cases.yaml").write_text(text),
         lambda: (cases / "cases.yaml").write_text(CASES),
         lambda: (cases / "cases.yaml").write_text(CASES.replace("torch.sin", "torch.tan")),
     )
-    assert "cases/cases.yaml:" in done.said[1], done.said[1]
     assert done.ran[2:] == [[], PLAIN]
     assert "the verdicts stand, 4 cells: 4 passed" in done.said[2]
-    assert said.partition(":")[0] in done.said[1]
+    assert said in done.said[1]
 
 
 def test_a_file_that_is_renamed_takes_its_cells_along(cases, watched):
@@ -117,10 +121,7 @@ def test_a_file_that_is_renamed_takes_its_cells_along(cases, watched):
 
 
 def test_a_python_file_that_is_gone_makes_its_cells_run(cases, watched):
-    done = watched(
-        lambda: (cases / "helper.py").unlink(),
-        lambda: (cases / "helper.py").write_text("AMOUNT = 1\n"),
-    )
+    done = watched(lambda: (cases / "helper.py").unlink(), lambda: (cases / "helper.py").write_text("AMOUNT = 1\n"))
     assert done.ran == [PLAIN + OWN, OWN, OWN]
     assert "cases/helper.py gone: 2 of 4 cells to run" in done.said[1]
     assert "cases/helper.py new: 2 of 4 cells to run" in done.said[2]
@@ -139,30 +140,15 @@ def test_new_case_files_and_folders_are_found_and_cells_that_go_are_told(cases, 
 
 
 def test_where_nothing_is_selected_it_says_so_and_waits(cases, watched):
-    done = watched(
-        lambda: (cases / "cases.yaml").write_text(CASES.replace("plain:", "sine:")),
-        words="sine",
-    )
+    done = watched(lambda: (cases / "cases.yaml").write_text(CASES.replace("plain:", "sine:")), words="sine")
     assert "0 of 4 cells" in done.said[0]
     assert "-k 'sine' in cases: no cell is selected so far" in done.said[0]
     assert done.ran == [[], [name.replace("plain", "sine") for name in PLAIN]]
 
 
-def test_a_folder_that_goes_and_comes_back(tmp_path, cases, watched):
-    done = watched(
-        lambda: cases.rename(tmp_path / "elsewhere"),
-        lambda: (tmp_path / "elsewhere").rename(cases),
-    )
-    assert "there is no such case file or folder" in done.said[1]
-    assert "4 cells no longer there" in done.said[1]
-    assert done.ran == [PLAIN + OWN, [], []]
-    assert "the verdicts stand, 4 cells" in done.said[2]
-
-
 def test_a_file_that_is_none_of_the_cells_business_is_not_spoken_of(cases, watched):
     done = watched(
-        lambda: (cases / "notes.txt").write_text("nothing that a case names"),
-        lambda: (cases / "helper.py").touch(),
+        lambda: (cases / "notes.txt").write_text("nothing that a case names"), lambda: (cases / "helper.py").touch()
     )
     assert done.ran == [PLAIN + OWN, [], []]
     assert "notes" not in done.said[1]
@@ -185,64 +171,6 @@ def test_a_running_cell_whose_files_change_gives_way(cases, watched):
     assert runner.renewed == 2  # before the cell runs again, and at the end of the round
 
 
-def test_a_running_cell_that_a_change_is_not_about_goes_on(cases, watched):
-    def edited(record, on_wait) -> None:
-        (cases / "helper.py").write_text("AMOUNT = 22\n")
-        for _ in range(3):
-            on_wait({"stage": "run"})
-
-    runner = StubRunner({PLAIN[0]: edited})
-    done = watched(runner=runner)
-    assert done.ran == [PLAIN + OWN]
-
-
-def test_files_of_a_case_that_was_away_are_read_again(cases, watched):
-    """A second case of the same name takes its place for a while, and its Python changes meanwhile."""
-    first = cases / "a_first.yaml"
-    one = CASES[: CASES.index("plain:")] + "own: {about: stands before the other, forward: torch.cos(x)}\n"
-
-    done = watched(
-        lambda: first.write_text(one),
-        lambda: ((cases / "helper.py").write_text("AMOUNT = 2\n"), first.unlink()),
-        lambda: (cases / "helper.py").write_text("AMOUNT = 3\n"),
-    )
-    assert done.ran == [PLAIN + OWN, OWN, OWN, OWN]
-
-
-def test_the_folder_of_bytecode_that_a_cell_leaves_is_not_spoken_of(cases, watched):
-    def compiled(record, on_wait) -> None:
-        (cases / "__pycache__").mkdir()
-
-    done = watched(runner=StubRunner({PLAIN[0]: compiled}))
-    assert done.ran == [PLAIN + OWN]
-    assert done.said[0].count("4 cells") == 2
-    assert "a folder changed" not in done.said[0]
-
-
-def test_ctrl_c_in_a_cell_ends_with_what_is_known(cases, watched):
-    def interrupted(record, on_wait) -> None:
-        raise KeyboardInterrupt
-
-    done = watched(runner=StubRunner({OWN[0]: interrupted}))
-    assert done.code == 0
-    (said,) = done.said
-    assert "2 cells: 2 passed" in said
-    assert "2 cells without a verdict" in said
-
-
-def test_a_store_that_another_process_removes_is_made_again(tmp_path, cases, watched):
-    store = tmp_path / "store"
-    seen = []
-    runner = StubRunner({OWN[0]: lambda record, on_wait: seen.append((store / ".gitignore").is_file())})
-
-    def remove() -> None:
-        shutil.rmtree(store)
-        (cases / "helper.py").write_text("AMOUNT = 2\n")
-
-    watched(remove, runner=runner)
-    assert seen == [True, True]
-
-
 def test_causes_that_cells_share_are_told_once(cases, watched):
     def stop(record, on_wait) -> None:
         record.status, record.stage, record.error, record.reason = "failed", "declare", "NameError", "planted"
@@ -252,16 +180,11 @@ def test_causes_that_cells_share_are_told_once(cases, watched):
     assert f"as in {OWN[0]}" in done.said[0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["nowhere"], "nowhere: there is no such case file or folder"),
-        (["-k", "asinh and"], "-k 'asinh and' is no expression"),
-        (["-k", "asinh & celu"], "'&' means nothing there"),
-        (["--opset", "seventeen"], "--opset: 'seventeen'"),
-        (["--store-limit", "much"], "--store-limit: 'much' is not a size"),
-    ],
-)
+@pytest.mark.parametrize("arguments, said", [
+    (["nowhere"], "nowhere: there is no such case file or folder"),
+    (["-k", "asinh and"], "-k 'asinh and' is no expression"),
+    (["--store-limit", "much"], "--store-limit: 'much' is not a size"),
+])  # fmt: skip
 def test_what_the_user_has_to_correct_is_said_in_one_line(tmp_path, cases, monkeypatch, capsys, arguments, said):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["watch", *arguments]) == 2

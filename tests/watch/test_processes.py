@@ -8,11 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.kit.processes import PLENTY, TYPED, gone, waited_for
 
 CASE = """
 planted:
@@ -30,14 +31,6 @@ class Planted(torch.nn.Module):
     def forward(self, x):
         return x * 1.0 + x.sin()
 """
-TYPED = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored in a background job
-from conformance.cli import main
-sys.exit(main())
-"""
-LIMIT = 240.0
-"""Seconds for anything to be said, on a busy host too."""
 
 
 class Typed:
@@ -47,7 +40,8 @@ class Typed:
         self.log = folder / "said.txt"
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with self.log.open("wb") as log:
-            command = [sys.executable, "-c", TYPED, "watch", *arguments]
+            program = f"{TYPED}from conformance.cli import main\nsys.exit(main())"
+            command = [sys.executable, "-c", program, "watch", *arguments]
             self.process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment)
         self._told = 0
 
@@ -56,18 +50,15 @@ class Typed:
 
     def until(self, words: str) -> str:
         """What it has said since the last time, once that is among it."""
-        deadline = time.monotonic() + LIMIT
-        while words not in self.said():
-            assert self.process.poll() is None, self.said()
-            assert time.monotonic() < deadline, self.said()
-            time.sleep(0.02)
+        waited_for(lambda: words in self.said() or self.process.poll() is not None, self.said)
         said = self.said()
+        assert words in said
         self._told += len(said)
         return said
 
     def interrupt(self) -> tuple[int, str]:
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(LIMIT), self.said()
+        return self.process.wait(PLENTY), self.said()
 
 
 @pytest.fixture
@@ -127,33 +118,22 @@ def test_edits_reach_the_cells_whatever_the_last_one_did(folder: Path, typed: Ty
     assert end.splitlines()[-1].startswith("2 cells: 2 passed")
 
 
-def save_a_cell_that_hangs(folder: Path, typed: Typed) -> Path:
-    """Waits until it runs; gives the file with the number of its process."""
+def save_a_cell_that_hangs(folder: Path, typed: Typed) -> int:
+    """Wait until it runs; give its process."""
     mark = folder / "running"
+    mark.unlink(missing_ok=True)
     hangs = f"open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(999)"
     (folder / "cases/beside.py").write_text(MODULE.replace("        return", f"        {hangs}\n        return"))
-    deadline = time.monotonic() + LIMIT
-    while not (mark.exists() and mark.read_text()):
-        assert time.monotonic() < deadline, typed.said()
-        time.sleep(0.02)
-    return mark
+    return int(waited_for(mark.read_text, typed.said))
 
 
-def test_ctrl_c_in_the_midst_of_a_cell_ends_all_that_was_started(folder: Path, typed: Typed) -> None:
+def test_a_cell_that_hangs_gives_way_to_the_next_save_and_ends_with_ctrl_c(folder: Path, typed: Typed) -> None:
     typed.until(REST)
-    mark = save_a_cell_that_hangs(folder, typed)
+    first = save_a_cell_that_hangs(folder, typed)
+    (folder / "cases/beside.py").write_text(MODULE.replace("1.0", "2.0"))
+    assert "2 cells: 2 passed" in typed.until(REST)
+    second = save_a_cell_that_hangs(folder, typed)
     code, end = typed.interrupt()
     assert "Traceback" not in end
     assert "2 cells without a verdict on the files as they are" in end
-    assert code == 0
-    deadline = time.monotonic() + LIMIT
-    while Path(f"/proc/{mark.read_text()}").exists():
-        assert time.monotonic() < deadline, "the worker goes on"
-        time.sleep(0.02)
-
-
-def test_a_cell_that_hangs_gives_way_to_the_next_save(folder: Path, typed: Typed) -> None:
-    typed.until(REST)
-    save_a_cell_that_hangs(folder, typed)
-    (folder / "cases/beside.py").write_text(MODULE.replace("1.0", "2.0"))
-    assert "2 cells: 2 passed" in typed.until(REST)
+    assert code == 0 and gone(first) and gone(second)

@@ -60,11 +60,10 @@ def test_a_pipe_has_lines_alone(capsys):
     assert heading[8:] == "  a.py changed"
 
 
-@pytest.mark.parametrize("colour", [None, "red"])
-def test_text_of_others_does_nothing_in_a_terminal(terminal, colour):
+def test_text_of_others_does_nothing_in_a_terminal(terminal):
     with redirect_stdout(terminal):
         screen = Screen()
-        screen.line("\x1b[2Jgone", colour)
+        screen.line("\x1b[2Jgone", "red")
         screen.doing("\x1b[2Jgone", {"stage": "\x1b[2J"}, LONG_AGO)
     assert "\x1b[2J" not in terminal.getvalue()
     assert "␛[2Jgone" in terminal.getvalue()

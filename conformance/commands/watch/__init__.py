@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from conformance.commands import selecting
+from conformance.commands import numbers, selecting
 from conformance.disk.keeping import LIMIT
 
 STORE = Path(".conformance")
@@ -16,7 +16,7 @@ SELECTION = ("exporter", "opset", "runtime", "precision")
 def arguments(parser: argparse.ArgumentParser) -> None:
     selecting(parser, SELECTION)
     parser.add_argument(
-        "--examples", type=int, metavar="N", help="drawn shapes for each cell, besides the boundary ones"
+        "--examples", type=numbers.count(0), metavar="N", help="drawn shapes for each cell, besides the boundary ones"
     )
     parser.add_argument(
         "--store", type=Path, default=STORE, metavar="DIR",
@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="what was not used for longest is dropped until the store is no larger (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--cell-timeout", type=float, default=300.0, metavar="S",
+        "--cell-timeout", type=numbers.seconds, default=300.0, metavar="S",
         help="a cell that takes longer has failed (default: %(default)s)",
     )  # fmt: skip
 

@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 from conformance.case.declaration import Case
 from conformance.commands.watch.files import Sign, folders, sign
-from conformance.depends.files import files
+from conformance.depends.contents import content
+from conformance.depends.files import needs
 from conformance.depends.fingerprint import Fingerprints
 from conformance.errors import Problem, UserError, display_path, shown
 from conformance.plan.catalogue import Selection, read_file, read_suite
@@ -51,6 +52,9 @@ class _Needs:
     files: list[Path]
     around: set[Path]
     """The folders of these, where files may come and go."""
+    packages: Mapping[str, str]
+    known: bool
+    """Whether what it needs could be read."""
 
     @property
     def paths(self) -> set[Path]:
@@ -103,13 +107,13 @@ class Catalogue:
         held: dict[str, str] = {}
         prints: dict[str, str] = {}
         for cell in cells:
-            needs = self._needed(cell, changed, before)
-            counted |= {cell.case.file, *needs.files}
-            broken = [text for text in map(self._broken, needs.files) if text is not None]
+            needed = self._needed(cell, changed, before)
+            counted |= {cell.case.file, *needed.files}
+            broken = [text for text in map(self._broken, needed.files) if text is not None]
             if broken:
                 held[cell.id] = broken[0]
                 problems += [text for text in broken if text not in problems]
-            prints[cell.id] = self._fingerprints(cell) or self._substitute(cell, needs)
+            prints[cell.id] = self._print(cell, needed)
         return Plan(cells, len(every), prints, held, problems, self._signs, frozenset(counted))
 
     def _read_one(self, file: Path) -> tuple[Sequence[Cell], Sequence[Problem]]:
@@ -122,17 +126,17 @@ class Catalogue:
     def _needed(self, cell: Cell, changed: Collection[Path], before: Mapping[Path, Sign | None]) -> _Needs:
         """What the cell needs, looked for once for all cells of its case and exporter where it may have changed."""
         key = (cell.case.file, cell.case.name, cell.exporter)
-        needs = self._needs.get(key)
-        if key in self._looked and needs is not None:
-            return needs
+        known = self._needs.get(key)
+        if key in self._looked and known is not None:
+            return known
         self._looked.add(key)
-        if needs is None or needs.case is not cell.case or not needs.as_before(changed, before):
-            needs = self._needs[key] = _needs(cell)
-            self._signs |= {path: sign(path) for path in needs.paths}
+        if known is None or known.case is not cell.case or not known.as_before(changed, before):
+            known = self._needs[key] = _needs(cell)
+            self._signs |= {path: sign(path) for path in known.paths}
             self._fingerprints.forget(cell)
         else:
-            self._signs = {path: before[path] for path in needs.paths} | self._signs
-        return needs
+            self._signs = {path: before[path] for path in known.paths} | self._signs
+        return known
 
     def _broken(self, file: Path) -> str | None:
         """Why a Python file cannot be read as such, with its line; None where it can, or is something else."""
@@ -143,8 +147,16 @@ class Catalogue:
             self._parsed[file] = now, _syntax(file)
         return self._parsed[file][1]
 
+    def _print(self, cell: Cell, needs: _Needs) -> str:
+        """Hash what the cell says and the files that source text tells of: nothing has run so far."""
+        contents = [content(str(file)) for file in needs.files]
+        known = b"".join(found for found in contents if found is not None)
+        if not needs.known or len(known) < 32 * len(contents):
+            return self._substitute(cell, needs)
+        return hashlib.sha256(f"{self._fingerprints(cell)} {needs.packages}".encode() + known).hexdigest()
+
     def _substitute(self, cell: Cell, needs: _Needs) -> str:
-        """In place of a fingerprint where a file cannot be read, or is not there."""
+        """In place of that where a file cannot be read, or is not there."""
         said = cell.case.says.model_dump_json(fallback=str)
         signs = [(str(path), self._signs[path]) for path in needs.files]
         return hashlib.sha256(f"{cell.id} {said} {signs}".encode()).hexdigest()
@@ -153,10 +165,12 @@ class Catalogue:
 def _needs(cell: Cell) -> _Needs:
     folder = cell.case.folder.resolve()
     try:
-        own = files(cell.case, exporter=cell.exporter)
+        found = needs(cell.case, exporter=cell.exporter)
+        own, packages, known = list(found.files), found.packages, True
     except Exception:  # the cell tells what is wrong; until then every file there may be what it waits for
         own = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
-    return _Needs(cell.case, own, {folder, *(file.parent for file in own)})
+        packages, known = {}, False
+    return _Needs(cell.case, own, {folder, *(file.parent for file in own)}, packages, known)
 
 
 def _syntax(file: Path) -> str | None:

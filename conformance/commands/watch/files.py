@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Sign: TypeAlias = tuple[int, int, int]
 """What differs after a file was written or replaced, and after something came to a folder or went: the time of the
@@ -46,7 +46,9 @@ def sign(path: Path) -> Sign | None:
 class Watched:
     """Files and folders, and what they were like when they were last looked at."""
 
-    def __init__(self) -> None:
+    def __init__(self, pause: float = PAUSE, clock: Any = time) -> None:
+        """``pause`` is the least time between two looks; ``clock`` has ``monotonic`` and ``sleep``."""
+        self._pause, self._clock = pause, clock
         self._signs: dict[Path, Sign | None] = {}
         self._next = 0.0
 
@@ -56,17 +58,17 @@ class Watched:
         self._signs = dict(signs)
 
     def look(self) -> Changed | None:
-        """What has changed since the last look and come to rest; None where nothing has, and within ``PAUSE``
-        seconds of the last look."""
-        if time.monotonic() < self._next:
+        """What has changed since the last look and come to rest; None where nothing has, and within the pause
+        after the last look."""
+        if self._clock.monotonic() < self._next:
             return None
         now = self._look()
         if now == self._signs:
             self._rest()
             return None
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            time.sleep(QUIET)
+        deadline = self._clock.monotonic() + PATIENCE
+        while self._clock.monotonic() < deadline:
+            self._clock.sleep(QUIET)
             then, now = now, self._look()
             if then == now:
                 break
@@ -81,15 +83,15 @@ class Watched:
             changed = self.look()
             if changed is not None:
                 return changed
-            time.sleep(max(0.0, self._next - time.monotonic()))
+            self._clock.sleep(max(0.0, self._next - self._clock.monotonic()))
 
     def _look(self) -> dict[Path, Sign | None]:
-        self._began = time.monotonic()
+        self._began = self._clock.monotonic()
         return {path: sign(path) for path in self._signs}
 
     def _rest(self) -> None:
         """Nothing is looked at for a while, and for longer where a look takes long: it gets 1/20 of a processor."""
-        self._next = time.monotonic() + max(PAUSE, 20 * (time.monotonic() - self._began))
+        self._next = self._clock.monotonic() + max(self._pause, 20 * (self._clock.monotonic() - self._began))
 
 
 def _told(changed: frozenset[Path], before: Mapping[Path, Sign | None], now: Mapping[Path, Sign | None]) -> Changed:

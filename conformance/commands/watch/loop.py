@@ -42,13 +42,13 @@ class Loop:
 
     def __init__(
         self, catalogue: Catalogue, plan: Plan, runner: _Runner, screen: Screen, home: Path, limit: float,
-        command_of: Callable[[str], str],
+        command_of: Callable[[str], str], watched: Watched | None = None,
     ) -> None:  # fmt: skip
         """``plan`` is what the catalogue gave; ``home`` is the store, which is kept below ``limit`` bytes;
-        ``command_of`` gives what runs a cell alone."""
+        ``command_of`` gives what runs a cell alone; ``watched`` notices changes."""
         self._catalogue, self._plan, self._runner, self._screen = catalogue, plan, runner, screen
         self._home, self._limit, self._command_of = home, limit, command_of
-        self._watched = Watched()
+        self._watched = Watched() if watched is None else watched
         self._verdicts: dict[str, tuple[str, dict[str, Any]]] = {}
         self._absences: dict[str | None, str | None] = {}
         self._problems: Sequence[str] = ()

@@ -4,62 +4,61 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Hashable, Iterator
-from typing import Any, Literal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-from conformance.worker.state import functions, leftovers, numbers, process
+from conformance.worker.state import functions, judging, leftovers, numbers, process, registries
+from conformance.worker.state.own import OwnModules
 from conformance.worker.state.setting import Change, Outcome, Setting, When
 
-Fit = Literal["any", "case", "none"]
-"""The cells that a process may go on with: all, those of the same case, or none."""
 _UNREAD = object()
 
 
 class Fence:
-    """What the process was before a cell, to which it has to come back.
+    """What the process was before a cell, to which it has to come back for the next cell.
 
     What is changed while a case is loaded (its Python imported, its module built) is kept for all cells of that case,
-    whichever came first, since Python imports a module once: the process then belongs to the case. What is changed
-    while a cell runs is put back. A process in which that is not possible is fit for no other cell.
+    whichever came first, since Python imports a module once. What is changed while a cell runs is put back, as the
+    rest of the cell and a process that is not a worker's go on with it. But nobody looks at everything: a worker in
+    which something was changed so is ``spoilt``, and runs no other cell.
     """
 
     def __init__(self) -> None:
         self._settings = [*process.settings(), *numbers.settings()]
         self._readers = [setting.read for setting in self._settings]
         self._values: list[Any] = [_UNREAD] * len(self._settings)
-        self._functions = functions.Functions()
+        self._judging = judging.remember()
+        self._functions = functions.remember()
+        self._registries = registries.remember()
+        for watched in (self._judging, self._functions, self._registries):
+            watched.accept()
+        self._own = OwnModules()
         self._held = leftovers.held()
-        self._case: Hashable = None
-        self._kept: dict[Hashable, list[Change]] = {}
-        self._with_code: set[Hashable] = set()
+        self._kept: list[Change] = []
+        self._with_code = False
         self._now: list[Change] = []
-        self._modules = 0
         self._loading = 0
-        self.fit: Fit = "any"
+        self.spoilt = False
         self._look(None)
 
-    def begin(self, case: Hashable) -> None:
-        """A cell of this case comes next."""
+    def begin(self) -> None:
+        """A cell comes next."""
         global _standing
         _standing = self
-        self._case, self._now, self._loading = case, [], 0
-        self._modules = len(sys.modules)
+        self._now, self._loading = [], 0
         self._functions.watch()
+        self._registries.watch()
 
     def end(self) -> list[Change]:
-        """The cell is over: what was changed while its case was loaded, and while it ran. Sets ``fit``."""
+        """The cell is over: what was changed while its case was loaded, and while it ran. Sets ``spoilt``."""
         global _standing
         _standing = None
         self._look("running")
-        kept = self._kept.get(self._case, [])
-        # What a module changes as it is imported, a later cell that imports it again would lack; and who replaces
-        # one function may have replaced others that nobody looks at.
-        spoilt = any(change.outcome == "left" or change.kind == "function" for change in self._now)
-        if spoilt or (self._now and len(sys.modules) > self._modules):
-            self.fit = "none"
-        elif kept and self.fit == "any":
-            self.fit = "case"
-        return [*kept, *self._now]
+        runs_on = any(change.kind == "leftover" for change in self._kept)
+        added = self._judging.added or self._functions.added
+        self.spoilt = self.spoilt or bool(self._now) or runs_on or added or self._own.changed()
+        return [*self._kept, *self._now]
 
     @contextlib.contextmanager
     def loading(self) -> Iterator[None]:
@@ -73,34 +72,40 @@ class Fence:
             self._loading -= 1
             if not self._loading:
                 self._look("loading")
-                self._modules = len(sys.modules)
                 self._functions.watch()
+                self._registries.watch()
+                self._own.take()
+                self._judging.added = self._functions.added = False
 
     def settle(self) -> list[str]:
         """In the midst of a cell: puts back what has been changed. Gives the functions that the cell has replaced."""
-        self._look("running")
-        changes = [*self._kept.get(self._case, []), *self._now]
-        return [change.what for change in changes if change.kind == "function"]
+        self._look("running", after_export=True)
+        return [change.what for change in [*self._kept, *self._now] if change.kind == "function"]
 
-    def note_code(self) -> None:
-        """The cell's case has Python of its own, which could replace functions."""
-        self._with_code.add(self._case)
+    def note_code(self, folder: Path) -> None:
+        """The cell's case has Python of its own, which could change anything; that of ``folder`` may keep state."""
+        self._with_code = True
+        self._own.folder = folder
 
-    def _look(self, when: When | None) -> None:
+    def _look(self, when: When | None, *, after_export: bool = False) -> None:
         """Notes what has changed since the last look; None for the first one, which only reads."""
         put_back = when == "running"
+        outcome: Outcome = "put back" if put_back else "kept"
         # Functions first: with them, what reads the settings is what it was.
-        if self._case in self._with_code:
-            for name in self._functions.changes(put_back=put_back):
-                self._note(Change(name, "function", when or "loading", "put back" if put_back else "kept"))
+        if self._with_code:
+            for watched in (self._judging, self._functions):
+                for name in watched.changes(put_back=put_back):
+                    self._note(Change(name, "function", when or "loading", outcome))
+            for name in self._registries.changes(schemas=after_export or not put_back):
+                self._note(Change(name, "registry", when or "loading", "left" if put_back else "kept"))
         if self._read() != self._values:
             for index, setting in enumerate(self._settings):
                 self._compare(index, setting, when)
         left = leftovers.left_since(self._held)
         if left:
             self._held = leftovers.held()
-            for what, names in left.items():
-                self._note(Change(what, "leftover", when or "loading", "left" if put_back else "kept", after=names))
+            for what, named in left.items():
+                self._note(Change(what, "leftover", when or "loading", "left" if put_back else "kept", after=named))
 
     def _read(self) -> list[Any] | None:
         """The values of all settings; None where one cannot be read, or cannot have been set yet."""
@@ -127,7 +132,7 @@ class Fence:
         self._note(Change(setting.name, "setting", when or "loading", outcome, *shown))
 
     def _note(self, change: Change) -> None:
-        changes = self._now if change.when == "running" else self._kept.setdefault(self._case, [])
+        changes = self._now if change.when == "running" else self._kept
         if change.what not in {known.what for known in changes}:
             changes.append(change)
 
@@ -153,7 +158,7 @@ _lasting: Fence | None = None
 
 
 def of_process() -> Fence:
-    """The fence of a worker process, where nothing but cells runs."""
+    """The fence of a worker process, where nothing but cells of cases with the same Python runs."""
     global _lasting
     if _lasting is None:
         _lasting = Fence()
@@ -172,7 +177,7 @@ def settle() -> list[str]:
     return [] if _standing is None else _standing.settle()
 
 
-def note_code() -> None:
+def note_code(folder: Path) -> None:
     """``Fence.note_code`` of the cell that is running."""
     if _standing is not None:
-        _standing.note_code()
+        _standing.note_code(folder)

@@ -41,7 +41,7 @@ class Change:
     """One thing that a cell changed in its process, as a record holds it."""
 
     what: str
-    kind: Literal["setting", "function", "leftover"]
+    kind: Literal["setting", "function", "registry", "leftover"]
     when: When
     """``loading``: while the case's Python was imported or its module built."""
     outcome: Outcome

@@ -22,19 +22,11 @@ class LogicError(Error):
     pass
 
 
-class LaunchError(Error):
-    pass
-
-
 class MemoryError(Error):
     pass
 
 
 class RuntimeError(Error):
-    pass
-
-
-class CompileError(Error):
     pass
 
 
@@ -86,27 +78,16 @@ class Device:
     def compute_capability(self) -> tuple[int, int]:
         return (8, 0)
 
-    def pci_bus_id(self) -> str:
-        return "0000:00:00.0"
-
     def total_memory(self) -> int:
         return _memory.TOTAL
 
     def retain_primary_context(self) -> Any:
         return Context.make()
 
-    def make_context(self, flags: int = 0) -> Any:
-        _stack.append(Context.make())
-        return _stack[-1]
-
 
 class Context:
     def push(self) -> None:
         _stack.append(self)
-
-    def detach(self) -> None:
-        if self in _stack:
-            _stack.remove(self)
 
     @staticmethod
     def pop() -> None:
@@ -116,15 +97,6 @@ class Context:
     @staticmethod
     def synchronize() -> None:
         _wait("cuCtxSynchronize")
-
-    @staticmethod
-    def get_current() -> Any:
-        return _stack[-1] if _stack else None
-
-    @staticmethod
-    def get_device() -> Any:
-        _active("cuCtxGetDevice")
-        return Device(0)
 
 
 class Stream:
@@ -137,9 +109,6 @@ class Stream:
 
     def synchronize(self) -> None:
         _wait("cuStreamSynchronize", id(self))
-
-    def is_done(self) -> bool:
-        return not _memory._pending.get(id(self))
 
 
 class Event:
@@ -219,16 +188,6 @@ def _to_host(dest: Any, src: Any) -> None:
     flat[...] = np.frombuffer(data, array.dtype)
 
 
-def memcpy_htod(dest: Any, src: Any) -> None:
-    _wait("cuMemcpyHtoD")
-    _to_device(dest, src)
-
-
-def memcpy_dtoh(dest: Any, src: Any) -> None:
-    _wait("cuMemcpyDtoH")
-    _to_host(dest, src)
-
-
 def memcpy_htod_async(dest: Any, src: Any, stream: Any = None) -> None:
     _active("cuMemcpyHtoDAsync")
     _memory.enqueue(id(stream) if stream else 0, lambda: _to_device(dest, src))
@@ -239,10 +198,6 @@ def memcpy_dtoh_async(dest: Any, src: Any, stream: Any = None) -> None:
     _memory.enqueue(id(stream) if stream else 0, lambda: _to_host(dest, src))
 
 
-def memset_d8(dest: Any, data: int, size: int) -> None:
-    _memory.write(int(dest), bytes([data]) * size, "the destination of a memset")
-
-
 def pagelocked_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Any:
     _active("cuMemHostAlloc", captured=False)
     if shape == ():
@@ -251,11 +206,6 @@ def pagelocked_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 
     if not empty.nbytes:
         raise LogicError("cuMemHostAlloc failed: invalid argument")
     return empty
-
-
-def mem_get_info() -> tuple[int, int]:
-    _active("cuMemGetInfo")
-    return _memory.TOTAL - sum(size for size, _ in _memory._live.values()), _memory.TOTAL
 
 
 def get_version() -> tuple[int, int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 ALIGNMENT = 256  # cuMemAlloc's
@@ -25,12 +25,16 @@ lost: list[str] = []
 """Why this process can do nothing more with CUDA; an error of a kernel cannot be got rid of."""
 
 
-def faulty(name: str) -> bool:
-    """Whether this fault is planted, through CONFORMANCE_DOUBLE_FAULT (names parted by commas)."""
-    planted = {one for one in os.environ.get("CONFORMANCE_DOUBLE_FAULT", "").split(",") if one}
-    if planted - FAULTS:
-        raise ValueError(f"CONFORMANCE_DOUBLE_FAULT={','.join(planted)}: the faults are {', '.join(sorted(FAULTS))}")
-    return name in planted
+def faulty(name: str, operators: Collection[str] = ()) -> bool:
+    """Whether this fault is planted, through CONFORMANCE_DOUBLE_FAULT (names parted by commas); ``name:Operator``
+    plants it in engines that have the operator alone."""
+    planted = {}
+    for one in os.environ.get("CONFORMANCE_DOUBLE_FAULT", "").split(","):
+        fault, _, operator = one.partition(":")
+        if fault and fault not in FAULTS:
+            raise ValueError(f"CONFORMANCE_DOUBLE_FAULT={one}: the faults are {', '.join(sorted(FAULTS))}")
+        planted[fault] = operator
+    return name in planted and (not planted[name] or planted[name] in operators)
 
 
 def allocate(size: int) -> int:

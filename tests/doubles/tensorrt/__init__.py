@@ -6,11 +6,10 @@ process:
 
 * ``CONFORMANCE_DOUBLE_TENSORRT``: the version, ``8.6`` (default), ``10.12`` or ``11.0``, also with a patch number;
 * ``CONFORMANCE_DOUBLE_UNSUPPORTED``: operators that the parser refuses, parted by commas;
-* ``CONFORMANCE_DOUBLE_GPU``: another name for the GPU, which makes engines of the double's own GPU unusable;
 * ``CONFORMANCE_DOUBLE_FAULT``: planted faults, parted by commas. ``wrong``: the last output's first value is 10 %
   off; ``rows``: the second row of each output; ``rebuild``: every build of a process is off by another 0.1 %;
-  ``crash`` and ``hang`` when executing; ``build``: no engine comes out; ``olddriver``: the driver is older than
-  TensorRT's CUDA; of pycuda ``nogpu``, ``nodriver``, ``oom``;
+  ``crash`` and ``hang`` when executing, as ``crash:Sin`` only engines that have the operator; ``build``: no engine
+  comes out; ``olddriver``: the driver is older than TensorRT's CUDA; of pycuda ``nogpu``, ``nodriver``, ``oom``;
 * ``CONFORMANCE_DOUBLE_ILLEGAL``: operators whose kernels use memory that is not theirs, after which CUDA is lost.
 """
 

@@ -33,21 +33,13 @@ def check_driver(owner: Any) -> None:
         raise TypeError("pybind11::init(): factory function returned nullptr")
 
 
-def gpu() -> str:
-    return os.environ.get("CONFORMANCE_DOUBLE_GPU", _memory.NAME)
-
-
-def say(owner: Any, severity: str, text: str, code: str = "") -> None:
-    """To the logger, and errors also to the error recorder of whom they concern."""
+def say(owner: Any, severity: str, text: str) -> None:
+    """To the logger."""
     import tensorrt as api
 
     owner._logger.log(getattr(api.ILogger.Severity, severity), text)
-    recorder = vars(owner).get("_of_error_recorder")
-    if code and recorder is not None:
-        recorder.report_error(getattr(api.ErrorCodeTRT, code), text)
 
 
 def complain(owner: Any, place: str, number: int, text: str) -> None:
-    kind = {1: "UNSPECIFIED_ERROR", 3: "INVALID_ARGUMENT", 4: "INVALID_CONFIG", 10: "INTERNAL_ERROR"}
     name = "API Usage Error" if number == 3 else "Internal Error"
-    say(owner, "ERROR", f"{number}: [{place}] Error Code {number}: {name} ({text})", kind[number])
+    say(owner, "ERROR", f"{number}: [{place}] Error Code {number}: {name} ({text})")

@@ -40,25 +40,14 @@ class Refusal(NamedTuple):
 
 
 class Model:
-    """An ONNX model as TensorRT of a major version sees it.
-
-    Weights in float64 are cast to float32, as TensorRT does with a warning.
-    """
+    """An ONNX model as TensorRT of a major version sees it."""
 
     def __init__(self, data: bytes, major: int) -> None:
         self.proto = onnx.load_from_string(data)
         self.graph = self.proto.graph
         self.int64 = major >= 10
         self.functions = {(one.domain, one.name) for one in self.proto.functions} if major >= 10 else set()
-        self.opset = next((one.version for one in self.proto.opset_import if one.domain in ("", "ai.onnx")), 0)
         self.initializers = {one.name: one for one in self.graph.initializer}
-        self.cast_weights = False
-        constants = [a.t for node in self.graph.node if node.op_type == "Constant" for a in node.attribute]
-        for tensor in (*self.graph.initializer, *constants):
-            if tensor.data_type == TensorProto.DOUBLE:
-                cast = numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name)
-                tensor.CopyFrom(cast)
-                self.cast_weights = True
 
     @property
     def inputs(self) -> list[onnx.ValueInfoProto]:
@@ -115,10 +104,6 @@ class Model:
                 '"Plugin not found, are the plugin name, version, and namespace correct?"'
             )
             yield Refusal("UNSUPPORTED_NODE", index, "importFallbackPluginImporter", text, node)
-        elif node.op_type == "Cast" and attribute(node, "to") == TensorProto.DOUBLE:
-            text = "Assertion failed: convertDtype(onnxType, &newType) && "
-            text += '"Unsupported data type for the Cast operator!"'
-            yield Refusal("UNSUPPORTED_NODE", index, "importCast", text, node)
         elif node.op_type in ("QuantizeLinear", "DequantizeLinear") and len(node.input) > 2 and node.input[2]:
             zero = self.initializers.get(node.input[2]) or self._constants.get(node.input[2])
             if zero is not None and (zero.data_type != TensorProto.INT8 or numpy_helper.to_array(zero).any()):
@@ -189,7 +174,7 @@ class Model:
     def output_shapes(self, inputs: Mapping[str, Array], session: Any) -> dict[str, tuple[int, ...]]:
         """The shapes that follow from the inputs' shapes, with -1 where they depend on data.
 
-        TensorRT computes them symbolically; the double runs the model on zeros, with the values of shape inputs.
+        TensorRT computes them symbolically; the double runs the model on zeros, as nothing but shapes plays a part.
         """
         found = {one.name: shape_of(one) for one in self.inferred.output}
         told = {one.name for one in self.inferred.output if one.type.tensor_type.HasField("shape")}
@@ -197,7 +182,7 @@ class Model:
         names = [name for name in names if name not in self.by_data]
         if not names:
             return found
-        zeros = {k: v if k in self.shape_inputs else np.zeros_like(v) for k, v in inputs.items()}
+        zeros = {name: np.zeros_like(array) for name, array in inputs.items()}
         return found | {n: a.shape for n, a in zip(names, self.run(zeros, session, names), strict=True)}
 
     def run(self, inputs: Mapping[str, Array], session: Any, names: Sequence[str] | None = None) -> list[Array]:
@@ -207,18 +192,11 @@ class Model:
         narrow = not self.int64
         return [one.astype(np.int32) if narrow and one.dtype == np.int64 else one for one in map(np.asarray, answers)]
 
-    def add_output(self, name: str) -> None:
-        self.graph.output.append(helper.make_tensor_value_info(name, self.element(name), None))
-
 
 def shape_of(value: onnx.ValueInfoProto) -> tuple[int, ...]:
     """-1 for what is not a number."""
     dims = value.type.tensor_type.shape.dim
     return tuple(one.dim_value if one.HasField("dim_value") else -1 for one in dims)
-
-
-def attribute(node: NodeProto, name: str) -> Any:
-    return next((helper.get_attribute_value(one) for one in node.attribute if one.name == name), None)
 
 
 def _shape_names(node: NodeProto) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,6 @@ import numpy as np
 
 
 class Dims:
-    MAX_DIMS = 8
-
     def __init__(self, shape: Any = ()) -> None:
         self._values = [int(one) for one in shape]
 
@@ -20,15 +18,7 @@ class Dims:
         return len(self._values)
 
     def __getitem__(self, arg0: Any) -> Any:
-        if isinstance(arg0, slice):
-            return tuple(self._values[arg0])
-        try:
-            return self._values[arg0]
-        except IndexError:
-            raise IndexError("Out of bounds") from None
-
-    def __setitem__(self, arg0: Any, arg1: Any) -> None:
-        self._values[arg0] = arg1
+        return tuple(self._values[arg0]) if isinstance(arg0, slice) else self._values[arg0]
 
     def __eq__(self, arg0: Any) -> bool:
         return tuple(self._values) == tuple(arg0)
@@ -42,17 +32,7 @@ class Dims:
 class DataType:
     @property
     def itemsize(self) -> float:
-        small = {
-            "HALF": 2,
-            "BF16": 2,
-            "INT8": 1,
-            "BOOL": 1,
-            "UINT8": 1,
-            "FP8": 1,
-            "INT64": 8,
-            "INT4": 0.5,
-            "FP4": 0.5,
-        }
+        small = {"HALF": 2, "BF16": 2, "INT8": 1, "BOOL": 1, "UINT8": 1, "INT64": 8}
         return small.get(self.name, 4)  # type: ignore[attr-defined]
 
 
@@ -72,22 +52,14 @@ class Logger:
 
     def log(self, severity: Any, msg: str) -> None:
         if int(severity) <= int(self.min_severity):
-            import sys
-
-            letter = {"INTERNAL_ERROR": "F"}.get(severity.name, severity.name[0])
-            print(time.strftime(f"[%m/%d/%Y-%H:%M:%S] [TRT] [{letter}] ") + msg, file=sys.stderr, flush=True)
-
-
-class IErrorRecorder:
-    def __init__(self) -> None:
-        pass
+            print(f"[TRT] [{severity.name[0]}] {msg}", file=sys.stderr, flush=True)
 
 
 class IHostMemory(bytes):
     """Offers its bytes as a buffer; of what ``bytes`` can do, nothing else."""
 
     def __getattribute__(self, name: str) -> Any:
-        if not name.startswith("_") and name not in ("nbytes", "dtype"):
+        if not name.startswith("_") and name not in ("nbytes",):
             raise AttributeError(f"'tensorrt.tensorrt.IHostMemory' object has no attribute '{name}'")
         return object.__getattribute__(self, name)
 
@@ -96,10 +68,6 @@ class IHostMemory(bytes):
     @property
     def nbytes(self) -> int:
         return memoryview(self).nbytes
-
-    @property
-    def dtype(self) -> Any:
-        return DataType.INT8
 
 
 class IOutputAllocator:
@@ -115,34 +83,13 @@ class IProfiler:
         raise RuntimeError('Tried to call pure virtual function "IProfiler::report_layer_time"')
 
 
-class Profiler:
-    def __init__(self) -> None:
-        pass
-
-    def report_layer_time(self, layer_name: str, ms: float) -> None:
-        print(f"{layer_name}: {ms}ms")
-
-
 class IPluginRegistry:
-    parent_search_enabled = True
-
-    @property
-    def plugin_creator_list(self) -> list[Any]:
-        return []
-
-    @property
-    def all_creators(self) -> list[Any]:
-        return []
-
     def load_library(self, plugin_path: str) -> Any:
         """A handle; None where the library is not there, or has plugins that are registered already."""
         if plugin_path in _libraries or not Path(plugin_path).is_file():
             return None
         _libraries.append(plugin_path)
         return object()
-
-    def get_plugin_creator(self, type: str, version: str, plugin_namespace: str = "") -> Any:
-        return None
 
 
 def get_plugin_registry() -> Any:

@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 from pycuda import _memory
 
-from tensorrt._common import MAJOR, RECORDING, TAG, check_driver, complain, gpu, say
+from tensorrt._common import MAJOR, TAG, check_driver, complain, say
 from tensorrt._model import Model
 
 
 class Runtime:
-    max_threads = 1
-
     def __init__(self, logger: Any) -> None:
         self._logger = logger
         check_driver(self)
@@ -35,29 +33,14 @@ class Runtime:
     def deserialize_cuda_engine(self, serialized_engine: Any) -> Any:
         data = bytes(serialized_engine)
         place = "stdArchiveReader.cpp::StdArchiveReader"
-        if not data.startswith(b"TensorRT double "):
+        if not data.startswith(TAG):
             return complain(
                 self, place, 1, "Serialization assertion magicTagRead == kMAGIC_TAG failed.Magic tag does not match"
             )
-        if not data.startswith(TAG):
-            built = data.split(b"\n")[0].split()[-1].decode(errors="replace")
-            text = f"Version tag does not match. Note: Current Version: {RECORDING['version']}, "
-            text += f"Serialized Engine Version: {built}"
-            return complain(
-                self, place, 1, f"Serialization assertion stdVersionRead == kSERIALIZATION_VERSION failed.{text}"
-            )
         first, _, model = data[len(TAG) :].partition(b"\n")
-        try:
-            header = json.loads(first)
-        except ValueError:
-            header = {}
-        if header.get("sha256") != hashlib.sha256(model).hexdigest():
+        header = json.loads(first)
+        if header["sha256"] != hashlib.sha256(model).hexdigest():
             return complain(self, place, 1, "Serialization assertion postDeserializationCheck() failed.")
-        if header["gpu"] != gpu():
-            text = "The engine plan file is generated on an incompatible device, expecting compute"
-            return complain(
-                self, "engine.cpp::deserialize", 10, f"{text} of {gpu()} got {header['gpu']}, please rebuild."
-            )
         read = Model(model, MAJOR)
         return ICudaEngine.make(
             _logger=self._logger, _model=read, _header=header, _data=data, _session=read.session(),
@@ -66,8 +49,6 @@ class Runtime:
 
 
 class ICudaEngine:
-    device_memory_size = device_memory_size_v2 = 0
-
     @property
     def name(self) -> str:
         return str(self._header["name"])
@@ -77,16 +58,8 @@ class ICudaEngine:
         return len(self._names)
 
     @property
-    def num_layers(self) -> int:
-        return len(self._model.graph.node)
-
-    @property
-    def num_optimization_profiles(self) -> int:
-        return len(self._profiles)
-
-    @property
     def _profiles(self) -> list[dict[str, Any]]:
-        return self._header["profiles"] or [{"shapes": {}, "values": {}}]
+        return self._header["profiles"] or [{}]
 
     @property
     def _inputs(self) -> list[str]:
@@ -98,12 +71,7 @@ class ICudaEngine:
 
     def _known(self, name: str) -> bool:
         if name not in self._names:
-            complain(
-                self,
-                "runtime/api/engine",
-                3,
-                f"Parameter check failed, condition: given invalid tensor name: {name}.",
-            )
+            complain(self, "runtime/api/engine", 3, f"given invalid tensor name: {name}.")
         return name in self._names
 
     def get_tensor_name(self, index: int) -> str:
@@ -120,16 +88,6 @@ class ICudaEngine:
     def get_tensor_shape(self, name: str) -> Any:
         return Dims(self._model.shape(name)) if self._known(name) else Dims([-1])
 
-    def get_tensor_location(self, name: str) -> Any:
-        return TensorLocation.HOST if name in self._model.shape_inputs else TensorLocation.DEVICE
-
-    def is_shape_inference_io(self, name: str) -> bool:
-        return name in self._model.shape_inputs
-
-    def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Any]:
-        three = self._profiles[profile_index]["shapes"].get(name) or [self._model.shape(name)] * 3
-        return [Dims(one) for one in three]
-
     def create_execution_context(self, strategy: Any = None, runtime_config: Any = None) -> Any:
         profile = 0
         if MAJOR < 10 and self._header["profiles"] and any(one._profile == 0 for one in self._contexts):
@@ -140,69 +98,29 @@ class ICudaEngine:
             say(self, "WARNING", text)
             profile = -1
         made = IExecutionContext.make(
-            _logger=self._logger, _engine=self, _profile=profile, _shapes={}, _addresses={}, _allocators={}, _times=[]
+            _logger=self._logger, _engine=self, _profile=profile, _shapes={}, _addresses={}, _allocators={}
         )
         self._contexts.add(made)
         return made
-
-    def create_engine_inspector(self) -> Any:
-        return EngineInspector.make(_engine=self)
 
     def serialize(self) -> Any:
         return IHostMemory.make(self._data)
 
 
-class EngineInspector:
-    def get_engine_information(self, format: Any) -> str:
-        model, layers = self._engine._model, []
-        for node in model.graph.node:
-            name = node.name or node.output[0]
-            typed = [{"Name": one, "Format/Datatype": model.dtype(one)} for one in node.output if model.element(one)]
-            detailed = {"Name": name, "LayerType": node.op_type, "Outputs": typed}
-            layers.append(detailed if self._engine._header["detailed"] else name)
-        if format == LayerInformationFormat.ONELINE:
-            return "Layers:\n" + "\n".join(map(str, layers)) + "\n"
-        return json.dumps({"Layers": layers, "I/O Tensors" if MAJOR >= 11 else "Bindings": self._engine._names})
-
-
 class IExecutionContext:
-    enqueue_emits_profile = True
     name = ""
     profiler = None
-
-    @property
-    def engine(self) -> Any:
-        return self._engine
-
-    @property
-    def active_optimization_profile(self) -> int:
-        return int(self._profile)
-
-    def set_optimization_profile_async(self, profile_index: int, stream_handle: int) -> bool:
-        if not 0 <= profile_index < len(self._engine._profiles):
-            complain(
-                self,
-                "executionContext.cpp::setOptimizationProfileAsync",
-                3,
-                f"no optimization profile {profile_index}",
-            )
-            return False
-        self._profile = profile_index
-        self._shapes.clear()
-        return True
 
     def set_input_shape(self, name: str, shape: Any) -> bool:
         place = "runtime/api/executionContext.cpp::setInputShape"
         if name not in self._engine._inputs:
-            complain(
-                self, place, 3, f"given invalid tensor name: {name}. Get valid tensor names with getIOTensorName()"
-            )
+            complain(self, place, 3, f"given invalid tensor name: {name}")
             return False
         if self._profile < 0:
             complain(self, place, 3, "Parameter check failed, condition: mOptimizationProfile >= 0")
             return False
         given, declared = tuple(map(int, shape)), self._engine._model.shape(name)
-        low, _, high = self._engine._profiles[self._profile]["shapes"].get(name) or [declared] * 3
+        low, _, high = self._engine._profiles[self._profile].get(name) or [declared] * 3
         fits = len(given) == len(declared)
         if not fits or not all(a <= b <= c or a == -1 for a, b, c in zip(low, given, high, strict=True)):
             text = f"Supplied binding dimension {list(given)} for {name} exceed min ~ max range "
@@ -216,22 +134,15 @@ class IExecutionContext:
         return tuple(self._shapes.get(name, self._engine._model.shape(name)))
 
     def infer_shapes(self) -> list[str]:
-        model = self._engine._model
-        return [n for n in self._engine._inputs if -1 in self._input_shape(n) or (
-            n in model.shape_inputs and n not in self._addresses)]  # fmt: skip
+        return [name for name in self._engine._inputs if -1 in self._input_shape(name)]
 
     def _arrays(self) -> dict[str, Any]:
-        """The inputs as they are now: shape inputs from the host, others from device memory where it is set."""
+        """The inputs as they are now in device memory; zeros where no address is set."""
         found = {}
         for name in self._engine._inputs:
             dtype, shape = np.dtype(nptype(self._engine.get_tensor_dtype(name))), self._input_shape(name)
             size, address = int(np.prod(shape)) * dtype.itemsize, self._addresses.get(name)
-            if name in self._engine._model.shape_inputs:
-                import ctypes
-
-                data = ctypes.string_at(address, size)
-            else:
-                data = _memory.read(address, size, f"input {name}") if address else bytes(size)
+            data = _memory.read(address, size, f"input {name}") if address else bytes(size)
             found[name] = np.frombuffer(data, dtype).reshape(shape)
         return found
 
@@ -248,7 +159,7 @@ class IExecutionContext:
     def set_tensor_address(self, name: str, memory: int) -> bool:
         if not self._engine._known(name):
             return False
-        if int(memory) % _memory.ALIGNMENT and name not in self._engine._model.shape_inputs:
+        if int(memory) % _memory.ALIGNMENT:
             complain(
                 self, "executionContext.cpp::setTensorAddress", 3, f"the address of {name} is not 256-byte aligned"
             )
@@ -256,48 +167,33 @@ class IExecutionContext:
         self._addresses[name] = int(memory)
         return True
 
-    def get_tensor_address(self, name: str) -> int:
-        return int(self._addresses.get(name, 0))
-
     def set_output_allocator(self, name: str, output_allocator: Any) -> bool:
         known = self._engine._known(name) and name not in self._engine._inputs
         if known:
             self._allocators[name] = output_allocator
         return bool(known)
 
-    def get_output_allocator(self, name: str) -> Any:
-        return self._allocators.get(name)
-
-    def report_to_profiler(self) -> bool:
-        times, self._times = self._times, []
-        for name, ms in times:
-            self.profiler.report_layer_time(name, ms)
-        return bool(times)
-
     def execute_async_v3(self, stream_handle: int) -> bool:
         place, names = "runtime/api/executionContext.cpp::enqueueV3", self._engine._names
         missing = self.infer_shapes()
         for name in [] if missing else names:
             if not self._addresses.get(name) and not self._allocators.get(name):
-                text = (
-                    "mContext.profileObliviousBindings.at(profileObliviousIndex) || getPtrOrNull(mOutputAllocators, "
-                )
-                complain(self, place, 3, f"Parameter check failed, condition: {text}profileObliviousIndex) ({name})")
+                complain(self, place, 3, f"Parameter check failed: no address and no allocator of {name}")
                 return False
         if missing:
             complain(self, place, 3, f"Not all dimensions of dynamic inputs are specified: {', '.join(missing)}")
             return False
-        if _memory.faulty("crash"):
+        operators = {one.op_type for one in self._engine._model.graph.node}
+        if _memory.faulty("crash", operators):
             os.abort()
-        if _memory.faulty("hang"):
+        if _memory.faulty("hang", operators):
             threading.Event().wait()
         shapes = self._output_shapes()
         later = all(-1 not in shapes[one.name] for one in self._engine._model.graph.output)
         later = later and not self._allocators and self.profiler is None
         for name in self._engine._inputs:
-            if name not in self._engine._model.shape_inputs:
-                size = int(np.prod(self._input_shape(name))) * nptype(self._engine.get_tensor_dtype(name))().itemsize
-                _memory.check(self._addresses[name], size, f"input {name}")
+            size = int(np.prod(self._input_shape(name))) * nptype(self._engine.get_tensor_dtype(name))().itemsize
+            _memory.check(self._addresses[name], size, f"input {name}")
         for name, shape in shapes.items():
             if not self._allocators.get(name):
                 if -1 in shape:
@@ -339,11 +235,9 @@ class IExecutionContext:
                 allocator.notify_shape(name, Dims(answer.shape))
             if answer.nbytes:
                 _memory.write(int(address), answer.tobytes(), f"output {name}")
-        if self.profiler is not None:
-            nodes = self._engine._model.graph.node
-            self._times = [(one.name or one.output[0], milliseconds / len(nodes)) for one in nodes]
-            if self.enqueue_emits_profile:
-                self.report_to_profiler()
+        nodes = self._engine._model.graph.node
+        for one in nodes if self.profiler is not None else ():
+            self.profiler.report_layer_time(one.name or one.output[0], milliseconds / len(nodes))
         return True
 
 

@@ -1,0 +1,142 @@
+"""Where the seconds of the README's two commands go: by kind of work, and by file.
+
+Files are those of the tests, or of the cases, by the seconds that their records give.
+
+Exports and sessions are timed where ``torch.onnx`` and ONNX Runtime are called, in every process. Starting is the
+import of torch, onnx and onnxruntime in processes that are not forked from one that has them. Waiting is what the
+cores did not work while the command ran. The rest is all else: PyTorch, runtimes, comparing, pytest, Python itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.common import Row
+from conformance.records.run_file import read_run
+
+ROOT = Path(__file__).parent.parent.parent
+SITE = Path(__file__).parent / "site"
+PROCESSES = 2
+COMMANDS = {
+    "pytest tests": ("tests", "-n", str(PROCESSES)),
+    "pytest conformance": ("conformance", "-m", "not latency", "--cell-workers", str(PROCESSES)),
+}
+QUICK = {
+    "pytest tests": ("tests/test_graph.py", "tests/test_noise.py"),
+    "pytest conformance": ("conformance", "-k", "asinh", "--cell-workers", str(PROCESSES)),
+}
+KINDS = {"exports": "exporting", "sessions": "opening sessions", "starts": "importing in new processes"}
+FILES = 12
+"""How many of the slowest files of each command are shown."""
+LIMIT = 600
+"""Seconds in which all tests are to end."""
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one command took: seconds by the clock, of all cores, by kind, and by the file of the tests."""
+
+    clock: float
+    cores: float
+    kinds: Counter[str]
+    counts: Counter[str]
+    files: Counter[str]
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    _adopt_orphans()
+    for name, words in (QUICK if quick else COMMANDS).items():
+        spent = _measure(words)
+        limit = LIMIT if name == "pytest tests" and not quick else None
+        yield Row(
+            f"`{name}`", f"{spent.clock:.0f} s", f"{spent.cores:.0f} core-seconds of {PROCESSES * spent.clock:.0f}",
+            target=f"at most {limit} s" if limit else "", met=spent.clock <= limit if limit else None,
+        )  # fmt: skip
+        for kind, what in KINDS.items():
+            yield Row(what, f"{spent.kinds[kind]:.0f} s", f"{spent.counts[kind]:,} times")
+        yield Row("all else", f"{spent.cores - spent.kinds.total():.0f} s")
+        yield Row("waiting", f"{max(0.0, PROCESSES * spent.clock - spent.cores):.0f} s")
+        for file, seconds in spent.files.most_common(FILES):
+            yield Row(f"`{file}`", f"{seconds:.0f} s of its process")
+
+
+def _measure(words: Sequence[str]) -> Spent:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        command = [sys.executable, "-m", "pytest", *words, "-q", "-p", "no:cacheprovider"]
+        command += [f"--junitxml={folder / 'junit.xml'}", "-o", "junit_family=xunit1"]
+        if words[0] == "conformance":
+            command += ["--report", str(folder / "report"), "--store", str(folder / "store")]
+        path = os.pathsep.join([str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, "PYTHONPATH": path, "CONFORMANCE_SECONDS": str(folder / "notes")}
+        before, start = _core_seconds(), time.perf_counter()
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        clock = time.perf_counter() - start
+        _wait_for_orphans()
+        cores = _core_seconds() - before
+        if done.returncode not in (0, 1):
+            raise RuntimeError(f"{command} gave {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        notes = (folder / "notes").read_text(encoding="utf-8").splitlines()
+        of_cases = folder / "report" / "records.jsonl"
+        files = _by_case_file(of_cases) if of_cases.exists() else _by_file(folder / "junit.xml")
+        return Spent(clock, cores, *_by_kind(notes), files)
+
+
+def _adopt_orphans() -> None:
+    """Make this process the parent of what its children leave behind, such as fork servers (prctl(2))."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _wait_for_orphans() -> None:
+    """Wait until all processes below this one have ended: only then are their core-seconds counted."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        try:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(0.1)
+        except ChildProcessError:
+            return
+
+
+def _core_seconds() -> float:
+    """Return the core-seconds of all processes below this one that have ended and were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _by_kind(notes: Iterable[str]) -> tuple[Counter[str], Counter[str]]:
+    seconds, counts = Counter[str](), Counter[str]()
+    for note in notes:
+        kind, _, taken = note.partition(" ")
+        seconds[kind] += float(taken)
+        counts[kind] += 1
+    return seconds, counts
+
+
+def _by_case_file(records: Path) -> Counter[str]:
+    """Return the seconds of each case file's cells, in the workers that ran them."""
+    seconds = Counter[str]()
+    for record in read_run(records)[1]:
+        seconds[str(record["source"]["file"])] += sum(record["seconds"].values())
+    return seconds
+
+
+def _by_file(report: Path) -> Counter[str]:
+    """Return the seconds of each file's tests, by the clock of the process that ran them."""
+    seconds = Counter[str]()
+    for test in ET.parse(report).iter("testcase"):
+        file = test.get("file") or test.get("classname", "").replace(".", "/") + ".py"
+        seconds[file] += float(test.get("time", 0))
+    return seconds

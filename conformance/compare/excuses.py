@@ -1,0 +1,112 @@
+"""How far a value may be off since float32 itself is: by value, so that one that float32 has trouble with excuses no
+other."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from conformance.arrays import Array
+
+SLACK = 4.0
+"""How many times eager float32's own distance from float64 a runtime may be off.
+
+Measured over the catalogue (``docs/evidence/comparison.md``): sound runtimes stay below 1.3 times, real faults
+start at 80 times.
+"""
+
+ROUNDING_UNITS = 16.0
+ROUNDING = ROUNDING_UNITS * float(np.finfo(np.float32).eps)
+"""Own error, relative to the output's largest value, up to which a float32 computation is well conditioned.
+
+A convolution or a matrix product that is summed in another order is off by about one eps of its largest
+value, also where a value happens to be near zero (``docs/evidence/comparison.md``).
+"""
+
+ROUGH = 1e-3
+"""Own error, relative to a typical value, up to which the inside of an operator may be what no rounding around it
+explains. Larger ones are jumps of single values, which say nothing of the others."""
+
+UNMOVED: Array = np.zeros(())
+"""The ``conditioning`` of an output of which it is not known how far rounding moves it."""
+
+
+def slacks(wanted: Array, oracle: Array, moved: Array) -> Array:
+    """Return how far each value may be off, since float32 itself is off.
+
+    That is ``SLACK`` times the larger of PyTorch's own error there and ``moved``, how far rounding moves the value.
+
+    An own error says much of one value and little of those that are computed alike: it may be zero by luck. What
+    rounding explains nowhere, as the inside of an operator may be rougher, counts for all values of the output. Where
+    it is not known how far rounding moves each value, the largest own error does.
+    """
+    own = _own_errors(wanted, oracle)
+    if moved.shape != wanted.shape:  # float64 may have other rows than float32
+        largest = max(float(own.max(initial=0.0)), float(moved.max(initial=0.0)))
+        return np.full(wanted.shape, SLACK * largest)
+    sizes = np.abs(wanted[np.isfinite(wanted) & (wanted != 0)])
+    typical = float(np.quantile(sizes, 0.25)) if sizes.size else 0.0
+    unexplained = (own > SLACK * moved) & (own <= ROUGH * typical)
+    rough = float(own.max(initial=0.0, where=unexplained))
+    slack: Array = SLACK * np.maximum(np.maximum(own, moved), rough)
+    return slack
+
+
+def by_other_sums(needed: Array, slack: Array, size: Array) -> Array:
+    """Return where an excuse that is ``needed`` is one for another order of the same sums.
+
+    It is within ``ROUNDING`` of the terms, which are as large as the output's largest values. A value of which
+    one unit in the last place is more than what is excused elsewhere is no term there, such as what a mask puts
+    beside it.
+    """
+    found = np.zeros(needed.shape, dtype=bool)
+    sizes = np.sort(size, axis=None)
+    places = np.searchsorted(sizes, slack[needed] / _unit(np.dtype(np.float32)), side="right") - 1
+    terms = np.where(places >= 0, sizes[np.maximum(places, 0)], 0.0)
+    found[needed] = slack[needed] <= SLACK * ROUNDING * terms
+    return found
+
+
+def is_ordinary(errors: Array, size: Array) -> bool:
+    """Return whether errors are so small that it need not be asked which values float32 has trouble with: an output
+    whose values are as large as most of these are may be as far off by another order of the same sums."""
+    return float(errors.max(initial=0.0)) <= SLACK * ROUNDING * float(np.quantile(size, 0.25))
+
+
+def by_rounding(error: float, largest: float, wanted: Array, oracle: Array | None) -> float:
+    """An error relative to what rounding explains: ``ROUNDING_UNITS`` in the last place of the output's ``largest``
+    finite value or ``SLACK`` times eager's own distance from float64."""
+    explained = ROUNDING_UNITS * _unit(wanted.dtype) * largest
+    if error > explained and oracle is not None:
+        explained = max(explained, SLACK * own_error(wanted, oracle))
+    return error / explained if explained else (math.inf if error else 0.0)
+
+
+def largest_of(array: Array) -> float:
+    """The size of the largest finite value."""
+    return float(np.abs(array).max(initial=0.0, where=np.isfinite(array)))
+
+
+def own_error(wanted: Array, oracle: Array) -> float:
+    """The largest distance of eager float32 from float64, where both are finite."""
+    return float(_own_errors(wanted, oracle).max(initial=0.0))
+
+
+def _own_errors(wanted: Array, oracle: Array) -> Array:
+    """The distance of each value of eager float32 from float64; 0 where one of them is not finite, or where float64
+    has another shape. What float32 has no number for is no rounding of it, as where a module fills in the smallest
+    number of its own dtype."""
+    if wanted.shape != oracle.shape:
+        return np.zeros(wanted.shape)
+    distance = np.abs(wanted.astype(np.float64) - oracle)
+    rounded = np.isfinite(distance) & (np.abs(oracle) <= np.finfo(wanted.dtype).max)
+    return np.where(rounded, distance, 0.0)
+
+
+@cache
+def _unit(dtype: np.dtype[Any]) -> float:
+    """The distance of 1 from the next larger number of a float dtype."""
+    return float(np.finfo(dtype).eps)

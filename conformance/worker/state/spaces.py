@@ -1,0 +1,100 @@
+"""Dictionaries that are compared with what they held: the names of modules and classes, and tables of registries.
+
+There are thousands, and they are compared after every cell. CPython 3.10 to 3.13 gives a dictionary another number
+whenever an entry of it is set or deleted; where it does not, the values are compared by identity, which takes three
+times as long.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+MISSING = object()
+_VERSION = 24
+"""Where a dictionary keeps that number: behind its reference count, its type and its length."""
+
+
+def _number(space: dict[Any, Any]) -> ctypes.c_uint64:
+    return ctypes.c_uint64.from_address(id(space) + _VERSION)
+
+
+def _has_numbers() -> bool:
+    trial: dict[str, int] = {}
+    seen = {_number(trial).value}
+    for value in range(3):
+        trial["a"] = value + 1000
+        seen.add(_number(trial).value)
+    still = _number(trial).value
+    return len(seen) == 4 and trial.get("a") == 1002 and _number(trial).value == still
+
+
+_NUMBERS = _has_numbers()
+
+
+class Spaces:
+    """Dictionaries by name, and what each held when it was taken."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.held: list[dict[Any, Any]] = []
+        self._known: dict[int, int] = {}
+        self._spaces: list[dict[Any, Any]] = []
+        self._numbers: list[ctypes.c_uint64] = []
+        self._then: list[Any] = []
+
+    def __len__(self) -> int:
+        return len(self._spaces)
+
+    def add(self, name: str, space: Mapping[Any, Any]) -> None:
+        """Take a dictionary, or that of a class, unless it is known."""
+        inside = gc.get_referents(space)[0] if isinstance(space, MappingProxyType) else space
+        if id(inside) in self._known or not isinstance(inside, dict):
+            return
+        self._known[id(inside)] = len(self._spaces)
+        self.names.append(name)
+        self._spaces.append(inside)
+        self.held.append(dict(inside))
+        if _NUMBERS:
+            self._numbers.append(_number(inside))
+        self._then.append(_number(inside).value if _NUMBERS else [*inside.values()])
+
+    def touched(self) -> list[int]:
+        """Return which dictionaries had an entry set or deleted since they were taken."""
+        if _NUMBERS:
+            now: list[Any] = [number.value for number in self._numbers]
+        else:
+            now = [[*space.values()] for space in self._spaces]
+        if self._same(now):
+            return []
+        return [index for index, value in enumerate(now) if not _equal(value, self._then[index])]
+
+    def _same(self, now: list[Any]) -> bool:
+        try:
+            return now == self._then
+        except Exception:  # a value that is another one now, and cannot be compared
+            return False
+
+    def changes(self, index: int) -> Iterator[tuple[Any, Any, Any]]:
+        """Yield the names whose values differ from what was taken, with both; MISSING stands for none."""
+        held, now = self.held[index], self._spaces[index]
+        for name in [*held, *(name for name in [*now] if name not in held)]:
+            before, after = held.get(name, MISSING), now.get(name, MISSING)
+            if before is not after:
+                yield name, before, after
+
+    def take(self, index: int) -> None:
+        """Take what a dictionary holds now."""
+        space = self._spaces[index]
+        self.held[index] = dict(space)
+        self._then[index] = _number(space).value if _NUMBERS else [*space.values()]
+
+
+def _equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:  # whatever a value of the user's raises where it is compared: then it is another one
+        return False

@@ -1,0 +1,133 @@
+"""Cases written in a few lines, and their cells, run in the process of the test."""
+
+from __future__ import annotations
+
+import tempfile
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conformance.case.declaration import Case
+from conformance.case.dims import Dims, Expression, Range
+from conformance.case.file import load
+from conformance.checks.run_cell import run_cell
+from conformance.errors import CaseFileError, Problem
+from conformance.plan.catalogue import plan
+from conformance.plan.cell import Cell
+from conformance.plan.settings import Settings
+from conformance.records import text
+from conformance.records.record import Record
+from conformance.worker.progress import Progress
+
+
+def say(*parts: str) -> str:
+    """The parts of a case, each indented as it may be, as one text."""
+    return "\n".join(textwrap.dedent(part).strip("\n") for part in parts)
+
+
+def case_of(forward: str, *more: str, dims: str = "batch: 1..9", **shapes: str) -> str:
+    """A case with this forward of float32 inputs of these shapes: of ``x`` with three columns if none is given."""
+    inputs = ", ".join(f'{name}: "float32{shape}"' for name, shape in (shapes or {"x": "[batch, 3]"}).items())
+    quoted = forward if forward.startswith('"') else f'"{forward}"'
+    return say(f"forward: {quoted}", f"inputs: {{{inputs}}}", *([f"dims: {{{dims}}}"] if dims else []), *more)
+
+
+def with_symbolic(operator: str, opsets: str = "[17]", without: str = "another graph") -> str:
+    """The export of a case whose symbolic is ``symbolic`` in beside.py."""
+    entry = f'{{function: beside.symbolic, without: "{without}"}}'
+    return f"export: {{torchscript: {{opsets: {opsets}, symbolics: {{{operator}: {entry}}}}}}}"
+
+
+def write_case(folder: Path, body: str, python: str = "", name: str = "planted") -> Path:
+    """A case file with one case whose ``about`` needs no saying, and ``beside.py`` where there is ``python``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.yaml"
+    text = textwrap.indent(textwrap.dedent(body).strip("\n"), "  ")
+    file.write_text(f"{name}:\n  about: a test of the harness\n{text}\n", encoding="utf-8")
+    if python:
+        (folder / "beside.py").write_text(textwrap.dedent(python), encoding="utf-8")
+    return file
+
+
+def load_case(folder: Path, body: str, python: str = "", name: str = "planted") -> Case:
+    """The only case of a file with that body."""
+    (case,) = load(write_case(folder, body, python, name))
+    return case
+
+
+def dims_of(where: Sequence[str] = (), **ranges: str) -> Dims:
+    """The dims of a case with these ranges and conditions."""
+    found = {name: Range.parse(text) for name, text in ranges.items()}
+    return Dims.build(found, [Expression.parse(text) for text in where])
+
+
+def problems_of(folder: Path, text: str | bytes, name: str = "wrong.yaml") -> list[Problem]:
+    """All problems of a file with that content; empty where it loads."""
+    file = folder / name
+    file.write_bytes(textwrap.dedent(text).encode() if isinstance(text, str) else text)
+    try:
+        load(file)
+    except CaseFileError as error:
+        return error.problems
+    return []
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Folders for planted cases, and the store that all of them share.
+
+    Each case gets a folder of its own: a process loads the Python beside a case file once.
+    """
+
+    folder: Path
+    store: Path
+
+    def cells(self, body: str, python: str = "") -> list[Cell]:
+        folder = tempfile.mkdtemp(dir=self.folder)
+        return list(plan(load_case(Path(folder), body, python)))
+
+    def run(
+        self,
+        body: str,
+        python: str = "",
+        *,
+        check: str = "accuracy",
+        runtime: str = "onnxruntime",
+        exporter: str | None = None,
+        opset: int | None = None,
+        precision: str | None = None,
+        examples: int = 8,
+        **settings: Any,
+    ) -> Record:
+        """The record of the only cell of that check; torchscript at opset 17 where the body has no export."""
+        if "export:" not in body:
+            body = say(body, "export: {torchscript: [17]}")
+        (cell,) = (
+            cell
+            for cell in self.cells(body, python)
+            if cell.check == check
+            and cell.runtime in (None, runtime)
+            and exporter in (None, cell.exporter)
+            and opset in (None, cell.opset)
+            and precision in (None, cell.precision)
+        )
+        return self.run_cell(cell, examples=examples, **settings)
+
+    def run_cell(self, cell: Cell, *, smallest: bool = False, **settings: Any) -> Record:
+        """Run a cell; ``smallest`` also looks for the smallest model or function that fails alike, for seconds."""
+        return run_cell(Progress(), cell, Settings(store=self.store, smallest=smallest, **settings))
+
+
+def verdict(record: Record) -> tuple[str, str | None, str | None, str | None]:
+    """What tests of a defect are about: status, stage, error, fault."""
+    return record.status, record.stage, record.error, record.fault
+
+
+def details(record: Record) -> list[str]:
+    """The lines that explain a record."""
+    return text.details(record.as_dict())
+
+
+PASSED = ("passed", None, None, None)

@@ -1,0 +1,251 @@
+"""Networks whose submodules are hard to tell apart in a graph, symbolics that are wrong, and cases made of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kit.cases import say, with_symbolic
+
+PYTHON = """
+import numpy as np
+import torch
+from torch import nn
+
+calls = []
+
+
+class Block(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(channels, channels, 1)
+        self.bn2 = nn.BatchNorm2d(channels)
+
+    def forward(self, x):
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        out += x
+        return self.relu(out)
+
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3, padding=1)
+        self.layers = nn.Sequential(Block(4), Block(4))
+        self.act = nn.Hardswish()
+        self.aside = nn.Sigmoid()
+        self.drop = nn.Dropout()
+        self.head = nn.Linear(4, 5)
+        for layer in self.modules():
+            if isinstance(layer, nn.BatchNorm2d):
+                layer.running_mean.normal_()
+                layer.running_var.uniform_(0.5, 2)
+
+    def forward(self, x):
+        x = self.stem(x)
+        y = self.act(self.layers(x)) + self.aside(x)
+        return self.head(self.drop(y).mean((2, 3)))
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.before = nn.Linear(4, 4)
+        self.sub = nn.Sequential(nn.Linear(4, 4), nn.Hardswish())
+        self.after = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.after(self.sub(torch.tanh(self.sub(self.before(x)))))
+
+
+class Collision(nn.Module):
+    '''TorchScript calls the second call of act, and the only one of act_1, the same.'''
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.act = nn.Hardswish()
+        self.act_1 = nn.Hardswish()
+
+    def forward(self, x):
+        return self.act_1(self.act(self.act(self.first(x)) * 3) * 3)
+
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        one, other = self.left(x) * 2, self.right(x) * 3
+        return other, {"one": one, "more": (one + other,)}
+
+
+class Nested(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pair = Pair()
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, x):
+        other, more = self.pair(x)
+        return self.out(other * more["one"] + more["more"][0])
+
+
+class Fewer(nn.Module):
+    '''Submodules that are not in the graph: one that does nothing, one nobody needs, one known beforehand.'''
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.same = nn.Identity()
+        self.idle = nn.Linear(4, 4)
+        self.places = nn.Embedding(3, 4)
+        self.solid = Solid()
+
+    def forward(self, x):
+        x = self.same(x)
+        y = self.first(x)
+        self.idle(y)
+        return self.solid(y) + self.places(torch.tensor([1]))
+
+
+class Solid(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.last(x).clone()
+
+
+class Half(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pair = Pair()
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, x):
+        other, more = self.pair(x)
+        return self.out(more["one"])
+
+
+class Last(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.act = nn.Linear(4, 4), nn.Hardswish()
+
+    def forward(self, x):
+        return self.act(self.first(x)) * 2
+
+
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Hardswish(), nn.Hardswish()
+        self.sound = nn.Sigmoid()
+        self.after = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.after(self.one(x)) + self.two(x * 2) + self.sound(x)
+
+
+class Logs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.log = Log()
+        self.act = nn.Hardswish()
+        self.last = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.last(self.act(x)) + self.log(x)
+
+
+class Log(nn.Module):
+    def forward(self, x):
+        return torch.log(x)
+
+
+class Loud(nn.Module):
+    '''Its second layer reaches some 100,000, its third brings that back.'''
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.loud, self.last = (nn.Linear(4, 4, bias=False) for _ in range(3))
+        with torch.no_grad():
+            self.first.weight *= 100
+            self.loud.weight *= 1e4
+            self.last.weight *= 1e-5
+
+    def forward(self, x):
+        return self.last(self.loud(self.first(x)))
+
+
+class Uneven(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.spread = nn.Conv2d(3, 8, 3, padding=1)
+        self.gather = nn.Conv2d(8, 4, 1)
+        self.last = nn.Conv2d(4, 4, 1)
+        sizes = torch.logspace(0, 2, 8)
+        with torch.no_grad():
+            self.spread.weight *= sizes[:, None, None, None]
+            self.spread.bias *= sizes
+            self.gather.weight /= sizes[None, :, None, None]
+
+    def forward(self, x):
+        return self.last(self.gather(self.spread(x)))
+
+
+class Alone(nn.Module):
+    def forward(self, x):
+        return torch.sin(x)
+
+
+def symbolic(g, x):
+    '''Hardswish, one per cent too large.'''
+    return g.op("Mul", g.op("HardSwish", x), g.op("Constant", value_t=torch.tensor(1.01)))
+
+
+def second(g, x):
+    '''Right where it is called first, wrong after that.'''
+    calls.append(1)
+    right = g.op("HardSwish", x)
+    return right if len(calls) == 1 else g.op("Neg", right)
+
+
+def flat(g, x):
+    '''Of another shape.'''
+    return g.op("Flatten", g.op("HardSwish", x), axis_i=0)
+
+
+def poisoned(g, x):
+    '''NaN where the input is below -1.'''
+    low = g.op("Less", x, g.op("Constant", value_t=torch.tensor(-1.0)))
+    return g.op("Where", low, g.op("Constant", value_t=torch.tensor(float("nan"))), g.op("HardSwish", x))
+"""
+
+IMAGES = 'inputs: {x: "float32[batch, 3, h, 6]"}\ndims: {batch: 1..4, h: 5..9}\nruntimes: onnxruntime'
+ROWS = 'inputs: {x: "float32[batch, 4]"}\ndims: {batch: 2..4}\nruntimes: onnxruntime'
+BOTH = "export: {torchscript: [17], dynamo: [20]}"
+EXPORTERS = pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])
+DYNAMO_THOROUGH = pytest.mark.parametrize(
+    "exporter", ["torchscript", pytest.param("dynamo", marks=pytest.mark.thorough)]
+)
+"""Both exporters, where what dynamo writes differs but little from what other tests have of it."""
+
+
+def network(name: str, shapes: str = ROWS, *more: str) -> str:
+    return say(f"module: beside.{name}", shapes, *(more or (BOTH,)))
+
+
+def wrong(name: str, symbolic: str, shapes: str = ROWS) -> str:
+    """A case whose Hardswish has a symbolic of its own."""
+    return network(name, shapes, with_symbolic("aten::hardswish").replace("beside.symbolic", f"beside.{symbolic}"))
+
+
+FP16 = network("Loud", ROWS, "export: {torchscript: [17]}", "precisions: {fp16: {}, fp16-kept: {exclude: /loud/*}}")
+INT8 = network("Uneven", IMAGES, "export: {torchscript: [17]}", "precisions: {int8: {}}")

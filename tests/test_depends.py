@@ -1,0 +1,235 @@
+"""What a cell used is observed: each way of depending on something is in its list, and its change is seen."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conformance.depends.observed import Now, Observed
+from conformance.records.record import Record
+from conformance.records.run_file import RunWriter
+from tests.kit.cases import Bench
+from tests.kit.runs import run_command
+
+BODY = """
+module: beside.Net
+inputs: {x: "float32[batch, 3]"}
+dims: {batch: 1..4}
+runtimes: onnxruntime
+export: {torchscript: [17]}
+"""
+MODULE = """
+import os
+import sys
+import torch
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+def factor():
+%s
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = float(factor())
+
+    def forward(self, x):
+        return torch.sin(x) * self.factor
+"""
+
+Change = Callable[[Path], object]
+
+
+def text(name: str, content: str) -> Change:
+    def write(folder: Path) -> None:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+
+    return write
+
+
+def variable(name: str, value: str) -> Change:
+    return lambda _: os.environ.update({name: value})
+
+
+WAYS: dict[str, tuple[str, dict[str, str], Change]] = {
+    "a file that is opened": ("return (HERE / 'a.txt').read_text()", {"a.txt": "1"}, text("a.txt", "2")),
+    "a file that numpy reads": (
+        "import numpy; return numpy.loadtxt(HERE / 'a.txt')", {"a.txt": "1"}, text("a.txt", "2"),
+    ),
+    "a helper": ("import helper; return helper.A", {"helper.py": "A = 1"}, text("helper.py", "A = 2")),
+    "a helper's helper": (
+        "import helper; return helper.A", {"helper.py": "from more import A", "more.py": "A = 1"},
+        text("more.py", "A = 2"),
+    ),
+    "a folder on sys.path": (
+        "sys.path.insert(0, str(HERE / 'lib')); import way_inserted; return way_inserted.A",
+        {"lib/way_inserted.py": "A = 1"}, text("lib/way_inserted.py", "A = 2"),
+    ),
+    "text that is executed": (
+        "space = {}; exec((HERE / 'a.cfg').read_text(), space); return space['A']", {"a.cfg": "A = 1"},
+        text("a.cfg", "A = 2"),
+    ),
+    "a variable": ("return os.environ.get('CASE_LEGACY', 1)", {}, variable("CASE_LEGACY", "2")),
+    "a variable by getenv": ("return os.getenv('CASE_OLDER') or 1", {}, variable("CASE_OLDER", "2")),
+    "a file that is not there": (
+        "return 2 if os.path.exists(HERE / 'flag') else 1", {}, text("flag", ""),
+    ),
+    "a module that is not there": (
+        "\n    try:\n        import way_faster; return 2\n    except ImportError:\n        return 1", {},
+        text("way_faster.py", ""),
+    ),
+    "a module that hides another": ("import colorsys; return 1", {}, text("colorsys.py", "")),
+    "names in a folder": ("return len(list((HERE / 'data').iterdir()))", {"data/a": ""}, text("data/b", "")),
+    "a pattern of names": ("return len(list(HERE.glob('*.dat')))", {"a.dat": ""}, text("b.dat", "")),
+    "a file read by a function of a helper that keeps it": (
+        "import helper; return helper.read()",
+        {"helper.py": "import functools, pathlib\n@functools.cache\ndef read():\n"
+                      "    return pathlib.Path(__file__).with_name('a.txt').read_text()", "a.txt": "1"},
+        text("a.txt", "2"),
+    ),
+}  # fmt: skip
+
+
+def observed(bench: Bench, way: str, files: dict[str, str]) -> tuple[Record, Observed, Path]:
+    body = textwrap.indent(way, "    ") if not way.startswith("\n") else way
+    (cell,) = (cell for cell in bench.cells(BODY, MODULE % body) if cell.check == "accuracy")
+    for name, content in files.items():
+        text(name, content)(cell.case.folder)
+    record = bench.run_cell(cell, examples=1)
+    assert record.status == "passed", record.reason
+    return record, Observed.from_dict(record.depends), cell.case.folder.resolve()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_change_of_what_a_cell_used_is_seen(bench: Bench, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    code, files, change = WAYS[way]
+    for name in ("CASE_LEGACY", "CASE_OLDER"):
+        monkeypatch.delenv(name, raising=False)
+    _, known, home = observed(bench, code, files)
+    assert list(known.differences(Now(home))) == []
+    (home / "notes.md").write_text("nobody reads this")
+    if way not in ("names in a folder", "a pattern of names"):
+        assert known.holds(Now(home))
+    change(home)
+    assert len(list(known.differences(Now(home)))) == 1
+
+
+@pytest.mark.parametrize("way", [
+    "import time; return 1 + 0 * time.time()",
+    "from datetime import datetime; return min(1, datetime.now().year)",
+    "import uuid; return min(1, uuid.uuid4().int)",
+    "import subprocess; subprocess.run(['true']); return 1",
+])  # fmt: skip
+def test_nothing_is_kept_of_what_is_another_at_each_run(bench: Bench, way: str) -> None:
+    _, known, home = observed(bench, way, {})
+    assert known.fleeting
+    assert not known.holds(Now(home))
+
+
+def test_what_a_case_writes_is_its_own(bench: Bench) -> None:
+    way = "(HERE / 'made.txt').write_text('1'); return (HERE / 'made.txt').read_text()"
+    _, known, home = observed(bench, way, {})
+    (home / "made.txt").unlink()
+    assert known.holds(Now(home))
+
+
+def test_two_cases_that_share_a_helper_both_depend_on_what_it_read(bench: Bench) -> None:
+    body = "\n".join(f"{name}:\n  about: one\n" + textwrap.indent(BODY, "  ") for name in ("first", "second"))
+    from conformance.case.file import load
+    from conformance.plan.catalogue import plan
+
+    folder = bench.cells(BODY, "")[0].case.folder
+    text("beside.py", MODULE % "    import helper; return helper.read()")(folder)
+    for name, content in WAYS["a file read by a function of a helper that keeps it"][1].items():
+        text(name, content)(folder)
+    (folder / "two.yaml").write_text(body)
+    for case in load(folder / "two.yaml"):
+        (cell,) = (cell for cell in plan(case) if cell.check == "accuracy")
+        record = bench.run_cell(cell, examples=1)
+        assert "a.txt" in (record.depends or {})["files"], (case.name, record.reason, record.depends)
+
+
+def test_of_lowerings_the_functions_that_the_export_called_count(bench: Bench) -> None:
+    for exporter, function in (("torchscript: [17]", "sin"), ("dynamo: [20]", "aten_sin")):
+        (cell,) = (
+            cell
+            for cell in bench.cells(BODY.replace("torchscript: [17]", exporter), MODULE % "    return 1")
+            if cell.check == "accuracy"
+        )
+        parts = (bench.run_cell(cell, examples=1).depends or {})["parts"]
+        names = {name for found in parts.values() for name in found}
+        assert function in names
+        assert not names & {"cos", "aten_cos"}
+
+
+def test_explain_lists_what_a_cell_depends_on_and_what_has_changed(bench: Bench, tmp_path: Path) -> None:
+    record, _, home = observed(bench, *WAYS["a file that is opened"][:2])
+    writer = RunWriter(tmp_path / "run", {"started": "now", "environment": {}})
+    writer.add(record.as_dict())
+    writer.close(1.0)
+    told = run_command(tmp_path, "explain", "accuracy*", "--run", "run", "--depends")
+    assert told.code == 0
+    assert "file a.txt" in told.text and "all that it used is as it was" in told.text
+    (home / "a.txt").write_text("2")
+    told = run_command(tmp_path, "explain", "accuracy*", "--run", "run")
+    assert told.code == 1
+    assert "now: a.txt changed" in told.text
+
+
+def test_very_many_files_count_by_their_folder(bench: Bench) -> None:
+    way = "return 1 + 0 * sum(len(file.read_text()) for file in (HERE / 'many').iterdir())"
+    _, known, home = observed(bench, way, {f"many/{n}": "" for n in range(2_000)})
+    assert len(known.files) < 5 and known.holds(Now(home))
+    (home / "many" / "7").write_text("changed")
+    assert not known.holds(Now(home))
+
+
+def test_names_that_are_no_text_and_files_that_vanish(bench: Bench) -> None:
+    way = (
+        "import os; name = os.fsencode(HERE) + b'/\\xff'; open(name, 'w').close(); os.unlink(name); "
+        "return open(os.fsencode(HERE) + b'/\\xfe').close() or 1"
+    )
+    (cell,) = (cell for cell in bench.cells(BODY, MODULE % f"    {way}") if cell.check == "accuracy")
+    home = cell.case.folder.resolve()
+    Path(os.fsdecode(os.fsencode(home) + b"/\xfe")).write_bytes(b"1")
+    record = bench.run_cell(cell, examples=1)
+    known = Observed.from_dict(json.loads(json.dumps(record.depends)))
+    assert record.status == "passed" and known.holds(Now(home))
+    Path(os.fsdecode(os.fsencode(home) + b"/\xfe")).unlink()
+    assert list(known.differences(Now(home))) == ["\udcfe is gone"]
+
+
+def test_functions_that_are_observed_are_what_they_were(bench: Bench) -> None:
+    observed(bench, "return 1", {})
+    assert pickle.loads(pickle.dumps(os.stat)) is os.stat and pickle.loads(pickle.dumps(time.time)) is time.time
+    assert os.stat in os.supports_fd and os.stat(".").st_ino == os.lstat(".").st_ino  # noqa: PTH116
+    holder = type("Holder", (), {"clock": time.time})
+    assert holder().clock() > 0, "it is no method of a class"
+
+
+def test_another_version_of_a_package_that_every_cell_uses_makes_all_results_again(tmp_path: Path) -> None:
+    told = "import sys; sys.path.insert(0, sys.argv[1])\n"
+    told += "from conformance.depends.fingerprint import suite; print(suite())"
+    for version in ("1.0", "2.0"):
+        info = tmp_path / version / f"onnx-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: onnx\nVersion: {version}\n", encoding="utf-8")
+        shutil.copytree(info, tmp_path / f"again {version}" / info.name)
+    folders = [tmp_path / name for name in ("1.0", "again 1.0", "2.0")]
+    one, again, other = (
+        subprocess.run([sys.executable, "-c", told, folder], capture_output=True, text=True, check=True).stdout
+        for folder in folders
+    )
+    assert one == again != other

@@ -1,0 +1,36 @@
+"""The numbers that options take: what is no such number is refused at once, with the name of the option."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kit.runs import run_command, run_suite
+
+pytestmark = pytest.mark.smoke
+
+
+@pytest.mark.parametrize("option, value", [
+    *(("--cell-timeout", value) for value in ("nan", "0", "-5", "inf", "soon")),
+    *(("--examples", value) for value in ("-1", "1.5")),
+    *(("--cell-workers", value) for value in ("0", "two")),
+    *(("--cell-memory", value) for value in ("0", "-1", "nan", "plenty")),
+    ("--cluster-timeout", "0"),
+])  # fmt: skip
+def test_the_suite_refuses_a_number_that_cannot_be(tmp_path: Path, option: str, value: str) -> None:
+    outcome = run_suite(tmp_path, f"{option}={value}")
+    assert outcome.code == 4
+    assert f"{option}: '{value}' is not a" in outcome.text
+    assert "Traceback" not in outcome.text
+
+
+@pytest.mark.parametrize("words", [
+    ("check", "model.onnx", "--examples=-1"), ("replay", "bundle", "--cell-timeout=nan"),
+    ("pack", "--bundle", "out", "--cell-timeout=0"), ("watch", "--cell-timeout=-5"),
+    ("sensitivity", "case", "--samples=0"), ("diff", "one", "two", "--slower-factor=nan"),
+], ids=lambda words: words[0])  # fmt: skip
+def test_a_command_refuses_a_number_that_cannot_be(tmp_path: Path, words: tuple[str, ...]) -> None:
+    outcome = run_command(tmp_path, *words)
+    assert outcome.code == 2
+    assert f"argument {words[-1].partition('=')[0]}: " in outcome.text
