@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from conformance.checks.conditioning import moved_by_rounding
+from conformance.checks.conditioning import Roundings
 from conformance.export.answers import LARGEST, KeptAnswers
 from conformance.export.reference import Reference
 from conformance.records.record import Record
@@ -64,7 +64,7 @@ def runs(
 def counted(bench: Bench, *arguments: Any, **more: Any) -> tuple[Record, Counter[str]]:
     """The record, and how often PyTorch was called in float32 (``__call__``) and in float64 (``oracle``), and how
     often it was measured how far rounding moves an answer."""
-    with count_calls(Reference.__call__, Reference.oracle, moved_by_rounding) as counts:
+    with count_calls(Reference.__call__, Reference.oracle, Roundings.moves) as counts:
         record = runs(bench, *arguments, **more)
     return record, counts
 
@@ -182,10 +182,10 @@ def test_a_runtime_that_became_wrong_is_found_by_kept_answers_and_shown_with_new
 def test_a_cell_that_fails_as_declared_is_compared_again_with_what_is_kept(bench, break_opener):
     break_opener(onnxruntime, "open_optimized", off)
     first, counts = counted(bench, DECLARED, TANHSHRINK)
-    assert first.status == "xfailed" and counts["moved_by_rounding"] and len(kept(bench)) == 1
+    assert first.status == "xfailed" and counts["moves"] and len(kept(bench)) == 1
     second, counts = counted(bench, DECLARED, TANHSHRINK)
     assert (second.status, second.stage, second.error) == ("xfailed", "compare", "WrongValue")
-    assert not counts["moved_by_rounding"], "the answers are PyTorch's still"
+    assert not counts["moves"], "the answers are PyTorch's still"
 
 
 def test_a_declared_failure_that_is_gone_is_noticed_whatever_is_kept(bench, break_opener):

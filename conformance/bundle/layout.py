@@ -129,7 +129,7 @@ def write_set(
     if example.exact is not None:
         _write(place, "exact", example.exact)
     told = {**example.draw.as_dict(), "apart": list(apart), "exact": example.exact is not None}
-    moved = example.conditioning
+    moved = example.conditioning()
     if moved is None:
         return {**told, "conditioning": None}
     _write(place, "moved", moved)

@@ -12,7 +12,7 @@ from conformance.align.parting import Alignment, Moves, at_fp32, at_reduced
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.case.python import describe
-from conformance.checks.conditioning import moved_by_rounding
+from conformance.checks.conditioning import Roundings
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.checks.verify_converted import RuntimeVerifier
@@ -20,6 +20,7 @@ from conformance.errors import Stopped, Unavailable, UserError
 from conformance.export.reference import Reference
 from conformance.export.rounding import Rounding
 from conformance.runtimes.tensors import values
+from conformance.verdict.example import Effort
 from conformance.verdict.loss import LITERAL
 
 
@@ -64,10 +65,10 @@ def aligned(run: CellRun, inputs: Inputs, runtime: str) -> Alignment:
     oracle = everything.exact(inputs)
     exact = {} if oracle is None else dict(zip(_positions(calls), oracle, strict=True))
 
-    def moved() -> Moves:
-        if oracle is None:
-            return {}
-        return dict(zip(_positions(calls), moved_by_rounding(everything, inputs, oracle), strict=False))
+    roundings = None if oracle is None else Roundings(everything, inputs, oracle)
+
+    def moved(effort: Effort) -> Moves:
+        return {} if roundings is None else dict(zip(_positions(calls), roundings.moves(effort), strict=False))
 
     return at_fp32(given.graph, places, arrays, exact, judge_of(wanted), moved)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -11,14 +11,16 @@ from conformance.arrays import Array, Inputs
 from conformance.compare.reading import Reading
 from conformance.export.rounding import MOST_UNITS, Rounding, bits_of
 from conformance.export.rounding import uneven as unevenly
+from conformance.verdict.example import Effort
 
-NUDGES = 8
+ROUNDINGS: Mapping[Effort, tuple[int, int]] = {"few": (1, 0), "some": (2, 1), "all": (8, 2)}
 """How many other roundings are tried, each in both directions, to see how far rounding alone can move the outputs: a
-result that is rounded up already moves by half a unit one way, and by one and a half the other. With so many, what
-rounding moves hardly ever stays where it is in all of them by chance."""
+result that is rounded up already moves by half a unit one way, and by one and a half the other. With eight, what
+rounding moves hardly ever stays where it is in all of them by chance. The second number is how many of them are tried
+by a step a thousand times smaller as well, to see which values jump; where none is, jumps count as moves."""
 
-FINER = 2
-"""How many of them are tried by a step a thousand times smaller as well, to see which values jump."""
+SURE: Mapping[Effort, float] = {"few": 1.0, "some": 0.5, "all": 1.0}
+"""What part of a move counts: half of what few roundings show, so that all of them would hardly show less."""
 
 UNITS = float(np.sqrt(np.mean(np.square(np.arange(1, MOST_UNITS + 1)))))
 """How many units an uneven rounding is off, as a root mean square."""
@@ -36,11 +38,9 @@ class InFloat64(Protocol):
     def oracle(self, inputs: Inputs, rounding: Rounding | None = None) -> list[Array] | None: ...
 
 
-def moved_by_rounding(
-    reference: InFloat64, inputs: Inputs, exact: Sequence[Array], *, roughly: bool = False
-) -> list[Array]:
-    """Return how far each value of the ``exact`` outputs, those of float64, moves when every float input, weight,
-    constant and result of an operator moves by one unit in its last place.
+class Roundings:
+    """How far each value of the ``exact`` outputs, those of float64, moves when every float input, weight, constant
+    and result of an operator moves by one unit in its last place.
 
     No computation in float32 can be expected to be closer. How far PyTorch's float32 is off does not always tell: it
     may be exact by luck, as in normalising equal values, where whatever rounding leaves of the mean is divided by
@@ -49,29 +49,48 @@ def moved_by_rounding(
 
     A value is taken to move by ``PEAK`` times the root mean square of what was seen of it, as it may have moved
     little by chance, and by no more than any value of its output was seen to.
-
-    ``roughly`` asks two runs, a tenth of all: some values may have moved little there, and jumps count as moves.
     """
-    nudges, finer_nudges = (1, 0) if roughly else (NUDGES, FINER)
-    squares = [np.zeros(right.shape) for right in exact]
-    steps = [np.zeros(right.shape) for right in exact]
-    jumps = [np.zeros(right.shape) for right in exact]
-    for finer, count, sums, most in ((0, nudges, squares, steps), (10, finer_nudges, None, jumps)):
-        for moved in _otherwise(reference, inputs, finer, count, uneven=True):
-            for output, (right, there) in enumerate(zip(exact, moved, strict=False)):
-                if right.shape == there.shape and right.dtype.kind == "f":
-                    with np.errstate(all="ignore"):  # infinities, and values near the largest of float64
-                        step = np.abs(there - right) / UNITS
-                    step = np.where(np.isfinite(step), step, 0.0)
-                    np.maximum(most[output], step, out=most[output])
-                    if sums is not None:
-                        sums[output] += np.square(step)
-    found = []
-    for total, step, jump in zip(squares, steps, jumps, strict=True):
-        smooth = jump <= step / 16
-        move = np.where(smooth, PEAK * np.sqrt(total / (2 * nudges)), 0.0)
-        found.append(np.minimum(move, step.max(initial=0.0, where=smooth)))
-    return found
+
+    def __init__(self, reference: InFloat64, inputs: Inputs, exact: Sequence[Array]) -> None:
+        self._reference, self._inputs, self._exact = reference, inputs, exact
+        self._seen = _Seen(exact)
+        self._finer = _Seen(exact)
+
+    def moves(self, effort: Effort) -> list[Array]:
+        """Return the moves, by as many other roundings as ``effort`` asks; those seen before are not tried again."""
+        count, finer = ROUNDINGS[effort]
+        self._see(self._seen, count, 0)
+        self._see(self._finer, finer, 10)
+        found = []
+        for total, step, jump in zip(self._seen.squares, self._seen.largest, self._finer.largest, strict=True):
+            smooth = jump <= step / 16
+            move = np.where(smooth, PEAK * np.sqrt(total / (2 * self._seen.count)), 0.0)
+            found.append(np.minimum(move, step.max(initial=0.0, where=smooth)) * SURE[effort])
+        return found
+
+    def _see(self, seen: _Seen, count: int, finer: int) -> None:
+        for seed in range(seen.count, count):
+            for moved in _otherwise(self._reference, self._inputs, finer, seed, uneven=True):
+                seen.add(self._exact, moved)
+            seen.count += 1
+
+
+class _Seen:
+    """What some roundings did to each value, in units."""
+
+    def __init__(self, exact: Sequence[Array]) -> None:
+        self.count = 0
+        self.squares = [np.zeros(right.shape) for right in exact]
+        self.largest = [np.zeros(right.shape) for right in exact]
+
+    def add(self, exact: Sequence[Array], moved: Sequence[Array]) -> None:
+        for output, (right, there) in enumerate(zip(exact, moved, strict=False)):
+            if right.shape == there.shape and right.dtype.kind == "f":
+                with np.errstate(all="ignore"):  # infinities, and values near the largest of float64
+                    step = np.abs(there - right) / UNITS
+                step = np.where(np.isfinite(step), step, 0.0)
+                np.maximum(self.largest[output], step, out=self.largest[output])
+                self.squares[output] += np.square(step)
 
 
 def unsettled_rows(
@@ -86,23 +105,23 @@ def unsettled_rows(
     if not reading.detections:
         return set()
     found = set(reading.unsettled(wanted, exact))
-    for other in _otherwise(reference, inputs, 0, ROWS, ties=True):
-        found.update(reading.unsettled(exact, other))
+    for seed in range(ROWS):
+        for other in _otherwise(reference, inputs, 0, seed, ties=True):
+            found.update(reading.unsettled(exact, other))
     return found
 
 
 def _otherwise(
-    reference: InFloat64, inputs: Inputs, finer: int, count: int, *, ties: bool = False, uneven: bool = False
+    reference: InFloat64, inputs: Inputs, finer: int, seed: int, *, ties: bool = False, uneven: bool = False
 ) -> Iterator[list[Array]]:
-    """The outputs in float64 by each of ``count`` other roundings, in both directions; empty where there are none."""
+    """The outputs in float64 by another rounding, in both directions; empty where there are none."""
     bits = bits_of([str(array.dtype) for array in inputs.values()])
-    for nudge in range(2 * count):
-        seed, mirrored = divmod(nudge, 2)
+    for mirrored in (False, True):
         rng = np.random.default_rng(seed)
         signs = {name: rng.choice([-1.0, 1.0], size=array.shape) for name, array in inputs.items()}
         if uneven:
             signs = {name: unevenly(rng, each) for name, each in signs.items()}
-        rounding = None if bits is None else Rounding(bits, seed, finer, bool(mirrored), ties, uneven)
+        rounding = None if bits is None else Rounding(bits, seed, finer, mirrored, ties, uneven)
         direction = -1.0 if mirrored else 1.0
         yield reference.oracle(_nudged(inputs, signs, direction * 2.0**-finer), rounding) or []
 

@@ -16,7 +16,7 @@ from conformance.arrays import Array, Inputs, same
 from conformance.case.declaration import Case
 from conformance.case.must_hold import Output, OutputTolerance
 from conformance.case.python import describe
-from conformance.checks.conditioning import moved_by_rounding, unsettled_rows
+from conformance.checks.conditioning import Roundings, unsettled_rows
 from conformance.checks.wrong_reference import held_against_float64
 from conformance.compare.detections import Detections
 from conformance.compare.indices import Indices
@@ -32,7 +32,7 @@ from conformance.plan.cell import Cell
 from conformance.records.record import Record
 from conformance.runtimes import Session
 from conformance.verdict.comparer import Comparer, Outcome
-from conformance.verdict.example import Answers, Example
+from conformance.verdict.example import Answers, Effort, Example
 
 
 class Stages(Protocol):
@@ -78,6 +78,9 @@ class Verifier(Comparer):
         self._stages = stages
         self._first: tuple[Draw, Inputs, list[Array]] | None = None
         """The draw of ``first`` with what PyTorch gave, until its example takes it."""
+        self._roundings: tuple[Inputs, Roundings, dict[bool, set[int]]] | None = None
+        """The inputs asked about last, how far values move there, and the outputs whose rows are others there, with
+        PyTorch's float32 and without."""
 
     def example(self, draw: Draw, inputs: Inputs | None = None) -> Example:
         """The example of a draw, with ``inputs`` in place of its own values where they are given."""
@@ -139,14 +142,14 @@ class Verifier(Comparer):
         return exact
 
     def _conditioned(
-        self, draw: Draw, inputs: Inputs, wanted: list[Array], exact: list[Array] | None, roughly: bool = False
+        self, draw: Draw, inputs: Inputs, wanted: list[Array], exact: list[Array] | None, effort: Effort
     ) -> list[Array] | None:
         """Return how far the outputs of a draw move with rounding, by an earlier run or asked now and kept."""
-        moved = self.kept.moved(draw, roughly)
+        moved = self.kept.moved(draw, effort)
         if moved is None:
-            moved = self.conditioning(inputs, wanted, exact, roughly)
+            moved = self.conditioning(inputs, wanted, exact, effort)
             if moved is not None:
-                self.kept.add_moved(draw, moved, roughly)
+                self.kept.add_moved(draw, moved, effort)
         return moved
 
     def _timed_answers(self, inputs: Inputs) -> Answers:
@@ -197,14 +200,20 @@ class Verifier(Comparer):
         return comparison
 
     def conditioning(
-        self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None, roughly: bool = False
+        self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None, effort: Effort = "all"
     ) -> list[Array] | None:
         """Return how far each value of the outputs moves with rounding, for ``Right``; None where the module has no
-        float64 form, which this is measured with. ``roughly`` takes a tenth of the time."""
+        float64 form, which this is measured with."""
         if exact is None:
             return None
-        moved = moved_by_rounding(self.reference, inputs, exact, roughly=roughly)
-        for boxes in unsettled_rows(self.reference, self.judge_of(exact).reading, inputs, wanted, exact):
+        if self._roundings is None or self._roundings[0] is not inputs:
+            self._roundings = inputs, Roundings(self.reference, inputs, exact), {}
+        _, roundings, unsettled = self._roundings
+        if bool(wanted) not in unsettled:
+            reading = self.judge_of(exact).reading
+            unsettled[bool(wanted)] = unsettled_rows(self.reference, reading, inputs, wanted, exact)
+        moved = roundings.moves(effort)
+        for boxes in unsettled[bool(wanted)]:
             moved[boxes] = np.array(math.inf)
         return moved
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from conformance.disk.values import KeptValues
@@ -57,6 +58,16 @@ def _hashed(file: str) -> bytes:
 
 def _key(file: str) -> str:
     return hashlib.sha256(os.fsencode(file)).hexdigest()[:32]
+
+
+def remembered(key: str, make: Callable[[], str]) -> str:
+    """Return the text that was made for a key before, here or in another process, or what is made now."""
+    key = of_text(key)
+    known = _kept.get(key)
+    if not isinstance(known, str):
+        known = make()
+        _kept.put(key, known)
+    return known
 
 
 def short(digest: bytes) -> str:

@@ -12,9 +12,9 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from conformance.depends.contents import content, of_text
+from conformance.depends.contents import content, of_text, remembered
 from conformance.depends.packages import is_lowering, root_of
-from conformance.depends.parts import LOADED, WHOLE, parts_of, read, remembered
+from conformance.depends.parts import LOADED, WHOLE, parts_of, read
 
 FOLDERS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "torchscript": (("torch", "onnx/_internal/torchscript_exporter"),),

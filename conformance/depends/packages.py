@@ -15,10 +15,11 @@ import importlib.util
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
-from conformance.depends.contents import content, of_text
+from conformance.depends.contents import SETTLED, content, of_text, remembered
 from conformance.depends.installed import is_installed
 from conformance.records.environment import versions
 
@@ -56,32 +57,56 @@ def state(name: str, *, trusting: bool = False) -> str | None:
 def _content(folder: str, trusting: bool) -> str:
     """The hash of what a distribution's RECORD lists, as it is on disk."""
     record, root = os.path.join(folder, "RECORD"), os.path.dirname(folder)  # noqa: PTH118, PTH120
-    digest = hashlib.sha256()
     try:
         written = os.stat(record).st_mtime + _SLACK if trusting else 0.0  # noqa: PTH116
         with open(record, encoding="utf-8", newline="") as stream:  # noqa: PTH123
             entries = sorted(csv.reader(stream))
     except (OSError, ValueError, csv.Error):
         return of_text("no RECORD")
-    for entry in entries:
-        name, said, size = (*entry, "", "", "")[:3]
-        if not said or name.endswith(_NO_CODE) or name.endswith("/RECORD") or is_lowering(name):
-            continue
-        if name.endswith(("/INSTALLER", "/REQUESTED", "/direct_url.json")):
-            continue
-        digest.update(f"{name} {_now(os.path.join(root, name), said, size, written)}\n".encode())  # noqa: PTH118
-    return digest.hexdigest()
+    files = [_File(root, *(*entry, "", "", "")[:3]) for entry in entries if _counts(*(*entry, "", "")[:2])]
+
+    def read() -> str:
+        return of_text("\n".join(f"{file.name} {file.now(written)}" for file in files))
+
+    latest = max((max(file.status.st_mtime_ns, file.status.st_ctime_ns) for file in files if file.status), default=0)
+    if trusting or time.time_ns() - latest < SETTLED:
+        return read()
+    marks = "\n".join(f"{file.name} {file.said} {file.marks}" for file in files)
+    return remembered(f"distribution {folder} {of_text(marks)}", read)
 
 
-def _now(file: str, said: str, size: str, written: float) -> str:
+def _counts(name: str, said: str) -> bool:
+    """Return whether a file that RECORD lists may decide on a result and is not looked at elsewhere."""
+    if not said or name.endswith(_NO_CODE) or is_lowering(name):
+        return False
+    return not name.endswith(("/RECORD", "/INSTALLER", "/REQUESTED", "/direct_url.json"))
+
+
+class _File:
+    """A file of a distribution: as RECORD has it, and its status on disk."""
+
+    def __init__(self, root: str, name: str, said: str, size: str) -> None:
+        self.name, self.said, self._size = name, said, size
+        self._path = os.path.join(root, name)  # noqa: PTH118
+        self.status = _status(self._path)
+        status = self.status
+        self.marks = status and (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+    def now(self, written: float) -> str:
+        """Return its hash: that of RECORD where it was not changed after ``written``, in seconds since the epoch."""
+        if self.status is None:
+            return "gone"
+        if str(self.status.st_size) == self._size and max(self.status.st_mtime, self.status.st_ctime) <= written:
+            return self.said
+        read = content(self._path)
+        return "" if read is None else "sha256=" + base64.urlsafe_b64encode(read).rstrip(b"=").decode()
+
+
+def _status(path: str) -> os.stat_result | None:
     try:
-        status = os.stat(file)  # noqa: PTH116
+        return os.stat(path)  # noqa: PTH116
     except OSError:
-        return "gone"
-    if str(status.st_size) == size and max(status.st_mtime, status.st_ctime) <= written:
-        return said
-    read = content(file)
-    return "" if read is None else "sha256=" + base64.urlsafe_b64encode(read).rstrip(b"=").decode()
+        return None
 
 
 @cache
@@ -273,6 +298,13 @@ def _owners_below(root: str) -> Mapping[str, tuple[str, ...]]:
                 for first in {os.fsdecode(first) for first in _FIRST.findall(text)}:
                     found[first] = (*found.get(first, ()), name)
     return found
+
+
+def read() -> None:
+    """Find out what is asked of installations again and again, so that processes forked from this one know it."""
+    base()
+    for root in _roots():
+        _owners_below(root)
 
 
 def forget() -> None:

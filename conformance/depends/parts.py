@@ -11,7 +11,7 @@ import ast
 import hashlib
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -111,16 +111,6 @@ def keep_in(folder: Path | None) -> None:
     """Keep what large files are made of in a folder, since parsing takes long; None keeps it in this process."""
     global _kept
     _kept = KeptValues(folder)
-
-
-def remembered(key: str, make: Callable[[], str]) -> str:
-    """Return what was made for a key before, or what is made now."""
-    key = hashlib.sha256(f"{_FORMAT} {key}".encode()).hexdigest()[:32]
-    known = _kept.get(key)
-    if not isinstance(known, str):
-        known = make()
-        _kept.put(key, known)
-    return known
 
 
 def read(file: str) -> Source:

@@ -18,7 +18,7 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs
 from conformance.disk.keeping import UNFINISHED, touch, use
-from conformance.verdict.example import Draw
+from conformance.verdict.example import Draw, Effort
 
 LARGEST = 16 * 2**20
 """Bytes of arrays that are kept for a cell. Beyond that nothing is: they would fill the disk sooner than they save
@@ -66,14 +66,14 @@ class KeptAnswers:
         place = _place(draw)
         return place in self._exact, self._exact.get(place)
 
-    def moved(self, draw: Draw, roughly: bool) -> list[Array] | None:
+    def moved(self, draw: Draw, effort: Effort) -> list[Array] | None:
         """Return how far each value of a draw's outputs moves with rounding; None where it is not known."""
-        return self._moved.get((*_place(draw), roughly))
+        return self._moved.get((*_place(draw), effort))
 
-    def add_moved(self, draw: Draw, moved: list[Array], roughly: bool) -> None:
+    def add_moved(self, draw: Draw, moved: list[Array], effort: Effort) -> None:
         """Notes how far the outputs of a draw move with rounding."""
         if self._has_room_for(draw, moved):
-            self._new_moved[(*_place(draw), roughly)] = moved
+            self._new_moved[(*_place(draw), effort)] = moved
 
     def kernels(self, config: Mapping[str, str]) -> dict[str, Any] | None:
         """What computes the model with these session options (``runtimes.onnxruntime.kernels``); None where that is

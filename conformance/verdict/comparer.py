@@ -191,12 +191,16 @@ class Comparer(ABC):
         self._note(example.draw, "run")  # what is right may be asked more closely now, which may end the process
         comparison = self.compare(got, example.right())
         if comparison.doubtful:  # which two other roundings mostly settle
-            roughly = self.compare(got, example.right(roughly=True))
+            roughly = self.compare(got, example.right("few"))
             if roughly.verdict == "verified" and not (roughly.excused or roughly.doubtful):
                 return roughly
         open_yet = comparison.doubtful or comparison.error in ("WrongValue", "WrongRows")
-        if open_yet and example.conditioning is not None:
-            comparison = self.compare(got, example.right(conditioned=True))
+        for effort in ("some", "all") if open_yet else ():
+            right = example.right(effort)
+            if right.conditioning is not None:
+                comparison = self.compare(got, right)
+                if comparison.verdict != "failed":
+                    break
         return comparison
 
     def doubted(self, example: Example, failure: Stopped) -> Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from conformance.arrays import Array, Inputs
 from conformance.compare.judges import Right
@@ -16,6 +16,10 @@ Answers = tuple[list[Array], Callable[[], list[Array] | None]]
 """The right outputs, and what gives the same in float64, or None where the module has no float64 form: it is asked
 only where float32 does not decide, which is seldom. Of a converted model: what it means, and PyTorch's outputs in
 float32."""
+
+Effort = Literal["few", "some", "all"]
+"""How many other roundings are tried to see how far rounding moves an output: few may show too little of some values,
+some are cautious, all take ten times as long as few."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +54,14 @@ class Example:
         draw: Draw,
         inputs: Callable[[], Inputs],
         answers: Callable[[Inputs], Answers],
-        conditioning: Callable[[Inputs, list[Array], list[Array] | None, bool], list[Array] | None],
+        conditioning: Callable[[Inputs, list[Array], list[Array] | None, Effort], list[Array] | None],
         apart: Sequence[str | Mapping[str, Any]] = (),
     ) -> None:
         """``apart`` are the runtimes that are declared to fail at this draw: each by its name, or with the kind of
         processor on which it is declared to."""
         self.draw, self.apart = draw, apart
         self._inputs, self._make_answers, self._condition = inputs, answers, conditioning
+        self._moved: dict[Effort, list[Array] | None] = {}
 
     @cached_property
     def inputs(self) -> Inputs:
@@ -74,19 +79,15 @@ class Example:
     def exact(self) -> list[Array] | None:
         return self._answers[1]()
 
-    @cached_property
-    def conditioning(self) -> list[Array] | None:
+    def conditioning(self, effort: Effort = "all") -> list[Array] | None:
         """Return how much of an error in each value of the outputs the inputs excuse; None where nothing tells."""
-        return self._condition(self.inputs, self.wanted, self.exact, False)
+        if effort not in self._moved:
+            self._moved[effort] = self._condition(self.inputs, self.wanted, self.exact, effort)
+        return self._moved[effort]
 
-    @cached_property
-    def rough_conditioning(self) -> list[Array] | None:
-        """The same in a tenth of the time, which may be too little for some values."""
-        return self._condition(self.inputs, self.wanted, self.exact, True)
-
-    def right(self, *, conditioned: bool = False, roughly: bool = False) -> Right:
-        """What a judge compares with; ``conditioned`` measures how the inputs are conditioned, at some length."""
-        moved = self.rough_conditioning if roughly else self.conditioning if conditioned else None
+    def right(self, effort: Effort | None = None) -> Right:
+        """Return what a judge compares with; with an ``effort`` it is measured how the inputs are conditioned."""
+        moved = None if effort is None else self.conditioning(effort)
         return Right(self.wanted, self.exact, moved, self.inputs)
 
     def right_in_float32(self) -> Right:

@@ -76,10 +76,11 @@ class Watch:
     """The memory of one worker and of all processes below it, beyond what the worker began with."""
 
     def __init__(self, pid: int, limit_gib: float, server: int | None = None) -> None:
-        """``server``: what the worker was forked from, as many others are, which all begin alike."""
+        """``server``: what the worker was forked from, whose memory it began with."""
         self._pid = pid
         self._limit = limit_gib * GIB
-        self._before = {"status": _own(pid, "status"), "smaps_rollup": _began_with(pid, server)}
+        self._before = _own(pid, "status")
+        self._forked = server is not None
         self.killed = _kills()
 
     def excess(self) -> str | None:
@@ -95,7 +96,12 @@ class Watch:
         return f"{taken / GIB:.3g} GiB of memory taken, {self._limit / GIB:.3g} GiB allowed"
 
     def _taken(self, source: str) -> int:
-        return sum(_own(pid, source) for pid in (self._pid, *children.below(self._pid))) - self._before[source]
+        pids = (self._pid, *children.below(self._pid))
+        before = self._before
+        if source == "smaps_rollup" and self._forked:
+            # The server shares what they began with: so many parts of it are theirs. More, where others end.
+            before = before * len(pids) // (len(pids) + 1)
+        return sum(_own(pid, source) for pid in pids) - before
 
     def look(self) -> None:
         """Takes note of how often the kernel has killed for memory so far."""
@@ -104,19 +110,6 @@ class Watch:
     def out_of_memory(self) -> bool:
         """Whether the kernel has killed a process of this host for memory since the last ``look``."""
         return _kills() > self.killed
-
-
-_shared: dict[int, int] = {}
-"""By the process that workers are forked from, what the first of them began with."""
-
-
-def _began_with(pid: int, server: int | None) -> int:
-    """Return the part of a new worker in its memory. Finding it takes the kernel as long as to fork it."""
-    if server is None:
-        return _own(pid, "smaps_rollup")
-    if server not in _shared:
-        _shared[server] = _own(pid, "smaps_rollup")
-    return _shared[server]
 
 
 def _own(pid: int, source: str) -> int:

@@ -14,7 +14,12 @@ from conformance.worker.isolation import Worker
 
 MODULES = ("torch", "onnx", "torch.onnx", "onnxruntime", "hypothesis", "conformance.checks.ready")
 """What ``preload`` imports, once for all workers."""
-FOR_DYNAMO = ("torch._dynamo", "torch.export._trace", "onnxscript")
+FOR_DYNAMO = (
+    "torch._dynamo", "torch.export._trace", "torch.onnx._internal.exporter._compat",
+    "torch._export.passes.replace_with_hop_pass_util", "torch._export.passes._node_metadata_hook",
+    "torch._inductor.sizevars", "sympy.tensor.tensor", "onnxscript.function_libs.torch_lib.ops",
+    "conformance.export.ready_dynamo",
+)  # fmt: skip
 """What ``preload_dynamo`` imports. It takes longer than importing torch, and PyTorch itself leaves it to the first
 export with dynamo: worth it where processes that export so are replaced again and again."""
 
