@@ -138,6 +138,16 @@ def test_nothing_is_kept_of_what_is_another_at_each_run(bench: Bench, way: str) 
     assert not known.holds(Now(home))
 
 
+def test_what_the_kernel_says_counts_where_the_case_itself_reads_it(bench: Bench) -> None:
+    """Packages look at it as they are imported, which is none of the case's doing."""
+    way = "sys.path.insert(0, str(HERE / 'site-packages')); import way_installed; return len(way_installed.STATE) > 0"
+    package = "import pathlib\nSTATE = pathlib.Path('/proc/stat').read_text()"
+    _, known, home = observed(bench, way, {"site-packages/way_installed.py": package})
+    assert known.fleeting == () and known.holds(Now(home))
+    _, known, home = observed(bench, "return len(Path('/proc/stat').read_text()) > 0", {})
+    assert known.fleeting == ("/proc/stat",) and not known.holds(Now(home))
+
+
 def test_what_a_case_writes_is_its_own(bench: Bench) -> None:
     way = "(HERE / 'made.txt').write_text('1'); return (HERE / 'made.txt').read_text()"
     _, known, home = observed(bench, way, {})

@@ -340,6 +340,17 @@ def _user_at(frame: FrameType | None) -> str | None:
     return None
 
 
+def _itself(frame: FrameType | None) -> str | None:
+    """The user's file whose code is nearest, with nothing but Python's library between; None for any other code."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        kind = kind_of(name)
+        if kind != PYTHON:
+            return name if kind == USER else None
+        frame = frame.f_back
+    return None
+
+
 def _asking(frame: FrameType | None) -> str | None:
     """The user's file that asks, itself or through Python's library or a package of its choice; "" where only such a
     package does; None for any other code, such as PyTorch's own."""
@@ -443,7 +454,8 @@ def _opened(path: Any, mode: str | None, flags: int | None) -> None:
             _notes.written.add(name)
         return
     if name.startswith(_MEMORY):
-        user = _asking(frame)
+        # packages look at the host as they are imported, as psutil does at /proc/stat, and few results depend on it
+        user = _asking(frame) if name == "/proc/cpuinfo" else _itself(frame)
         if user is not None and not name.startswith("/dev/null"):
             _note("fact" if name == "/proc/cpuinfo" else "fleeting", "cpu" if "cpuinfo" in name else name, user)
         return
