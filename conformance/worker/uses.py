@@ -747,6 +747,17 @@ def _note_status(frame: FrameType, arguments: tuple[Any, ...]) -> None:
         _note("looked", path, user)
 
 
+def _note_uname(frame: FrameType, arguments: tuple[Any, ...]) -> None:
+    """Note the platform, and the host's name where the user's own code asks: that is another in each container."""
+    user = _asking(frame)
+    if user is not None:
+        _note("fact", "platform", user)
+    if frame.f_globals.get("__name__") != "platform":  # which asks for all and keeps it, whatever it was asked
+        own = _itself(frame)
+        if own is not None:
+            _note("fact", "host name", own)
+
+
 def _watch_functions() -> None:
     import locale
     import platform
@@ -757,13 +768,18 @@ def _watch_functions() -> None:
 
     for name in ("stat", "lstat", "access", "readlink"):
         setattr(os, name, _Noted(getattr(os, name), _note_status, "os"))
+    asked: Any
+    for asked in (os, platform):
+        asked.uname = _Noted(asked.uname, _note_uname, asked.__name__)
     facts = {
         "cwd": [(os, "getcwd"), (os, "getcwdb")],
         "host name": [(socket, "gethostname"), (socket, "getfqdn"), (platform, "node")],
         "cores": [(os, "cpu_count"), (os, "sched_getaffinity"), (os, "process_cpu_count")],
         "platform": [
-            (os, "uname"), *((platform, name) for name in ("uname", "platform", "machine", "processor", "release")),
-            *((platform, name) for name in ("system", "version", "architecture", "libc_ver")),
+            (platform, name)
+            for name in (
+                "platform", "machine", "processor", "release", "system", "version", "architecture", "libc_ver",
+            )
         ],
         "locale": [
             (locale, name)
