@@ -138,6 +138,48 @@ def test_nothing_is_kept_of_what_is_another_at_each_run(bench: Bench, way: str) 
     assert not known.holds(Now(home))
 
 
+def test_what_the_kernel_says_counts_where_the_case_itself_reads_it(bench: Bench) -> None:
+    """Packages look at it as they are imported, which is none of the case's doing."""
+    way = "sys.path.insert(0, str(HERE / 'site-packages')); import way_installed; return len(way_installed.STATE) > 0"
+    package = "import pathlib\nSTATE = pathlib.Path('/proc/stat').read_text()"
+    _, known, home = observed(bench, way, {"site-packages/way_installed.py": package})
+    assert known.fleeting == () and known.holds(Now(home))
+    _, known, home = observed(bench, "return len(Path('/proc/stat').read_text()) > 0", {})
+    assert known.fleeting == ("/proc/stat",) and not known.holds(Now(home))
+
+
+@pytest.mark.parametrize("way, facts", [
+    ("os.uname().machine", {"platform", "host name"}),
+    ("__import__('platform').uname().node", {"platform", "host name"}),
+    ("__import__('platform').machine()", {"platform"}),
+])  # fmt: skip
+def test_what_code_asks_of_the_host_is_a_fact(bench: Bench, way: str, facts: set[str]) -> None:
+    _, known, home = observed(bench, f"return len({way}) > 0", {})
+    assert known.host.keys() == facts and known.holds(Now(home))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="has no personality by which os.uname answers otherwise")
+def test_another_answer_of_uname_is_another_platform() -> None:
+    told = "import ctypes, os; from conformance.depends.observed import fact; one = fact('platform'), os.uname()\n"
+    told += "ctypes.CDLL(None).personality(0x20000); other = fact('platform'), os.uname()\n"
+    told += "print(one[0] == other[0], one[1] == other[1])"
+    same_fact, same = subprocess.run(
+        [sys.executable, "-c", told], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert same_fact == same, "and it is another, unless the kernel denies it"
+
+
+def test_another_time_zone_makes_all_results_again() -> None:
+    told = "from conformance.depends.fingerprint import host; print(host('suite'))"
+    one, other = (
+        subprocess.run(
+            [sys.executable, "-c", told], capture_output=True, text=True, check=True, env={**os.environ, "TZ": zone}
+        ).stdout
+        for zone in ("ABC-1", "ABC-2")
+    )
+    assert one != other
+
+
 def test_what_a_case_writes_is_its_own(bench: Bench) -> None:
     way = "(HERE / 'made.txt').write_text('1'); return (HERE / 'made.txt').read_text()"
     _, known, home = observed(bench, way, {})

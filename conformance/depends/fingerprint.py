@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import platform
+import time
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -81,6 +82,7 @@ def _variables() -> Iterator[tuple[str, str]]:
 
 
 def host(of: str | None = None) -> str:
-    """Return what every result on this host depends on: ``suite``, which may be given, and the processor, whose
-    kernels differ."""
-    return f"{of or suite()} {json.dumps(cpu(), sort_keys=True)}"
+    """Return what every result on this host depends on: ``suite``, which may be given, the processor, whose kernels
+    differ, and the time zone, which code reads without a call that could be observed."""
+    zone = [*time.tzname, time.timezone, time.altzone]  # not the offset of today, which changes twice a year
+    return f"{of or suite()} {json.dumps(cpu(), sort_keys=True)} {json.dumps(zone)}"

@@ -39,7 +39,8 @@ FACTS: Mapping[str, Callable[[], object]] = {
     "cwd": os.getcwd,
     "host name": socket.gethostname,
     "cores": lambda: (os.cpu_count(), len(os.sched_getaffinity(0))),
-    "platform": lambda: (platform.platform(), platform.processor()),
+    # os.uname, since platform keeps what it found; without the node, which is the host's name
+    "platform": lambda: (*os.uname()[:1], *os.uname()[2:], platform.processor(), platform.libc_ver()),
     "locale": lambda: (locale.getlocale(), locale.getpreferredencoding(False)),
     "user": os.getuid,
     "cpu": cpu,

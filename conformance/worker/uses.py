@@ -340,6 +340,17 @@ def _user_at(frame: FrameType | None) -> str | None:
     return None
 
 
+def _itself(frame: FrameType | None) -> str | None:
+    """The user's file whose code is nearest, with nothing but Python's library between; None for any other code."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        kind = kind_of(name)
+        if kind != PYTHON:
+            return name if kind == USER else None
+        frame = frame.f_back
+    return None
+
+
 def _asking(frame: FrameType | None) -> str | None:
     """The user's file that asks, itself or through Python's library or a package of its choice; "" where only such a
     package does; None for any other code, such as PyTorch's own."""
@@ -443,7 +454,8 @@ def _opened(path: Any, mode: str | None, flags: int | None) -> None:
             _notes.written.add(name)
         return
     if name.startswith(_MEMORY):
-        user = _asking(frame)
+        # packages look at the host as they are imported, as psutil does at /proc/stat, and few results depend on it
+        user = _asking(frame) if name == "/proc/cpuinfo" else _itself(frame)
         if user is not None and not name.startswith("/dev/null"):
             _note("fact" if name == "/proc/cpuinfo" else "fleeting", "cpu" if "cpuinfo" in name else name, user)
         return
@@ -735,6 +747,17 @@ def _note_status(frame: FrameType, arguments: tuple[Any, ...]) -> None:
         _note("looked", path, user)
 
 
+def _note_uname(frame: FrameType, arguments: tuple[Any, ...]) -> None:
+    """Note the platform, and the host's name where the user's own code asks: that is another in each container."""
+    user = _asking(frame)
+    if user is not None:
+        _note("fact", "platform", user)
+    if frame.f_globals.get("__name__") != "platform":  # which asks for all and keeps it, whatever it was asked
+        own = _itself(frame)
+        if own is not None:
+            _note("fact", "host name", own)
+
+
 def _watch_functions() -> None:
     import locale
     import platform
@@ -745,13 +768,18 @@ def _watch_functions() -> None:
 
     for name in ("stat", "lstat", "access", "readlink"):
         setattr(os, name, _Noted(getattr(os, name), _note_status, "os"))
+    asked: Any
+    for asked in (os, platform):
+        asked.uname = _Noted(asked.uname, _note_uname, asked.__name__)
     facts = {
         "cwd": [(os, "getcwd"), (os, "getcwdb")],
         "host name": [(socket, "gethostname"), (socket, "getfqdn"), (platform, "node")],
         "cores": [(os, "cpu_count"), (os, "sched_getaffinity"), (os, "process_cpu_count")],
         "platform": [
-            (os, "uname"), *((platform, name) for name in ("uname", "platform", "machine", "processor", "release")),
-            *((platform, name) for name in ("system", "version", "architecture", "libc_ver")),
+            (platform, name)
+            for name in (
+                "platform", "machine", "processor", "release", "system", "version", "architecture", "libc_ver",
+            )
         ],
         "locale": [
             (locale, name)
