@@ -87,6 +87,9 @@ def test_a_way_to_depend_counts_only_where_it_was_green_and_a_fresh_store_is_red
         Outcome(Way("w", "w"), {"a": (a, "")}, {"a": (b, "")}, {"plain": stale}, {"unchanged": True})
         for a, b, stale in said
     ]
+    unseen = Way("u", "u", unobservable="C code reads it")
+    found += [Outcome(unseen, {"a": ("passed", "")}, {"a": ("failed", "")}, {"plain": ["a"]}, {"unchanged": True})]
     measured = {row.what: row.measured for row in rows_of(found)}
-    assert measured["ways to depend on something"] == "2" and measured["ways that prove nothing"] == "2"
+    assert measured["of them not to be observed"] == measured["of these not seen as they are declared"] == "1"
+    assert measured["ways to depend on something"] == "3" and measured["ways that prove nothing"] == "2"
     assert measured["stale greens, plain"] == "1"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.depends.fingerprint import changes
 from conformance.depends.observed import Now, Observed
 from conformance.records.record import Record
 from conformance.records.run_file import RunWriter
@@ -262,8 +263,10 @@ def test_functions_that_are_observed_are_what_they_were(bench: Bench) -> None:
 
 
 def test_another_version_of_a_package_that_every_cell_uses_makes_all_results_again(tmp_path: Path) -> None:
-    told = "import sys; sys.path.insert(0, sys.argv[1])\n"
-    told += "from conformance.depends.fingerprint import suite; print(suite())"
+    told = "import json, sys; sys.path.insert(0, sys.argv[1])\n"
+    told += (
+        "from conformance.depends.fingerprint import conditions, suite; print(json.dumps([suite(), conditions()]))"
+    )
     for version in ("1.0", "2.0"):
         info = tmp_path / version / f"onnx-{version}.dist-info"
         info.mkdir(parents=True)
@@ -271,7 +274,10 @@ def test_another_version_of_a_package_that_every_cell_uses_makes_all_results_aga
         shutil.copytree(info, tmp_path / f"again {version}" / info.name)
     folders = [tmp_path / name for name in ("1.0", "again 1.0", "2.0")]
     one, again, other = (
-        subprocess.run([sys.executable, "-c", told, folder], capture_output=True, text=True, check=True).stdout
+        json.loads(
+            subprocess.run([sys.executable, "-c", told, folder], capture_output=True, text=True, check=True).stdout
+        )
         for folder in folders
     )
-    assert one == again != other
+    assert one == again and one[0] != other[0]
+    assert list(changes(one[1], other[1])) == ["the package onnx: 1.0 -> 2.0"]

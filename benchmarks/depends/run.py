@@ -71,10 +71,12 @@ def chosen(quick: bool, names: Sequence[str] = ()) -> list[Way]:
 
 
 @functools.cache
-def study(quick: bool, names: tuple[str, ...] = ()) -> list[Outcome]:
-    """Return the outcomes of all ways."""
+def study(quick: bool, names: tuple[str, ...] = (), folder: Path | None = None) -> list[Outcome]:
+    """Return the outcomes of all ways, or of those that are named. What their runs leave stays in ``folder``, where
+    one is given."""
     found: list[Outcome] = []
-    with tempfile.TemporaryDirectory(prefix="depends-") as name:
+    place = contextlib.nullcontext(str(folder)) if folder else tempfile.TemporaryDirectory(prefix="depends-")
+    with place as name:
         for title, these in rounds(chosen(quick, names)).items():
             start = time.monotonic()
             kind = Workers if title == "workers" else Round

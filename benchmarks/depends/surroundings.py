@@ -174,8 +174,8 @@ def variables() -> Iterator[Way]:
     )
     yield Way(
         "in_getenv_of_c",
-        "a variable that C code reads",
-        GETENV,
+        "a variable that C code reads, and Python beside it",
+        f"{GETENV}\nimport os\nos.environ.get('VARIABLE')",
         "library.getenv(b'VARIABLE')",
         variable=two,
         unobservable="C code reads the variable",
@@ -291,30 +291,6 @@ def of_the_host() -> Iterator[Way]:
         environment={"TMPDIR": ("OUTSIDE/one", "OUTSIDE/two")},
         round="host",
     )
-    yield Way(
-        "locale",
-        "the locale",
-        "import locale",
-        "3.0 if locale.setlocale(locale.LC_CTYPE) == 'C' else 2.0",
-        environment={"LC_ALL": ("C.UTF-8", "C")},
-        round="host",
-    )
-    yield Way(
-        "time_zone",
-        "the time zone",
-        "import time",
-        "3.0 if time.timezone else 2.0",
-        environment={"TZ": ("UTC", "Asia/Tokyo")},
-        round="host",
-    )
-    yield Way(
-        "path_variable",
-        "a module in a folder of PYTHONPATH, which names another folder",
-        "from on_path import factor",
-        files={"OUTSIDE/one/on_path.py": "factor = 2.0\n", "OUTSIDE/two/on_path.py": "factor = 3.0\n"},
-        environment={"PYTHONPATH": ("OUTSIDE/one", "OUTSIDE/two")},
-        round="host",
-    )
     yield Way("clock", "time.time", "import time", "3.0 if time.time() > DEADLINE else 2.0", round="host")
     yield Way(
         "clock_on_import",
@@ -379,6 +355,30 @@ def of_everything() -> Iterator[Way]:
         "library.getenv(b'OMP_WAIT_POLICY') and 3.0 or 2.0",
         environment={"OMP_WAIT_POLICY": (None, "PASSIVE")},
         round="openmp",
+    )
+    yield Way(
+        "locale",
+        "the locale",
+        "import locale",
+        "3.0 if locale.setlocale(locale.LC_CTYPE) == 'C' else 2.0",
+        environment={"LC_ALL": ("C.UTF-8", "C")},
+        round="locale",
+    )
+    yield Way(
+        "time_zone",
+        "the time zone",
+        "import time",
+        "3.0 if time.timezone else 2.0",
+        environment={"TZ": ("UTC", "Asia/Tokyo")},
+        round="time_zone",
+    )
+    yield Way(
+        "path_variable",
+        "a module in a folder of PYTHONPATH, which names another folder",
+        "from on_path import factor",
+        files={"OUTSIDE/one/on_path.py": "factor = 2.0\n", "OUTSIDE/two/on_path.py": "factor = 3.0\n"},
+        environment={"PYTHONPATH": ("OUTSIDE/one", "OUTSIDE/two")},
+        round="search_path",
     )
     yield Way(
         "hash_seed",

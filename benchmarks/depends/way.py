@@ -82,7 +82,8 @@ class Way:
     cluster: bool = False
     """Whether it is also run on a cluster, where only the files that are imported or named travel with a case."""
     unobservable: str = ""
-    """Why this cannot be observed; such a way is declared with ``depends``, or documented."""
+    """Why this cannot be observed. The case declares it, with ``depends`` or by Python that reads the same variable,
+    or nothing of it is kept."""
     sound: bool = False
     """The case does not depend on what is changed: it stays green, and nothing of it is made again."""
 

@@ -19,7 +19,7 @@ from conformance.checks.models import CellRun
 from conformance.checks.registration import check_registration
 from conformance.checks.replaced import fail_replaced
 from conformance.depends.observed import keep_in, observe
-from conformance.depends.results import note_last
+from conformance.depends.results import depends_of, note_last
 from conformance.errors import Stopped, Unavailable
 from conformance.plan.cell import Cell
 from conformance.plan.expected import expectations
@@ -61,8 +61,8 @@ def run_cell(progress: Progress, cell: Cell, settings: Settings, fence: Fence | 
         if settings.observe:
             known = observe(cell.case, cell.exporter, settings.own_folders())
             if known is not None:
-                record.depends = known.as_dict()
-                note_last(settings.index, cell, record.depends)
+                record.depends = depends_of(cell, known, settings.suite)
+            note_last(settings.index, cell, record.depends)
     fail_replaced(record, (change["what"] for change in record.changed if change["kind"] == "function"))
     record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
     return settle(record, expectations(cell), settings.instructions)

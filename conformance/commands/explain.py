@@ -31,7 +31,7 @@ def run(given: argparse.Namespace) -> int:
     from conformance.errors import UserError
     from conformance.records.run_file import read_run
 
-    _, records = read_run(given.run)
+    header, records = read_run(given.run)
     chosen = [
         record
         for record in records
@@ -41,19 +41,38 @@ def run(given: argparse.Namespace) -> int:
         raise UserError(f"{given.run} has no cell {', '.join(given.cells)}")
     changed = False
     for record in chosen:
-        differs = list(_differences(record))
+        differs = list(_differences(record, header.get("conditions") or {}))
         changed |= bool(differs)
         for line in _lines(record, differs, entries=given.depends):
             tell(line)
     return int(changed)
 
 
-def _differences(record: Mapping[str, Any]) -> Iterator[str]:
+def _differences(record: Mapping[str, Any], were: Mapping[str, str]) -> Iterator[str]:
+    from conformance.depends.fingerprint import conditions, conditions_hash
     from conformance.depends.observed import Now, Observed
+    from conformance.depends.results import Last
 
-    if record.get("depends") is not None:
-        home = Path(str(record["source"].get("file") or ".")).parent.resolve()
-        yield from Observed.from_dict(record["depends"]).differences(Now(home))
+    depends = record.get("depends")
+    if depends is None:
+        return
+    file = Path(str(record["source"].get("file") or "."))
+    yield from Observed.from_dict(depends).differences(Now(file.parent.resolve()))
+    if "says" in depends and "conditions" in depends:  # not so in a run of an earlier version
+        yield from Last.from_dict(depends, were).differences(_says(record, file), conditions(), conditions_hash())
+
+
+def _says(record: Mapping[str, Any], file: Path) -> str | None:
+    """The hash of what the record's case says now; None where there is no such cell."""
+    from conformance.case.file import load
+    from conformance.depends.fingerprint import says
+    from conformance.errors import CaseFileError
+    from conformance.plan.catalogue import cells_of
+
+    try:
+        return next((says(cell) for cell in cells_of(file, load(file)) if cell.id == record["id"]), None)
+    except (CaseFileError, OSError):
+        return None
 
 
 def _lines(record: Mapping[str, Any], differs: list[str], *, entries: bool) -> Iterator[str]:

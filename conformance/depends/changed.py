@@ -19,17 +19,15 @@ from pathlib import Path
 from conformance.case.declaration import Case
 from conformance.case.file import case_files, load
 from conformance.case.words import Exporter
-from conformance.depends import pins
+from conformance.depends import fingerprint, pins
 from conformance.depends.files import imported, is_data
-from conformance.depends.inventory import named, said, said_of
+from conformance.depends.inventory import named, texts
 from conformance.depends.observed import Now, Observed
 from conformance.depends.parts import AS_IT_IS, LOADED, WHOLE, parts_of
+from conformance.depends.results import Last
 from conformance.errors import CaseFileError, UserError
 from conformance.plan.catalogue import Selection, cells_of
 from conformance.plan.cell import Cell
-
-_IN_ORDER = "registers"
-"""The key of functions that register operators: where two register the same operator, their order decides."""
 
 
 @dataclass
@@ -60,11 +58,11 @@ def changed_since(
     paths: Sequence[Path],
     cells: Sequence[Cell],
     selection: Selection,
-    depends: Mapping[str, Observed] | None = None,
+    last: Mapping[str, Last] | None = None,
 ) -> Changes:
     """The cells of ``cells`` (read from the case files ``paths``) that differ since a git revision, with the reasons.
 
-    ``selection`` chose ``cells`` among all that there are; ``depends`` is what the last run observed, by cell id.
+    ``selection`` chose ``cells`` among all that there are; ``last`` is what is known of their last runs, by cell id.
 
     Raises UserError where there is no repository or no such revision.
     """
@@ -74,13 +72,15 @@ def changed_since(
     with tempfile.TemporaryDirectory() as name:
         before = Path(name).resolve()
         folders = {path.resolve() if path.is_dir() else path.resolve().parent for path in paths}
-        known = {cell.id: depends[cell.id] for cell in cells if cell.id in (depends or {})} if depends else {}
-        used = {_used_path(cell, name) for cell in cells if cell.id in known for name in _names(known[cell.id])}
+        known = {cell.id: last[cell.id] for cell in cells if cell.id in last} if last else {}
+        seen = [(cell, run.observed) for cell in cells if (run := known.get(cell.id)) and run.observed is not None]
+        used = {_used_path(cell, name) for cell, observed in seen for name in _names(observed)}
         within = {Path(file).relative_to(top) for file in used if Path(file).is_relative_to(top)}
         _extract(top, revision, [_inside(folder, top) for folder in folders], within, before)
         everywhere = list(pins.differences(before, top, [_inside(folder, top) for folder in folders]))
         old_cells, unreadable = _read(before, [before / _inside(path.resolve(), top) for path in paths])
         old, new = _Contents(before, top), _Contents(top, top)
+        since_last = _SinceLast()
         changes = Changes(revision)
         for cell in cells:
             reasons = list(everywhere)
@@ -90,9 +90,14 @@ def changed_since(
                 reasons.append(f"{file} could not be read then" if file in unreadable else "not there then")
             else:
                 try:
-                    seen = known.get(cell.id)
-                    reasons += _differences(old(earlier, seen is None), new(cell, seen is None))
-                    reasons += () if seen is None else _since(seen, cell.case.folder.resolve(), top, before)
+                    run = known.get(cell.id)
+                    reasons += _differences(old(earlier, run is None), new(cell, run is None))
+                    if run is not None and run.observed is not None:
+                        reasons += _since(run.observed, cell.case.folder.resolve(), top, before)
+                    if run is not None:
+                        reasons += since_last.conditions(cell, run)
+                    if run is not None and not reasons:
+                        reasons += since_last.used(cell, run)
                 except Exception as error:  # such as a folder where a file should be; the cell says so when it runs
                     reasons.append(f"what it depends on cannot be read ({type(error).__name__})")
             if reasons:
@@ -182,22 +187,10 @@ class _Contents:
         """``reads``: also what source text says."""
         key = (cell.case.file, cell.case.name, cell.exporter)
         if key not in self._kept:
-            self._kept[key] = self._said(cell.case, cell.exporter)
+            self._kept[key] = texts(cell.case, cell.exporter)
         if reads and key not in self._read:
             self._read[key] = self._files(cell.case, cell.exporter)
         return {**self._kept[key], **(self._read[key] if reads else {})}
-
-    def _said(self, case: Case, exporter: Exporter) -> dict[str, str]:
-        texts = {f"the case's {key}": repr(value) for key, value in said(case, "verdict").items()}
-        texts["the case's with"] = repr(sorted(case.arguments.items(), key=str))
-        for key, value in said_of(case, exporter).items():
-            if isinstance(value, Mapping) and key in ("symbolics", "registers", "translations"):
-                texts |= {f"{key} of {operator}": repr(entry) for operator, entry in value.items()}
-                if key == _IN_ORDER and len(value) > 1:
-                    texts[f"the order of {key}"] = repr(list(value))
-            else:
-                texts[f"{exporter}'s {key}"] = repr(value)
-        return texts
 
     def _files(self, case: Case, exporter: Exporter) -> dict[str, str]:
         """The functions that the case names, with what they use in their file, and files that are imported."""
@@ -276,6 +269,26 @@ def _since(known: Observed, home: Path, top: Path, before: Path) -> Iterator[str
     )  # fmt: skip
     yield from was.differences(now)
     yield from (f"{name} was taken out" for name in known.missing if inside(name) and then.exists(name))
+
+
+class _SinceLast:
+    """What is not as it was in a cell's last run, whatever the revision has."""
+
+    def __init__(self) -> None:
+        self._conditions, self._hash = fingerprint.conditions(), fingerprint.conditions_hash()
+        self._says: dict[tuple[Path, str, Exporter], str] = {}
+
+    def conditions(self, cell: Cell, run: Last) -> list[str]:
+        """Return how what every result depends on differs, and what the case says."""
+        key = (cell.case.file, cell.case.name, cell.exporter)
+        if key not in self._says:
+            self._says[key] = fingerprint.says(cell)
+        return list(run.differences(self._says[key], self._conditions, self._hash))
+
+    def used(self, cell: Cell, run: Last) -> list[str]:
+        """Return what the run used that is another now: a run may use other things where one of them differs."""
+        differs = () if run.observed is None else run.observed.differences(Now(cell.case.folder.resolve()))
+        return [f"{line} since its last run" for line in differs]
 
 
 def _sha(file: Path) -> str:

@@ -1,7 +1,7 @@
 """What a result depends on before anything of the case has run, as one hash. Needs no torch.
 
-``stated`` is what the case file says; ``suite`` is this package with all that it runs on. What a cell uses besides is
-observed (``depends.observed``).
+``stated`` is what the case file says; ``suite`` is this package with all that it runs on, and ``conditions`` the same
+one by one. What a cell uses besides is observed (``depends.observed``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from pathlib import Path
 
 from conformance.case.declaration import Case
 from conformance.case.words import Exporter
-from conformance.depends.packages import base, of_start
+from conformance.depends.contents import of_text
+from conformance.depends.inventory import texts
+from conformance.depends.packages import base, canonical, of_start
 from conformance.plan.cell import Cell
 from conformance.records.environment import code, versions
 from conformance.records.processor import cpu
@@ -31,6 +33,11 @@ VARIABLES = (
 )  # fmt: skip
 """How the names begin of variables that are part of every result: those of PyTorch, the runtimes and Python."""
 EXACT = frozenset({"LANG", "LANGUAGE", "TZ"})
+OWN_CODE = "this package's own code"
+PROCESSOR = "the processor"
+ZONE = "the time zone"
+UNKNOWN = "the packages, this package's own code, their variables or the processor changed"
+"""What is said of conditions of which only the hash is known."""
 
 
 class Fingerprints:
@@ -69,8 +76,20 @@ def suite() -> str:
 
 @lru_cache(maxsize=8)
 def _suite(variables: tuple[tuple[str, str], ...]) -> str:
-    parts = [code(), versions(), dict(base()), of_start(), platform.python_version(), platform.platform(), variables]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(_parts(variables), sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _parts(variables: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """By name, what ``suite`` is a hash of."""
+    installed = {canonical(name): str(version) for name, version in versions().items() if version is not None}
+    return {
+        OWN_CODE: code(),
+        "Python": platform.python_version(),
+        "the platform": platform.platform(),
+        "the code that runs when Python starts": of_start(),
+        **{f"the package {name}": state for name, state in (installed | dict(base())).items()},
+        **{f"the variable {name}": of_text(value) for name, value in variables},
+    }
 
 
 def _variables() -> Iterator[tuple[str, str]]:
@@ -84,5 +103,50 @@ def _variables() -> Iterator[tuple[str, str]]:
 def host(of: str | None = None) -> str:
     """Return what every result on this host depends on: ``suite``, which may be given, the processor, whose kernels
     differ, and the time zone, which code reads without a call that could be observed."""
-    zone = [*time.tzname, time.timezone, time.altzone]  # not the offset of today, which changes twice a year
-    return f"{of or suite()} {json.dumps(cpu(), sort_keys=True)} {json.dumps(zone)}"
+    return f"{of or suite()} {json.dumps(cpu(), sort_keys=True)} {json.dumps(_zone())}"
+
+
+def conditions() -> dict[str, str]:
+    """Return what ``host`` is a hash of: by name versions, hashes of content and of values."""
+    own = {PROCESSOR: of_text(json.dumps(cpu(), sort_keys=True)), ZONE: of_text(json.dumps(_zone()))}
+    return {**_parts(tuple(_variables())), **own}
+
+
+def _zone() -> list[object]:
+    """The time zone, but not the offset of today, which changes twice a year."""
+    return [*time.tzname, time.timezone, time.altzone]
+
+
+def conditions_hash(of: str | None = None) -> str:
+    """Return a short hash of the conditions on this host; ``of`` is what ``suite`` said, None asks it."""
+    return _conditions_hash(of or suite())
+
+
+@lru_cache(maxsize=8)
+def _conditions_hash(of: str) -> str:
+    return of_text(host(of))
+
+
+def changes(was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """Yield which conditions are not as they were, one line each; variables come last."""
+    for name in sorted(was.keys() | now.keys(), key=lambda name: (name.startswith("the variable "), name)):
+        yield from change(name, was.get(name), now.get(name))
+
+
+def change(name: str, was: str | None, now: str | None) -> Iterator[str]:
+    """Yield in a line how a condition changed, if it did; None where it is not there."""
+    if was == now:
+        return
+    if was is None or now is None:
+        yield f"{name} {'is new' if was is None else 'is gone'}"
+    elif name == "Python" or name.startswith("the package "):
+        versions_then_and_now = [text.partition(" ")[0] for text in (was, now)]
+        one = len(set(versions_then_and_now)) == 1
+        yield f"{name}: {'its files changed' if one else ' -> '.join(versions_then_and_now)}"
+    else:
+        yield f"{name} changed"
+
+
+def says(cell: Cell) -> str:
+    """Return a short hash of what the case says, as far as it matters to a cell's verdict."""
+    return of_text(json.dumps(sorted(texts(cell.case, cell.exporter).items())))

@@ -63,6 +63,8 @@ KEYS: Mapping[str, Matter] = {
     "depends": "export",
 }
 """By the name of each field of a ``Declaration``."""
+_IN_ORDER = "registers"
+"""The key of functions that register operators: where two register the same operator, their order decides."""
 
 
 def said(case: Case, until: Matter) -> dict[str, Any]:
@@ -74,6 +76,21 @@ def said(case: Case, until: Matter) -> dict[str, Any]:
 def said_of(case: Case, exporter: Exporter) -> dict[str, Any]:
     """What the case says of the models of one exporter, whatever their opset."""
     return case.says.export.exporters[exporter].model_dump(mode="json", exclude={"opsets"}, fallback=str)
+
+
+def texts(case: Case, exporter: Exporter) -> dict[str, str]:
+    """Return what the case says, as far as it matters to the verdicts of an exporter's cells: by name, a text that
+    changes with it."""
+    found = {f"the case's {key}": repr(value) for key, value in said(case, "verdict").items()}
+    found["the case's with"] = repr(sorted(case.arguments.items(), key=str))
+    for key, value in said_of(case, exporter).items():
+        if isinstance(value, Mapping) and key in ("symbolics", "registers", "translations"):
+            found |= {f"{key} of {operator}": repr(entry) for operator, entry in value.items()}
+            if key == _IN_ORDER and len(value) > 1:
+                found[f"the order of {key}"] = repr(list(value))
+        else:
+            found[f"{exporter}'s {key}"] = repr(value)
+    return found
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from conformance.case.declaration import Case
 from conformance.case.words import Exporter
 from conformance.depends import contents, lowerings, packages, parts
 from conformance.depends.contents import of_text, short
+from conformance.depends.fingerprint import change
 from conformance.depends.imports import prefixes
 from conformance.depends.installed import own_roots
 from conformance.depends.inventory import named
@@ -130,9 +131,8 @@ class Observed:
             found = [name for name in names.split() if now.module(place, name)]
             yield from (f"the module {name} is there now, and would be imported" for name in found)
         for name, was in self.packages.items():
-            state = now.package(name)
-            if state != was:
-                yield f"the package {name}: {_changed(was, state)}"
+            states = [None if state == NOT_THERE else state for state in (was, now.package(name))]
+            yield from change(f"the package {name}", *states)
         for exporter, was in self.lowerings.items():
             if now.lowering(exporter) != was:
                 yield f"what the lowerings of {exporter} register changed"
@@ -152,11 +152,6 @@ class Observed:
 def _difference(name: str, was: str, now: str) -> Iterator[str]:
     if was != now:
         yield f"{name} {'is gone' if now == NOT_THERE else 'is new' if was == NOT_THERE else 'changed'}"
-
-
-def _changed(was: str, now: str) -> str:
-    versions = [text.partition(" ")[0] for text in (was, now)]
-    return "its files changed" if versions[0] == versions[1] else " -> ".join(versions)
 
 
 @dataclass

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from conformance.depends.contents import of_text
+from conformance.depends.fingerprint import UNKNOWN, changes, conditions, conditions_hash, says
 from conformance.depends.observed import Now, Observed
 from conformance.disk.values import KeptValues
 from conformance.plan.cell import Cell
@@ -95,19 +96,67 @@ class Keeping:
             Results(folder, self.home).put(key, value, observed)
 
 
-def note_last(folder: Path | None, cell: Cell, observed: Mapping[str, Any]) -> None:
-    """Keep what a cell used in its last run, for whoever selects cells by that."""
-    KeptValues(folder).put(_last_key(cell), observed)
+@dataclass(frozen=True)
+class Last:
+    """What is known of a cell's last run."""
+
+    observed: Observed | None
+    """What it used; None where that cannot be read."""
+    says: str = ""
+    """The hash of what the case said."""
+    conditions: str = ""
+    """The hash of the packages, this package's code, variables and processor that it ran with."""
+    were: Mapping[str, str] = field(default_factory=dict)
+    """These conditions one by one, where they are known."""
+
+    @classmethod
+    def from_dict(cls, depends: Any, were: Mapping[str, str] | None = None) -> Last:
+        """Return what ``depends`` of a record says."""
+        try:
+            says, conditions = str(depends["says"]), str(depends["conditions"])
+            return cls(Observed.from_dict(depends), says, conditions, were or {})
+        except (TypeError, ValueError, AttributeError, KeyError):
+            return cls(None)
+
+    def differences(self, says: str | None, conditions: Mapping[str, str], conditions_hash: str) -> Iterator[str]:
+        """Yield what is not as it was, besides what was observed."""
+        if self.observed is None:
+            yield "what its last run used is not known"
+            return
+        if self.conditions != conditions_hash:
+            yield from list(changes(self.were, conditions) if self.were else ()) or [UNKNOWN]
+        if self.says != says:
+            yield "what the case says changed since its last run"
 
 
-def last(folder: Path, cell: Cell) -> Observed | None:
-    """Return what a cell used in its last run; None where no run has seen it."""
-    try:
-        known = KeptValues(folder).get(_last_key(cell))
-        return None if known is None else Observed.from_dict(known)
-    except (TypeError, ValueError, AttributeError):
+def depends_of(cell: Cell, observed: Observed, suite: str | None) -> dict[str, Any]:
+    """Return what the record of a cell has of what its result depends on; ``suite`` as ``fingerprint.suite`` said."""
+    return {**observed.as_dict(), "says": says(cell), "conditions": conditions_hash(suite)}
+
+
+def note_last(folder: Path | None, cell: Cell, depends: Mapping[str, Any] | None) -> None:
+    """Keep what the last run of a cell depended on, for whoever selects cells by that; None where it is not known."""
+    KeptValues(folder).put(_last_key(cell), {} if depends is None else depends)
+
+
+def note_conditions(folder: Path | None) -> None:
+    """Keep the conditions of now one by one, by their hash."""
+    KeptValues(folder).put(_conditions_key(conditions_hash()), conditions())
+
+
+def last(folder: Path, cell: Cell) -> Last | None:
+    """Return what is known of a cell's last run; None where no run has seen it."""
+    values, key = KeptValues(folder), _last_key(cell)
+    if not values.has(key):
         return None
+    known = values.get(key)
+    were = values.get(_conditions_key(str(known.get("conditions")))) if isinstance(known, dict) else None
+    return Last.from_dict(known, were if isinstance(were, dict) else None)
 
 
 def _last_key(cell: Cell) -> str:
     return of_text(f"last {cell.case.file.resolve()} {cell.id}")
+
+
+def _conditions_key(digest: str) -> str:
+    return of_text(f"conditions {digest}")

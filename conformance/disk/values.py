@@ -33,6 +33,10 @@ class KeptValues:
         touch(file)
         return value
 
+    def has(self, key: str) -> bool:
+        """Whether something was kept under the key, be it as it was written or not."""
+        return self._folder is not None and (self._folder / key).is_file()
+
     def put(self, key: str, value: Any) -> None:
         """Keeps a value. What is none of JSON, or cannot be written, is not kept."""
         if self._folder is None:

@@ -23,7 +23,7 @@ from conformance.worker import memory
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from conformance.depends.observed import Observed
+    from conformance.depends.results import Last
     from conformance.plan.catalogue import Selection
     from conformance.plan.cell import Cell
 
@@ -320,18 +320,18 @@ class Options:
         sound = [r for r in records if r["status"] in ("passed", "xfailed") and r["check"] != "latency"]
         return {record["fingerprint"]: json.dumps(record) for record in sound if record["fingerprint"]}
 
-    def last_observed(self, cells: Iterable[Cell]) -> dict[str, Observed]:
-        """By cell id what the last run observed: by the store, and else by the run in the folder of this one."""
-        from conformance.depends.observed import Observed
-        from conformance.depends.results import last
+    def last_runs(self, cells: Iterable[Cell]) -> dict[str, Last]:
+        """By cell id what is known of its last run: by the store, and else by the run in the folder of this one."""
+        from conformance.depends.results import Last, last
         from conformance.records.run_file import read_run
 
         found = {cell.id: known for cell in cells if (known := last(self.store / "index", cell)) is not None}
         try:
-            _, records = read_run(self.report)
+            header, records = read_run(self.report)
         except (UserError, OSError):
             return found
-        of_run = {r["id"]: Observed.from_dict(r["depends"]) for r in records if r.get("depends") is not None}
+        were = header.get("conditions")
+        of_run = {r["id"]: Last.from_dict(r["depends"], were) for r in records if r.get("depends") is not None}
         return {**of_run, **found}
 
     def flags(self) -> list[str]:

@@ -76,8 +76,8 @@ class Planning:
 
         try:
             with self._saying(f"finding what differs from {revision}"):
-                paths, depends = self._options.case_paths(), self._options.last_observed(cells)
-                self._changes = changed_since(revision, paths, cells, selection, depends)
+                paths, last = self._options.case_paths(), self._options.last_runs(cells)
+                self._changes = changed_since(revision, paths, cells, selection, last)
         except UserError as error:
             raise pytest.UsageError(block(f"--changed-since {revision}: {error}")) from None
         self._considered = len(cells)

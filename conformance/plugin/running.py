@@ -158,10 +158,11 @@ class Running:
     def settings(self) -> Settings:
         """What the cells of this run read."""
         from conformance.depends.fingerprint import suite
+        from conformance.depends.results import note_conditions
         from conformance.plan.settings import Settings
 
         home = self._options.store
-        return Settings(
+        settings = Settings(
             store=home / "models",
             examples=self._options["examples"],
             random=secrets.randbits(64) if self._options["random"] else None,
@@ -173,6 +174,8 @@ class Running:
             observe=not self._options["no_observe"],
             suite=suite(),
         )
+        note_conditions(settings.index)
+        return settings
 
     def _runs_next(self) -> Cell | None:
         """The cell after the current one, if it has to be run."""

@@ -37,6 +37,7 @@ class Writing:
     def begin(self) -> RunWriter:
         """Begins the run file, before the first cell, so that no other run writes there too. A shard without cells
         has one as well, or it would count as missing. UsageError where it cannot be written, or another run does."""
+        from conformance.depends.fingerprint import conditions
         from conformance.records.environment import environment
         from conformance.records.run_file import RunWriter
 
@@ -45,6 +46,7 @@ class Writing:
             header: dict[str, Any] = {
                 "started": started.isoformat(timespec="seconds"),
                 "environment": environment(self._options.flags()),
+                "conditions": conditions(),
             }
             if self._clustered is not None:
                 header["environment"] |= self._clustered.environment()

@@ -142,7 +142,7 @@ FIELDS: dict[str, Check] = {
         **dict.fromkeys(
             ("files", "folders", "modules", "packages", "lowerings", "variables", "host"), map_of(TEXT)
         ),
-        parts=map_of(map_of(TEXT)), missing=_TEXTS, fleeting=_TEXTS,
+        parts=map_of(map_of(TEXT)), missing=_TEXTS, fleeting=_TEXTS, says=TEXT, conditions=TEXT,
     )),
     "rows": or_null(map_of(integer)),
     "conditioning": or_null(form(
@@ -203,7 +203,7 @@ _HEADER = form(
     started=TEXT_OR_NULL, seconds=number, environment=or_null(ENVIRONMENT), unfinished=or_null(_TEXTS),
     shards=or_null(list_of(form(("flags",), flags=_TEXTS))),
     shard=or_null(form(("count", "cells", "cut"), count=integer, cells=integer, cut=TEXT, files=TEXT)),
-    process=form(pid=integer, host=TEXT, command=TEXT),
+    process=form(pid=integer, host=TEXT, command=TEXT), conditions=or_null(map_of(TEXT)),
 )  # fmt: skip
 _CHANGES = list_of(form(
     ("id", "kind"), id=_id, kind=TEXT, regression=FLAG, accepted=FLAG, text=TEXT_OR_NULL,

@@ -1,0 +1,156 @@
+"""What every result depends on selects a cell where it is not as it was in the cell's last run."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conformance.depends.changed import changed_since
+from conformance.depends.fingerprint import OWN_CODE, PROCESSOR, UNKNOWN, conditions, conditions_hash, says
+from conformance.depends.observed import Now, Observed
+from conformance.depends.results import Last, last, note_conditions, note_last
+from conformance.plan.catalogue import Selection, read_suite
+from conformance.plan.cell import Cell
+from tests.changed.support import commit, edit
+from tests.kit.runs import run_command, run_suite
+
+
+def plain(repository: Path) -> list[Cell]:
+    return read_suite([repository / "cases" / "plain.yaml"], Selection())[0]
+
+
+def selected(repository: Path, runs: Callable[[Cell], Last | None]) -> dict[str, list[str]]:
+    """The cells that are selected, and why, where ``runs`` says of each what its last run was."""
+    cells = plain(repository)
+    known = {cell.id: run for cell in cells if (run := runs(cell)) is not None}
+    return changed_since("HEAD", [repository / "cases" / "plain.yaml"], cells, Selection(), known).reasons
+
+
+def as_now(cell: Cell) -> Last:
+    return Last(Observed(), says(cell), conditions_hash(), conditions())
+
+
+def under(**were: str | None) -> Last:
+    """A last run under other conditions than those of now."""
+    before = {name: value for name, value in {**conditions(), **were}.items() if value is not None}
+    return Last(Observed(), "", "another", before)
+
+
+def test_a_cell_whose_last_run_was_under_the_conditions_of_now_is_not_selected(repository: Path) -> None:
+    assert selected(repository, as_now) == {}
+
+
+@pytest.mark.parametrize(
+    ("was", "reason"),
+    [
+        ({"the package onnxruntime": "1.0 abc"}, "the package onnxruntime: 1.0 -> "),
+        ({"the package numpy": "files"}, "the package numpy: "),
+        ({"the package onnx": None}, "the package onnx is new"),
+        ({"the package gone": "1.0 abc"}, "the package gone is gone"),
+        ({"the variable OMP_PLANTED": "abc"}, "the variable OMP_PLANTED is gone"),
+        ({"Python": "3.9.1"}, "Python: 3.9.1 -> 3."),
+        ({OWN_CODE: "abc"}, "this package's own code changed"),
+        ({PROCESSOR: "abc"}, "the processor changed"),
+        ({}, UNKNOWN),
+    ],
+)
+def test_a_condition_that_changed_since_the_last_run_selects_the_cell(
+    repository: Path, was: dict[str, str | None], reason: str
+) -> None:
+    found = selected(repository, lambda cell: dataclasses.replace(under(**was), says=says(cell)))
+    assert found.keys() == {cell.id for cell in plain(repository)}
+    for (told,) in found.values():
+        assert told.startswith(reason)
+
+
+def test_files_of_a_package_that_were_edited_are_a_change(repository: Path) -> None:
+    version = conditions()["the package numpy"].partition(" ")[0]
+    before = under(**{"the package numpy": f"{version} abc"})
+    found = selected(repository, lambda cell: dataclasses.replace(before, says=says(cell)))
+    assert set(map(tuple, found.values())) == {("the package numpy: its files changed",)}
+
+
+def test_conditions_that_were_not_kept_one_by_one_select_the_cell_all_the_same(repository: Path) -> None:
+    found = selected(repository, lambda cell: Last(Observed(), says(cell), "another"))
+    assert set(map(tuple, found.values())) == {(UNKNOWN,)}
+
+
+def test_what_the_case_says_is_compared_with_the_last_run_too(repository: Path) -> None:
+    edit(repository / "cases" / "plain.yaml", "1..4", "1..5")
+    edited = {cell.id: says(cell) for cell in plain(repository)}
+    edit(repository / "cases" / "plain.yaml", "1..5", "1..4")
+    found = selected(repository, lambda cell: dataclasses.replace(as_now(cell), says=edited[cell.id]))
+    assert set(map(tuple, found.values())) == {("what the case says changed since its last run",)}
+
+
+def test_words_for_the_reader_do_not_count(repository: Path) -> None:
+    before = {cell.id: as_now(cell) for cell in plain(repository)}
+    edit(repository / "cases" / "plain.yaml", "one with", "now with")
+    assert selected(repository, lambda cell: before[cell.id]) == {}
+
+
+def test_a_file_that_is_as_in_the_revision_but_not_as_in_the_last_run_selects_the_cell(repository: Path) -> None:
+    home = (repository / "cases").resolve()
+    edit(home / "modules.py", "FACTOR = 2.0", "FACTOR = 3.0")
+    edited = Observed(files={"modules.py": Now(home).file("modules.py")})
+    edit(home / "modules.py", "FACTOR = 3.0", "FACTOR = 2.0")
+    found = selected(repository, lambda cell: dataclasses.replace(as_now(cell), observed=edited))
+    assert set(map(tuple, found.values())) == {("modules.py changed since its last run",)}
+
+
+@pytest.mark.parametrize("kept", [None, {"files": {}}, {"files": 5, "says": "", "conditions": ""}, {}])
+def test_an_entry_that_cannot_be_read_or_is_of_an_earlier_version_selects_the_cell(
+    repository: Path, tmp_path: Path, kept: dict[str, object] | None
+) -> None:
+    for cell in plain(repository):
+        note_last(tmp_path / "index", cell, kept)
+    found = selected(repository, lambda cell: last(tmp_path / "index", cell))
+    assert found.keys() == {cell.id for cell in plain(repository)}
+    assert set(map(tuple, found.values())) == {("what its last run used is not known",)}
+
+
+def test_an_entry_that_was_cut_off_selects_the_cell(repository: Path, tmp_path: Path) -> None:
+    for cell in plain(repository):
+        note_last(tmp_path / "index", cell, {"says": says(cell), "conditions": conditions_hash()})
+    assert selected(repository, lambda cell: last(tmp_path / "index", cell)) == {}
+    for file in (tmp_path / "index").iterdir():
+        file.write_bytes(file.read_bytes()[:-5])
+    assert selected(repository, lambda cell: last(tmp_path / "index", cell)).keys() == {
+        cell.id for cell in plain(repository)
+    }
+
+
+def test_the_conditions_of_a_last_run_are_kept_one_by_one(repository: Path, tmp_path: Path) -> None:
+    cell = plain(repository)[0]
+    note_last(tmp_path, cell, {"says": "", "conditions": conditions_hash()})
+    assert last(tmp_path, cell) == Last(Observed(), "", conditions_hash())
+    note_conditions(tmp_path)
+    assert last(tmp_path, cell) == Last(Observed(), "", conditions_hash(), conditions())
+
+
+def test_whole_runs_select_and_explain_what_changed_around_a_cell(repository: Path) -> None:
+    only = ("-k", "plain and torchscript and export")
+    changed = (*only, "--changed-since", "HEAD", "--report", "reports/changed")
+    assert run_suite(repository, *only).code == 0
+    told = run_suite(repository, *changed, "--collect-only")
+    assert re.search(r"^0 of \d+ cells depend on what changed", told.text, re.M), told.text
+    explained = run_command(repository, "explain", "export*")
+    assert (explained.code, "all that it used is as it was" in explained.text) == (0, True)
+
+    planted = {"ORT_PLANTED_FOR_A_TEST": "1"}
+    told = run_suite(repository, *changed, **planted)
+    assert re.search(r"^1 of \d+ cells depend on what changed", told.text, re.M), told.text
+    assert "the variable ORT_PLANTED_FOR_A_TEST is new" in told.text
+    explained = run_command(repository, "explain", "export*", **planted)
+    assert (explained.code, "the variable ORT_PLANTED_FOR_A_TEST is new" in explained.text) == (1, True)
+
+    edit(repository / "cases" / "plain.yaml", "1..4", "1..5")
+    commit(repository)
+    told = run_suite(repository, *changed)
+    assert "what the case says changed since its last run" in told.text
+    explained = run_command(repository, "explain", "export*")
+    assert "what the case says changed since its last run" in explained.text
