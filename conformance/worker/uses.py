@@ -311,6 +311,15 @@ def _kind_by_place(file: str) -> int:
     return PYTHON if file.startswith(_python) else USER
 
 
+def is_of_a_library(value: Any) -> bool:
+    """Return whether a function, a class or an object of a class is of Python or of a package that is installed."""
+    name = str(value.__module__ if hasattr(value, "__qualname__") else type(value).__module__)
+    if name.partition(".")[0] in sys.stdlib_module_names:
+        return True
+    file = file_of(name)
+    return file is not None and kind_of(file) != USER
+
+
 def is_site(place: str) -> bool:
     """Return whether distributions are installed in a folder."""
     return f"{place}{os.sep}" in _sites
