@@ -62,7 +62,7 @@ def test_no_other_module_lists_runtimes():
     # The first chooses what a case runs that names no runtime; the second lists the keys of a case, two of which are
     # the settings of a runtime; the third is the table itself, with the providers of ONNX Runtime; the fourth lists
     # packages whose files every case depends on.
-    assert listing == ["case/declaration.py", "depends/inventory.py", "runtimes/registry.py", "worker/uses.py"]
+    assert listing == ["case/declaration.py", "depends/inventory.py", "runtimes/registry.py", "worker/uses/whose.py"]
 
 
 TOYKIT = """

@@ -47,6 +47,15 @@ HARMS = {
     "stdout": ("setattr(sys, 'stdout', io.StringIO())", "not isinstance(sys.stdout, io.StringIO)"),
     "trace": ("sys.settrace(lambda *_: None)", "sys.gettrace() is None"),
     "collector": ("gc.disable()", "gc.isenabled()"),
+    "excepthook": ("setattr(sys, 'excepthook', print)", "sys.excepthook is sys.__excepthook__"),
+    "thread_excepthook": ("setattr(threading, 'excepthook', print)", "threading.excepthook is not print"),
+    "meta_path": ("sys.meta_path.insert(0, Finder()) if type(sys.meta_path[0]).__name__ != 'Finder' else 0",
+                  "all(type(finder).__name__ != 'Finder' for finder in sys.meta_path)"),
+    "path_hooks": ("sys.path_hooks.clear()", "sys.path_hooks"),
+    "log_level": ("logging.root.setLevel('DEBUG')", "logging.root.level == logging.WARNING"),
+    "logs": ("logging.disable()", "logging.root.manager.disable == 0"),
+    "log_handlers": ("logging.root.addHandler(logging.NullHandler())",
+                     "not any(isinstance(handler, logging.NullHandler) for handler in logging.root.handlers)"),
     "start_method": ("multiprocessing.set_start_method('spawn', force=True)",
                      "multiprocessing.get_start_method(allow_none=True) != 'spawn'"),
     "relu": ("setattr(F, 'relu', torch.abs)", "float(F.relu(torch.tensor(-1.0))) == 0"),
@@ -62,6 +71,9 @@ HARMS = {
     "shadow": ("setattr(tolerance, 'all', len)", "not hasattr(tolerance, 'all')"),
     "judged": ("setattr(verify.Verifier, 'judged', len)", "verify.Verifier.judged is not len"),
     "table": ("run_cell.CHECKS.update(latency=len)", "run_cell.CHECKS['latency'] is not len"),
+    "code": ("setattr(tolerance.failed, '__code__', tolerance.failed.__code__.replace(co_name='harmed'))",
+             "tolerance.failed.__code__.co_name == 'failed'"),
+    "default": ("setattr(tolerance.failed, '__defaults__', (1,))", "tolerance.failed.__defaults__ == (None,)"),
     "schema_function": ("setattr(onnx.checker, 'check_model', len)", "onnx.checker.check_model is not len"),
     "symbolic": ("torch.onnx.register_custom_op_symbolic('aten::cos', len, 17)", ""),
     "decomposition": ("torch._decomp.decomposition_table.update({torch.ops.aten.cos.default: len})", ""),
@@ -73,17 +85,18 @@ HARMS = {
     "thread": ("threading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
                "threading.active_count() == 1"),
     "files": ("KEPT or KEPT.extend(open(os.devnull) for _ in range(200))", "fresh_number() < 150"),
+    "at_exit": ("atexit.register(len, ())", ""),
     "closed_stdout": ("os.close(1)", "os.fstat(1)"),
 }  # fmt: skip
 REGISTRIES = {"symbolic", "decomposition", "operator", "kernel", "pytree", "hook", "schema"}
-LEFT = {"thread", "files", "closed_stdout", *REGISTRIES}
+LEFT = {"thread", "files", "at_exit", "closed_stdout", *REGISTRIES}
 """What cannot be put back."""
-JUDGING = {"numpy", "runtime", "json", "path", "shadow", "judged", "table", "schema_function"}
+JUDGING = {"numpy", "runtime", "json", "path", "shadow", "judged", "table", "code", "default", "schema_function"}
 """What the comparison itself rests on."""
 
 PYTHON = """
-import ctypes, decimal, gc, io, json, multiprocessing, os, pathlib, platform, resource, signal, sys, threading, time
-import warnings
+import atexit, ctypes, decimal, gc, io, json, logging, multiprocessing, os, pathlib, platform, resource, signal, sys
+import threading, time, warnings
 import numpy as np, onnx, onnxruntime, torch
 import torch.nn.functional as F
 from conformance.checks import run_cell, verify
@@ -108,6 +121,10 @@ def umask():
 def fresh_number():
     with open(os.devnull) as file:
         return file.fileno()
+
+class Finder:
+    def find_spec(self, *_):
+        return None
 
 class Harm(torch.nn.Module):
     def __init__(self, code):

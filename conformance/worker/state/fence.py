@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from conformance.worker.state import functions, judging, leftovers, numbers, process, registries
+from conformance.worker.state import functions, hooks, judging, leftovers, numbers, process, registries
 from conformance.worker.state.own import OwnModules
 from conformance.worker.state.setting import Change, Outcome, Setting, When
 
@@ -25,7 +25,7 @@ class Fence:
     """
 
     def __init__(self) -> None:
-        self._settings = [*process.settings(), *numbers.settings()]
+        self._settings = [*process.settings(), *hooks.settings(), *numbers.settings()]
         self._readers = [setting.read for setting in self._settings]
         self._values: list[Any] = [_UNREAD] * len(self._settings)
         self._judging = judging.remember()

@@ -12,11 +12,14 @@ from pathlib import PurePath
 from types import ModuleType
 from typing import Any
 
+from conformance.worker.state.bodies import Bodies
 from conformance.worker.state.spaces import MISSING, Spaces
 
 OWN = "conformance"
 PACKAGES = sys.stdlib_module_names | {OWN, "numpy", "onnx", "onnxruntime", "google", "ml_dtypes"}
 """What runs models, computes what is right and compares; the last two are what ONNX and NumPy's types rest on."""
+_JUDGES = tuple(f"{OWN}.{name}" for name in ("compare", "verdict", "checks", "worker.state"))
+"""Whose functions may not become others in place either: what decides on a cell, and what watches it."""
 _HOOKS = frozenset({"warnings.showwarning", "warnings.formatwarning"})
 """Offered to be replaced, beside all that is called a hook."""
 _HEAP = 1 << 9
@@ -28,11 +31,13 @@ class Judging:
 
     def __init__(self) -> None:
         self._spaces = Spaces()
+        self._bodies = Bodies(PACKAGES)
         self._owners: list[Any] = []
         self._modules: dict[str, Any] = {}
         self.added = False
         """Whether anything was added, which is in the place of nothing and may be read by whoever knows of it."""
         self.extend()
+        self._bodies.take()
 
     def extend(self) -> None:
         """Take the modules that were loaded since."""
@@ -51,6 +56,7 @@ class Judging:
             self._spaces.take(index)
         self.added = False
         self.extend()
+        self._bodies.take()
 
     def changes(self, *, put_back: bool) -> list[str]:
         """Return the full names of the functions that were replaced since the last look."""
@@ -65,13 +71,15 @@ class Judging:
                 elif before is MISSING and not _is_message(owner) and not came_late(name, key, now):
                     self.added = True
             self._spaces.take(index)
-        return changed
+        return changed + self._bodies.changes(put_back=put_back)
 
     def _add(self, name: str, owner: Any) -> None:
         count = len(self._spaces)
         self._spaces.add(name, owner if isinstance(owner, dict) else vars(owner))
         if len(self._spaces) > count:
             self._owners.append(owner)
+            if name.startswith(_JUDGES):
+                self._bodies.add(owner if isinstance(owner, dict) else vars(owner))
 
 
 def _owners(name: str, module: ModuleType) -> Iterator[tuple[str, Any]]:

@@ -35,7 +35,7 @@ def settings() -> Iterator[Setting]:
     yield Setting("sys.setswitchinterval", sys.getswitchinterval, sys.setswitchinterval)
     yield Setting("sys.settrace", sys.gettrace, sys.settrace, _kind)
     yield Setting("sys.setprofile", sys.getprofile, sys.setprofile, _kind)
-    for name in ("stdin", "stdout", "stderr", "excepthook"):
+    for name in ("stdin", "stdout", "stderr"):
         yield Setting(f"sys.{name}", _getter(name), _setter(name), _kind)
     for number, name in ((1, "stdout"), (2, "stderr")):
         yield Setting(f"the descriptor of {name}", _file(number))
