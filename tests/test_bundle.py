@@ -267,6 +267,22 @@ def test_what_is_excused_value_by_value_travels_with_the_bundle(all_cases, tmp_p
     assert "the bundle is damaged" in found()["reason"]
 
 
+def test_of_a_converted_model_a_bundle_has_one_number_for_each_output_as_earlier_versions_wrote_and_read(
+    all_cases, tmp_path
+):
+    """The mean square of how far other roundings move it, where there are no arrays of how far each value moves."""
+    place = copy_cases(all_cases, tmp_path, "planted")
+    (entry,) = (entry for entry in Bundle(place).entries if entry.precision == "fp16")
+    before = [example.conditioning() for example in Bundle(place).examples(entry)]
+    for file in place.glob("cells/*/test_data_set_*/moved_*.pb"):
+        file.unlink()
+    after = [example.conditioning() for example in Bundle(place).examples(entry)]
+    assert any(moved[0].any() for moved in before)
+    for (by_value, _), (number, _) in zip(before, after, strict=True):
+        assert number == pytest.approx(np.sqrt(np.mean(np.square(by_value))))
+    assert replay(place, "--runtime", "onnxruntime")[0] == 0
+
+
 # ---- on a host with TensorRT, and without -------------------------------------------------------------------
 
 

@@ -27,8 +27,9 @@ class Entry:
     """``runtimes.tensorrt.Build.from_dict`` makes the build again; its plugins are paths in the bundle."""
     sets: list[dict[str, Any]]
     """For each data set: dims, regime, seed, index, the runtimes that are declared to fail on it (``apart``, each by
-    its name, or with the kind of processor on which it is), conditioning (the most that rounding moves each output),
-    whether there are exact outputs. How far each value moves lies beside these."""
+    its name, or with the kind of processor on which it is), conditioning (how far rounding moves each output: the
+    most, or the mean square of a converted model), whether there are exact outputs. How far each value moves lies
+    beside these."""
     runtimes: list[str]
     """The runtimes that the case declares for this model."""
     expected: dict[str, list[dict[str, Any]]] = field(default_factory=dict)

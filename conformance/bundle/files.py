@@ -152,10 +152,14 @@ class Files:
         return dict(zip(entry.inputs, arrays, strict=True))
 
     def _conditioning(self, entry: Entry, place: str, most: list[float] | None) -> list[Array] | None:
-        """Read how far rounding moves the values of each output; earlier bundles have the most of each output."""
+        """Read how far rounding moves the values of each output; earlier bundles have one number for each output: the
+        most of its values, or of a converted model the mean square."""
         moved = self._arrays(entry, place, "moved")
+        if not moved and most is not None:
+            numbers = [np.array(each, dtype=np.float64) for each in most]
+            return [np.sqrt(each) for each in numbers] if entry.judge["kind"] == "budget" else numbers
         if not moved:
-            return None if most is None else [np.array(each, dtype=np.float64) for each in most]
+            return None
         if any(each.dtype != np.float64 or not (each >= 0).all() for each in moved):
             text = "the bundle is damaged: how far rounding moves the outputs are no numbers from 0 on"
             raise UserError(f"{self.place(entry) / place}: {text}")

@@ -26,6 +26,7 @@ from conformance.bundle.entry import Entry
 from conformance.bundle.files import CELLS, HEAD, Files, read
 from conformance.bundle.shape import check_entry, check_head
 from conformance.bundle.trial import Trial
+from conformance.compare.noise import power
 from conformance.disk.onnx_models import link_model
 from conformance.errors import UserError, why
 from conformance.verdict.example import Example
@@ -116,11 +117,18 @@ def write_model(folder: Path, model: Path, libraries: Sequence[str]) -> list[str
 
 
 def write_set(
-    folder: Path, index: int, example: Example, names: Sequence[str], apart: Sequence[str | Mapping[str, Any]]
+    folder: Path,
+    index: int,
+    example: Example,
+    names: Sequence[str],
+    apart: Sequence[str | Mapping[str, Any]],
+    *,
+    converted: bool = False,
 ) -> dict[str, Any]:
-    """Writes one example into an entry's folder, its inputs in the order of ``names``; its item of ``Entry.sets``.
+    """Write one example into an entry's folder and return its item of ``Entry.sets``.
 
-    ``apart`` are the runtimes that are declared to fail on the example.
+    Inputs are in the order of ``names``. ``apart`` are the runtimes that are declared to fail on the example;
+    ``converted`` says whether its model is one of another precision.
     """
     place = folder / f"test_data_set_{index}"
     place.mkdir(parents=True, exist_ok=True)
@@ -133,8 +141,9 @@ def write_set(
     if moved is None:
         return {**told, "conditioning": None}
     _write(place, "moved", moved)
-    # one number an output is what earlier versions read
-    return {**told, "conditioning": [float(each.max(initial=0.0)) for each in moved]}
+    # earlier versions read one number for each output: the mean square for a converted model, else the most
+    numbers = [power(each) if converted else float(each.max(initial=0.0)) for each in moved]
+    return {**told, "conditioning": numbers}
 
 
 def _write(folder: Path, kind: str, arrays: Sequence[Array]) -> None:

@@ -121,7 +121,8 @@ def write_entry(
     names = _fed(model, says.inputs)
     sets = []
     for index, example in enumerate(examples):
-        sets.append(write_set(place, index, example, names, _apart(cell, example.draw)))
+        declared_apart = _apart(cell, example.draw)
+        sets.append(write_set(place, index, example, names, declared_apart, converted=cell.converted))
     assert verify.judge is not None
     every = range(sum(run.reference.layout or []))
     excused = [index for index, output in enumerate(verify.outputs()) if output.vacuous]

@@ -24,7 +24,7 @@ from conformance.checks.conditioning import unsettled_rows
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Stages, Verifier, WrongTogether
 from conformance.compare.judges import NoiseLimits, Right
-from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, decibels, power
+from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, decibels
 from conformance.compare.reading import Read, Reading
 from conformance.compare.tolerance import Comparison, Subject, Worst, failed, odd_shape, worst_at
 from conformance.draw.draw import Draw, Maker
@@ -112,8 +112,8 @@ class RuntimeVerifier(_NoiseLimited):
         reading = self.judge_of(wanted).reading
         if reading.detections and (true := self.reference.oracle(inputs)) is not None:
             for boxes in unsettled_rows(self.reference, reading, inputs, [], true):
-                moved[boxes] = math.inf
-        return [np.array(noise) for noise in moved]
+                moved[boxes] = np.array(math.inf)
+        return moved
 
     def _mean(self, inputs: Inputs) -> list[Array]:
         assert self._meaning is not None
@@ -126,16 +126,18 @@ class RuntimeVerifier(_NoiseLimited):
             return self._open_otherwise() if self._open_otherwise is not None else None
         return None
 
-    def _moved(self, inputs: Inputs, wanted: list[Array]) -> list[float]:
-        """How much noise each output has when every float input moves by half a step of the precision, and in fp16
-        what each node computes too. Boxes of which other rows are there then move infinitely far.
+    def _moved(self, inputs: Inputs, wanted: list[Array]) -> list[Array]:
+        """Return how far each value moves when every float input moves by half a step of the precision.
+
+        In fp16 what each node computes moves too. Boxes of which other rows are there then move infinitely far.
 
         Between layers that round, a runtime may round a value up where the graph's meaning rounds it down. Where much
         depends on that, as in a softmax of large scores, the meaning comes close to PyTorch only by luck.
         """
         rng = np.random.default_rng(0)
         step = NOISE_LIMITS[base_of(self.cell.precision)].epsilon / 2
-        moved = [0.0] * len(wanted)
+        moved = [np.zeros(right.shape) for right in wanted]
+        unsettled = set[int]()
         for nudge in range(NUDGES):
             nudged = {
                 name: np.asarray(array * (1 + step * rng.choice([-1.0, 1.0], size=array.shape)), dtype=array.dtype)
@@ -144,13 +146,12 @@ class RuntimeVerifier(_NoiseLimited):
                 for name, array in inputs.items()
             }
             otherwise = self._rounded_otherwise(nudged, nudge)
-            for boxes in self.judge_of(wanted).reading.unsettled(wanted, otherwise):
-                moved[boxes] = math.inf
+            unsettled.update(self.judge_of(wanted).reading.unsettled(wanted, otherwise))
             for output, (after, right) in enumerate(zip(otherwise, wanted, strict=True)):
                 if after.shape == right.shape and right.dtype.kind == "f":
-                    error = after.astype(np.float64) - right
-                    moved[output] = max(moved[output], power(np.where(np.isfinite(error), error, 0.0)))
-        return moved
+                    error = np.abs(after.astype(np.float64) - right)
+                    np.maximum(moved[output], np.where(np.isfinite(error), error, 0.0), out=moved[output])
+        return [np.array(math.inf) if output in unsettled else each for output, each in enumerate(moved)]
 
     def _rounded_otherwise(self, inputs: Inputs, nudge: int) -> list[Array]:
         if self._otherwise is None:

@@ -89,8 +89,8 @@ class Tolerances:
 
 @dataclass(frozen=True)
 class NoiseLimits:
-    """``wanted`` is what the converted graph means, ``exact`` PyTorch's in float32, ``conditioning`` the noise that
-    other roundings of the inputs make. One limit for each output; that of an output of indices is for the values that
+    """``wanted`` is what the converted graph means, ``exact`` PyTorch's in float32, ``conditioning`` how far other
+    roundings move each value. One limit for each output; that of an output of indices is for the values that
     stand at them."""
 
     limits: tuple[NoiseLimit, ...]

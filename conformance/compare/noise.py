@@ -13,7 +13,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from conformance.arrays import Array
-from conformance.compare.tolerance import Comparison, Subject, failed, odd_shape, subjects, summary, worst_at
+from conformance.compare.excuses import UNMOVED
+from conformance.compare.parts import parts
+from conformance.compare.tolerance import (
+    MOST_EXCUSED,
+    Comparison,
+    Subject,
+    Worst,
+    failed,
+    odd_shape,
+    subjects,
+    summary,
+    worst_at,
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +68,8 @@ OWN = 2.0
 
 A runtime rounds at other places, or not at all where it fuses nodes. One that is no further from PyTorch than the
 graph's own meaning is within twice that of the meaning, and is not to be accused. The meaning may be close to PyTorch
-by luck; what it would be with the inputs rounded otherwise (``moved``) counts as much.
+by luck; what it would be with the inputs rounded otherwise (``moved``) counts as much. Values that stand out from the
+others count among themselves alone (``parts``).
 """
 
 FLOOR = 7.0
@@ -72,6 +85,9 @@ ALONE = 64.0
 """A draw is looked at by itself where its noise (mean square) is this many times the median of all draws. Of outputs
 that are a single number, whose error may by chance be far above the median, one in ten million gets there by chance.
 """
+
+
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 def decibels(signal: float, noise: float) -> float:
@@ -198,11 +214,11 @@ def compare_outputs(
     moved: Sequence[Array] | None = None,
     called: Sequence[Subject] | None = None,
 ) -> Comparison:
-    """Compares a runtime's outputs with those that the converted graph means, for one draw.
+    """Compare a runtime's outputs with those that the converted graph means, for one draw.
 
-    ``exact`` are PyTorch's, in float32. ``moved`` says, for each output, what noise (mean square) other roundings of
-    the inputs make in what is meant. See ``OWN`` for how far a runtime may be off. ``called`` is what texts call the
-    outputs; None numbers them.
+    ``exact`` are PyTorch's, in float32. ``moved`` says of each value of each output how far other roundings move what
+    is meant; an array without dims is about all values. See ``OWN`` for how far a runtime may be off. ``called`` is
+    what texts call the outputs; None numbers them.
     """
     called = subjects(len(meant)) if called is None else called
     if len(got) != len(meant):
@@ -210,12 +226,7 @@ def compare_outputs(
     verdicts = []
     for output, (given, right, true) in enumerate(zip(got, meant, exact, strict=True)):
         verdict = odd_shape(called[output], given, right) or _compare_output(
-            called[output],
-            given,
-            right,
-            true,
-            limits[output],
-            float(moved[output].max(initial=0.0)) if moved else 0.0,
+            called[output], given, right, true, limits[output], moved[output] if moved else UNMOVED
         )
         if verdict.verdict == "failed":
             return verdict
@@ -224,7 +235,7 @@ def compare_outputs(
 
 
 def _compare_output(
-    output: Subject, got: Array, meant: Array, exact: Array, noise_limit: NoiseLimit, moved: float
+    output: Subject, got: Array, meant: Array, exact: Array, noise_limit: NoiseLimit, moved: Array
 ) -> Comparison:
     same_shape = exact.shape == meant.shape
     if not meant.size:
@@ -246,28 +257,54 @@ def _compare_output(
         return Comparison("nothing")
     right = np.where(finite, meant, 0).astype(np.float64)
     error = np.abs(np.where(finite, got, 0).astype(np.float64) - right)
-    signal = power(right)
-    due = signal * 10 ** (-noise_limit.runtime / 10)
-    own = moved
+    size = np.abs(right)
+    own = np.broadcast_to(moved if moved.shape in ((), meant.shape) else moved.max(initial=0.0), meant.shape)
     if same_shape:
-        own = max(own, power(np.where(finite & np.isfinite(exact), exact.astype(np.float64) - right, 0)))
-    allowed = max(due, OWN**2 * own, noise_limit.smallest**2)
-    limit = PEAK * math.sqrt(allowed) + 4 * noise_limit.epsilon * np.abs(right)
-    peaks = error / np.maximum(limit, np.finfo(np.float64).tiny)
-    index = np.unravel_index(int(peaks.argmax()), peaks.shape)
-    noise = power(error)
-    together = math.sqrt(noise / allowed) if allowed > 0 else (0.0 if noise == 0 else math.inf)
-    worst = worst_at(output.number, index, got, meant, float(error[index]), max(float(peaks[index]), together))
-    if worst.ratio <= 1:
-        drowned = own > due and decibels(signal, own) < FLOOR
-        return Comparison("ill-conditioned" if drowned else "verified", worst)
-    text = (
-        f"{output}: SQNR {decibels(signal, noise):.1f} dB against the converted graph's own semantics, "
-        f"at least {decibels(signal, allowed):.1f} dB is due"
-    )
-    if together <= 1:
-        text = f"{output}: {int((peaks > 1).sum())} of {got.size} values are off by more than rounding explains"
-    return failed("WrongValue", text, worst)
+        own = np.maximum(own, np.where(finite & np.isfinite(exact), np.abs(exact.astype(np.float64) - right), 0))
+    return _by_parts(output, got, meant, error, size, own, noise_limit)
+
+
+def _by_parts(
+    output: Subject, got: Array, meant: Array, error: Array, size: Array, own: Array, noise_limit: NoiseLimit
+) -> Comparison:
+    """Judge the values of an output part by part. What is allowed of a part is so of those that stand out from it; of
+    these, values that are further off than any of the first part may be are excused."""
+    floor = 10 ** (-noise_limit.runtime / 20)
+    allowed, drowned = noise_limit.smallest**2, 0
+    ordinary: Array | None = None
+    worst: Worst | None = None
+    excused = np.zeros(meant.shape, dtype=bool)
+    for part in parts(size, own, floor / OWN):
+        signal, noise, own_noise = power(size[part]), power(error[part]), power(own[part])
+        due = signal * floor**2
+        allowed = max(allowed, due, OWN**2 * own_noise)
+        limit = np.maximum(PEAK * math.sqrt(allowed) + 4 * noise_limit.epsilon * size, _TINY)
+        peaks = np.where(part, error / limit, -1.0)
+        index = np.unravel_index(int(peaks.argmax()), peaks.shape)
+        together = math.sqrt(noise / allowed) if allowed > 0 else (0.0 if noise == 0 else math.inf)
+        ratio = max(float(peaks[index]), together)
+        if worst is None or ratio > worst.ratio:
+            worst = worst_at(output.number, index, got, meant, float(error[index]), ratio)
+        if ratio > 1:
+            among = "" if part.all() else f" in {int(part.sum())} of {got.size} values"
+            text = f"{output}: {int((peaks > 1).sum())} of {got.size} values are off by more than rounding explains"
+            if together > 1:
+                text = (
+                    f"{output}: SQNR {decibels(signal, noise):.1f} dB against the converted graph's own "
+                    f"semantics{among}, at least {decibels(signal, allowed):.1f} dB is due"
+                )
+            return failed("WrongValue", text, worst)
+        if own_noise > due and decibels(signal, own_noise) < FLOOR:
+            drowned += int(part.sum())
+        ordinary = limit if ordinary is None else ordinary
+        excused |= part & (error > ordinary)
+    count, excuse = int(excused.sum()), None
+    if count and ordinary is not None:
+        far = np.where(excused, error / ordinary, -1.0)
+        index = np.unravel_index(int(far.argmax()), far.shape)
+        excuse = worst_at(output.number, index, got, meant, float(error[index]), float(far[index]))
+    ill = max(count, drowned) > MOST_EXCUSED * got.size
+    return Comparison("ill-conditioned" if ill else "verified", worst, excused=count, excuse=excuse)
 
 
 def _compare_counted(output: Subject, got: Array, meant: Array, exact: Array | None) -> Comparison:

@@ -110,7 +110,8 @@ class Comparison:
     rows: Mapping[str, int] | None = None
     """How many rows of boxes were ``matched`` and ``unmatched``."""
     excused: int = 0
-    """How many values are off by more than is allowed, and excused as float32 itself is so far off there."""
+    """How many values are off by more than is allowed, and excused as float32 itself or a conversion is so far off
+    there."""
     excuse: Worst | None = None
     """The excused value that is furthest off, relative to what is allowed without an excuse."""
     doubtful: bool = False

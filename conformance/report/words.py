@@ -48,7 +48,8 @@ def _passed(row: Row) -> str:
     if row["ill_conditioned"]:
         parts.append(f"{row['ill_conditioned']} too ill-conditioned to judge")
     if row["excused"]:
-        parts.append(f"{row['excused']} values excused, as float32 itself is off there")
+        itself = "float32 itself" if row["precision"] == "fp32" else "the conversion"
+        parts.append(f"{row['excused']} values excused, as {itself} is off there")
     if row["nothing"]:
         parts.append(f"{row['nothing']} verified nothing, NaN on both sides")
     worst = ratio(row)

@@ -40,14 +40,16 @@ def test_each_status_has_words_of_its_own() -> None:
         record(status="xfailed", reason="opset 9 lacks it", stage="run", fault="exporter", details=["found: x"]),
         record(status="skipped", reason="tensorrt is not installed", stage="load"),
         record(worst={"output": 0, "ratio": "inf"}),
+        record(precision="int8", excused=7),
     ]  # fmt: skip
-    passed, declared, skipped, infinite = map(verdict, rows.complete(given))
+    passed, declared, skipped, infinite, converted = map(verdict, rows.complete(given))
     assert passed == (
         "passed: 24 examples verified; 2 too ill-conditioned to judge; 7 values excused, as float32 itself is off "
         "there; the largest error is 0.18 of what is allowed"
     )
     assert declared.startswith("failed as declared: opset 9 lacks it\nstage run; at fault: exporter\n  found: x")
     assert skipped == "not run: tensorrt is not installed"
+    assert "7 values excused, as the conversion is off there" in converted
     assert "the largest error is inf" in infinite
 
 
