@@ -166,8 +166,8 @@ def test_where_nothing_changed_no_earlier_run_is_left_to_be_taken_for_this_one(f
     git = ["git", "-c", "user.name=n", "-c", "user.email=e@example.com"]
     for command in (["init", "-q"], ["add", "cases"], ["commit", "-q", "-m", "cases"]):
         subprocess.run([*git, *command], cwd=folder, check=True)
-    assert run(folder).records
-    again = run(folder, "--changed-since", "HEAD")
+    assert run_suite(folder).records
+    again = run_suite(folder, "--changed-since", "HEAD")
     assert again.code == 0, again.text
     assert read_run(folder / "reports/latest")[1] == []
 

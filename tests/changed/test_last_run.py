@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from conformance.depends.results import Last, last, note_conditions, note_last
 from conformance.plan.catalogue import Selection, read_suite
 from conformance.plan.cell import Cell
 from tests.changed.support import commit, edit
-from tests.kit.runs import run_command, run_suite
+from tests.kit import runs
 
 
 def plain(repository: Path) -> list[Cell]:
@@ -133,6 +134,9 @@ def test_the_conditions_of_a_last_run_are_kept_one_by_one(repository: Path, tmp_
 
 
 def test_whole_runs_select_and_explain_what_changed_around_a_cell(repository: Path) -> None:
+    # in processes of their own: one that has run cells takes variables for what they were as it began
+    run_suite = partial(runs.run_suite, own_process=True)
+    run_command = partial(runs.run_command, own_process=True)
     only = ("-k", "plain and torchscript and export")
     changed = (*only, "--changed-since", "HEAD", "--report", "reports/changed")
     assert run_suite(repository, *only).code == 0
