@@ -167,6 +167,23 @@ def test_cells_share_a_process_only_where_nothing_is_kept(
     assert (processes[0] == processes[1], processes[1] == processes[2]) == (shared, False)
 
 
+LATE = """
+import json, sys
+def callers(frame):
+    while frame is not None:
+        yield frame.f_code.co_name
+        frame = frame.f_back
+if "each" in callers(sys._getframe()):  # where examples are run, after the export was looked at
+    json.loads = str
+"""
+
+
+def test_a_function_that_is_replaced_when_the_examples_run_counts_too(run: Runner, tmp_path: Path) -> None:
+    record = run(cells_of(tmp_path, "one", "Keeps", KEEPS, where=LATE)["accuracy"])
+    assert verdict(record) == REPLACED
+    assert "json.loads" in str(record.reason)
+
+
 def test_who_replaces_the_fence_itself_is_not_green(run: Runner, tmp_path: Path) -> None:
     patch = "from conformance.worker.state.fence import Fence; Fence.end = lambda self: []"
     record = run(cells_of(tmp_path, "one", "Keeps", KEEPS, where=patch)["accuracy"])

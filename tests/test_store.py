@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,12 +21,14 @@ import pytest
 from conformance import cli
 from conformance.disk import keeping
 from conformance.disk.keeping import DAY, bytes_of, leave, make, size_of, tidy
+from conformance.disk.locks import exclusive
 from conformance.disk.onnx_models import Serialized
 from conformance.errors import UserError
 from conformance.export.graph import Facts
 from conformance.export.store import Store
 from tests.kit.calls import count_calls
 from tests.kit.cases import PASSED, Bench, details, verdict
+from tests.kit.processes import PLENTY
 
 DATA = bytes(range(256)) * 4
 FACTS = Facts(
@@ -223,6 +226,18 @@ def another_process(folder: Path) -> subprocess.Popen[str]:
 def age(path: Path, seconds: float) -> None:
     then = time.time() - seconds
     os.utime(path, (then, then))
+
+
+def test_one_process_at_a_time_mends_a_damaged_entry(tmp_path: Path) -> None:
+    damaged = kept(tmp_path) / "meta.json"
+    damaged.write_bytes(b"")
+    mending = threading.Thread(target=kept, args=(tmp_path,))
+    with exclusive(tmp_path / ".writing"):  # as another process holds it that mends the same entry
+        mending.start()
+        mending.join(0.5)
+        assert damaged.read_bytes() == b"" and mending.is_alive()
+    mending.join(PLENTY)
+    assert Store(tmp_path).get("key") is not None
 
 
 def test_what_another_run_may_use_is_not_dropped_until_that_run_is_killed(tmp_path: Path) -> None:

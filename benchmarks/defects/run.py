@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -194,9 +195,11 @@ class Runner:
         """What becomes of the defect: the test that found it last first, then all that meet it."""
         try:
             defect.applied((self._copy.root / defect.path).read_text(encoding="utf-8"))
-            met = measured.tests_of(defect)
         except (DoesNotApply, OSError):
             return Outcome(defect.id, "does not apply")
+        met: Sequence[Function] = ()
+        with contextlib.suppress(DoesNotApply, OSError):  # the package was another one when that was measured
+            met = measured.tests_of(defect)
         there = [one for one in met if one.name.split("::")[-1] in self._names_in(one.file)]
         chosen, cut = _within(there, most)
         if last.partition("::")[2].partition("[")[0].split("::")[-1] in self._names_in(last.partition("::")[0]):
