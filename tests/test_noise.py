@@ -242,6 +242,12 @@ def test_scores_beside_a_mask_are_compared_by_their_own_size(count, mask, scores
     assert verdict(wrong, meant, exact, FP16) == ("failed", "WrongValue")
 
 
+def test_what_fp16_hardly_holds_is_of_one_size_with_its_smallest_numbers():
+    exact = np.concatenate([SOUND[:600] * 1e-13, 6e-8 + SOUND[:400] * 1e-9]).astype(np.float32)
+    meant = exact.astype(np.float16).astype(np.float32)
+    assert verdict(exact, meant, exact, FP16) == ("verified", None)
+
+
 def test_where_hardly_any_value_is_changed_by_the_conversion_one_that_is_may_stand_anywhere_else():
     """As of a rounding at a tie, which the graph's meaning and a runtime decide otherwise at different values."""
     exact = np.sign(SOUND)

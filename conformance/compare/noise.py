@@ -274,7 +274,7 @@ def _by_parts(
     ordinary: Array | None = None
     worst: Worst | None = None
     excused = np.zeros(meant.shape, dtype=bool)
-    for part in parts(size, own, floor / OWN):
+    for part in parts(size, own, floor / OWN, noise_limit.smallest):
         signal, noise, own_noise = power(size[part]), power(error[part]), power(own[part])
         due = signal * floor**2
         allowed = max(allowed, due, OWN**2 * own_noise)
