@@ -25,7 +25,7 @@ def shard(ids: Iterable[str], index: int, count: int, seconds: Mapping[str, floa
     if not 1 <= index <= count:
         raise UserError(f"shard {index}/{count}: is counted from 1 to {max(count, 1)}")
     cases: dict[str, list[str]] = {}
-    for name in set(ids):
+    for name in sorted(set(ids)):  # sums of floats depend on their order, and all jobs have to come to the same
         cases.setdefault(case_of(name), []).append(name)
     known = _by_case(seconds or {}, cases)
     if not known:
