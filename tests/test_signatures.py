@@ -57,7 +57,6 @@ class Partial(Scripted):
     def __init__(self):
         super().__init__()
         self.forward = functools.partial(self.scaled, scale=0.5)
-
     def scaled(self, a, b, c, scale):
         return scale * (a + 2 * b + 3 * c)
 """
