@@ -39,53 +39,42 @@ class Net(torch.nn.Module):
     def forward(self, x):
         x = torch.tanh(x) * 3
         return F.hardswish(x) + 1
-
 class Layered(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.layer = torch.nn.Linear(4, 3)
     def forward(self, x):
         return torch.tanh(self.layer(torch.sin(x))) + 1
-
 class Padded(torch.nn.Module):
     def forward(self, x, y):
         left = (x.shape[1] - y.shape[1]) // 2
         return torch.nn.functional.pad(torch.sin(y), (left, 4 - left)) + torch.cos(x).sum()
-
 class Branches(torch.nn.Module):
     def forward(self, x):
         return torch.cond(x.sum() > 0, lambda x: F.hardswish(x * 2), lambda x: x.cos(), (x,)) * 2
-
 class Baked(torch.nn.Module):
     def forward(self, x, y):
         return torch.tanh(x) * (1 / math.sqrt(y.shape[1])) + y.sum()
-
 class Unknown(torch.nn.Module):
     def forward(self, x):
         return torch.relu(torch.asinh(torch.sin(x) + 1) * 2)
-
 class Stops(torch.nn.Module):
     def forward(self, x):
         if torch.onnx.is_in_onnx_export():
             raise RuntimeError("not here")
         return torch.asinh(x)
-
 def symbolic(g, x):
     return g.op("HardSigmoid", x)
-
 def translation(x):
     from onnxscript import opset18
     return opset18.HardSigmoid(x)
-
 def crashes_alone(g, x):
     if x.node().kind() == "prim::Param":
         import os
         os.abort()
     return g.op("HardSigmoid", x)
-
 def without_bias(g, x, weight, bias):
     return g.op("MatMul", x, g.op("Transpose", weight, perm_i=[1, 0]))
-
 def asinh(g, x):
     raise RuntimeError("not thought of")
 """
@@ -109,7 +98,6 @@ class Net(torch.nn.Module):
         for _ in range(ROUNDS):
             x = torch.sin(x)
         return torch.relu(x) + 1
-
 def symbolic(g, x):
     value = x
     for _ in range(ROUNDS):

@@ -12,13 +12,11 @@ import torch
 from torch import nn
 
 calls = []
-
 class Made(nn.Module):
     def __init__(self, **layers):
         super().__init__()
         for name, layer in layers.items():
             setattr(self, name, layer)
-
 class Block(Made):
     def __init__(self, channels):
         super().__init__(
@@ -30,7 +28,6 @@ class Block(Made):
         out = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
         out += x
         return self.relu(out)
-
 class Network(Made):
     def __init__(self):
         super().__init__(
@@ -45,40 +42,34 @@ class Network(Made):
         x = self.stem(x)
         y = self.act(self.layers(x)) + self.aside(x)
         return self.head(self.drop(y).mean((2, 3)))
-
 class Twice(Made):
     def __init__(self):
         sub = nn.Sequential(nn.Linear(4, 4), nn.Hardswish())
         super().__init__(before=nn.Linear(4, 4), sub=sub, after=nn.Linear(4, 4))
     def forward(self, x):
         return self.after(self.sub(torch.tanh(self.sub(self.before(x)))))
-
 class Collision(Made):
     '''TorchScript calls the second call of act, and the only one of act_1, the same.'''
     def __init__(self):
         super().__init__(first=nn.Linear(4, 4), act=nn.Hardswish(), act_1=nn.Hardswish())
     def forward(self, x):
         return self.act_1(self.act(self.act(self.first(x)) * 3) * 3)
-
 class Pair(Made):
     def __init__(self):
         super().__init__(left=nn.Linear(4, 4), right=nn.Linear(4, 4))
     def forward(self, x):
         one, other = self.left(x) * 2, self.right(x) * 3
         return other, {"one": one, "more": (one + other,)}
-
 class Half(Made):
     def __init__(self):
         super().__init__(pair=Pair(), out=nn.Linear(4, 2))
     def forward(self, x):
         other, more = self.pair(x)
         return self.out(more["one"])
-
 class Nested(Half):
     def forward(self, x):
         other, more = self.pair(x)
         return self.out(other * more["one"] + more["more"][0])
-
 class Fewer(Made):
     '''Submodules that are not in the graph: one that does nothing, one nobody needs, one known beforehand.'''
     def __init__(self):
@@ -90,35 +81,29 @@ class Fewer(Made):
         y = self.first(x)
         self.idle(y)
         return self.solid(y) + self.places(torch.tensor([1]))
-
 class Solid(Made):
     def __init__(self):
         super().__init__(last=nn.Linear(4, 4))
     def forward(self, x):
         return self.last(x).clone()
-
 class Last(Made):
     def __init__(self):
         super().__init__(first=nn.Linear(4, 4), act=nn.Hardswish())
     def forward(self, x):
         return self.act(self.first(x)) * 2
-
 class Branches(Made):
     def __init__(self):
         super().__init__(one=nn.Hardswish(), two=nn.Hardswish(), sound=nn.Sigmoid(), after=nn.Linear(4, 4))
     def forward(self, x):
         return self.after(self.one(x)) + self.two(x * 2) + self.sound(x)
-
 class Logs(Made):
     def __init__(self):
         super().__init__(log=Log(), act=nn.Hardswish(), last=nn.Linear(4, 4))
     def forward(self, x):
         return self.last(self.act(x)) + self.log(x)
-
 class Log(nn.Module):
     def forward(self, x):
         return torch.log(x)
-
 class Loud(Made):
     '''Its second layer reaches some 100,000, its third brings that back.'''
     def __init__(self):
@@ -128,7 +113,6 @@ class Loud(Made):
                 layer.weight *= factor
     def forward(self, x):
         return self.last(self.loud(self.first(x)))
-
 class Uneven(Made):
     def __init__(self):
         super().__init__(spread=nn.Conv2d(3, 8, 3, padding=1), gather=nn.Conv2d(8, 4, 1), last=nn.Conv2d(4, 4, 1))
@@ -139,25 +123,20 @@ class Uneven(Made):
             self.gather.weight /= sizes[None, :, None, None]
     def forward(self, x):
         return self.last(self.gather(self.spread(x)))
-
 class Alone(nn.Module):
     def forward(self, x):
         return torch.sin(x)
-
 def symbolic(g, x):
     '''Hardswish, one per cent too large.'''
     return g.op("Mul", g.op("HardSwish", x), g.op("Constant", value_t=torch.tensor(1.01)))
-
 def second(g, x):
     '''Right where it is called first, wrong after that.'''
     calls.append(1)
     right = g.op("HardSwish", x)
     return right if len(calls) == 1 else g.op("Neg", right)
-
 def flat(g, x):
     '''Of another shape.'''
     return g.op("Flatten", g.op("HardSwish", x), axis_i=0)
-
 def poisoned(g, x):
     '''NaN where the input is below -1.'''
     low = g.op("Less", x, g.op("Constant", value_t=torch.tensor(-1.0)))

@@ -25,10 +25,8 @@ import torch
 import torch.nn.functional as F
 
 calls = []
-
 def half(size):
     return size // 2
-
 class Padded(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -37,7 +35,6 @@ class Padded(torch.nn.Module):
         left = half(x.shape[1] - y.shape[1])
         moved = torch.nn.functional.pad(y, (left, 4 - left))
         return torch.relu(self.layer(x)).sum() + moved
-
 class Network(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -48,14 +45,12 @@ class Network(torch.nn.Module):
         return x + 1
     def forward(self, x):
         return torch.relu(self.second(self.middle(x)))
-
 class Chosen(torch.nn.Module):
     def forward(self, x):
         def yes(x):
             y = x * 2
             return F.hardswish(y)
         return torch.cond(x.sum() > 0, yes, lambda x: x.cos(), (x,)) * 2  # of the branch
-
 class Compiled(torch.nn.Module):
     def forward(self, x):
         if bool(x.sum() > 0):
@@ -63,18 +58,15 @@ class Compiled(torch.nn.Module):
         else:
             z = x.cos()
         return z * 2
-
 class Baked(torch.nn.Module):
     def forward(self, x, y):
         scale = 1 / math.sqrt(y.shape[1])
         x = torch.tanh(x) * scale
         return x + y.sum()
-
 class Shaped(torch.nn.Module):
     def forward(self, x, y):
         scale = y.sum(0).reshape([int(y.shape[1])]).sum()
         return torch.tanh(x) * scale + y.sum()
-
 class Folded(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -84,30 +76,24 @@ class Folded(torch.nn.Module):
     def forward(self, x):
         x = self.norm(self.conv(x))
         return F.hardswish(x)
-
 class Sound(Folded):
     def forward(self, x):
         x = self.norm(self.conv(x))
         return F.gelu(x)  # of opset 20, which the raw graph of dynamo is not yet at
-
 class Chunked(torch.nn.Module):
     def forward(self, x):
         left, right = x.chunk(2, -1)
         return F.hardswish(left * 3) + right
-
 def symbolic(g, x):
     return g.op("HardSigmoid", x)
-
 def another_graph_each_time(g, x):
     calls.append(1)
     return symbolic(g, x) if len(calls) == 1 else g.op("Abs", symbolic(g, x))
-
 def crashes_the_second_time(g, x):
     calls.append(1)
     if len(calls) > 1:
         os.kill(os.getpid(), signal.SIGSEGV)
     return symbolic(g, x)
-
 def translation(x):
     from onnxscript import opset18
     return opset18.HardSigmoid(x)
