@@ -62,13 +62,11 @@ import torch
 
 calls, draws = [], []
 
-
 class Noted(torch.nn.Module):
     def forward(self, x, y):
         if x.dtype == torch.float32 and not torch.jit.is_tracing():
             calls.append(x.numpy().tobytes() + y.numpy().tobytes())
         return torch.sin(x - y)
-
 
 def draw(dims, rng):
     draws.append(dict(dims))

@@ -79,11 +79,6 @@ def test_all_mistakes_of_a_file_are_told_at_once_in_its_order(tmp_path):
     assert len(found) == 3
 
 
-def test_a_mistake_in_defaults_is_reported_there(tmp_path):
-    (problem,) = problems_of(tmp_path, "defaults:\n  mode: trian\n" + BODY.strip("\n"))
-    assert problem.line == 2
-
-
 def test_defaults_are_merged_and_null_takes_one_away(tmp_path):
     first, second = loaded(
         tmp_path,
@@ -114,14 +109,15 @@ def test_every_combination_of_vary_is_a_case_named_after_its_values(tmp_path):
     assert cases[3].arguments == {"stride": 2, "kind": None, "text": "a b"}
 
 
-@pytest.mark.parametrize("text, message", [
-    (BODY + "  vary: {k: [1, 1]}\n", "both called 'one-k1'"),
-    (BODY.replace("float32", "int64"), "it may be an index"),
-    (BODY.replace("{n: 1..4}", '{n: 1..4, "1\\n..8": 1..4}'), "'1 ..8' is not a name"),
+@pytest.mark.parametrize("text, line, message", [
+    (BODY + "  vary: {k: [1, 1]}\n", 2, "both called 'one-k1'"),
+    (BODY.replace("float32", "int64"), 5, "it may be an index"),
+    (BODY.replace("{n: 1..4}", '{n: 1..4, "1\\n..8": 1..4}'), 6, "'1 ..8' is not a name"),
+    ("defaults:\n  mode: trian" + BODY, 2, "mode"), (b"a: 1\nb: \xff\n", 2, "UTF-8"),
 ])  # fmt: skip
-def test_what_a_case_may_not_say_is_refused_in_one_line(tmp_path, text, message):
+def test_what_a_case_may_not_say_is_refused_in_one_line(tmp_path, text, line, message):
     (problem,) = problems_of(tmp_path, text)
-    assert message in problem.message and "\n" not in problem.message
+    assert problem.line == line and message in problem.message and "\n" not in problem.message
 
 
 @pytest.mark.parametrize("text, message", [
@@ -138,31 +134,19 @@ def test_yaml_is_read_as_1_2(tmp_path):
     assert case.arguments == {"a": 1e-5, "b": "on", "c": 15, "d": "yes"}
 
 
-def test_files_are_found_below_folders_once_and_in_order(tmp_path):
-    for name in ("b/two.yaml", "a/one.yaml", "a/three.yml", "a/no.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    found = case_files([tmp_path, tmp_path / "a/one.yaml"])
-    assert [file.name for file in found] == ["one.yaml", "three.yml", "two.yaml"]
-    with pytest.raises(FileNotFoundError, match="there is no such"):
-        case_files([tmp_path / "nowhere"])
-
-
-def test_bytes_that_are_not_text_are_told_at_their_line(tmp_path):
-    (problem,) = problems_of(tmp_path, b"a: 1\nb: \xff\n")
-    assert problem.line == 2 and "UTF-8" in problem.message
-
-
-def test_files_are_found_by_whatever_case_their_names_have_and_behind_links(tmp_path):
+def test_files_are_found_once_in_order_by_whatever_case_their_names_have_and_behind_links(tmp_path):
     cases, elsewhere = tmp_path / "cases", tmp_path / "elsewhere"
-    for file in (cases / "one.YAML", cases / "two.Yml", elsewhere / "deep" / "three.yaml"):
+    for file in (cases / "one.YAML", cases / "a/two.Yml", cases / "no.txt", elsewhere / "deep" / "three.yaml"):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     (cases / "linked").symlink_to(elsewhere, target_is_directory=True)
     (elsewhere / "deep" / "back").symlink_to(cases, target_is_directory=True)
     (tmp_path / "link").symlink_to(cases, target_is_directory=True)
     for folder in (cases, tmp_path / "link"):
-        assert sorted(file.name for file in case_files([folder])) == ["one.YAML", "three.yaml", "two.Yml"]
+        found = [file.name for file in case_files([folder, folder / "one.YAML"])]
+        assert found == ["two.Yml", "three.yaml", "one.YAML"]
+    with pytest.raises(FileNotFoundError, match="there is no such"):
+        case_files([tmp_path / "nowhere"])
 
 
 def test_a_folder_without_case_files_is_an_error_that_says_what_is_there(tmp_path):

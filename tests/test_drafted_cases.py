@@ -26,35 +26,26 @@ import torch
 class Answer:
     logits: torch.Tensor
     loss: None = None
-
 class Object(torch.nn.Module):
     def forward(self, x):
         return Answer(x.sin())
-
 class Blocks(torch.nn.Module):
     def forward(self, x):
         return x.view(x.shape[0], -1, 16).sum(1)
-
 class Picky(torch.nn.Module):
     def forward(self, x):
         raise ValueError("only on Sundays")
-
 class Named(torch.nn.Module):
     main_input_name = "input_ids"
-
     def __init__(self, config=None):
         super().__init__()
         self.table = torch.nn.Embedding(11, 6)
-
     def forward(self, other=None, input_ids=None, attention_mask=None):
         assert other is None
         return self.table(input_ids) * attention_mask[..., None]
-
 class Config:
     pass
-
 Named.config_class = Config
-
 def build():
     return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(4 * 30 * 30, 2))
 """
@@ -167,26 +158,21 @@ class Block(torch.nn.Module):
     def __init__(self, size):
         super().__init__()
         self.inner = torch.nn.Linear(size, size)
-
     def forward(self, x, mask=None, *, pairs=(), scale=1.0):
         y = self.inner(x) * scale + sum(pairs)
         return y if mask is None else y.masked_fill(~mask[..., None], 0.0)
-
 class Never(torch.nn.Module):
     def forward(self, x):
         return x
-
 class Odd(torch.nn.Module):
     def forward(self, x, what):
         return x * 2
-
 class Network(torch.nn.Module):
     def __init__(self, size=6, depth=2):
         super().__init__()
         self.table = torch.nn.Embedding(11, size)
         self.blocks = torch.nn.ModuleList(Block(size) for _ in range(depth))
         self.never, self.odd = Never(), Odd()
-
     def forward(self, ids):
         x = self.table(ids)
         mask = ids > 2
@@ -227,11 +213,8 @@ SCRIPT = """
 import torch
 from network import Network
 
-
 def build(depth):
     return torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(depth)))
-
-
 if __name__ == "__main__":
     line = torch.nn.Linear(4, 3)
     for rows in (2, 5):

@@ -50,24 +50,28 @@ def pasted(bench: Bench, record: Record, paste: str) -> Record:
     return bench.run_cell(cell_of(bench, with_lines(Path(str(record.source["file"])), yaml, lines)))
 
 
-@pytest.mark.parametrize("name, what", [
-    ("saturated", "draw other values"), ("zero by init", "give parameters that are all zero values"),
-    ("constant", "say why the output is right though any would pass"),
-    ("a tolerance above the values", "compare by the default tolerance"),
+PYTHON = ZERO_BY_INIT + FIRST
+HOLLOW = 'module: beside.Net\ninputs: {x: "float32[q, 4]"}\ndims: {q: 1..4}'
+TOLERANCE = "declare the tolerance that float32 itself needs here"
+
+
+@pytest.mark.parametrize("body, python, error, what, line", [
+    (VACUOUS["saturated"][0], PYTHON, "Vacuous", "draw other values", "inputs"),
+    (VACUOUS["zero by init"][0], PYTHON, "Vacuous", "give parameters that are all zero values", ""),
+    (VACUOUS["constant"][0], PYTHON, "Vacuous", "say why the output is right though any would pass", "vacuous"),
+    (VACUOUS["a tolerance above the values"][0], PYTHON, "Vacuous", "compare by the default tolerance", ""),
+    (NOTHING["negative logarithms"][0], PYTHON, "NothingVerified", "draw other values", "uniform"),
+    (NOTHING["digits cancel"][0], PYTHON, "IllConditioned", TOLERANCE, "float32 itself is off by up to"),
+    (HOLLOW, BLOCK, "Hollow", "wake the weights", "weights: awake"),
 ])  # fmt: skip
-def test_the_edit_for_a_vacuous_output_is_tried(bench: Bench, found: Found, name: str, what: str) -> None:
-    record = bench.run(body_of(VACUOUS[name][0]), ZERO_BY_INIT, examples=6)
-    assert record.error == "Vacuous"
+def test_the_edit_that_a_record_proposes_is_tried(
+    bench: Bench, found: Found, body: str, python: str, error: str, what: str, line: str
+) -> None:
+    record = bench.run(body_of(body), python)
+    assert record.error == error
     (fix,) = found(record)
-    assert fix.what == what and "examples verified" in fix.shown
-    assert verdict(pasted(bench, record, fix.paste)) == PASSED
-
-
-def test_other_values_are_tried_where_nothing_was_verified(bench: Bench, found: Found) -> None:
-    record = bench.run(body_of(NOTHING["negative logarithms"][0]), ZERO_BY_INIT + FIRST, examples=6)
-    assert record.error in ("NothingVerified", "IllConditioned")
-    (fix,) = found(record)
-    assert fix.what == "draw other values" and "float32 itself" not in fix.paste
+    assert fix.what == what and line in fix.paste and "examples verified" in fix.shown
+    assert ("float32 itself" in fix.paste) is (what == TOLERANCE)
     assert verdict(pasted(bench, record, fix.paste)) == PASSED
 
 
@@ -75,19 +79,10 @@ def test_other_values_are_tried_where_nothing_was_verified(bench: Bench, found: 
 def ill_conditioned(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Record:
     """A case of which float32 itself is off, for which a tolerance is proposed."""
     bench = Bench(tmp_path_factory.mktemp("ill"), store)
-    record = bench.run(body_of(NOTHING["digits cancel"][0]), ZERO_BY_INIT + FIRST, examples=6)
+    record = bench.run(body_of(NOTHING["digits cancel"][0]), PYTHON, examples=6)
     assert record.error == "IllConditioned"
     assert record.remedy is not None and record.remedy["kind"] == "tolerance to declare"
     return record
-
-
-def test_the_tolerance_that_float32_itself_needs_is_tried(
-    bench: Bench, found: Found, ill_conditioned: Record
-) -> None:
-    (fix,) = found(ill_conditioned)
-    assert fix.what == "declare the tolerance that float32 itself needs here"
-    assert "float32 itself is off by up to" in fix.paste
-    assert verdict(pasted(bench, ill_conditioned, fix.paste)) == PASSED
 
 
 class WrongElsewhere(Trials):
@@ -110,11 +105,3 @@ def test_no_edit_is_told_with_which_another_cell_of_the_case_fails(bench: Bench,
     record = bench.run(body, ZERO_BY_INIT, opset=17, examples=6)
     assert all_of(record, Trials(worker, bench.store))
     assert all_of(record, WrongElsewhere(worker, bench.store)) == []
-
-
-def test_a_module_that_hardly_shows_is_woken(bench: Bench, found: Found) -> None:
-    record = bench.run(body_of('module: beside.Net\ninputs: {x: "float32[q, 4]"}\ndims: {q: 1..4}'), BLOCK)
-    assert record.error == "Hollow"
-    (fix,) = found(record)
-    assert (fix.what, fix.paste) == ("wake the weights", "weights: awake")
-    assert verdict(pasted(bench, record, fix.paste)) == PASSED

@@ -32,11 +32,9 @@ class Hostile(torch.nn.Module):
         if x.shape[0] == 9 and not torch.jit.is_tracing():
             self.act()
         return torch.sin(x)
-
 class Returns(Hostile):
     def act(self):
         os.fork()
-
 class Writes(Hostile):
     def act(self):
         for fd in range(3, 4096):
@@ -44,7 +42,6 @@ class Writes(Hostile):
                 os.write(fd, b"\\0\\0\\0\\x10garbage!")
             except OSError:
                 pass
-
 class Leaves(Hostile):
     def act(self):
         if os.fork() == 0:
@@ -52,7 +49,6 @@ class Leaves(Hostile):
             if os.fork() == 0:
                 os.execvp("sleep", ["sleep", "SECONDS"])
             os._exit(0)
-
 class Kills(Hostile):
     def act(self):
         parent = os.getppid()
@@ -108,14 +104,11 @@ import pytest
 from conformance.runtimes import registry
 
 asked = registry.absence
-
 def fail(runtime):
     raise LookupError("planted")
-
 @pytest.hookimpl(trylast=True)  # when the tests are known and none has run
 def pytest_collection_finish():
     registry.absence = fail
-
 def pytest_unconfigure():
     registry.absence = asked
 """

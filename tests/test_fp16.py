@@ -146,21 +146,17 @@ def test_a_node_that_is_kept_computes_in_fp32_and_its_neighbours_do_not(tmp_path
     assert types[by_name["one"].output[0]] == types[by_name["three"].output[0]] == HALF
 
 
-def test_between_two_kept_nodes_nothing_is_rounded(tmp_path):
-    made = to_fp16(CHAIN, tmp_path, "one", "two", "three")
-    np.testing.assert_array_equal(computed(made, x=X)[0], computed(CHAIN, x=X)[0])
-    computing = {name: kind for name, kind in types_in(made).items() if name not in ("x", "y")}
-    assert computing
-    assert HALF not in computing.values()
-
-
-def test_a_cast_that_the_module_makes_rounds_though_both_sides_stay_in_fp32(tmp_path):
-    model = model_of(
-        "g (float[2, 4] x) => (float[2, 4] y) "
-        "{ a = Sin (x) half = Cast <to = 10> (a) whole = Cast <to = 1> (half) y = Exp (whole) }"
-    )
-    made = to_fp16(model, tmp_path, "Sin", "Exp")
+@pytest.mark.parametrize("model, kept", [
+    pytest.param(CHAIN, ["one", "two", "three"], id="between them"),
+    pytest.param(of_rows("a = Sin (x) half = Cast <to = 10> (a) whole = Cast <to = 1> (half) y = Exp (whole)"),
+                 ["Sin", "Exp"], id="but by a cast of the module itself"),
+    pytest.param(of_rows("[kept] y = Mul (x, w)", w=X[0]), ["kept"], id="of a constant"),
+])  # fmt: skip
+def test_nothing_is_rounded_for_nodes_that_are_kept(tmp_path, model, kept):
+    made = to_fp16(model, tmp_path, *kept)
     np.testing.assert_array_equal(computed(made, x=X)[0], computed(model, x=X)[0])
+    computing = {kind for name, kind in types_in(made).items() if name not in ("x", "y")}
+    assert model is not CHAIN or (computing and HALF not in computing)
 
 
 def test_two_kept_nodes_that_read_one_value_share_a_cast(tmp_path):
@@ -177,10 +173,7 @@ SHARED = """g (float[2, 4] x) => (float[2, 4] y, float[2, 4] z) {
 }"""
 
 
-def test_a_constant_is_not_rounded_for_nodes_that_are_kept(tmp_path):
-    """Though another node reads it rounded."""
-    alone = of_rows("[kept] y = Mul (x, w)", w=X[0])
-    np.testing.assert_array_equal(computed(to_fp16(alone, tmp_path, "kept"), x=X)[0], computed(alone, x=X)[0])
+def test_a_constant_is_not_rounded_for_nodes_that_are_kept_though_another_reads_it_rounded(tmp_path):
     shared = model_of(SHARED, w=X[0])
     made = to_fp16(shared, tmp_path, "kept")
     kept, other = computed(made, x=X)

@@ -11,7 +11,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
 from benchmarks.mutants.named import Named, named
@@ -20,35 +19,19 @@ from conformance.mutants.kinds import KINDS, View, choose, mutated, tensors
 from conformance.mutants.probe import Made
 from conformance.mutants.study import hasty_worker
 from tests.kit.cases import Bench
+from tests.kit.models import model_of
 
 X = np.random.default_rng(0).standard_normal((3, 2, 5, 4), dtype=np.float32)
 
 
 def small_model() -> onnx.ModelProto:
     """A convolution, a difference, a softmax and a flattening by a computed shape: every kind has a place here."""
-    nodes = [
-        helper.make_node("Conv", ["x", "weight"], ["c"], pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["x"], ["r"]),
-        helper.make_node("Sub", ["c", "r"], ["d"]),
-        helper.make_node("Softmax", ["d"], ["s"], axis=1),
-        helper.make_node("Shape", ["s"], ["all"]),
-        helper.make_node("Slice", ["all", "zero", "one"], ["batch"]),
-        helper.make_node("Concat", ["batch", "rest"], ["shape"], axis=0),
-        helper.make_node("Reshape", ["s", "shape"], ["y"]),
-    ]
     weight = np.random.default_rng(1).standard_normal((2, 2, 3, 3), dtype=np.float32)
-    integers = {"zero": [0], "one": [1], "rest": [-1]}
-    graph = helper.make_graph(
-        nodes,
-        "small",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 2, "h", "w"])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", None])],
-        [
-            numpy_helper.from_array(weight, "weight"),
-            *(numpy_helper.from_array(np.array(values), name) for name, values in integers.items()),
-        ],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    integers = {name: np.array([value]) for name, value in (("zero", 0), ("one", 1), ("rest", -1))}
+    model = model_of("""small (float[batch, 2, h, w] x) => (float[batch, m] y) {
+        c = Conv <pads = [1, 1, 1, 1]> (x, weight) r = Relu (x) d = Sub (c, r) s = Softmax <axis = 1> (d)
+        all = Shape (s) batch = Slice (all, zero, one) shape = Concat <axis = 0> (batch, rest) y = Reshape (s, shape)
+    }""", weight=weight, **integers)  # fmt: skip
     onnx.checker.check_model(model, full_check=True)
     return model
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
 
 from benchmarks.culprits.edits import behind, plus, times
 from benchmarks.culprits.planting import kernel, refusing
@@ -19,6 +18,7 @@ from conformance.runtimes import openvino
 from conformance.verdict.rules import RULES, broken
 from conformance.verdict.walk import decided, walk
 from tests.kit.cases import details, say, verdict, with_symbolic
+from tests.kit.models import model_of
 from tests.kit.planting import planted
 
 pytestmark = pytest.mark.own_store
@@ -79,50 +79,36 @@ def test_every_rule_is_of_an_operator_and_lets_missing_inputs_be():
         assert broken(operator, {}, []) is None
 
 
-def saved(tmp_path: Path, nodes: list[Any], inputs: dict[str, Any], constants: dict[str, Any]) -> Path:
-    graph = helper.make_graph(
-        nodes, "planted",
-        [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), [None] * array.ndim)
-         for name, array in inputs.items()],
-        [onnx.ValueInfoProto(name="y")], [numpy_helper.from_array(array, name) for name, array in constants.items()],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    inferred = onnx.shape_inference.infer_shapes(model)
-    onnx.save(inferred, tmp_path / "model.onnx")
+def saved(tmp_path: Path, graph: str, **constants: Any) -> Path:
+    onnx.save(onnx.shape_inference.infer_shapes(model_of(f"planted {graph}", **constants)), tmp_path / "model.onnx")
     return tmp_path / "model.onnx"
 
 
 X = {"x": np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)}
 
 
-@pytest.mark.parametrize("nodes, constants, operator", [
-    ([helper.make_node("ReduceSum", ["x"], ["t"], keepdims=0), helper.make_node("CumSum", ["t", "axis"], ["y"])],
-     {"axis": SCALAR}, "CumSum"),
-    ([helper.make_node("Relu", ["x"], ["t"]), helper.make_node("ScatterElements", ["t", "i", "x"], ["y"], axis=1)],
+@pytest.mark.parametrize("graph, constants, operator", [
+    ("(float[a, b] x) => (float y) { t = ReduceSum <keepdims = 0> (x) y = CumSum (t, axis) }", {"axis": SCALAR},
+     "CumSum"),
+    ("(float[a, b] x) => (float[a, b] y) { t = Relu (x) y = ScatterElements <axis = 1> (t, i, x) }",
      {"i": np.zeros((3, 2), np.int64)}, "ScatterElements"),
-    ([helper.make_node("Shape", ["x"], ["t"]), helper.make_node("Mod", ["t", "z"], ["y"])], {"z": numbers(2, 0)},
-     "Mod"),
+    ("(float[a, b] x) => (int64[2] y) { t = Shape (x) y = Mod (t, z) }", {"z": numbers(2, 0)}, "Mod"),
 ])  # fmt: skip
 def test_a_model_whose_values_break_an_operators_rules_is_wrong_however_lenient_the_evaluator_is(
-    tmp_path, nodes, constants, operator
+    tmp_path, graph, constants, operator
 ):
-    walked = walk(saved(tmp_path, nodes, X, constants), (), X)
+    walked = walk(saved(tmp_path, graph, **constants), (), X)
     shown = decided(walked, lambda outputs: True, "run")
     assert shown is not None and shown[:2] == ("exporter", "rules")
     assert shown[2] is not None and (shown[2].operator, shown[2].how) == (operator, "breaks")
 
 
 def test_a_sound_model_breaks_nothing_and_parts_nowhere(tmp_path):
-    branch = helper.make_graph(
-        [helper.make_node("Mul", ["t", "t"], ["b"])], "branch", [], [helper.make_tensor_value_info("b", 1, None)]
-    )
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["t"]), helper.make_node("Softmax", ["t"], ["s"]),
-        helper.make_node("If", ["c"], ["u"], then_branch=branch, else_branch=branch),
-        helper.make_node("Add", ["s", "u"], ["y"]),
-    ]  # fmt: skip
+    branch = "{name} () => (float[a, 5] {name}) {{ {name} = Mul (t, t) }}"
+    branches = f"then_branch = {branch.format(name='p')}, else_branch = {branch.format(name='q')}"
+    body = f"t = MatMul (x, w) s = Softmax (t) u = If (c) <{branches}> y = Add (s, u)"
     constants = {"w": np.linspace(0, 1, 20, dtype=np.float32).reshape(4, 5), "c": np.array(True)}
-    walked = walk(saved(tmp_path, nodes, X, constants), (), X)
+    walked = walk(saved(tmp_path, f"(float[a, b] x) => (float[a, 5] y) {{ {body} }}", **constants), (), X)
     assert (walked.parted, walked.open, walked.ended, walked.refused) == ([], [], None, None)
     right = onnx.reference.ReferenceEvaluator(str(tmp_path / "model.onnx")).run(None, X)
     assert walked.first is not None and np.allclose(walked.first[0], right[0], rtol=1e-5)
@@ -134,8 +120,8 @@ def test_a_sound_model_breaks_nothing_and_parts_nowhere(tmp_path):
 def test_the_rounding_of_a_nodes_inputs_is_no_parting(tmp_path):
     """ONNX Runtime and the evaluator add up in another order what adds up to almost nothing."""
     x = {"x": (np.linspace(-1, 1, 1200) * 1e3).astype(np.float32).reshape(30, 40)}
-    nodes = [helper.make_node("ReduceSum", ["x"], ["t"], keepdims=0), helper.make_node("Exp", ["t"], ["y"])]
-    assert walk(saved(tmp_path, nodes, x, {}), (), x).parted == []
+    graph = "(float[a, b] x) => (float y) { t = ReduceSum <keepdims = 0> (x) y = Exp (t) }"
+    assert walk(saved(tmp_path, graph), (), x).parted == []
 
 
 def test_another_order_of_the_same_sums_is_no_parting_and_narrow_arithmetic_is(tmp_path):
@@ -143,7 +129,7 @@ def test_another_order_of_the_same_sums_is_no_parting_and_narrow_arithmetic_is(t
     rng = np.random.default_rng(0)
     weight = rng.standard_normal((64, 64, 3, 3)).astype(np.float32)
     x = {"x": rng.standard_normal((1, 64, 12, 12)).astype(np.float32)}
-    file = saved(tmp_path, [helper.make_node("Conv", ["x", "w"], ["y"])], x, {"w": weight})
+    file = saved(tmp_path, "(float[a, 64, h, w] x) => (float[a, 64, i, j] y) { y = Conv (x, w) }", w=weight)
     assert walk(file, (), x).parted == []
     with planted(kernel(behind("Conv", times(1.0 + 2**-10)))):
         assert [place.operator for place in walk(file, (), x).parted] == ["Conv"]
@@ -207,11 +193,8 @@ def test_a_walk_that_crashes_leaves_what_the_whole_model_shows(bench):
 
 def test_a_rule_that_breaks_behind_a_wrong_integer_is_not_laid_to_the_model(tmp_path):
     """Also where a node between them, which is wrong in floats, parts too."""
-    nodes = [
-        helper.make_node("ArgMax", ["x"], ["i"], keepdims=0), helper.make_node("Sin", ["x"], ["s"]),
-        helper.make_node("Gather", ["s", "i"], ["y"]),
-    ]  # fmt: skip
-    file = saved(tmp_path, nodes, X, {})
+    body = "i = ArgMax <keepdims = 0> (x) s = Sin (x) y = Gather (s, i)"
+    file = saved(tmp_path, f"(float[a, b] x) => (float[b, b] y) {{ {body} }}")
     with wrong("Sin"), planted(kernel(behind("ArgMax", plus(100, "int64")))):
         walked = walk(file, (), X)
     assert [place.operator for place in walked.parted] == ["ArgMax", "Sin"]

@@ -341,7 +341,6 @@ def test_the_records_are_the_same_from_an_empty_folder_in_another_way_to_run(
 IMPORTED = """
 import sys
 
-
 def pytest_unconfigure(config):
     print("imported:", sorted({"torch", "onnxruntime", "onnx", "hypothesis"} & sys.modules.keys()))
 """

@@ -26,7 +26,6 @@ class Residual(torch.nn.Module):
         self.branch = torch.nn.Linear(3, 3)
         torch.nn.init.zeros_(self.branch.weight)
         torch.nn.init.zeros_(self.branch.bias)
-
     def forward(self, x):
         return self.branch(torch.relu(x))
 

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.own_store
 WRONG_AT_17 = """
 from torch.onnx._internal.torchscript_exporter._globals import GLOBALS
 
-
 def symbolic(g, x):
     if GLOBALS.export_onnx_opset_version == 17:
         return g.op("HardSigmoid", x)

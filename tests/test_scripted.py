@@ -28,7 +28,6 @@ class Brittle(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.register_buffer("far", torch.tensor(4096.0))
-
     def forward(self, x):
         if x.shape[0] > 100:
             x = x * 2

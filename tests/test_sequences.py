@@ -79,16 +79,15 @@ def test_what_a_runtime_makes_of_a_list_is_its_fault(bench, alter, error, place)
     assert place is None or record.worst["output"] == place
 
 
-def test_a_list_whose_length_depends_on_the_inputs_is_refused_with_what_to_do(bench):
-    record = bench.run(say("module: beside.Rows", INPUTS), PYTHON)
-    assert verdict(record) == ("failed", "declare", "VaryingOutputs", "case")
-    assert "return a tuple of a fixed length, or stack them" in record.reason
-
-
-def test_too_few_names_are_the_cases_mistake_before_any_export(bench):
-    record = bench.run(say(NESTED, "outputs: [a, b]"), PYTHON)
-    assert verdict(record) == ("failed", "declare", "WrongOutputs", "case")
-    assert record.reason == "outputs declares 2 names, forward returns 5 tensors (2 of them in lists)"
+@pytest.mark.parametrize("body, error, reason", [
+    (say("module: beside.Rows", INPUTS), "VaryingOutputs", "return a tuple of a fixed length, or stack them"),
+    (say(NESTED, "outputs: [a, b]"), "WrongOutputs",
+     "outputs declares 2 names, forward returns 5 tensors (2 of them in lists)"),
+], ids=["a length that depends on the inputs", "too few names"])  # fmt: skip
+def test_what_a_list_cannot_be_is_the_cases_mistake_before_any_export(bench, body, error, reason):
+    record = bench.run(body, PYTHON)
+    assert verdict(record) == ("failed", "declare", error, "case")
+    assert reason in record.reason
 
 
 @pytest.mark.parametrize("outputs, named, other", [

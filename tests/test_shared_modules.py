@@ -24,38 +24,29 @@ class Scaled(torch.nn.Module):
         super().__init__()
         self.linear = torch.nn.Linear(5, width)
         self.register_buffer("seen", torch.zeros(1))
-
     def forward(self, x):
         return self.linear(x) * 3
-
 class Counting(Scaled):
     def forward(self, x):
         self.seen += 1
         return super().forward(x) + self.seen
-
 class Remembering(Scaled):
     calls = 0
-
     def forward(self, x):
         self.calls += 1
         return super().forward(x)
-
 class Normalised(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.linear = torch.nn.Linear(5, 4)
         self.norm = torch.nn.BatchNorm1d(4)
-
     def forward(self, x):
         return self.norm(self.linear(x))
-
 class Widened(Counting):
     made = []
-
     def double(self):
         self.made.append(float(self.seen))
         return super().double()
-
 def doubled(module):
     with torch.no_grad():
         module.linear.weight *= 2

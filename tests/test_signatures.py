@@ -19,45 +19,35 @@ def plain_wrapper(function):
     def inner(*args, **kwargs):
         return function(*args, **kwargs)
     return inner
-
 def honest_wrapper(function):
     return functools.wraps(function)(plain_wrapper(function))
-
 class Star(torch.nn.Module):
     def forward(self, *xs):
         return xs[0] + 2 * xs[1] + 3 * xs[2]
-
 class StarAfter(torch.nn.Module):
     def forward(self, a, b=None, *xs):
         return a + 2 * b + 3 * xs[0]
-
 class Both(torch.nn.Module):
     def forward(self, *xs, b, **words):
         return xs[0] + 2 * b + 3 * words["c"]
-
 class Keywords(torch.nn.Module):
     def forward(self, a, b, unused=None, c=None):
         return a + 2 * b + 3 * c
-
 class Scripted(torch.nn.Module):
     def forward(self, a, b, c):
         return a + 2 * b + 3 * c
-
 class Wrapped(torch.nn.Module):
     @honest_wrapper
     def forward(self, a, b, c):
         return a + 2 * b + 3 * c
-
 class Hidden(torch.nn.Module):
     @plain_wrapper
     def forward(self, a, b, c):
         return a + 2 * b + 3 * c
-
 class Partial(Scripted):
     def __init__(self):
         super().__init__()
         self.forward = functools.partial(self.scaled, scale=0.5)
-
     def scaled(self, a, b, c, scale):
         return scale * (a + 2 * b + 3 * c)
 """

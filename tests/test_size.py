@@ -38,14 +38,11 @@ import shutil
 
 import pytest
 
-
 class Reports:
     def __init__(self):
         self.reports = []
-
     def pytest_runtest_logreport(self, report):
         self.reports.append(report)
-
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self):
         kept = [report for report in self.reports if hasattr(report, "conformance")]
@@ -54,11 +51,9 @@ class Reports:
         with open("kept.txt", "w") as file:
             file.write(f"{len(kept)} {len(lists)} {len({id(one) for one in told})}")
 
-
 def pytest_runtest_setup():
     if os.environ.get("EMPTIED"):
         shutil.rmtree("store")
-
 
 def pytest_configure(config):
     if not hasattr(config, "workerinput"):

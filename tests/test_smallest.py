@@ -164,13 +164,9 @@ def test_shapes_and_values_become_simple(tmp_path: Path) -> None:
 def test_no_model_rests_on_a_whole_number_divided_by_zero() -> None:
     """What a runtime gives there is nobody's fault; a float has an infinity to give."""
     for kind, divisor, undefined in ((np.int64, 0, True), (np.int64, 3, False), (np.float32, 0, False)):
-        x, y = (onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)), [2])
-                for n in "xy")  # fmt: skip
         by = np.full(2, divisor, kind)
-        graph = onnx.helper.make_graph(
-            [node("Div", "x c", "y")], "g", [x], [y], [onnx.numpy_helper.from_array(by, "c")]
-        )
-        assert divides_by_zero(Cut(onnx.helper.make_model(graph), {"x": by})) == undefined
+        made = model([node("Div", "x c", "y")], [2], {"c": by}, dtype="f" if kind is np.float32 else "i")
+        assert divides_by_zero(Cut(made, {"x": by})) == undefined
 
 
 def test_outputs_differ_in_kinds() -> None:
@@ -211,14 +207,12 @@ def test_a_model_that_a_script_would_not_hold_lies_beside_it(tmp_path: Path) -> 
 NET = """
 import torch
 
-
 class Normal(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.first = torch.nn.Linear(8, 8)
         self.weight = torch.nn.Parameter(torch.ones(8))
         self.bias = torch.nn.Parameter(torch.zeros(8))
-
     def forward(self, x):
         x = torch.relu(self.first(x)) + torch.sin(x)
         centred = x - x.mean(-1, keepdim=True)

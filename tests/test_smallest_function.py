@@ -15,7 +15,7 @@ from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings
 from conformance.records.record import Record
 from conformance.records.shape import record_of
-from tests.kit.cases import Bench, details, say, verdict
+from tests.kit.cases import Bench, details, module_of, say, verdict, with_symbolic
 from tests.kit.warm_python import warm_python
 
 WRONG = ("failed", "compare", "WrongValue", "exporter")
@@ -35,70 +35,46 @@ import math
 import torch
 import torch.nn.functional as F
 
-
 class Net(torch.nn.Module):
     def forward(self, x):
         x = torch.tanh(x) * 3
         return F.hardswish(x) + 1
-
-
 class Layered(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.layer = torch.nn.Linear(4, 3)
-
     def forward(self, x):
         return torch.tanh(self.layer(torch.sin(x))) + 1
-
-
 class Padded(torch.nn.Module):
     def forward(self, x, y):
         left = (x.shape[1] - y.shape[1]) // 2
         return torch.nn.functional.pad(torch.sin(y), (left, 4 - left)) + torch.cos(x).sum()
-
-
 class Branches(torch.nn.Module):
     def forward(self, x):
         return torch.cond(x.sum() > 0, lambda x: F.hardswish(x * 2), lambda x: x.cos(), (x,)) * 2
-
-
 class Baked(torch.nn.Module):
     def forward(self, x, y):
         return torch.tanh(x) * (1 / math.sqrt(y.shape[1])) + y.sum()
-
-
 class Unknown(torch.nn.Module):
     def forward(self, x):
         return torch.relu(torch.asinh(torch.sin(x) + 1) * 2)
-
-
 class Stops(torch.nn.Module):
     def forward(self, x):
         if torch.onnx.is_in_onnx_export():
             raise RuntimeError("not here")
         return torch.asinh(x)
-
-
 def symbolic(g, x):
     return g.op("HardSigmoid", x)
-
-
 def translation(x):
     from onnxscript import opset18
     return opset18.HardSigmoid(x)
-
-
 def crashes_alone(g, x):
     if x.node().kind() == "prim::Param":
         import os
         os.abort()
     return g.op("HardSigmoid", x)
-
-
 def without_bias(g, x, weight, bias):
     return g.op("MatMul", x, g.op("Transpose", weight, perm_i=[1, 0]))
-
-
 def asinh(g, x):
     raise RuntimeError("not thought of")
 """
@@ -109,7 +85,6 @@ operators = torch.library.Library("defined_by_module", "DEF")
 operators.define("doubled(Tensor x) -> Tensor")
 operators.impl("doubled", lambda x: 2 * x, "CompositeExplicitAutograd")
 
-
 class Net(torch.nn.Module):
     def forward(self, x):
         return torch.ops.defined_by_module.doubled(torch.sin(x))
@@ -118,14 +93,11 @@ WRONG_OF_DEFINED = 'def doubled(g, x):\n    return g.op("Neg", x)\n'
 NEIGHBOURS = """
 import torch
 
-
 class Net(torch.nn.Module):
     def forward(self, x):
         for _ in range(ROUNDS):
             x = torch.sin(x)
         return torch.relu(x) + 1
-
-
 def symbolic(g, x):
     value = x
     for _ in range(ROUNDS):
@@ -142,18 +114,8 @@ dims: {batch: 1..4}
 TORCHSCRIPT, DYNAMO = "export: {torchscript: [17]}", "export: {dynamo: [18]}"
 
 
-def body(module: str) -> str:
-    return f'module: beside.{module}\ninputs: {{x: "float32[batch, 4]"}}\ndims: {{batch: 1..4}}'
-
-
-def sized(module: str) -> str:
-    """A module of two inputs, the second with a size of its own."""
-    return body(module).replace('4]"}', '4]", y: "float32[batch, n]"}').replace("1..4", "1..4, n: 3..9")
-
-
 def torchscript(operator: str, function: str, without: str = "none") -> str:
-    symbolics = f'{{"{operator}": {{function: {function}, without: "{without}"}}}}'
-    return f"export: {{torchscript: {{opsets: [17], symbolics: {symbolics}}}}}"
+    return with_symbolic(operator, without=without, function=function)
 
 
 def dynamo(operator: str, function: str) -> str:
@@ -176,7 +138,7 @@ class Planted(NamedTuple):
     check: str = "accuracy"
 
 
-HARDSWISH = say(body("Net"), torchscript("aten::hardswish", "beside.symbolic"))
+HARDSWISH = say(module_of("Net"), torchscript("aten::hardswish", "beside.symbolic"))
 LINEAR = ("small.register_buffer('c0', ", "linear.default(x, self.c0, self.c1)")
 PLANTED = {
     "a symbolic": Planted(HARDSWISH, ["aten.hardswish"], "beside.py", "HardSigmoid", "HardSwish",
@@ -185,30 +147,31 @@ PLANTED = {
         say(POOL, TORCHSCRIPT), ["aten.avg_pool2d"], "repro.py", "True, 3", "True, None",
         ("avg_pool2d.default(x, [2, 2]",)),
     "parameters": Planted(
-        say(body("Layered"), torchscript("aten::linear", "beside.without_bias")), ["aten.linear"], "beside.py",
+        say(module_of("Layered"), torchscript("aten::linear", "beside.without_bias")), ["aten.linear"], "beside.py",
         'g.op("MatMul", x, g.op("Transpose", weight, perm_i=[1, 0]))',
         'g.op("Gemm", x, weight, bias, transB_i=1)', LINEAR,
     ),
     "sizes, with where they are from": Planted(
-        say(sized("Padded"), TORCHSCRIPT), ["aten.size", "aten.sub", "aten.floor_divide"], "repro.py",
-        "operator.floordiv", "max"),
+        say(module_of("Padded", "n: 3..9"), TORCHSCRIPT), ["aten.size", "aten.sub", "aten.floor_divide"],
+        "repro.py", "operator.floordiv", "max"),
     "an operator that the module's file defines": Planted(
-        say(body("Net"), torchscript("defined_by_module::doubled", "symbolics.doubled")),
+        say(module_of("Net"), torchscript("defined_by_module::doubled", "symbolics.doubled")),
         ["defined_by_module.doubled"], "symbolics.py", '"Neg", x', '"Add", x, x', ("import beside",), DEFINED,
         WRONG_OF_DEFINED),
     "calls before that have to come along": Planted(
-        say(body("Net"), torchscript("aten::relu", "beside.symbolic", "another graph")),
+        say(module_of("Net"), torchscript("aten::relu", "beside.symbolic", "another graph")),
         ["aten.sin", "aten.sin", "aten.relu"], "beside.py", "Abs", "Relu", python=NEIGHBOURS.replace("ROUNDS", "2")),
     "a symbolic that raises": Planted(
-        say(body("Unknown"), torchscript("aten::asinh", "beside.asinh")), ["aten.asinh"], "beside.py",
+        say(module_of("Unknown"), torchscript("aten::asinh", "beside.asinh")), ["aten.asinh"], "beside.py",
         'raise RuntimeError("not thought of")', 'return g.op("Asinh", x)', check="export"),
     "a translation, by dynamo": Planted(
-        say(body("Net"), dynamo("aten::hardswish", "translation")), ["aten.hardswish"], "beside.py", "HardSigmoid",
-        "HardSwish", ("torch.ops.aten.hardswish.default(x)",)),
+        say(module_of("Net"), dynamo("aten::hardswish", "translation")), ["aten.hardswish"], "beside.py",
+        "HardSigmoid", "HardSwish", ("torch.ops.aten.hardswish.default(x)",)),
 }  # fmt: skip
 SIZES = PLANTED["sizes, with where they are from"]
 BY_DYNAMO = SIZES._replace(
-    case=say(sized("Padded"), DYNAMO), operators=["aten.sym_size", "operator.sub", "operator.floordiv"]
+    case=say(module_of("Padded", "n: 3..9"), DYNAMO),
+    operators=["aten.sym_size", "operator.sub", "operator.floordiv"],
 )
 SLOW = ("a translation, by dynamo", "sizes, by dynamo")
 EVERY = {**PLANTED, "sizes, by dynamo": BY_DYNAMO}
@@ -261,7 +224,7 @@ def test_the_smallest_function_is_kept_with_a_script_that_ends_with_0_once_the_e
 def run_of(bench: Bench, module: str, export: str, check: str, **settings: Any) -> list[Record]:
     """The records of all cells of a check in ONNX Runtime, run one after another."""
     run = Runner(Settings(store=bench.store, examples=2, smallest_seconds=LONG, **settings), 600, None)
-    cells = bench.cells(say(body(module), export), FUNCTIONS)
+    cells = bench.cells(say(module_of(module), export), FUNCTIONS)
     return [run(one) for one in cells if one.check == check and one.runtime in (None, "onnxruntime")]
 
 
@@ -303,18 +266,18 @@ def test_of_exports_that_fail_alike_the_first_keeps_the_call_that_cannot_be_expo
 
 # ---- what has none -----------------------------------------------------------------------------------------------
 
-MANY = say(body("Net"), torchscript("aten::relu", "beside.symbolic", "another graph"))
+MANY = say(module_of("Net"), torchscript("aten::relu", "beside.symbolic", "another graph"))
 NONE = {
     "more calls than are tried": (MANY, NEIGHBOURS.replace("ROUNDS", "9"), LONG, "right",
                                   "its call alone is exported rightly, and so it is with those before it"),
-    "captured wrongly": (say(sized("Baked"), TORCHSCRIPT), FUNCTIONS, LONG, "capture",
+    "captured wrongly": (say(module_of("Baked", "n: 3..9"), TORCHSCRIPT), FUNCTIONS, LONG, "capture",
                          "the program was captured wrongly"),
     "no time": (HARDSWISH, FUNCTIONS, -1.0, "time", "there was no time for it"),
-    "not captured": (body("Stops"), FUNCTIONS, LONG, "uncaptured",
+    "not captured": (module_of("Stops"), FUNCTIONS, LONG, "uncaptured",
                      "the exporter stops before it has captured a program"),
     "a search that crashes": (HARDSWISH.replace("beside.symbolic", "beside.crashes_alone"), FUNCTIONS, LONG,
                               "Lost: SIGABRT", "Lost: SIGABRT"),
-    "no call that Python can write": (say(body("Branches"), dynamo("aten::hardswish", "translation")), FUNCTIONS,
+    "no call that Python can write": (say(module_of("Branches"), dynamo("aten::hardswish", "translation")), FUNCTIONS,
                                       LONG, "call", "Python cannot write higher_order.cond by itself"),
 }  # fmt: skip
 
@@ -333,7 +296,7 @@ def test_where_no_function_can_be_made_the_verdict_stays_and_the_reason_is_said(
 
 
 def test_what_passes_or_fails_as_declared_has_none(bench: Bench) -> None:
-    assert bench.run(say(body("Net"), TORCHSCRIPT), FUNCTIONS, smallest=True).smallest is None
+    assert bench.run(say(module_of("Net"), TORCHSCRIPT), FUNCTIONS, smallest=True).smallest is None
     declared = "fails: [{stage: export, error: UnsupportedOperatorError, fault: exporter, because: no symbolic}]"
-    record = bench.run(say(body("Unknown"), declared), FUNCTIONS, check="export", smallest=True)
+    record = bench.run(say(module_of("Unknown"), declared), FUNCTIONS, check="export", smallest=True)
     assert record.status == "xfailed" and record.smallest is None

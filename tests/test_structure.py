@@ -213,17 +213,14 @@ def test_outputs_are_called_as_the_paths_of_what_is_returned(bench):
     (say("module: beside.InPlace", TWO), "ChangesInput", "clones: true hands it a clone"),
     (say("module: beside.InPlace\nunused: [y]\nclones: true", TWO), "UsedInput", "forward does use y"),
     (say("module: beside.Complex", ONE), "NoTensor", "return torch.view_as_real of them"),
+    (say("module: beside.Unused", TWO), "WrongInputs", "if forward does not use them, unused: [y] says so"),
 ])  # fmt: skip
-def test_what_cannot_be_is_the_cases_fault_with_what_to_do(bench, body, error, message):
+def test_what_cannot_be_is_told_with_what_to_do(bench, body, error, message):
+    """It is the case's fault, but for an input that the graph lost."""
     record = bench.run(body, ODD, check="export")
-    assert verdict(record) == ("failed", "declare", error, "case")
+    stage, fault = ("check", "exporter") if error == "WrongInputs" else ("declare", "case")
+    assert verdict(record) == ("failed", stage, error, fault)
     assert message in record.reason
-
-
-def test_an_input_that_the_graph_lost_may_be_declared(bench):
-    record = bench.run(say("module: beside.Unused", TWO), ODD, check="export")
-    assert verdict(record) == ("failed", "check", "WrongInputs", "exporter")
-    assert "if forward does not use them, unused: [y] says so" in record.reason
 
 
 def test_cases_that_differ_in_what_is_returned_do_not_share_a_module(bench):

@@ -63,18 +63,19 @@ def operator() -> Iterator[Callable[..., torch.Tensor]]:
     library._destroy()
 
 
-@pytest.mark.parametrize("opset", [7, 9, 12, 17, 20])
-def test_symbolic_applies_at_the_opset(opset):
-    with registered({"aten::asinh": emits("Asinh")}, opset=opset) as usage:
-        assert exported(torch.asinh, opset=opset) == ["Asinh"]
-    assert usage.calls == {"aten::asinh": 1}
-    assert usage.ignored == {}
-
-
-def test_symbolic_wins_over_a_builtin_of_a_later_version() -> None:
+@pytest.mark.parametrize("operator, symbolic, opset, function, nodes", [
+    *(("aten::asinh", emits("Asinh"), opset, torch.asinh, ["Asinh"]) for opset in (7, 9, 12, 17, 20)),
     # torch has gelu at 9 and 20: registered at 9 only, the symbolic would be passed over at 20
-    with registered({"aten::gelu": emits("Tanh")}, opset=20):
-        assert exported(torch.nn.functional.gelu, opset=20) == ["Tanh"]
+    ("aten::gelu", emits("Tanh"), 20, torch.nn.functional.gelu, ["Tanh"]),
+    # a number that parse_args made is not a tensor input
+    ("aten::celu", parse_args("v", "f")(emits("Celu")), 17, torch.celu, ["Celu"]),
+    ("aten::asinh", emits("Asinh"), 17, torch.relu, ["Relu"]),
+])  # fmt: skip
+def test_a_symbolic_applies_at_the_opset_and_its_calls_are_counted(operator, symbolic, opset, function, nodes):
+    with registered({operator: symbolic}, opset=opset) as usage:
+        assert exported(function, opset=opset) == nodes
+    assert usage.calls == {operator: int(nodes != ["Relu"])}
+    assert usage.ignored == {}
 
 
 def test_node_may_be_called_like_its_operator(operator: Callable[..., torch.Tensor]) -> None:
@@ -82,12 +83,6 @@ def test_node_may_be_called_like_its_operator(operator: Callable[..., torch.Tens
     name = "custom_for_tests::mix"
     with registered({name: emits(name)}, opset=17):
         assert name in exported(lambda x: operator(x, x, [x], None, 0))
-
-
-def test_parse_args_keeps_working():
-    with registered({"aten::celu": parse_args("v", "f")(emits("Celu"))}, opset=17) as usage:
-        assert exported(torch.celu) == ["Celu"]
-    assert usage.ignored == {}, "a number that parse_args made is not a tensor input"
 
 
 def test_registrars_register_in_their_own_way():
@@ -105,12 +100,6 @@ def test_registrars_register_in_their_own_way():
     assert changed_since(before) == []
     assert usage.calls == {"aten::asinh": 1, "aten::atan2": 1}
     assert usage.ignored == {"aten::atan2": ("other",)}
-
-
-def test_symbolic_that_is_not_called_is_counted_as_such():
-    with registered({"aten::asinh": emits("Asinh")}, opset=17) as usage:
-        exported(torch.relu)
-    assert usage.calls == {"aten::asinh": 0}
 
 
 def test_unknown_operator_is_unknown_again():

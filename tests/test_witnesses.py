@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
 
 from benchmarks.culprits.edits import behind, times
 from benchmarks.culprits.plant import Planted
@@ -23,6 +22,7 @@ from conformance.runtimes import onnxreference, onnxruntime, openvino, registry
 from conformance.verdict import asking, blame
 from conformance.worker import aside
 from tests.kit.cases import PASSED, details, say, verdict, write_case
+from tests.kit.models import model_of
 from tests.kit.planting import planted, wrapping
 from tests.kit.runs import run_suite
 from tests.kit.runtimes import Alter
@@ -190,15 +190,9 @@ def test_kernels_that_do_not_compute_what_a_converted_model_means_are_named(benc
 
 @with_openvino
 def test_openvino_takes_scalars_transposed_arrays_booleans_and_empty_ones(tmp_path):
-    graph = helper.make_graph(
-        [helper.make_node("Where", ["c", "x", "w"], ["y"]), helper.make_node("Not", ["c"], ["n"])], "planted",
-        [helper.make_tensor_value_info("c", 9, ["a", 1]), helper.make_tensor_value_info("x", 1, ["a", "b"]),
-         helper.make_tensor_value_info("w", 1, [])],
-        [helper.make_tensor_value_info("y", 1, ["a", "b"]), helper.make_tensor_value_info("n", 9, ["a", 1])],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "model.onnx")
-    with openvino.open_model(tmp_path / "model.onnx", ()) as session:
+    values = "(bool[a, 1] c, float[a, b] x, float w) => (float[a, b] y, bool[a, 1] n)"
+    model = saved(tmp_path, f"{values} {{ y = Where (c, x, w) n = Not (c) }}")
+    with openvino.open_model(model, ()) as session:
         for rows in (2, 3, 0):
             x = np.arange(4 * rows, dtype=np.float32).reshape(4, rows).T
             c = np.arange(rows).reshape(rows, 1) % 2 == 0
@@ -228,14 +222,8 @@ def test_openvinos_dtypes_are_no_testimony(bench, break_opener):
     assert answers(record)[OPENVINO] == "abstains"
 
 
-def saved(tmp_path: Path, node: Any, dtype: int, constants: Any = ()) -> Path:
-    names = [name for name in node.input if name not in {constant.name for constant in constants}]
-    graph = helper.make_graph(
-        [node], "planted", [helper.make_tensor_value_info(name, dtype, [3]) for name in names],
-        [helper.make_tensor_value_info("y", dtype, [3])], list(constants),
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "model.onnx")
+def saved(tmp_path: Path, graph: str, **constants: Any) -> Path:
+    onnx.save(model_of(f"planted {graph}", **constants), tmp_path / "model.onnx")
     return tmp_path / "model.onnx"
 
 
@@ -252,8 +240,10 @@ FLOATS = {"x": np.ones(3, np.float32), "z": np.zeros(3, np.float32)}
 def test_where_openvino_computes_otherwise_than_the_model_says_it_is_no_witness(
     tmp_path, operator, dtype, by, inputs, doubtful
 ):
-    constants = [] if by is None else [numpy_helper.from_array(by, "z")]
-    model = saved(tmp_path, helper.make_node(operator, ["x", "z"], ["y"]), dtype, constants)
+    kind = {1: "float[3]", 7: "int64[3]", 11: "double[3]"}[dtype]
+    given = f"({kind} x, {kind} z)" if by is None else f"({kind} x)"
+    constants = {} if by is None else {"z": by}
+    model = saved(tmp_path, f"{given} => ({kind} y) {{ y = {operator} (x, z) }}", **constants)
     assert (openvino.no_witness(model, inputs) is not None) is doubtful
 
 
@@ -263,9 +253,8 @@ def test_where_openvino_computes_otherwise_than_the_model_says_it_is_no_witness(
 ])  # fmt: skip
 def test_a_clip_that_lacks_a_limit_and_meets_infinity_shows_nothing(tmp_path, ask, limits, value, doubtful):
     """ONNX says that the limit is the largest number then, as ONNX Runtime has it."""
-    zero = numpy_helper.from_array(np.zeros((), np.float32), "z")
-    node = helper.make_node("Clip", ["x", *limits], ["y"])
-    model = saved(tmp_path, node, 1, [zero])
+    call = f"Clip ({', '.join(['x', *limits])})"
+    model = saved(tmp_path, f"(float[3] x) => (float[3] y) {{ y = {call} }}", z=np.zeros((), np.float32))
     inputs = {"x": np.array([value, 1, 1], np.float32)}
     assert (ask(model, inputs) is not None) is doubtful
 
@@ -335,7 +324,7 @@ def test_a_witness_is_asked_under_its_own_environment_and_leaves_that_of_the_pro
     monkeypatch.delenv(name, raising=False)
     for module, opener in OPENERS:
         break_opener(module, opener, lambda *_: [np.array(os.environ.get(name) == value)])
-    model = saved(tmp_path, helper.make_node("Identity", ["x"], ["y"]), 1)
+    model = saved(tmp_path, "(float[3] x) => (float[3] y) { y = Identity (x) }")
     asked = {one: asking.ask(one, model, (), {"x": FLOATS["x"]}) for one in (OPENVINO, UNOPTIMIZED)}
     assert {one: [bool(array) for array in told.outputs or ()] for one, told in asked.items()} == {
         OPENVINO: [True], UNOPTIMIZED: [False],

@@ -24,18 +24,14 @@ import torch
 import numpy as np
 
 FACTOR = 2.0
-
 class Base(torch.nn.Module):
     pass
-
 class Plain(Base):
     def forward(self, x):
         return x * FACTOR
-
 class Other(torch.nn.Module):
     def forward(self, x):
         return x
-
 def draw(dims, rng):
     return {"x": rng.normal(size=(dims["batch"], 5)).astype(np.float32)}
 """

@@ -40,7 +40,6 @@ class Small(torch.nn.Module):
     def __init__(self, n):
         super().__init__()
         self.one, self.two = torch.nn.Linear(6, n), torch.nn.Linear(n, 4)
-
     def forward(self, x):
         return self.two(torch.relu(self.one(x)))
 

@@ -34,9 +34,21 @@ def case_of(forward: str, *more: str, dims: str = "batch: 1..9", **shapes: str) 
     return say(f"forward: {quoted}", f"inputs: {{{inputs}}}", *([f"dims: {{{dims}}}"] if dims else []), *more)
 
 
-def with_symbolic(operator: str, opsets: str = "[17]", without: str = "another graph") -> str:
-    """The export of a case whose symbolic is ``symbolic`` in beside.py."""
-    entry = f'{{function: beside.symbolic, without: "{without}"}}'
+def module_of(name: str, more: str = "", *, shape: str = "batch, 4") -> str:
+    """A case of this module in beside.py; ``more`` are sizes that a second input has, as in ``n: 2..9``."""
+    second = f', y: "float32[batch, {more[0]}]"' if more else ""
+    return say(
+        f"module: beside.{name}",
+        f'inputs: {{x: "float32[{shape}]"{second}}}',
+        f"dims: {{batch: 1..4{', ' if more else ''}{more}}}",
+    )
+
+
+def with_symbolic(
+    operator: str, opsets: str = "[17]", without: str = "another graph", function: str = "beside.symbolic"
+) -> str:
+    """The export of a case whose symbolic is ``symbolic`` in beside.py, or another function."""
+    entry = f'{{function: {function}, without: "{without}"}}'
     return f"export: {{torchscript: {{opsets: {opsets}, symbolics: {{{operator}: {entry}}}}}}}"
 
 

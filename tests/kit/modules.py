@@ -13,12 +13,10 @@ def net_of(expression: str, *statements: str, **layers: str) -> str:
     return f"""
 import torch
 
-
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
 {made}
-
     def forward(self, x):
 {lines}
 """
@@ -29,11 +27,9 @@ import torch
 
 class Scratch(torch.nn.Module):
     '''Returns the same memory in each call of the same shape.'''
-
     def __init__(self):
         super().__init__()
         self.memory = {}
-
     def forward(self, x):
         if torch.jit.is_tracing():
             return x * 2 + 1

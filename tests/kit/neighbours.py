@@ -106,26 +106,20 @@ from torch.overrides import TorchFunctionMode as Mode
 KEPT = []
 UPWARD = 0x800 if platform.machine() in ("x86_64", "AMD64", "i686") else 0x400000
 RUN = onnxruntime.InferenceSession.run
-
 def OWN_RUN(self, *args, **kwargs):
     return RUN(self, *args, **kwargs)
-
 def lower(which, soft):
     resource.setrlimit(which, (soft, resource.getrlimit(which)[1]))
-
 def umask():
     mask = os.umask(0o77)
     os.umask(mask)
     return mask
-
 def fresh_number():
     with open(os.devnull) as file:
         return file.fileno()
-
 class Finder:
     def find_spec(self, *_):
         return None
-
 class Harm(torch.nn.Module):
     def __init__(self, code):
         super().__init__()

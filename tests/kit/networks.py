@@ -12,216 +12,131 @@ import torch
 from torch import nn
 
 calls = []
-
-
-class Block(nn.Module):
-    def __init__(self, channels):
+class Made(nn.Module):
+    def __init__(self, **layers):
         super().__init__()
-        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1)
-        self.bn1 = nn.BatchNorm2d(channels)
-        self.relu = nn.ReLU(inplace=True)
-        self.conv2 = nn.Conv2d(channels, channels, 1)
-        self.bn2 = nn.BatchNorm2d(channels)
-
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+class Block(Made):
+    def __init__(self, channels):
+        super().__init__(
+            conv1=nn.Conv2d(channels, channels, 3, padding=1), bn1=nn.BatchNorm2d(channels),
+            relu=nn.ReLU(inplace=True),
+            conv2=nn.Conv2d(channels, channels, 1), bn2=nn.BatchNorm2d(channels),
+        )
     def forward(self, x):
-        out = self.relu(self.bn1(self.conv1(x)))
-        out = self.bn2(self.conv2(out))
+        out = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
         out += x
         return self.relu(out)
-
-
-class Network(nn.Module):
+class Network(Made):
     def __init__(self):
-        super().__init__()
-        self.stem = nn.Conv2d(3, 4, 3, padding=1)
-        self.layers = nn.Sequential(Block(4), Block(4))
-        self.act = nn.Hardswish()
-        self.aside = nn.Sigmoid()
-        self.drop = nn.Dropout()
-        self.head = nn.Linear(4, 5)
+        super().__init__(
+            stem=nn.Conv2d(3, 4, 3, padding=1), layers=nn.Sequential(Block(4), Block(4)), act=nn.Hardswish(),
+            aside=nn.Sigmoid(), drop=nn.Dropout(), head=nn.Linear(4, 5),
+        )
         for layer in self.modules():
             if isinstance(layer, nn.BatchNorm2d):
                 layer.running_mean.normal_()
                 layer.running_var.uniform_(0.5, 2)
-
     def forward(self, x):
         x = self.stem(x)
         y = self.act(self.layers(x)) + self.aside(x)
         return self.head(self.drop(y).mean((2, 3)))
-
-
-class Twice(nn.Module):
+class Twice(Made):
     def __init__(self):
-        super().__init__()
-        self.before = nn.Linear(4, 4)
-        self.sub = nn.Sequential(nn.Linear(4, 4), nn.Hardswish())
-        self.after = nn.Linear(4, 4)
-
+        sub = nn.Sequential(nn.Linear(4, 4), nn.Hardswish())
+        super().__init__(before=nn.Linear(4, 4), sub=sub, after=nn.Linear(4, 4))
     def forward(self, x):
         return self.after(self.sub(torch.tanh(self.sub(self.before(x)))))
-
-
-class Collision(nn.Module):
+class Collision(Made):
     '''TorchScript calls the second call of act, and the only one of act_1, the same.'''
-
     def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(4, 4)
-        self.act = nn.Hardswish()
-        self.act_1 = nn.Hardswish()
-
+        super().__init__(first=nn.Linear(4, 4), act=nn.Hardswish(), act_1=nn.Hardswish())
     def forward(self, x):
         return self.act_1(self.act(self.act(self.first(x)) * 3) * 3)
-
-
-class Pair(nn.Module):
+class Pair(Made):
     def __init__(self):
-        super().__init__()
-        self.left, self.right = nn.Linear(4, 4), nn.Linear(4, 4)
-
+        super().__init__(left=nn.Linear(4, 4), right=nn.Linear(4, 4))
     def forward(self, x):
         one, other = self.left(x) * 2, self.right(x) * 3
         return other, {"one": one, "more": (one + other,)}
-
-
-class Nested(nn.Module):
+class Half(Made):
     def __init__(self):
-        super().__init__()
-        self.pair = Pair()
-        self.out = nn.Linear(4, 2)
-
+        super().__init__(pair=Pair(), out=nn.Linear(4, 2))
+    def forward(self, x):
+        other, more = self.pair(x)
+        return self.out(more["one"])
+class Nested(Half):
     def forward(self, x):
         other, more = self.pair(x)
         return self.out(other * more["one"] + more["more"][0])
-
-
-class Fewer(nn.Module):
+class Fewer(Made):
     '''Submodules that are not in the graph: one that does nothing, one nobody needs, one known beforehand.'''
-
     def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(4, 4)
-        self.same = nn.Identity()
-        self.idle = nn.Linear(4, 4)
-        self.places = nn.Embedding(3, 4)
-        self.solid = Solid()
-
+        super().__init__(
+            first=nn.Linear(4, 4), same=nn.Identity(), idle=nn.Linear(4, 4), places=nn.Embedding(3, 4), solid=Solid()
+        )
     def forward(self, x):
         x = self.same(x)
         y = self.first(x)
         self.idle(y)
         return self.solid(y) + self.places(torch.tensor([1]))
-
-
-class Solid(nn.Module):
+class Solid(Made):
     def __init__(self):
-        super().__init__()
-        self.last = nn.Linear(4, 4)
-
+        super().__init__(last=nn.Linear(4, 4))
     def forward(self, x):
         return self.last(x).clone()
-
-
-class Half(nn.Module):
+class Last(Made):
     def __init__(self):
-        super().__init__()
-        self.pair = Pair()
-        self.out = nn.Linear(4, 2)
-
-    def forward(self, x):
-        other, more = self.pair(x)
-        return self.out(more["one"])
-
-
-class Last(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.act = nn.Linear(4, 4), nn.Hardswish()
-
+        super().__init__(first=nn.Linear(4, 4), act=nn.Hardswish())
     def forward(self, x):
         return self.act(self.first(x)) * 2
-
-
-class Branches(nn.Module):
+class Branches(Made):
     def __init__(self):
-        super().__init__()
-        self.one, self.two = nn.Hardswish(), nn.Hardswish()
-        self.sound = nn.Sigmoid()
-        self.after = nn.Linear(4, 4)
-
+        super().__init__(one=nn.Hardswish(), two=nn.Hardswish(), sound=nn.Sigmoid(), after=nn.Linear(4, 4))
     def forward(self, x):
         return self.after(self.one(x)) + self.two(x * 2) + self.sound(x)
-
-
-class Logs(nn.Module):
+class Logs(Made):
     def __init__(self):
-        super().__init__()
-        self.log = Log()
-        self.act = nn.Hardswish()
-        self.last = nn.Linear(4, 4)
-
+        super().__init__(log=Log(), act=nn.Hardswish(), last=nn.Linear(4, 4))
     def forward(self, x):
         return self.last(self.act(x)) + self.log(x)
-
-
 class Log(nn.Module):
     def forward(self, x):
         return torch.log(x)
-
-
-class Loud(nn.Module):
+class Loud(Made):
     '''Its second layer reaches some 100,000, its third brings that back.'''
-
     def __init__(self):
-        super().__init__()
-        self.first, self.loud, self.last = (nn.Linear(4, 4, bias=False) for _ in range(3))
+        super().__init__(**{name: nn.Linear(4, 4, bias=False) for name in ("first", "loud", "last")})
         with torch.no_grad():
-            self.first.weight *= 100
-            self.loud.weight *= 1e4
-            self.last.weight *= 1e-5
-
+            for layer, factor in ((self.first, 100), (self.loud, 1e4), (self.last, 1e-5)):
+                layer.weight *= factor
     def forward(self, x):
         return self.last(self.loud(self.first(x)))
-
-
-class Uneven(nn.Module):
+class Uneven(Made):
     def __init__(self):
-        super().__init__()
-        self.spread = nn.Conv2d(3, 8, 3, padding=1)
-        self.gather = nn.Conv2d(8, 4, 1)
-        self.last = nn.Conv2d(4, 4, 1)
+        super().__init__(spread=nn.Conv2d(3, 8, 3, padding=1), gather=nn.Conv2d(8, 4, 1), last=nn.Conv2d(4, 4, 1))
         sizes = torch.logspace(0, 2, 8)
         with torch.no_grad():
             self.spread.weight *= sizes[:, None, None, None]
             self.spread.bias *= sizes
             self.gather.weight /= sizes[None, :, None, None]
-
     def forward(self, x):
         return self.last(self.gather(self.spread(x)))
-
-
 class Alone(nn.Module):
     def forward(self, x):
         return torch.sin(x)
-
-
 def symbolic(g, x):
     '''Hardswish, one per cent too large.'''
     return g.op("Mul", g.op("HardSwish", x), g.op("Constant", value_t=torch.tensor(1.01)))
-
-
 def second(g, x):
     '''Right where it is called first, wrong after that.'''
     calls.append(1)
     right = g.op("HardSwish", x)
     return right if len(calls) == 1 else g.op("Neg", right)
-
-
 def flat(g, x):
     '''Of another shape.'''
     return g.op("Flatten", g.op("HardSwish", x), axis_i=0)
-
-
 def poisoned(g, x):
     '''NaN where the input is below -1.'''
     low = g.op("Less", x, g.op("Constant", value_t=torch.tensor(-1.0)))

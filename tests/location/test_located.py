@@ -10,7 +10,7 @@ import pytest
 from benchmarks.culprits.edits import Edit, exchanged
 from benchmarks.culprits.planting import exported
 from benchmarks.location.sound import look_at
-from tests.kit.cases import Bench, details, say, verdict, write_case
+from tests.kit.cases import Bench, details, module_of, say, verdict, with_symbolic, write_case
 from tests.kit.planting import planted, untyped
 from tests.kit.runs import run_suite
 
@@ -25,46 +25,32 @@ import torch
 import torch.nn.functional as F
 
 calls = []
-
-
 def half(size):
     return size // 2
-
-
 class Padded(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.layer = torch.nn.Linear(4, 4)
-
     def forward(self, x, y):
         left = half(x.shape[1] - y.shape[1])
         moved = torch.nn.functional.pad(y, (left, 4 - left))
         return torch.relu(self.layer(x)).sum() + moved
-
-
 class Network(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
-
     def middle(self, x):
         x = torch.tanh(self.first(x))
         x = F.hardswish(x * 3)
         return x + 1
-
     def forward(self, x):
         return torch.relu(self.second(self.middle(x)))
-
-
 class Chosen(torch.nn.Module):
     def forward(self, x):
         def yes(x):
             y = x * 2
             return F.hardswish(y)
-
         return torch.cond(x.sum() > 0, yes, lambda x: x.cos(), (x,)) * 2  # of the branch
-
-
 class Compiled(torch.nn.Module):
     def forward(self, x):
         if bool(x.sum() > 0):
@@ -72,61 +58,42 @@ class Compiled(torch.nn.Module):
         else:
             z = x.cos()
         return z * 2
-
-
 class Baked(torch.nn.Module):
     def forward(self, x, y):
         scale = 1 / math.sqrt(y.shape[1])
         x = torch.tanh(x) * scale
         return x + y.sum()
-
-
 class Shaped(torch.nn.Module):
     def forward(self, x, y):
         scale = y.sum(0).reshape([int(y.shape[1])]).sum()
         return torch.tanh(x) * scale + y.sum()
-
-
 class Folded(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.conv, self.norm = torch.nn.Conv2d(2, 3, 1), torch.nn.BatchNorm2d(3)
         self.norm.running_mean.uniform_(-1, 1)
         self.norm.running_var.uniform_(0.5, 2)
-
     def forward(self, x):
         x = self.norm(self.conv(x))
         return F.hardswish(x)
-
-
 class Sound(Folded):
     def forward(self, x):
         x = self.norm(self.conv(x))
         return F.gelu(x)  # of opset 20, which the raw graph of dynamo is not yet at
-
-
 class Chunked(torch.nn.Module):
     def forward(self, x):
         left, right = x.chunk(2, -1)
         return F.hardswish(left * 3) + right
-
-
 def symbolic(g, x):
     return g.op("HardSigmoid", x)
-
-
 def another_graph_each_time(g, x):
     calls.append(1)
     return symbolic(g, x) if len(calls) == 1 else g.op("Abs", symbolic(g, x))
-
-
 def crashes_the_second_time(g, x):
     calls.append(1)
     if len(calls) > 1:
         os.kill(os.getpid(), signal.SIGSEGV)
     return symbolic(g, x)
-
-
 def translation(x):
     from onnxscript import opset18
     return opset18.HardSigmoid(x)
@@ -140,18 +107,8 @@ def at(source: str, place: int = 0) -> dict[str, Any]:
     return {"line": f"beside.py:{number}", "source": source}
 
 
-def body(module: str, shape: str = "batch, 4") -> str:
-    return f'module: beside.{module}\ninputs: {{x: "float32[{shape}]"}}\ndims: {{batch: 1..4}}'
-
-
-def sized(module: str, least: int = 2) -> str:
-    """A module of two inputs, the second with a size of its own."""
-    return body(module).replace('4]"}', '4]", y: "float32[batch, n]"}').replace("1..4", f"1..4, n: {least}..9")
-
-
 def exporting(function: str) -> str:
-    entry = f'{{function: beside.{function}, without: "none"}}'
-    return f'export: {{torchscript: {{opsets: [17], symbolics: {{"aten::hardswish": {entry}}}}}}}'
+    return with_symbolic("aten::hardswish", without="none", function=f"beside.{function}")
 
 
 TORCHSCRIPT, DYNAMO = "export: {torchscript: [17]}", "export: {dynamo: [18]}"
@@ -182,38 +139,39 @@ LAST = say("forward: torch.relu(torch.sin(x) + 1)", ACT)
 SILU = say("forward: torch.sin(F.silu(torch.cos(x)))", ACT)
 LOCATED = {
     "a size, torchscript": Located(
-        say(sized("Padded", 3), TORCHSCRIPT), {**HALVED, "operator": "aten.floor_divide"},
+        say(module_of("Padded", "n: 3..9"), TORCHSCRIPT), {**HALVED, "operator": "aten.floor_divide"},
         ("parts first at {line}  return size // 2  (aten.floor_divide)", "node {node} (Div), of int64 sizes",
          "its inputs agree; -1 // 2: got 0, wanted -1")),
-    "a size, dynamo": Located(say(sized("Padded", 3), DYNAMO), {**HALVED, "operator": "operator.floordiv"}),
-    **{f"inside a function, {exporter}": Located(say(body("Network"), export), IN_FUNCTION, without=("untied",))
+    "a size, dynamo": Located(
+        say(module_of("Padded", "n: 3..9"), DYNAMO), {**HALVED, "operator": "operator.floordiv"}),
+    **{f"inside a function, {exporter}": Located(say(module_of("Network"), export), IN_FUNCTION, without=("untied",))
        for exporter, export in WRONG.items()},
     # in a branch torch keeps less of where code is from: the line of torch.cond, or that of its own function
     "inside a branch, torchscript": Located(
-        say(body("Compiled"), WRONG["torchscript"], "script: true"), {**SWISH, "inside": "prim.If"},
+        say(module_of("Compiled"), WRONG["torchscript"], "script: true"), {**SWISH, "inside": "prim.If"},
         ("  inside of the branch that is taken at prim.If",), without=("removed",)),
     "inside a branch, dynamo": Located(
-        say(body("Chosen"), WRONG["dynamo"]),
+        say(module_of("Chosen"), WRONG["dynamo"]),
         {**SWISH, "inside": "higher_order.cond",
          **at("return torch.cond(x.sum() > 0, yes, lambda x: x.cos(), (x,)) * 2  # of the branch")},
         ("  inside of the branch that is taken at higher_order.cond",), without=("removed",)),
     "a number that tracing bakes in": Located(
-        say(sized("Baked"), TORCHSCRIPT),
+        say(module_of("Baked", "n: 2..9"), TORCHSCRIPT),
         {"stage": "capture", "how": "constant", "operator": "aten.mul", **at("x = torch.tanh(x) * scale")},
         ("captured with {got:.9g}, which here is {wanted:.9g}",)),
     "a shape with which the graph cannot be computed": Located(
-        say(sized("Shaped"), TORCHSCRIPT),
+        say(module_of("Shaped", "n: 2..9"), TORCHSCRIPT),
         {"how": "constant", "operator": "aten.reshape", **at("scale = y.sum(0).reshape([int(y.shape[1])]).sum()")}),
     # a batch norm in the weights of a convolution is no defect, whichever operator its node was made of; in dynamo's
     # graph it has outputs that nobody takes, and other shapes than PyTorch's
     **{f"behind a folded batch norm, {exporter}": Located(
-        say(body("Folded", "batch, 2, 3, 3"), export), {**SWISH, **at("return F.hardswish(x)")})
+        say(module_of("Folded", shape="batch, 2, 3, 3"), export), {**SWISH, **at("return F.hardswish(x)")})
        for exporter, export in WRONG.items()},
     # TorchScript keeps the number of chunks as an attribute, as in every multi-head attention
     "behind constant chunks": Located(
-        say(body("Chunked"), WRONG["torchscript"]), {**SWISH, **at("return F.hardswish(left * 3) + right")}),
+        say(module_of("Chunked"), WRONG["torchscript"]), {**SWISH, **at("return F.hardswish(left * 3) + right")}),
     "made wrong by the exporter's passes": Located(
-        say(body("Network"), DYNAMO),
+        say(module_of("Network"), DYNAMO),
         {"operator": "aten.tanh", "type": "Atan", "stage": "optimizer", **at("x = torch.tanh(self.first(x))")},
         edit=exchanged("Tanh", "Atan")),
     # the last node is wrong, whose tensor was given the output's name
@@ -253,7 +211,7 @@ def test_what_torch_lacks_is_said_and_the_verdict_stays(
     from torch.fx.proxy import TracerBase
     from torch.onnx._internal.torchscript_exporter import utils
 
-    case = say(body("Network"), WRONG[exporter])
+    case = say(module_of("Network"), WRONG[exporter])
     before = verdict(bench.run(case, PYTHON))
     owner, name = {
         "torchscript": (utils, "_create_jit_graph"), "dynamo": (TracerBase, "_filter_traceback_frames"),
@@ -273,19 +231,19 @@ def test_what_torch_lacks_is_said_and_the_verdict_stays(
 def test_where_exporting_again_does_not_show_the_same_graph_nothing_is_named(
     bench: Bench, symbolic: str, told: dict[str, str]
 ) -> None:
-    record = bench.run(say(body("Network"), exporting(symbolic)), PYTHON)
+    record = bench.run(say(module_of("Network"), exporting(symbolic)), PYTHON)
     assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
     assert record.operator == told
 
 
 def test_a_cell_that_passes_has_no_operator(bench: Bench) -> None:
-    assert bench.run(say(body("Network"), TORCHSCRIPT), PYTHON).operator is None
+    assert bench.run(say(module_of("Network"), TORCHSCRIPT), PYTHON).operator is None
 
 
 @pytest.mark.parametrize("export", [TORCHSCRIPT.replace("17", "20"), DYNAMO.replace("18", "20")])
 def test_a_model_that_is_right_has_nothing_named(bench: Bench, export: str) -> None:
     """Asked of a cell that passes, where every difference would have to be one that kernels may have."""
-    cells = bench.cells(say(body("Sound", "batch, 2, 3, 3"), export), PYTHON)
+    cells = bench.cells(say(module_of("Sound", shape="batch, 2, 3, 3"), export), PYTHON)
     (cell,) = (one for one in cells if one.check == "accuracy" and one.runtime == "onnxruntime")
     found = look_at(cell, bench.store)
     assert (found.named, found.unable, found.parted) == ("", "", 0)

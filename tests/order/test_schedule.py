@@ -197,7 +197,6 @@ class Scaled(torch.nn.Module):
     def __init__(self, factor):
         super().__init__()
         self.factor = factor
-
     def forward(self, x):
         return self.factor * x
 """

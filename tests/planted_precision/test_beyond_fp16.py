@@ -5,16 +5,15 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from conformance.runtimes import onnxruntime
 from tests.kit.cases import PASSED, details, say, verdict
+from tests.kit.models import model_of
 from tests.planted_precision.support import COMMON, CONVERTED, assert_blamed, behind, run
 
 SMALL = """
 import numpy as np
 import torch
-
 
 def small(rng):
     yield {"x": rng.normal(size=(8, 4)).astype("float32")}
@@ -58,16 +57,8 @@ def test_what_is_lost_between_two_fp16_nodes_is_lost_in_what_the_graph_means(ben
 
 
 def test_what_an_fp16_graph_means_is_what_numpy_computes_in_fp16(tmp_path):
-    nodes = [
-        helper.make_node("Cast", ["x"], ["a"], to=TensorProto.FLOAT16),
-        helper.make_node("Mul", ["a", "a"], ["b"]),
-        helper.make_node("Sqrt", ["b"], ["c"]),
-        helper.make_node("Cast", ["c"], ["y"], to=TensorProto.FLOAT),
-    ]
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy")
-    graph = helper.make_graph(nodes, "graph", [x], [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "model.onnx")
+    body = "a = Cast <to = 10> (x) b = Mul (a, a) c = Sqrt (b) y = Cast <to = 1> (c)"
+    onnx.save(model_of(f"g (float[n] x) => (float[n] y) {{ {body} }}"), tmp_path / "model.onnx")
     values = np.random.default_rng(0).uniform(1, 400, 1000).astype("float32")
     with onnxruntime.open_literal(tmp_path / "model.onnx", []) as session, np.errstate(over="ignore"):
         (got,) = session.run({"x": values})

@@ -23,15 +23,11 @@ class Beside(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.layer = torch.nn.Linear(64, 800)
-
     def forward(self, x):
         y = self.layer(x)
         return torch.cat([FEW, y], 1)
 """
-FEW = {
-    "fp16": "(x[:, :8] + 4096.0) - 4096.0",
-    "int8": "torch.sin(y[:, :8] * 500.0) * 20.0",
-}
+FEW = {"fp16": "(x[:, :8] + 4096.0) - 4096.0", "int8": "torch.sin(y[:, :8] * 500.0) * 20.0"}
 
 
 def of_sound(change):

@@ -35,7 +35,6 @@ class Small(torch.nn.Module):
     def __init__(self, width):
         super().__init__()
         self.one, self.two = torch.nn.Linear(6, width), torch.nn.Linear(width, 4)
-
     def forward(self, x):
         return self.two(torch.relu(self.one(x)))
 
