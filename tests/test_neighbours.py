@@ -178,17 +178,17 @@ if "each" in callers(sys._getframe()):  # where examples are run, after the expo
 """
 
 
-def test_a_function_that_is_replaced_when_the_examples_run_counts_too(run: Runner, tmp_path: Path) -> None:
-    record = run(cells_of(tmp_path, "one", "Keeps", KEEPS, where=LATE)["accuracy"])
-    assert verdict(record) == REPLACED
-    assert "json.loads" in str(record.reason)
+FENCELESS = "from conformance.worker.state.fence import Fence; Fence.end = lambda self: []"
 
 
-def test_who_replaces_the_fence_itself_is_not_green(run: Runner, tmp_path: Path) -> None:
-    patch = "from conformance.worker.state.fence import Fence; Fence.end = lambda self: []"
-    record = run(cells_of(tmp_path, "one", "Keeps", KEEPS, where=patch)["accuracy"])
-    assert verdict(record) == REPLACED
-    assert "conformance.worker.state.fence.Fence.end" in str(record.reason)
+@pytest.mark.parametrize(
+    "where, what", [(LATE, "json.loads"), (FENCELESS, "conformance.worker.state.fence.Fence.end")]
+)
+def test_who_replaces_a_function_after_the_export_or_the_fence_is_not_green(
+    run: Runner, tmp_path: Path, where: str, what: str
+) -> None:
+    record = run(cells_of(tmp_path, "one", "Keeps", KEEPS, where=where)["accuracy"])
+    assert verdict(record) == REPLACED and what in str(record.reason)
 
 
 MARKS = """

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from conformance.depends.changed import changed_since
@@ -45,34 +46,24 @@ def test_a_cell_whose_last_run_was_under_the_conditions_of_now_is_not_selected(r
     assert selected(repository, as_now) == {}
 
 
-@pytest.mark.parametrize(
-    ("was", "reason"),
-    [
-        ({"the package onnxruntime": "1.0 abc"}, "the package onnxruntime: 1.0 -> "),
-        ({"the package numpy": "files"}, "the package numpy: "),
-        ({"the package onnx": None}, "the package onnx is new"),
-        ({"the package gone": "1.0 abc"}, "the package gone is gone"),
-        ({"the variable OMP_PLANTED": "abc"}, "the variable OMP_PLANTED is gone"),
-        ({"Python": "3.9.1"}, "Python: 3.9.1 -> 3."),
-        ({OWN_CODE: "abc"}, "this package's own code changed"),
-        ({PROCESSOR: "abc"}, "the processor changed"),
-        ({}, UNKNOWN),
-    ],
-)
+@pytest.mark.parametrize("was, reason", [
+    ({"the package onnxruntime": "1.0 abc"}, "the package onnxruntime: 1.0 -> "),
+    ({"the package numpy": "files"}, "the package numpy: "),
+    ({"the package numpy": f"{np.__version__} abc"}, "the package numpy: its files changed"),
+    ({"the package onnx": None}, "the package onnx is new"),
+    ({"the package gone": "1.0 abc"}, "the package gone is gone"),
+    ({"the variable OMP_PLANTED": "abc"}, "the variable OMP_PLANTED is gone"),
+    ({"Python": "3.9.1"}, "Python: 3.9.1 -> 3."),
+    ({OWN_CODE: "abc"}, "this package's own code changed"),
+    ({PROCESSOR: "abc"}, "the processor changed"),
+    ({}, UNKNOWN),
+])  # fmt: skip
 def test_a_condition_that_changed_since_the_last_run_selects_the_cell(
     repository: Path, was: dict[str, str | None], reason: str
 ) -> None:
     found = selected(repository, lambda cell: dataclasses.replace(under(**was), says=says(cell)))
     assert found.keys() == {cell.id for cell in plain(repository)}
-    for (told,) in found.values():
-        assert told.startswith(reason)
-
-
-def test_files_of_a_package_that_were_edited_are_a_change(repository: Path) -> None:
-    version = conditions()["the package numpy"].partition(" ")[0]
-    before = under(**{"the package numpy": f"{version} abc"})
-    found = selected(repository, lambda cell: dataclasses.replace(before, says=says(cell)))
-    assert set(map(tuple, found.values())) == {("the package numpy: its files changed",)}
+    assert all(told.startswith(reason) for (told,) in found.values())
 
 
 def test_conditions_that_were_not_kept_one_by_one_select_the_cell_all_the_same(repository: Path) -> None:
@@ -120,9 +111,7 @@ def test_an_entry_that_was_cut_off_selects_the_cell(repository: Path, tmp_path: 
     assert selected(repository, lambda cell: last(tmp_path / "index", cell)) == {}
     for file in (tmp_path / "index").iterdir():
         file.write_bytes(file.read_bytes()[:-5])
-    assert selected(repository, lambda cell: last(tmp_path / "index", cell)).keys() == {
-        cell.id for cell in plain(repository)
-    }
+    assert len(selected(repository, lambda cell: last(tmp_path / "index", cell))) == len(plain(repository))
 
 
 def test_the_conditions_of_a_last_run_are_kept_one_by_one(repository: Path, tmp_path: Path) -> None:
