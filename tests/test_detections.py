@@ -25,7 +25,6 @@ from tests.test_bundle_fuzz import entry
 
 DETECTOR = """
 import torch
-
 class Detector(torch.nn.Module):
     def forward(self, x):
         scores = torch.sigmoid(2 * x[:, 4])
@@ -157,7 +156,6 @@ def test_a_witness_may_have_its_right_rows_in_another_order():
 
 TIED = """
 import torch
-
 class Detector(torch.nn.Module):
     def forward(self, x):
         sums = torch.cumsum(x * 1.7, 0)  # which is rounded in every step

@@ -153,7 +153,6 @@ def test_the_command_names_what_it_cannot_use(tmp_path, arguments, said):
 
 NETWORK = """
 import torch
-
 class Block(torch.nn.Module):
     def __init__(self, size):
         super().__init__()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from conformance.worker.isolation import Worker
 from conformance.worker.warm import new_worker
 from tests.kit import fatal, neighbours
 from tests.kit.cases import details, verdict
-from tests.kit.neighbours import HARMS, JUDGING, LEFT, REGISTRIES, cells_of
+from tests.kit.neighbours import HARMS, JUDGING, LEFT, REGISTRIES, cells_of, holds
 
 REPLACED = ("failed", "declare", "ReplacedFunction", "case")
 
@@ -165,6 +168,12 @@ def test_cells_share_a_process_only_where_nothing_is_kept(
         assert (record.status, record.reason, record.changed) == ("passed", None, [])
         processes.append(fresh.call(fatal.pid, timeout=60))
     assert (processes[0] == processes[1], processes[1] == processes[2]) == (shared, False)
+
+
+def test_texts_have_the_hashes_of_one_seed_in_each_run(worker: Worker) -> None:
+    command = [sys.executable, "-c", "print(hash('text'))"]
+    of_seed_0 = int(subprocess.check_output(command, env={**os.environ, "PYTHONHASHSEED": "0"}))
+    assert worker.call(holds, f"hash('text') == {of_seed_0}", "", timeout=60)
 
 
 LATE = """

@@ -29,7 +29,6 @@ specials: false
 """
 RAISING = """
 import torch
-
 class Raises(torch.nn.Module):
     def forward(self, x):
         if x.shape[0] == 9:

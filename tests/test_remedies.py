@@ -19,7 +19,6 @@ from tests.kit.runtimes import wrong_runtime
 
 ZERO_BY_INIT = """
 import torch
-
 class Residual(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -382,10 +382,11 @@ def of_everything() -> Iterator[Way]:
     )
     yield Way(
         "hash_seed",
-        "the hashes of texts",
+        "the hashes of texts, which are alike in all workers",
         factor="2.0 + (hash('text') != HASH)".replace("HASH", str(_hash_of_text())),
         environment={"PYTHONHASHSEED": ("0", "1")},
         round="hash_seed",
+        sound=True,
     )
     yield Way(
         "optimized",

@@ -28,8 +28,8 @@ from conformance.worker import uses
 VARIABLES = (
     "TORCH", "PYTORCH", "ATEN_", "ORT_", "ONNX", "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_",
     "CUDA", "CUDNN_", "CUBLAS_", "NVIDIA_", "TENSORRT", "TRT_", "OPENVINO_", "OV_", "CONFORMANCE_", "LC_",
-    "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONHASHSEED", "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONOPTIMIZE",
-    "PYTHONNOUSERSITE", "PYTHONPATH",
+    "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONOPTIMIZE", "PYTHONNOUSERSITE",
+    "PYTHONPATH",
 )  # fmt: skip
 """How the names begin of variables that are part of every result: those of PyTorch, the runtimes and Python."""
 EXACT = frozenset({"LANG", "LANGUAGE", "TZ"})

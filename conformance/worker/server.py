@@ -19,6 +19,7 @@ from conformance.worker import children
 
 _context = multiprocessing.get_context("forkserver")
 _GUARD, _READY = "conformance.worker.guard", "conformance.worker.ready"
+_SEED = "PYTHONHASHSEED"
 _TRIES = 20
 _PAUSE = 0.05  # seconds until the end of a server can be seen, and a new one be started
 _workers: set[int] = set()
@@ -109,12 +110,30 @@ def _running() -> Iterator[None]:
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
-        with _interrupted_later():
+        with _interrupted_later(), _hashing_alike():
             forkserver.ensure_running()
             wake()
             yield
     finally:
         sys.modules["__main__"] = main
+
+
+@contextlib.contextmanager
+def _hashing_alike() -> Iterator[None]:
+    """Have a server that starts inside the block, and all that is forked from it, hash texts alike in each run.
+
+    Else the order of a set of texts, and what a case or an exporter makes of it, would be another at each run; and
+    tox gives each run a seed of its own, so that nothing that depends on the seed could be kept.
+    """
+    before = os.environ.get(_SEED)
+    os.environ[_SEED] = "0"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SEED]
+        else:
+            os.environ[_SEED] = before
 
 
 @contextlib.contextmanager

@@ -35,7 +35,6 @@ wrong:
 """
 PYTHON = """
 import torch
-
 class Small(torch.nn.Module):
     def __init__(self, n):
         super().__init__()

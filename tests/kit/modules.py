@@ -12,7 +12,6 @@ def net_of(expression: str, *statements: str, **layers: str) -> str:
     lines = "\n".join(f"        {line}" for line in (*statements, f"return {expression}"))
     return f"""
 import torch
-
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -24,7 +23,6 @@ class Net(torch.nn.Module):
 
 SCRATCH = """
 import torch
-
 class Scratch(torch.nn.Module):
     '''Returns the same memory in each call of the same shape.'''
     def __init__(self):

@@ -192,7 +192,6 @@ latency: [{runtime: onnxruntime, at_most: 1 s}]
 """
 PYTHON = """
 import torch
-
 class Scaled(torch.nn.Module):
     def __init__(self, factor):
         super().__init__()

@@ -17,7 +17,6 @@ export: {torchscript: [17]}
 """
 PYTHON = """
 import torch
-
 class Beside(torch.nn.Module):
     # a few values of which the precision leaves nothing, before many that it keeps
     def __init__(self):
