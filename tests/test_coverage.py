@@ -325,6 +325,8 @@ def test_a_case_with_another_tolerance_is_asked_anew_and_an_unchanged_one_is_not
     monkeypatch.setattr(asked, "measure", lambda *_: Covered((), (), 0))
     loose = "tolerance: {fp32: {atol: 0.5, because: another one}}"
     assert bench.run_cell(cells_of(bench, say(CASE, loose))[1]).coverage["of"] == 0
+    _kept.clear()
+    assert bench.run_cell(cells[1], suite="under another version of torch").coverage["of"] == 0
 
 
 def test_weights_come_from_a_file_beside_the_case(bench, tmp_path):
