@@ -8,5 +8,5 @@ from conformance.export import symbolics
 
 with contextlib.suppress(Exception):  # told by the first cell that meets it
     symbolics.snapshot()  # PyTorch imports most of its symbolics in the first export
-with contextlib.suppress(Exception):
+with contextlib.suppress(Exception):  # installations that cannot be read: each cell that asks is told so
     packages.read()
