@@ -63,6 +63,8 @@ HARMS = {
     "layer": ("setattr(torch.nn.ReLU, 'forward', lambda self, x: x)",
               "float(torch.nn.ReLU()(torch.tensor(-1.0))) == 0"),
     "deleted_function": ("delattr(F, 'relu') if hasattr(F, 'relu') else None", "hasattr(F, 'relu')"),
+    "code_of_relu": ("setattr(F.relu, '__code__', F.relu.__code__.replace(co_name='harmed'))",
+                     "F.relu.__code__.co_name == 'relu'"),
     "numpy": ("setattr(np, 'allclose', lambda *_: True)", "not np.allclose(1, 2)"),
     "runtime": ("setattr(onnxruntime.InferenceSession, 'run', OWN_RUN)",
                 "onnxruntime.InferenceSession.run.__name__ == 'run'"),
@@ -73,6 +75,8 @@ HARMS = {
     "table": ("run_cell.CHECKS.update(latency=len)", "run_cell.CHECKS['latency'] is not len"),
     "code": ("setattr(tolerance.failed, '__code__', tolerance.failed.__code__.replace(co_name='harmed'))",
              "tolerance.failed.__code__.co_name == 'failed'"),
+    "library_code": ("setattr(json.loads, '__code__', json.loads.__code__.replace(co_name='harmed'))",
+                     "json.loads.__code__.co_name == 'loads'"),
     "default": ("setattr(tolerance.failed, '__defaults__', (1,))", "tolerance.failed.__defaults__ == (None,)"),
     "schema_function": ("setattr(onnx.checker, 'check_model', len)", "onnx.checker.check_model is not len"),
     "symbolic": ("torch.onnx.register_custom_op_symbolic('aten::cos', len, 17)", ""),
@@ -91,7 +95,19 @@ HARMS = {
 REGISTRIES = {"symbolic", "decomposition", "operator", "kernel", "pytree", "hook", "schema"}
 LEFT = {"thread", "files", "at_exit", "closed_stdout", *REGISTRIES}
 """What cannot be put back."""
-JUDGING = {"numpy", "runtime", "json", "path", "shadow", "judged", "table", "code", "default", "schema_function"}
+JUDGING = {
+    "numpy",
+    "runtime",
+    "json",
+    "path",
+    "shadow",
+    "judged",
+    "table",
+    "code",
+    "library_code",
+    "default",
+    "schema_function",
+}
 """What the comparison itself rests on."""
 
 PYTHON = """

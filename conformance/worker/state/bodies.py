@@ -1,71 +1,68 @@
 """Functions that are others although they are the same objects: their code or their defaults were replaced in them.
 
-No dictionary of a module shows that. Each function is compared after every cell, so only those count that
-``conformance`` itself judges with.
+No dictionary of a module shows that. Python tells of it as it happens, by the audit event ``object.__setattr__``.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator, Mapping
-from operator import attrgetter
+import sys
+from collections.abc import Collection, Iterator
 from types import FunctionType
 from typing import Any
 
-_CODE, _DEFAULTS, _KEYWORDS = map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__"))
+_ATTRIBUTES = frozenset({"__code__", "__defaults__", "__kwdefaults__"})
+_MOST = 10_000
+"""Changes that are kept until somebody looks: a case that changes functions without an end changes many."""
 _CACHED = type(functools.cache(len))
+_watching: list[Bodies] = []
 
 
 class Bodies:
-    """Functions by name, and what each was made of when it was taken."""
+    """The functions of some packages that were changed in place since they were looked at last."""
 
     def __init__(self, packages: Collection[str]) -> None:
-        """``packages``: functions that were imported from elsewhere do not count."""
         self._packages = packages
-        self._known: set[int] = set()
-        self._all: list[FunctionType] = []
-        self._with_defaults: list[FunctionType] = []  # calls that give every argument ask for no others
-        self._with_keywords: list[FunctionType] = []
-        self._then = self._read()
+        self._changed: dict[tuple[int, str], tuple[FunctionType, Any]] = {}
+        if not _watching:
+            sys.addaudithook(_hook)
+        _watching.append(self)
 
-    def add(self, values: Mapping[Any, Any]) -> None:
-        """Add the functions among the values of a module or class."""
-        for value in [*values.values()]:
-            for function in _functions_of(value):
-                package = str(function.__module__).partition(".")[0]
-                if id(function) not in self._known and package in self._packages:
-                    self._known.add(id(function))
-                    self._all.append(function)
-                    self._with_defaults += [function] if function.__defaults__ else []
-                    self._with_keywords += [function] if function.__kwdefaults__ else []
+    def note(self, function: FunctionType, attribute: str, by: str) -> None:
+        """Note that an attribute of a function is about to be set by code of a module; its own package may do so."""
+        package = str(function.__module__).partition(".")[0]
+        if package in self._packages and package != by.partition(".")[0] and len(self._changed) < _MOST:
+            self._changed.setdefault((id(function), attribute), (function, getattr(function, attribute)))
 
     def take(self) -> None:
         """Take all of them as they are now."""
-        codes, defaults, keywords = self._read()
-        self._then = codes, defaults, [dict(known or ()) for known in keywords]
+        self._changed.clear()
 
     def changes(self, *, put_back: bool) -> list[str]:
         """Return the full names of the functions that are others since they were taken."""
-        changed: dict[str, None] = {}
-        for functions, attribute, then, now in zip(
-            (self._all, self._with_defaults, self._with_keywords),
-            ("__code__", "__defaults__", "__kwdefaults__"), self._then, self._read(), strict=True,
-        ):  # fmt: skip
-            if _equal(then, now):
-                continue
-            for function, before, after in zip(functions, then, now, strict=True):
-                if before is not after and not _equal(before, after):
-                    changed[f"{function.__module__}.{function.__qualname__}"] = None
-                    if put_back:
-                        setattr(function, attribute, before)
-        if changed:
-            self.take()
-        return [*changed]
+        names: dict[str, None] = {}
+        for (_, attribute), (function, before) in [*self._changed.items()]:
+            if not _same(getattr(function, attribute), before) and _has_its_name(function):
+                names[f"{function.__module__}.{function.__qualname__}"] = None
+                if put_back:
+                    setattr(function, attribute, before)
+        self.take()
+        return [*names]
 
-    def _read(self) -> tuple[list[Any], list[Any], list[Any]]:
-        return (
-            [*map(_CODE, self._all)], [*map(_DEFAULTS, self._with_defaults)], [*map(_KEYWORDS, self._with_keywords)],
-        )  # fmt: skip
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "object.__setattr__" and arguments[1] in _ATTRIBUTES and type(arguments[0]) is FunctionType:
+        by = str(sys._getframe(1).f_globals.get("__name__"))
+        for bodies in _watching:
+            bodies.note(arguments[0], arguments[1], by)
+
+
+def _has_its_name(function: FunctionType) -> bool:
+    """Return whether the function is what its module has under its name, and not one that was made just now."""
+    owner: Any = sys.modules.get(function.__module__)
+    for name in function.__qualname__.split("."):
+        owner = getattr(owner, "__dict__", {}).get(name)
+    return any(function is part for part in _functions_of(owner))
 
 
 def _functions_of(value: Any) -> Iterator[FunctionType]:
@@ -84,8 +81,8 @@ def _functions_of(value: Any) -> Iterator[FunctionType]:
             value = value.__wrapped__ if isinstance(value, _CACHED) else None
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _same(one: Any, other: Any) -> bool:
     try:
-        return bool(one == other)
+        return one is other or bool(one == other)
     except Exception:  # whatever a value of the user's raises where it is compared: then it is another one
         return False

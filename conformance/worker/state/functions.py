@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from conformance.worker.state.bodies import Bodies
 from conformance.worker.state.judging import by_the_compiler, came_late, is_function
 from conformance.worker.state.spaces import MISSING, Spaces
 
@@ -21,6 +22,7 @@ class Functions:
 
     def __init__(self) -> None:
         self._spaces = Spaces()
+        self._bodies = Bodies({"torch"})
         self._owners: list[Any] = []
         self._pending = [*_MODULES, _LAYERS]
         self.added = False
@@ -49,6 +51,7 @@ class Functions:
             self._spaces.take(index)
         self.added = False
         self.watch()
+        self._bodies.take()
 
     def changes(self, *, put_back: bool) -> list[str]:
         """The full names of the functions that were replaced since the last look."""
@@ -65,7 +68,7 @@ class Functions:
                 elif put_back:
                     setattr(owner, name, before)
             self._spaces.take(index)
-        return changed
+        return changed + self._bodies.changes(put_back=put_back)
 
 
 _taken: Functions | None = None

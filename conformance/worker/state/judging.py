@@ -18,8 +18,6 @@ from conformance.worker.state.spaces import MISSING, Spaces
 OWN = "conformance"
 PACKAGES = sys.stdlib_module_names | {OWN, "numpy", "onnx", "onnxruntime", "google", "ml_dtypes"}
 """What runs models, computes what is right and compares; the last two are what ONNX and NumPy's types rest on."""
-_JUDGES = tuple(f"{OWN}.{name}" for name in ("compare", "verdict", "checks", "worker.state"))
-"""Whose functions may not become others in place either: what decides on a cell, and what watches it."""
 _HOOKS = frozenset({"warnings.showwarning", "warnings.formatwarning"})
 """Offered to be replaced, beside all that is called a hook."""
 _HEAP = 1 << 9
@@ -78,8 +76,6 @@ class Judging:
         self._spaces.add(name, owner if isinstance(owner, dict) else vars(owner))
         if len(self._spaces) > count:
             self._owners.append(owner)
-            if name.startswith(_JUDGES):
-                self._bodies.add(owner if isinstance(owner, dict) else vars(owner))
 
 
 def _owners(name: str, module: ModuleType) -> Iterator[tuple[str, Any]]:
