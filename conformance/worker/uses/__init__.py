@@ -20,7 +20,7 @@ from collections.abc import Hashable, Iterator
 from conformance.worker.uses import events, functions, imports
 from conformance.worker.uses.files import absolute, file_of, file_of_module
 from conformance.worker.uses.gathered import imported_by, so_far
-from conformance.worker.uses.notes import NOTES, Import, Used, count, note_use
+from conformance.worker.uses.notes import NOTES, Import, Used, count, note_use, noting
 from conformance.worker.uses.whose import EVERYWHERE, INSTALLED, USER, is_of_a_library, is_site, kind_of, learn_places
 
 __all__ = [
@@ -86,7 +86,7 @@ def of_case(case: Hashable) -> Iterator[None]:
 
 def names_module(name: str) -> None:
     """Note that the case names a module, which may have been loaded long ago."""
-    with contextlib.suppress(Exception):
+    with noting:
         file = file_of_module(sys.modules.get(name))
         if file is not None:
             known = NOTES.modules.setdefault(NOTES.case, set())
@@ -96,5 +96,5 @@ def names_module(name: str) -> None:
 
 def reads(file: str) -> None:
     """Note that compiled code is about to read a file on behalf of the case."""
-    with contextlib.suppress(Exception):
+    with noting:
         note_use("read", absolute(file), None)

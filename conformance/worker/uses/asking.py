@@ -7,26 +7,25 @@ from types import FrameType
 from conformance.worker.uses.notes import NOTES
 from conformance.worker.uses.whose import INSTALLED, OWN, PYTHON, USER, kind_of
 
+_PYTHON = frozenset({PYTHON})
+_LIBRARIES = frozenset({PYTHON, INSTALLED})
+
 
 def user_at(frame: FrameType | None) -> str | None:
     """Return the user's file whose code is nearest, on whichever errand; None where this package comes first."""
-    while frame is not None:
-        name = frame.f_code.co_filename
-        kind = kind_of(name)
-        if kind == USER:
-            return name
-        if kind == OWN:
-            return None
-        frame = frame.f_back
-    return None
+    return _nearest(frame, past=_LIBRARIES)
 
 
 def calling_user(frame: FrameType | None) -> str | None:
     """Return the user's file whose code is nearest, with nothing but Python's library between; else None."""
+    return _nearest(frame, past=_PYTHON)
+
+
+def _nearest(frame: FrameType | None, past: frozenset[int]) -> str | None:
     while frame is not None:
         name = frame.f_code.co_filename
         kind = kind_of(name)
-        if kind != PYTHON:
+        if kind not in past:
             return name if kind == USER else None
         frame = frame.f_back
     return None

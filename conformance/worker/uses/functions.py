@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from types import FrameType
@@ -11,7 +10,7 @@ from typing import Any
 from conformance.worker.uses.asking import asking_user, calling_user, user_at
 from conformance.worker.uses.files import absolute
 from conformance.worker.uses.noted import Noted, replace
-from conformance.worker.uses.notes import NOTES, note_use
+from conformance.worker.uses.notes import NOTES, note_use, noting
 from conformance.worker.uses.whose import USER, kind_of
 
 READERS = {"safetensors": "safe_open", "safetensors.numpy": "safe_open", "safetensors.torch": "safe_open"}
@@ -53,7 +52,7 @@ def _watch_variables() -> None:
         return iterate(self)
 
     def __setitem__(self: Any, key: Any, value: Any) -> None:
-        with contextlib.suppress(Exception):
+        with noting:
             if (
                 NOTES.case is not None
                 and user_at(sys._getframe(1)) is not None
@@ -67,7 +66,7 @@ def _watch_variables() -> None:
 
 
 def _read_variable(key: Any) -> None:
-    with contextlib.suppress(Exception):
+    with noting:
         user = asking_user(sys._getframe(2))
         if user is not None:
             note_use("variable", os.fsdecode(key), user)

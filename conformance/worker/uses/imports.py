@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import contextlib
 import importlib
 import importlib.machinery
 import importlib.util
@@ -15,7 +14,7 @@ from typing import Any
 from conformance.worker.uses.asking import user_at
 from conformance.worker.uses.files import absolute, file_of_module, source_of
 from conformance.worker.uses.functions import READERS, watch_reader
-from conformance.worker.uses.notes import NOTES, Import
+from conformance.worker.uses.notes import NOTES, Import, noting
 from conformance.worker.uses.whose import USER, kind_of
 
 _import = builtins.__import__
@@ -65,7 +64,7 @@ def watch() -> None:
             return found
         finally:
             if by is not None:
-                with contextlib.suppress(Exception):
+                with noting:
                     file = None if found is None else found.origin if found.has_location else ""
                     entry = Import(name, file and source_of(file), _places(name))
                     NOTES.imports.setdefault(source_of(by), {})[name, entry.file] = entry
@@ -82,7 +81,7 @@ def watch() -> None:
 
 def imported(by: str, name: str, globals: Any, fromlist: Iterable[str] | None, level: int) -> None:
     """Note what a file's import asked for: each module of the path, and modules among the names taken from it."""
-    with contextlib.suppress(Exception):
+    with noting:
         if name.partition(".")[0] == "safetensors":
             for owner, reader in READERS.items():
                 watch_reader(sys.modules.get(owner), reader)
@@ -95,7 +94,7 @@ def imported(by: str, name: str, globals: Any, fromlist: Iterable[str] | None, l
         names = [name[:end] for end in range(1, len(name) + 1) if end == len(name) or name[end] == "."]
         for part in fromlist or ():
             inside = f"{name}.{part}"
-            if inside in sys.modules or not hasattr(sys.modules.get(name), part):
+            if inside in sys.modules or not _has(sys.modules.get(name), part):
                 names.append(inside)
         kept = NOTES.imports.setdefault(by, {})
         for full in names:
@@ -104,6 +103,13 @@ def imported(by: str, name: str, globals: Any, fromlist: Iterable[str] | None, l
             if (full, file) not in kept:
                 NOTES.count += 1
                 kept[full, file] = Import(full, file, _places(full) if kind_of(by) == USER else ())
+
+
+def _has(module: ModuleType | None, name: str) -> bool:
+    try:
+        return hasattr(module, name)
+    except Exception:  # a lazy module raises what its own import raises: what was asked for is not there
+        return False
 
 
 def _places(name: str) -> tuple[str, ...]:

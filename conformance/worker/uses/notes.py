@@ -73,6 +73,24 @@ WITHIN: set[int] = set()
 """The threads that are about to note something; what they do for that is nobody's use."""
 
 
+class _Noting:
+    """A block that notes a use.
+
+    What it raises is kept from the observed program: the use is lost, and nothing is kept that may rest on it.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        failed = kind is not None and issubclass(kind, Exception)
+        NOTES.lost |= failed
+        return failed
+
+
+noting = _Noting()
+
+
 def note_use(kind: str, what: str, user: str | None) -> None:
     """Note a use for the case that runs, and for the file of the user's whose code made it, if any did."""
     note = (kind, what)
