@@ -18,7 +18,8 @@ from conformance.checks.replaced import replaced_function
 from conformance.checks.stages import Stages
 from conformance.checks.verify import check_again, check_outputs
 from conformance.depends.fingerprint import suite
-from conformance.depends.observed import Observed, observe, rest_on
+from conformance.depends.gathering import observe, rest_on
+from conformance.depends.observed import Observed
 from conformance.depends.results import Keeping, Results
 from conformance.disk.onnx_models import Serialized, serialized
 from conformance.draw.shapes import boundary_sizes

@@ -18,7 +18,7 @@ from conformance.checks.latency import check_latency
 from conformance.checks.models import CellRun
 from conformance.checks.registration import check_registration
 from conformance.checks.replaced import fail_replaced
-from conformance.depends.observed import keep_in, observe
+from conformance.depends.gathering import keep_in, observe
 from conformance.depends.results import depends_of, note_last
 from conformance.errors import Stopped, Unavailable
 from conformance.plan.cell import Cell

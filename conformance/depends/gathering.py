@@ -1,0 +1,236 @@
+"""What the current case has used, gathered from what was noted in its process."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Collection, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from conformance.case.declaration import Case
+from conformance.case.words import Exporter
+from conformance.depends import contents, lowerings, packages, parts
+from conformance.depends.imports import prefixes
+from conformance.depends.installed import own_roots
+from conformance.depends.inventory import named
+from conformance.depends.observed import NOBODY, Now, Observed, fact, variable
+from conformance.worker import scratch, uses
+
+MOST = 256
+"""Files of one folder that are listed one by one; of more the folder counts, with all files in it."""
+_BUILT_IN = frozenset(sys.builtin_module_names)
+
+_rests: dict[tuple[Path, str, Exporter | None], Observed] = {}
+"""By case and exporter, what results depend on that were taken from an earlier run."""
+
+
+def keep_in(folder: Path | None) -> None:
+    """Keep what takes long to find out of files in a folder, for other processes; None keeps it in this one."""
+    contents.keep_in(folder)
+    parts.keep_in(folder)
+
+
+def rest_on(case: Case, exporter: Exporter | None, known: Observed) -> None:
+    """Note what a result depends on that was taken from an earlier run; a case's later results rest on it."""
+    key = (case.file, case.name, exporter)
+    before = _rests.get(key)
+    _rests[key] = known if before is None else before.and_also(known)
+
+
+def observe(case: Case, exporter: Exporter | None, ignored: Collection[Path] = ()) -> Observed | None:
+    """Return what the current case has used in this process and in results that were kept, as far as it matters to
+    cells of an exporter; of the case alone for None. None where that cannot be found out, as where its folder is
+    gone.
+
+    ``ignored`` are folders of this package's own, such as the store.
+    """
+    try:
+        return _observe(case, exporter, ignored)
+    except Exception:  # whatever files of the user's are called: a cell must not fail for that
+        return None
+
+
+def _observe(case: Case, exporter: Exporter | None, ignored: Collection[Path]) -> Observed:
+    key = (case.file, case.name, exporter)
+    rests = [_rests.get((case.file, case.name, of)) for of in dict.fromkeys((exporter, None))]
+    called = 0 if exporter is None else len(lowerings.called_by((case.file, case.name), exporter))
+    now = (uses.count(), called, *map(id, rests))
+    if key in _last and _last[key][:2] == (now, case):
+        return _last[key][2]
+    found = _observed(case, exporter, ignored)
+    for known in rests:
+        found = found if known is None else found.and_also(known)
+    _last[key] = now, case, found
+    return found
+
+
+_last: dict[tuple[Path, str, Exporter | None], tuple[object, Case, Observed]] = {}
+"""What ``observe`` found last, and when nothing has to be looked at again."""
+
+
+def _observed(case: Case, exporter: Exporter | None, ignored: Collection[Path]) -> Observed:
+    home = case.folder.resolve()
+    own, others, shared = _of_exporters(case, exporter, home)
+    roots = {file for mention in named(case, exporter=exporter or "none") for file in _modules_of(mention.text, home)}
+    used = uses.so_far(roots, lambda file: file in shared or file not in others or file in own)
+    imported = {other for file in used.files if uses.kind_of(file) == uses.USER for other in uses.imported_by(file)}
+    apart = {file: names for file, names in own.items() if file in used.files and file not in shared | imported}
+    known = _Gathering(home, ignored)
+    for file, names in apart.items():
+        known.part(file, names)
+    for file in used.files - apart.keys():
+        known.file(file)
+    for file in _named_data(case, exporter, home):
+        known.file(file)
+    for mention in named(case, exporter=exporter or "none"):
+        if mention.pattern:
+            known.folders.add(mention.text)
+    for path in used.looked:
+        known.file(path, status=True)
+    known.folders |= {known.label(path) for path in used.listed if known.counts(path)}
+    for entry in used.imports:
+        known.module(entry)
+    now = Now(home)
+    called = lowerings.called_by((case.file, case.name), exporter) if exporter is not None else set()
+    inner = {_installed_label(file): found for file, found in lowerings.parts(called).items()}
+    return Observed(
+        files=_folded({name: now.file(name) for name in sorted(known.files)}, now),
+        parts={**inner, **known.parts},
+        folders={name: now.folder(name) for name in sorted(known.folders)},
+        missing=tuple(sorted(known.missing)),
+        modules={place: " ".join(sorted(names)) for place, names in sorted(known.modules.items())},
+        packages=packages.of_files(_installed(used)),
+        lowerings={exporter: lowerings.registrations(exporter)} if called and exporter is not None else {},
+        variables={name: variable(name) for name in sorted(used.variables)},
+        host={name: fact(name) for name in sorted(used.facts)},
+        fleeting=tuple(sorted(used.fleeting | (used.unseen if not case.says.depends else frozenset()))),
+    )
+
+
+def _of_exporters(
+    case: Case, exporter: Exporter | None, home: Path
+) -> tuple[dict[str, set[str]], set[str], set[str]]:
+    """The case's files with code for this exporter alone, by the names of it; those for others; those for all."""
+    own: dict[str, set[str]] = {}
+    others: set[str] = set()
+    shared: set[str] = set()
+    for mention in named(case):
+        first, _, rest = mention.text.partition(".")
+        file = str(home / f"{first}.py")
+        if not os.path.isfile(file):  # noqa: PTH113
+            continue
+        if not mention.key.startswith("export."):
+            shared.add(file)
+        elif mention.key == f"export.{exporter}":
+            own.setdefault(file, set()).add(rest.partition(".")[0] or parts.WHOLE)
+        else:
+            others.add(file)
+    return own, others, shared
+
+
+def _modules_of(text: str, home: Path) -> Iterator[str]:
+    """The files of the modules that ``file.name`` or ``package.module.name`` goes through."""
+    for name in prefixes(text):
+        beside = str(home / name.replace(".", os.sep))
+        places = (f"{beside}.py", os.path.join(beside, "__init__.py"))  # noqa: PTH118
+        file = next(filter(os.path.isfile, places), None) or uses.file_of(name)
+        if file is not None:
+            yield file
+
+
+def _named_data(case: Case, exporter: Exporter | None, home: Path) -> Iterator[str]:
+    """The files that a case names, which code that cannot be observed may read."""
+    for mention in named(case, exporter=exporter or "none"):
+        if mention.pattern:
+            yield from map(str, sorted(home.glob(mention.text)))
+        elif (home / mention.text).is_file() and not mention.text.endswith(".py"):
+            yield str(home / mention.text)
+
+
+@cache
+def _roots() -> tuple[str, ...]:
+    return tuple(f"{os.path.realpath(root)}{os.sep}" for root in own_roots())
+
+
+class _Gathering:
+    """Names of what was used, in the making."""
+
+    def __init__(self, home: Path, ignored: Collection[Path]) -> None:
+        self._home, self._inside = str(home), f"{home}{os.sep}"
+        self._near = (self._inside, *_roots())
+        ours = [*map(str, ignored), *filter(None, [scratch.given()])]
+        self._ignored = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in ours)
+        self._aside = f"{os.path.realpath(tempfile.gettempdir())}{os.sep}"
+        self._now = Now(home)
+        self.files: set[str] = set()
+        self.folders: set[str] = set()
+        self.missing: set[str] = set()
+        self.modules: dict[str, set[str]] = {}
+        self.parts: dict[str, dict[str, str]] = {}
+
+    def label(self, path: str) -> str:
+        near = path.startswith(self._near) or f"{path}{os.sep}" in self._near
+        return os.path.relpath(path, self._home) if near else path
+
+    def counts(self, path: str) -> bool:
+        """Return whether a path is the user's."""
+        return uses.kind_of(path) == uses.USER and not f"{path}{os.sep}".startswith(self._ignored)
+
+    def file(self, path: str, *, status: bool = False) -> None:
+        if not self.counts(path):
+            return
+        if self._inside.startswith(f"{path}{os.sep}"):
+            return  # the folder of the case, or one above
+        if os.path.isfile(path) or (status and (os.path.isdir(path) or os.path.islink(path))):  # noqa: PTH112, PTH113, PTH114
+            self.files.add(self.label(path))
+        elif not os.path.lexists(path) and (path.startswith(self._near) or not path.startswith(self._aside)):
+            self.missing.add(self.label(path))
+
+    def part(self, path: str, names: Iterable[str]) -> None:
+        try:
+            self.parts[self.label(path)] = parts.parts_of(path, names)
+        except OSError:
+            self.file(path)
+
+    def module(self, entry: uses.Import) -> None:
+        """Adds the places at which a module would have been found first."""
+        leaf = entry.name.rpartition(".")[2]
+        if entry.file == "" and entry.name in _BUILT_IN:
+            return
+        for place in entry.places:
+            if entry.file and entry.file.startswith((f"{place}{os.sep}{leaf}{os.sep}", f"{place}{os.sep}{leaf}.")):
+                return
+            if self.counts(os.path.join(place, leaf)) and not self._now.module(place, leaf):  # noqa: PTH118
+                self.modules.setdefault(self.label(place), set()).add(leaf)
+        if entry.file is None and "." not in entry.name:
+            self.modules.setdefault(NOBODY, set()).add(entry.name)
+
+
+def _installed(used: uses.Used) -> Iterator[str]:
+    """The files of distributions, and the folders of these that were listed or looked at."""
+    yield from (file for file in used.files if uses.kind_of(file) == uses.INSTALLED)
+    yield from (place for place in used.listed | used.looked if uses.is_site(place))
+
+
+def _installed_label(file: str) -> str:
+    """The path of a lowering below the folder that its package lies in."""
+    for package in ("torch", "onnxscript"):
+        root = packages.root_of(package)
+        if root is not None and file.startswith(f"{root}{os.sep}{package}{os.sep}"):
+            return os.path.relpath(file, root)
+    return file
+
+
+def _folded(files: dict[str, str], now: Now) -> dict[str, str]:
+    """The files, with one entry for each folder that has very many of them."""
+    by_folder: dict[str, list[str]] = {}
+    for name in files:
+        by_folder.setdefault(os.path.dirname(name), []).append(name)  # noqa: PTH120
+    for folder, names in by_folder.items():
+        if len(names) > MOST:
+            for name in names:
+                del files[name]
+            files[f"{folder or '.'}/*"] = now.file(f"{folder or '.'}/*")
+    return files
