@@ -16,6 +16,7 @@ from conformance.records.clean import block, visible
 
 COMMANDS = {
     "new": "write a starter case file that passes as it is",
+    "run": "run case files: export, run, compare, and say who is at fault",
     "check": "run an ONNX file in every runtime and precision, or hold another file against it",
     "watch": "run the cells whose files change, while you work on them",
     "schema": "print the JSON Schema of case files, for editors",
@@ -45,7 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in COMMANDS.items():
         _module(name).arguments(commands.add_parser(name, help=text, description=text))
-    given = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else [*arguments]
+    if words[:1] == ["run"] and not {"-h", "--help"} & {*words}:
+        return int(_module("run").start(words[1:]))  # pytest reads its options itself
+    given = parser.parse_args(words)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # text of a run may have what the terminal's encoding lacks
             stream.reconfigure(errors="backslashreplace")

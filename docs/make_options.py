@@ -8,13 +8,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from conformance.cli import COMMANDS
-from conformance.plugin import pytest_addoption
+from conformance.plugin import options as of_suite
 
 INTRO = """# Options
 
 <!-- Generated: python docs/make_options.py > docs/options.md -->
 
 ## pytest conformance
+
+In a session of pytest that names other tests first, each option is written with `--conformance-` in front, as in
+`--conformance-examples 3`, so that none meets an option of another plugin. `conformance run` takes the same options.
 
 pytest's own options work as everywhere: `-k` and `-m` select, `-x` stops at the first failure. Several cells run at a
 time (`--cell-workers`), those of one module in one process, and tests end in the order in which their cells do. With
@@ -40,13 +43,13 @@ class _PytestParser:
         return self
 
     def addoption(self, *names: str, **settings: Any) -> None:
-        self.parser.add_argument(*names, **settings)
+        self.parser.add_argument(names[0], **settings)
 
 
 def options() -> str:
     """The page."""
     of_pytest = _PytestParser()
-    pytest_addoption(of_pytest)  # type: ignore[arg-type]
+    of_suite.add(of_pytest, short=True)  # type: ignore[arg-type]
     parts = [INTRO, *_table(of_pytest.parser._actions)]
     for name, about in COMMANDS.items():
         parser = argparse.ArgumentParser(add_help=False)
@@ -56,7 +59,8 @@ def options() -> str:
 
 
 def _table(actions: Iterable[argparse.Action]) -> Iterator[str]:
-    rows = [f"| `{_written(action)}` | {_help(action)} |" for action in actions]
+    shown = (action for action in actions if action.help != argparse.SUPPRESS)
+    rows = [f"| `{_written(action)}` | {_help(action)} |" for action in shown]
     if rows:
         yield from ("", "| option | |", "|---|---|", *rows)
 

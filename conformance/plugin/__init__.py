@@ -6,9 +6,11 @@ nothing unless the suite (``conformance/test_suite.py``) is collected, and impor
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from collections.abc import Generator
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,8 +34,18 @@ _SESSION = pytest.StashKey[Session]()
 _RECORD = pytest.StashKey[dict[str, Any]]()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    options.add(parser)
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    config = pluginmanager.get_plugin("pytestconfig")
+    own_suite = options.names_suite(config.invocation_params.args)
+    options.add(parser, short=own_suite and not entry_points(group="pytest11", name=__name__))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
+    """Write short names of options in full: registered, they could meet options of the user's ``conftest.py``."""
+    if options.names_suite(args):
+        args[:] = options.rename(args)
+        early_config.known_args_namespace = parser.parse_known_args(args, namespace=copy.copy(early_config.option))
 
 
 @pytest.hookimpl(trylast=True)

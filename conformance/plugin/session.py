@@ -30,6 +30,7 @@ class Session:
         if any(Path(argument.partition("::")[0]).name == "conformance" for argument in config.args):
             end_with_run(config)  # the suite was named, as it mostly is; in other sessions it is met while collecting
         self.options = Options(config)
+        self.options.take_case_paths()
         self.options.check()
         self.saying = Saying(config)
         self.planning = Planning(self.options, self.saying, self._begin_cells)
