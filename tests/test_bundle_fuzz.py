@@ -27,7 +27,7 @@ OPTIONS = {
 KIND = {"has": ["a"], "lacks": ["b"]}
 EXPECTED = {
     "stage": "run", "error": "Odd", "because": "a reason", "fault": None, "place": "cases/a.yaml:3", "owed": True,
-    "margin": True, "cpu": KIND,
+    "margin": True, "host": KIND,
 }  # fmt: skip
 TOLERANCE = {"kind": "tolerance", "tolerances": [{"rtol": 1e-5, "atol": 0, "absolute": False}, None],
              "any_order": [False, True]}  # fmt: skip

@@ -240,11 +240,39 @@ def test_settling_leaves_entries_about_other_hosts_aside():
     passed = {"id": "x", "case": "x", "exporter": "dynamo", "opset": 20, "check": "accuracy", "source": {}}
     passed |= {"runtime": "onnxruntime", "precision": "int8"}
     everywhere = Expectation("compare", None, "because", None, "cases/x.yaml:3", True)
-    entry = dataclasses.replace(everywhere, cpu={"has": ["avx2"], "lacks": ["avx512_vnni"]})
+    entry = dataclasses.replace(everywhere, host={"has": ["avx2"], "lacks": ["avx512_vnni"]})
     assert settle(Record(**passed), [entry], NEWER).status == "passed"
     assert settle(Record(**passed), [entry], OLDER).status == "xpassed"
     assert settle(Record(**passed), [entry, everywhere], NEWER).status == "xpassed"
     assert Expectation.from_dict(entry.as_dict()) == entry
+    before = {**everywhere.as_dict(), "cpu": entry.host}
+    del before["host"]
+    assert Expectation.from_dict(before) == entry
+
+
+@pytest.mark.parametrize("versions, status", [
+    ("numpy >= 1", "xfailed"), ("[numpy >= 1, onnx >= 1]", "xfailed"), ("numpy < 1", "failed"),
+    ("[numpy >= 1, onnx < 1]", "failed"), ("no-such-package", "failed"),
+])  # fmt: skip
+def test_a_failure_declared_of_versions_is_expected_with_these_alone(bench, plant, versions, status):
+    plant(saturating)
+    entry = f"fails: [{{when: {{precision: int8, versions: {versions}}}, stage: compare, because: of a release}}]"
+    record = run(bench, OLDER, say(BODY, entry))
+    assert record.status == status
+    assert (record.declared_for == {"versions": [one.strip("[] ") for one in versions.split(",")]}) == (
+        status == "xfailed"
+    )
+
+
+@pytest.mark.parametrize("versions, words", [
+    ("onnxruntim < 1.32", "is it onnxruntime?"), ("'< 1.32'", "no package with its versions"),
+    ("'onnxruntime[gpu] < 2'", "has more than a package"),
+])  # fmt: skip
+def test_versions_that_make_no_sense_are_told_with_their_place(tmp_path, versions, words):
+    body = say(BODY, f"fails: [{{when: {{versions: {versions}}}, stage: compare, because: x}}]")
+    indented = body.strip().replace("\n", "\n  ")
+    (problem,) = problems_of(tmp_path, f"planted:\n  about: x\n  {indented}\n")
+    assert words in problem.message
 
 
 @pytest.mark.parametrize("body, words, line", [

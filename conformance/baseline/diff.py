@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from conformance.baseline.change import KINDS, Change, Limits, Record, Run, Selected, by_id, number
-from conformance.baseline.facts import Instructions, graph_change, instructions_of, same_exporters, same_processor
+from conformance.baseline.facts import (
+    Instructions,
+    graph_change,
+    instructions_of,
+    same_exporters,
+    same_processor,
+    versions_of,
+)
 from conformance.baseline.line import MODEL_CHECKS, compact, expand, replaced
 from conformance.baseline.timing import timing
+from conformance.records.host import Host, is_about
 from conformance.records.processor import is_of_kind
 
 _OPPOSITE = {"status": "newly passing", "accuracy": "accuracy better", "latency": "faster"}
@@ -67,6 +75,8 @@ class RunComparison:
     same_exporters: bool
     instructions: tuple[Instructions, Instructions] = (None, None)
     """Of the two runs' processors; None where a header does not say."""
+    versions: Mapping[str, str | None] = field(default_factory=dict)
+    """Of the earlier run's packages."""
 
     @classmethod
     def of(cls, before: Mapping[str, Any], after: Mapping[str, Any], limits: Limits) -> RunComparison:
@@ -76,6 +86,7 @@ class RunComparison:
             same_processor(before, after),
             same_exporters(before, after),
             (instructions_of(before), instructions_of(after)),
+            versions_of(before),
         )
 
     def cell(self, old: Record | None, new: Record | None) -> list[Change]:
@@ -154,21 +165,26 @@ class RunComparison:
             yield _change("accuracy better", old, new, _plain(values[0]), _plain(values[1]), text)
 
     def _told_by_processor(self, change: Change, new: Record) -> Change:
-        """The change, which is no regression where the two runs' processors have other instructions and the later
-        run's record shows that the processor makes the change, or has a failure declared for such processors."""
+        """Return the change; no regression where the failure is declared for hosts unlike that of the earlier run, or
+        the later run's record shows that its processor, which has other instructions, makes the change."""
         before, after = self.instructions
-        if not change.regression or before == after:
+        if not change.regression:
             return change
-        kind = new.get("declared_for")
-        if change.kind == "newly expected to fail" and kind and (before is None or not is_of_kind(kind, before)):
-            why = f"declared for processors {_kind(kind)}"
-        elif _saturates(new, before):
+        host = new.get("declared_for")
+        if change.kind == "newly expected to fail" and host and not self._was_about(host):
+            why = f"declared for {_describe_host(host)}"
+        elif before != after and _saturates(new, before):
             why = f"the processor's, which lacks {' and '.join(new['cause']['lacks'])} (shown by {_shown(new)})"
-        elif change.kind == "accuracy worse" and _is_rounding(new):
+        elif before != after and change.kind == "accuracy worse" and _is_rounding(new):
             why = "another processor, and no more than rounding"
         else:
             return change
         return dataclasses.replace(change, regression=False, text=f"{change.text}; {why}")
+
+    def _was_about(self, host: Host) -> bool:
+        """Return whether a declaration for some hosts was about that of the earlier run."""
+        before = self.instructions[0]
+        return is_about(host, before or (), self.versions.get) and (before is not None or "versions" in host)
 
     def _examples(self, old: Record, new: Record) -> Iterator[Change]:
         was, now = int(old["examples"]), int(new["examples"])
@@ -252,9 +268,10 @@ def _is_rounding(record: Record) -> bool:
     return rounding is not None and rounding <= 1
 
 
-def _kind(kind: Mapping[str, Sequence[str]]) -> str:
-    parts = (("with", " or ", kind.get("has")), ("without", " and ", kind.get("lacks")))
-    return ", ".join(f"{word} {joint.join(names)}" for word, joint, names in parts if names)
+def _describe_host(host: Host) -> str:
+    parts = (("with", " or ", host.get("has")), ("without", " and ", host.get("lacks")))
+    kind = ", ".join(f"{word} {joint.join(names)}" for word, joint, names in parts if names)
+    return ", ".join([*([f"processors {kind}"] if kind else []), *(host.get("versions") or ())])
 
 
 def _inconclusive(record: Record) -> bool:

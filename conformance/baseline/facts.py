@@ -48,6 +48,12 @@ def instructions_of(header: Mapping[str, Any]) -> Instructions:
     return None if names is None else frozenset(map(str, names))
 
 
+def versions_of(header: Mapping[str, Any]) -> Mapping[str, str | None]:
+    """Return the versions of a run's packages, by their names."""
+    versions = _environment(header).get("versions")
+    return versions if isinstance(versions, Mapping) else {}
+
+
 def graph_change(before: Mapping[str, Any], after: Mapping[str, Any], *, by_bytes: bool) -> str | None:
     """How the graph (``{opset, nodes, sha}``) changed; ``by_bytes`` whether equal nodes with another sha count."""
     parts = []

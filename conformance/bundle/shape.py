@@ -1,5 +1,5 @@
 """What ``bundle.json`` has to be like. A bundle may come from anybody: nothing of it is used before it was held
-against this, field by field. Standard library only."""
+against this, field by field. Needs the standard library, and packaging where versions of packages are named."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from conformance.errors import UserError
+from conformance.records.host import is_met
 
 Check = Callable[[Any, str], None]
 """Holds a value, which stands where the second argument says, against what it has to be; raises UserError."""
@@ -173,9 +174,20 @@ _TEXTS = _list(_text)
 _CPU = _or_none(_object({}, {"has": _or_none(_TEXTS), "lacks": _or_none(_TEXTS)}))
 
 
+def _requirement(value: Any, where: str) -> None:
+    _text(value, where)
+    try:
+        is_met(value, lambda package: None)
+    except ValueError:
+        raise _wrong(where, value, "a package and its versions") from None
+
+
+_HOST = _or_none(_object({}, {"has": _TEXTS, "lacks": _TEXTS, "versions": _list(_requirement)}))
+
+
 def _apart(value: Any, where: str) -> None:
     if not isinstance(value, str):
-        _object({"runtime": _text, "cpu": _CPU})(value, where)
+        _object({"runtime": _text}, {"host": _HOST, "cpu": _CPU})(value, where)
 
 
 _SET = _object(
@@ -189,7 +201,7 @@ _EXPECTATION = _object(
         "stage": _text, "error": _or_none(_text), "because": _text, "fault": _or_none(_text), "place": _text,
         "owed": _flag,
     },
-    {"margin": _flag, "cpu": _CPU},
+    {"margin": _flag, "host": _HOST, "cpu": _CPU},
 )  # fmt: skip
 # With NaN for what is allowed, no error would be larger than that.
 _TOLERANCE = _object({"rtol": _finite, "atol": _finite}, {"absolute": _flag})

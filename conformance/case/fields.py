@@ -5,6 +5,7 @@ Each small text is a type for pydantic's fields, with the JSON Schema of what th
 
 from __future__ import annotations
 
+import difflib
 import math
 import operator
 import re
@@ -20,6 +21,8 @@ from conformance.case.dims import Expression, Range, TensorType
 from conformance.case.limits import ENTRIES, SIZE, TEXT
 from conformance.case.time_budget import Budget
 from conformance.errors import shown
+from conformance.records.environment import versions
+from conformance.records.host import installed_version, is_met
 
 PATH = re.compile(r"\w+(\.\w+)*")
 """Of keys, attributes and numbers."""
@@ -117,6 +120,17 @@ def _decibels(value: object) -> float:
     return float(match[1])
 
 
+def _requirement(value: object) -> str:
+    is_met(str(value))
+    package = re.split(r"[^\w.-]", str(value).strip(), maxsplit=1)[0]
+    known = {name.lower().replace("_", "-") for name in versions()}
+    if installed_version(package) is None and package.lower().replace("_", "-") not in known:
+        likely = difflib.get_close_matches(package, known, n=1)
+        if likely:
+            raise ValueError(f"no package {package} is installed; is it {likely[0]}?")
+    return str(value)
+
+
 _UNITS = {"": 1, "MiB": 1, "GiB": 1024}
 
 
@@ -136,6 +150,7 @@ ReturnedPath: TypeAlias = Annotated[str, _Parsed(_returned, ("string", "integer"
 OperatorName: TypeAlias = Annotated[str, _Parsed(_operator_name, pattern=r"^\w+::\w+(\.\w+)?$")]
 TensorName: TypeAlias = Annotated[str, _Parsed(_tensor_name, pattern=r"^[A-Za-z_][\w.]*$")]
 PrecisionName: TypeAlias = Annotated[str, _Parsed(_precision, pattern=r"^(fp32|(fp16|int8)(-[a-z0-9_]+)?)$")]
+Requirement: TypeAlias = Annotated[str, _Parsed(_requirement)]
 Decibels: TypeAlias = Annotated[float, _Parsed(_decibels, ("string", "number"))]
 Mebibytes: TypeAlias = Annotated[int, _Parsed(_memory, ("string", "integer"))]
 BudgetText: TypeAlias = Annotated[Budget, _Parsed(time_budget.parse)]

@@ -78,8 +78,8 @@ _OF_MODULES = ("given", "submodule", "script", "mode", "weights", "prepare", "ca
 
 def _onnx_inconsistencies(says: Declaration) -> Iterator[Mistake]:
     if says.onnx is None:
-        if says.export.onnx is not None:
-            yield ("export", "onnx"), "onnx is for a case that names a file under onnx; give torchscript or dynamo"
+        if says.export.onnx is not None and says.export.onnx.file is None:
+            yield ("export", "onnx"), "name the file of the model: {onnx: {file: shipped.onnx}}"
         return
     for key in _OF_MODULES:
         if key in says.model_fields_set:

@@ -14,6 +14,7 @@ from conformance.case.fields import (
     Once,
     OpsetCondition,
     PrecisionName,
+    Requirement,
     Says,
     Short,
     SizeRange,
@@ -62,6 +63,15 @@ class When(Says):
     """Only draws of these value regimes; the other draws of the cell must still hold."""
     cpu: Processor | None = None
     """Only hosts with such a processor; on others the entry is not expected to fail, nor reported as out of date."""
+    versions: Listed[Requirement] = []
+    """Only environments whose packages are of these versions, as in ``onnxruntime < 1.32``; of several all must be.
+    Elsewhere the entry is not expected to fail, nor reported as out of date."""
+
+    @property
+    def host(self) -> dict[str, list[str]] | None:
+        """The hosts that the entry is about, as ``records.host`` takes them; None for all."""
+        kind: dict[str, list[str]] = {} if self.cpu is None else self.cpu.model_dump()
+        return {**kind, **({"versions": [*self.versions]} if self.versions else {})} or None
 
     @property
     def only_some_draws(self) -> bool:

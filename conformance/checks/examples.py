@@ -188,7 +188,7 @@ class Examples:
         record.declared.append({"outcome": "confirmed", "at": condition, "because": entry.because})
         record.status, record.stage = "xfailed", entry.stage
         record.reason, record.fault = entry.because, entry.fault
-        record.declared_for = None if entry.when.cpu is None else entry.when.cpu.model_dump()
+        record.declared_for = entry.when.host
 
     # ---- what all examples together mean -----------------------------------------------------------------
 

@@ -77,7 +77,7 @@ def _verifier(run: CellRun, stored: Stored, converted: Stored | None, stack: con
 
 def _undeclared(cell: Cell, draws: Draws) -> Iterator[Draw]:
     """The draws of the cell but for those that are declared to fail on every host, which may end a process."""
-    everywhere = [entry for entry in apart(cell) if entry.when.cpu is None]
+    everywhere = [entry for entry in apart(cell) if entry.when.host is None]
     return (draw for draw in draws if not any(about(entry.when, draw) for entry in everywhere))
 
 
@@ -183,9 +183,9 @@ def _runtimes(cell: Cell) -> list[str]:
 
 
 def _apart(cell: Cell, draw: Draw) -> list[str | dict[str, Any]]:
-    """The runtimes that are declared to fail at this draw, with the kind of processor where one is named."""
+    """The runtimes that are declared to fail at this draw, with the hosts that this is about where not all are."""
     return [
-        runtime if entry.when.cpu is None else {"runtime": runtime, "cpu": entry.when.cpu.model_dump()}
+        runtime if entry.when.host is None else {"runtime": runtime, "host": entry.when.host}
         for runtime in _runtimes(cell)
         for entry in apart(dataclasses.replace(cell, runtime=runtime))
         if about(entry.when, draw)

@@ -239,7 +239,6 @@ def _settle_draw(cell: Cell, record: Record, instructions: frozenset[str]) -> Re
             and about(entry.when, draw)
             and shows(entry, record.stage, record.error, record.reason)
         ):
-            cpu = None if entry.when.cpu is None else entry.when.cpu.model_dump()
-            fail_as_declared(record, entry.because, entry.fault, cpu)
+            fail_as_declared(record, entry.because, entry.fault, entry.when.host)
             return record
     return None

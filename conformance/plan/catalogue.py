@@ -79,7 +79,7 @@ def _known_wrong(case: Case, exporter: Exporter, opset: int) -> bool:
     return any(
         entry.stage in ("load", "run", "compare")
         and not entry.when.only_some_draws
-        and entry.when.cpu is None  # which cells there are does not depend on the host
+        and entry.when.host is None  # which cells there are does not depend on the host
         and owed(entry, in_fp32)
         for entry in declared(in_fp32)
     )

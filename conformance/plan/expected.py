@@ -9,7 +9,7 @@ from conformance.case.must_hold import Fails, When
 from conformance.case.words import SPECIALS, base_of
 from conformance.errors import display_path
 from conformance.plan.cell import Cell
-from conformance.records.processor import is_of_kind
+from conformance.records.host import is_about
 from conformance.records.settle import Expectation, agrees
 
 
@@ -56,10 +56,8 @@ def declared(cell: Cell) -> list[Fails]:
 
 
 def on_host(entries: Iterable[Fails], instructions: Collection[str]) -> list[Fails]:
-    """Those of the entries that are about a host whose processor has these instruction sets."""
-    return [
-        entry for entry in entries if entry.when.cpu is None or is_of_kind(entry.when.cpu.model_dump(), instructions)
-    ]
+    """Return the entries that are about this environment, on a processor with these instruction sets."""
+    return [entry for entry in entries if is_about(entry.when.host, instructions)]
 
 
 def expectations(cell: Cell) -> list[Expectation]:
@@ -68,7 +66,7 @@ def expectations(cell: Cell) -> list[Expectation]:
         Expectation(
             entry.stage, entry.error, entry.because, entry.fault,
             f"{display_path(cell.case.file)}:{cell.case.line_of(entry)}", owed(entry, cell),
-            cpu=None if entry.when.cpu is None else entry.when.cpu.model_dump(),
+            host=entry.when.host,
         )
         for entry in declared(cell)
         if not entry.when.only_some_draws

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.records.details import declaration
-from conformance.records.processor import is_of_kind
+from conformance.records.host import Host, is_about
 from conformance.records.record import Record
 
 LEAST = 8
@@ -40,19 +40,19 @@ class Expectation:
     """Whether the failure has to show in this cell; if not, it only may."""
     margin: bool = True
     """Whether a wrong value has to be off by ``MARGIN``; not where only some of the cell's examples are run."""
-    cpu: Mapping[str, Sequence[str]] | None = None
-    """``has`` and ``lacks``: the instruction sets of the hosts that the declaration is about; None for all hosts."""
+    host: Host | None = None
+    """The hosts that the declaration is about; None for all."""
 
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Expectation:
-        return cls(**values)
+        return cls(**{"host" if name == "cpu" else name: value for name, value in values.items()})  # before 0.3
 
     def holds(self, instructions: Collection[str]) -> bool:
-        """Whether the declaration is about a host whose processor has these instruction sets."""
-        return self.cpu is None or is_of_kind(self.cpu, instructions)
+        """Return whether the declaration is about this environment, on a processor with these instruction sets."""
+        return is_about(self.host, instructions)
 
     @property
     def text(self) -> str:
@@ -84,7 +84,7 @@ def settle(record: Record, declared: Sequence[Expectation], instructions: Collec
                     f"the declared failure is borderline: {ratio:.2g} times what is allowed, less than {MARGIN:g}"
                 )
                 return record
-            fail_as_declared(record, expectation.because, expectation.fault, expectation.cpu)
+            fail_as_declared(record, expectation.because, expectation.fault, expectation.host)
             return record
     record.declared += [
         {"outcome": "otherwise", "place": expectation.place, "stage": expectation.stage, "error": expectation.error}
@@ -93,14 +93,12 @@ def settle(record: Record, declared: Sequence[Expectation], instructions: Collec
     return record
 
 
-def fail_as_declared(
-    record: Record, because: str, fault: str | None, cpu: Mapping[str, Sequence[str]] | None
-) -> None:
+def fail_as_declared(record: Record, because: str, fault: str | None, host: Host | None) -> None:
     """Makes a failed record one that fails as declared; what it failed with stays readable in ``observed``."""
     record.status = "xfailed"
     record.observed, record.reason = record.reason, because
     record.fault = fault or record.fault
-    record.declared_for = None if cpu is None else {name: list(words) for name, words in cpu.items()}
+    record.declared_for = None if host is None else {name: list(words) for name, words in host.items()}
 
 
 def agrees(

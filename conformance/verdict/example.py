@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from conformance.arrays import Array, Inputs
 from conformance.compare.judges import Right
-from conformance.records.processor import is_of_kind
+from conformance.records.host import is_about
 from conformance.worker.progress import encode
 
 Answers = tuple[list[Array], Callable[[], list[Array] | None]]
@@ -95,10 +95,11 @@ class Example:
         return Right(self.wanted, None, None, self.inputs)
 
     def fails_in(self, runtime: str, instructions: Collection[str]) -> bool:
-        """Whether a runtime is declared to fail here, on a host whose processor has these instruction sets."""
+        """Return whether a runtime is declared to fail here, on a processor with these instruction sets."""
         for entry in self.apart:
-            named, kind = (entry, None) if isinstance(entry, str) else (entry["runtime"], entry["cpu"])
-            if named == runtime and is_of_kind(kind or {}, instructions):
+            entry = {"runtime": entry} if isinstance(entry, str) else entry
+            host = entry.get("host", entry.get("cpu"))  # bundles before 0.3 name the processor alone
+            if entry["runtime"] == runtime and is_about(host, instructions):
                 return True
         return False
 
