@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import dataclasses
+import os
 import pickle
 import re
 import shutil
@@ -14,11 +15,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.case.built import Here, Pickled
+from conformance.case.built import Exported, Here, Pickled, module_of_program
 from conformance.case.declaration import Case
 from conformance.case.document import Document
 from conformance.case.file import cases_of
 from conformance.checks.runner import Runner
+from conformance.draft.program import case_of_program
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
@@ -43,7 +45,7 @@ class Records(list[Record]):
 
 
 def check(
-    module: Any, *, inputs: dict[str, Any], name: str | None = None, isolated: bool = True, **case: Any
+    module: Any, *, inputs: dict[str, Any] | None = None, name: str | None = None, isolated: bool = True, **case: Any
 ) -> Records:
     """Exports a module, runs it in every runtime of the case, and compares, as the suite does with a case file.
 
@@ -52,20 +54,28 @@ def check(
     "1..64"}``, and so on; ``with`` is written ``**{"with": {...}}``. Files that a case names lie beside that of the
     caller. ``name`` is the case's, by default the class of the module.
 
+    Of a ``torch.onnx.ONNXProgram`` the model is run as it is, and compared with the program that it was exported of;
+    a ``torch.export.ExportedProgram`` is exported first. Inputs and dims are theirs where they are not given.
+
     Cells run in a process of their own if the module can be pickled, and unpickled there; or else in this one, and so
     where ``isolated`` is False. ``not_isolated`` of the records says which.
 
     Raises AssertionError with the text of the suite where a cell fails, or where none could be run; TypeError for
-    what is no module; ValueError for what no case may say.
+    what is no module; ValueError for what no case may say; of an ExportedProgram what its export raises.
     """
     __tracebackhide__ = True
     file, line = _caller()
-    built = None if isinstance(module, str) else Here(_module(module))
-    said = {"about": "conformance.check", "inputs": inputs, **case, "module": GIVEN if built else module}
-    cases = _cases(name or _name_of(module), said, file, line)
     # nobody knows what made a module that is built, so that its models are not kept
-    home = Path(tempfile.mkdtemp(prefix="conformance-check-")) if built else Path(STORE)
-    given, worker, why_not = _isolated(built, home) if isolated else (built, None, "isolated=False")
+    home = Path(STORE) if isinstance(module, str) else Path(tempfile.mkdtemp(prefix="conformance-check-"))
+    program, of_program = _program(module, home, file.absolute().parent)
+    built = (
+        None if isinstance(module, str) else Here(_module(module) if program is None else module_of_program(program))
+    )
+    said = {"about": "conformance.check", **of_program, **case, "module": GIVEN if built else module}
+    if inputs is not None:
+        said["inputs"] = inputs
+    cases = _cases(name or _name_of(module), said, file, line)
+    given, worker, why_not = _isolated(built, home, program) if isolated else (built, None, "isolated=False")
     cells = [cell for one in cases for cell in plan(dataclasses.replace(one, built=given))]
     records = Records(_run(cells, Settings(store=home / "models"), worker))
     records.not_isolated = why_not
@@ -81,6 +91,23 @@ def _caller() -> tuple[Path, int]:
     """File and line of the call of ``check``."""
     frame = sys._getframe(2)
     return Path(frame.f_code.co_filename), frame.f_lineno
+
+
+def _program(given: Any, home: Path, folder: Path) -> tuple[Any, dict[str, Any]]:
+    """Return the exported program that is to be compared with its model, and the keys of its case; else None."""
+    import torch
+
+    if isinstance(given, torch.export.ExportedProgram):
+        given = torch.onnx.export(given, dynamo=True, verbose=False)
+    if not isinstance(given, torch.onnx.ONNXProgram):
+        return None, {}
+    if given.exported_program is None:
+        raise TypeError("this ONNXProgram does not know the program that it was exported of; check its file instead")
+    file = home / "given.onnx"
+    given.save(file)
+    outputs = [output.name for output in given.model_proto.graph.output]
+    export = {"onnx": {"file": os.path.relpath(file, folder)}}
+    return given.exported_program, {**case_of_program(given.exported_program), "outputs": outputs, "export": export}
 
 
 def _module(given: Any) -> Any:
@@ -123,16 +150,21 @@ def _worker() -> Worker:
     return _WORKER[0]
 
 
-def _isolated(built: Here | None, home: Path) -> tuple[Here | Pickled | None, Worker | None, str | None]:
-    """What the cells get for the module, the worker that runs them, and why there is none."""
+def _isolated(
+    built: Here | None, home: Path, program: Any = None
+) -> tuple[Here | Pickled | Exported | None, Worker | None, str | None]:
+    """Return what the cells get for the module, the worker that runs them, and why there is none."""
     if built is None:
         return None, _worker(), None
-    file = home / "module.pickle"
+    pickled: Pickled | Exported = Pickled(home / "module.pickle", tuple(sys.path))
     try:
-        file.write_bytes(pickle.dumps(built.original))
+        if program is None:
+            pickled.file.write_bytes(pickle.dumps(built.original))
+        else:
+            pickled = Exported(home / "program.pt2")
+            _save_program(program, pickled.file)
     except Exception as error:  # whatever its classes raise
         return built, None, f"the module cannot be pickled ({type(error).__name__}: {error})"
-    pickled = Pickled(file, tuple(sys.path))
     answer = _worker().call(_trouble, pickled, timeout=TIMEOUT)
     trouble = answer.how if isinstance(answer, Death) else answer
     if trouble is not None:
@@ -140,7 +172,13 @@ def _isolated(built: Here | None, home: Path) -> tuple[Here | Pickled | None, Wo
     return pickled, _worker(), None
 
 
-def _trouble(progress: object, pickled: Pickled) -> str | None:
+def _save_program(program: Any, file: Path) -> None:
+    import torch
+
+    torch.export.save(program, file)
+
+
+def _trouble(progress: object, pickled: Pickled | Exported) -> str | None:
     """Why the module cannot be made of the file in this process; None if it can."""
     try:
         pickled.module()

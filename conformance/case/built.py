@@ -35,6 +35,26 @@ class Pickled:
             sys.path[:] = before
 
 
+@dataclass(frozen=True)
+class Exported:
+    """The module of a program that ``torch.export`` has saved in a file."""
+
+    file: Path
+
+    def module(self) -> Any:
+        """Return the module, made anew; raises what loading raises."""
+        import torch
+
+        return module_of_program(torch.export.load(self.file))
+
+
+def module_of_program(program: Any) -> Any:
+    """Return the module of an exported program, which has one mode and refuses to be set to another."""
+    module = program.module()
+    module.train = lambda mode=True: module
+    return module
+
+
 @dataclass(frozen=True, eq=False)
 class Here:
     """A module of this process."""

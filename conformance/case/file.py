@@ -16,7 +16,7 @@ from conformance.case.declaration import Case, Declaration
 from conformance.case.document import Document, Place, read_document
 from conformance.case.inconsistencies import inconsistencies
 from conformance.case.limits import CASES, NAME, PROBLEMS
-from conformance.case.onnx_file import filled_in
+from conformance.case.onnx_file import filled_in, with_shipped
 from conformance.errors import CaseFileError, Problem, did_you_mean, harness_mistake, shown
 
 
@@ -120,11 +120,11 @@ def cases_of(name: str, said: dict[Any, Any], document: Document) -> tuple[list[
     """The cases of one declaration, all combinations or none, and what is wrong with it, at the places of the
     document."""
     place = (name,)
-    if "onnx" in said:
-        try:
-            said = filled_in(said, document.file.parent)
-        except ValueError as error:
-            return [], [document.problem((*place, "onnx"), str(error))]
+    fill, where = (filled_in, ("onnx",)) if "onnx" in said else (with_shipped, ("export", "onnx"))
+    try:
+        said = fill(said, document.file.parent)
+    except ValueError as error:
+        return [], [document.problem((*place, *where), str(error))]
     try:
         declaration = Declaration.model_validate(said)
     except ValidationError as error:

@@ -259,15 +259,8 @@ def filled_in(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     name = said["onnx"]
     if not isinstance(name, str) or not name.strip() or name.startswith("/"):
         return dict(said)  # which is refused for what it is
-    try:
-        told = header(folder / name)
-    except OSError as error:
-        raise ValueError(f"{shown(name)} cannot be read: {error.strerror or error}") from None
-    except ValueError as error:  # NotOnnx, or a name that no file can have
-        raise ValueError(f"{shown(name)}: {error}") from None
+    told = read_header(folder, name)
     beside = list(_checked(told.beside, folder, name))
-    if not 7 <= told.opset <= 40:
-        raise ValueError(f"{name} is at opset {told.opset or 'none'} of ONNX; the suite reads opsets 7 to 40")
     given = said.get("inputs", {})
     if not isinstance(given, dict):
         return dict(said)
@@ -285,6 +278,33 @@ def filled_in(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if "outputs" not in said and plain:  # a sequence gives as many tensors as it has
         filled["outputs"] = names
     return filled
+
+
+def with_shipped(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return what a case of a module says, with the opset of the model that it names under ``export: {onnx: {file}}``
+    where it says none, and the files that the model is; ValueError for a file that cannot be read."""
+    target = said["export"].get("onnx") if isinstance(said.get("export"), Mapping) else None
+    file = target.get("file") if isinstance(target, Mapping) else None
+    if not isinstance(file, str) or not file.strip() or file.startswith("/"):
+        return dict(said)
+    assert isinstance(target, Mapping)
+    told = read_header(folder, file)
+    files = [file, *_checked(told.beside, folder, file)]
+    export = {**said["export"], "onnx": {"opsets": [told.opset], **target}}
+    return {**said, "export": export, "depends": [*_listed(said.get("depends", [])), *map(glob.escape, files)]}
+
+
+def read_header(folder: Path, name: str) -> Header:
+    """Return the interface of a file that a case names; ValueError for one that cannot be read or has no opset."""
+    try:
+        told = header(folder / name)
+    except OSError as error:
+        raise ValueError(f"{shown(name)} cannot be read: {error.strerror or error}") from None
+    except ValueError as error:  # NotOnnx, or a name that no file can have
+        raise ValueError(f"{shown(name)}: {error}") from None
+    if not 7 <= told.opset <= 40:
+        raise ValueError(f"{name} is at opset {told.opset or 'none'} of ONNX; the suite reads opsets 7 to 40")
+    return told
 
 
 def _with_files_beside(folder: Path, name: str) -> Iterator[str]:

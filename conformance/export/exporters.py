@@ -9,6 +9,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from conformance.errors import Stopped
 from conformance.export import dynamo_cache, onnx_file, symbolics
 from conformance.export.dynamic_shapes import axis_names, dynamic_shapes, refusal_of_structure
 from conformance.export.reference import Reference
+from conformance.export.shipped import Side, named_as_in_case
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -64,13 +66,28 @@ def export(
             data, usage = _torchscript(reference, target, opset, inputs, functions, registrars)
             model = onnx.load_from_string(data)
         elif isinstance(target, OnnxFile):
-            model = onnx_file.load(reference.case.folder / (target.file or str(reference.case.says.onnx)))
+            model = _from_file(reference, target, inputs)
         else:
             model = _dynamo(reference, target, opset, inputs)
     model = _add_functions(reference, target, opset, model)
     if target.simplify:
         model = _simplify(model)
     return Exported(model, usage)
+
+
+def _from_file(reference: Reference, target: OnnxFile, inputs: Mapping[str, Array]) -> ModelProto:
+    """Return the model of a file, which is the case's own or was exported of its module somewhere else."""
+    file = target.file or str(reference.case.says.onnx)
+    model = onnx_file.load(reference.case.folder / file)
+    if reference.case.says.onnx is not None:
+        return model
+    declared = {name: inputs[name] for name in reference.graph_order()}
+    types = {name: reference.case.says.inputs[name].type for name in declared}
+    sizes = {name: [size({}) if not size.names else size.text for size in types[name].shape] for name in declared}
+    ours = [Side(name, array.dtype.name, tuple(sizes[name])) for name, array in declared.items()]
+    names, arrays = reference.output_names(inputs), reference(inputs)
+    given = [Side(name, array.dtype.name, array.shape) for name, array in zip_longest(names, arrays)]
+    return named_as_in_case(model, ours, given, file)
 
 
 def _symbolics(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from conformance.case.declaration import Case
 from conformance.case.deploy import Latency
@@ -48,8 +49,10 @@ class Cell:
     def record(self) -> Record:
         """An empty record of this cell."""
         source = {"file": display_path(self.case.file), "line": self.case.line}
+        shipped = self.case.says.export.onnx if self.case.says.onnx is None and self.exporter == "onnx" else None
         return Record(
             id=self.id, case=self.case.name, exporter=self.exporter, opset=self.opset, runtime=self.runtime,
             precision=self.precision, check=self.check, source=source,
             outputs=[output.name for output in self.case.says.outputs],
+            shipped=None if shipped is None else Path(str(shipped.file)).name,
         )  # fmt: skip

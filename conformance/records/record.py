@@ -124,6 +124,7 @@ class Record:
     histogram: dict[str, list[int]] | None = None
     signal: str | None = None
     graph: dict[str, Any] | None = None
+    shipped: str | None = None
     arithmetic: dict[str, Any] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     fault: str | None = None

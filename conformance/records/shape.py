@@ -72,13 +72,13 @@ _BUDGET = form(
         ("ratio", "seconds", "percentile", "low", "high", "limit", "confidence", "floor"), or_null(number)
     ),
 )  # fmt: skip
-_NAMES = or_null(form(has=or_null(_TEXTS), lacks=or_null(_TEXTS)))
+_NAMES = or_null(form(has=or_null(_TEXTS), lacks=or_null(_TEXTS), versions=or_null(_TEXTS)))
 
 FIELDS: dict[str, Check] = {
     "id": _id, **dict.fromkeys(("case", "exporter", "check", "precision"), TEXT), "opset": integer, "status": _status,
     **dict.fromkeys(
         ("runtime", "stage", "error", "reason", "observed", "conclusion", "no_bundle", "signal", "fault", "command",
-         "bundle", "fingerprint"),
+         "bundle", "fingerprint", "shipped"),
         TEXT_OR_NULL,
     ),
     **dict.fromkeys(

@@ -35,7 +35,9 @@ def failure(record: Mapping[str, Any]) -> str:
     fault = f"; at fault: {_WHO.get(str(record['fault']), record['fault'])}" if record["fault"] else ""
     lines.append(f"stage {record['stage']}{fault}")
     lines += [f"  {line}" for line in details(record)]
-    if record["exporter"] == "onnx":  # of a file that nobody exported, what PyTorch computes is no question
+    if record.get("shipped"):
+        lines = [line.replace("at fault: the exporter", f"at fault: {record['shipped']}") for line in lines]
+    elif record["exporter"] == "onnx":  # of a file that nobody exported, what PyTorch computes is no question
         lines = [_of_a_file(line) for line in lines]
     return _shown([*lines, *_place(record)])
 

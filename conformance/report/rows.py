@@ -26,7 +26,7 @@ _DICTS = ("source", "seconds")
 _COUNTS = ("examples", "ill_conditioned", "nothing", "excused", "dropped_draws")
 _OPTIONAL = (
     "runtime", "stage", "error", "reason", "worst", "draw", "signal", "graph", "arithmetic", "fault", "cause",
-    "declared_for", "fidelity", "vacuous", "coverage", "remedy", "conditioning",
+    "shipped", "declared_for", "fidelity", "vacuous", "coverage", "remedy", "conditioning",
     "rows",
     "conversion", "loss", "engine", "latency", "histogram", "command", "bundle", "fingerprint",
     "worker",
