@@ -16,12 +16,13 @@ import pytest
 
 from conformance.checks.alone import Predecessors
 from conformance.checks.runner import Runner
+from conformance.plan.catalogue import plan
 from conformance.plan.settings import Settings
 from conformance.records import matrix, text
 from conformance.worker.isolation import Worker
 from conformance.worker.warm import new_worker
 from tests.kit import fatal, neighbours
-from tests.kit.cases import details, verdict
+from tests.kit.cases import details, load_case, module_of, say, verdict
 from tests.kit.neighbours import HARMS, JUDGING, LEFT, REGISTRIES, cells_of, holds
 
 REPLACED = ("failed", "declare", "ReplacedFunction", "case")
@@ -138,6 +139,15 @@ def test_a_library_that_patches_torch_as_it_is_imported_works_for_each_case_that
         assert [{name: change[name] for name in patch} for change in record.changed] == expected
 
 
+NET = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+    def forward(self, x):
+        return self.layer(x)
+"""
 KEEPS = """
 import torch
 class Keeps(torch.nn.Module):
@@ -168,6 +178,19 @@ def test_cells_share_a_process_only_where_nothing_is_kept(
         assert (record.status, record.reason, record.changed) == ("passed", None, [])
         processes.append(fresh.call(fatal.pid, timeout=60))
     assert (processes[0] == processes[1], processes[1] == processes[2]) == (shared, False)
+
+
+def test_exporting_with_dynamo_and_converting_leaves_a_process_to_the_next_cell(
+    run: Runner, fresh: Worker, tmp_path: Path
+) -> None:
+    said = "precisions: {fp16: {}, int8: {}}\nexport: {dynamo: [20], torchscript: [17]}"
+    case = load_case(tmp_path, say(module_of("Net"), "runtimes: onnxruntime", said), NET)
+    processes = set()
+    for cell in plan(case):
+        record = run(cell)
+        assert (record.status, record.changed) == ("passed", []), (cell.id, record.reason)
+        processes.add(fresh.call(fatal.pid, timeout=60))
+    assert len(processes) == 1
 
 
 def test_texts_have_the_hashes_of_one_seed_in_each_run(worker: Worker) -> None:

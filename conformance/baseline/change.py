@@ -85,6 +85,9 @@ class Change:
     text: str
     source: Mapping[str, Any]
     accepted: bool = False
+    cause: str = ""
+    """What made it, as far as the records say: changes of one kind with one cause are shown together. Empty where
+    the change is the cell's own, as another error is."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -19,6 +19,7 @@ from conformance.baseline.facts import (
 )
 from conformance.baseline.line import MODEL_CHECKS, compact, expand, replaced
 from conformance.baseline.timing import timing
+from conformance.records.findings import key_of, name_of
 from conformance.records.host import Host, is_about
 from conformance.records.processor import is_of_kind
 
@@ -329,7 +330,22 @@ def _pointless(old: Record, entry: Mapping[str, Any], new: Record) -> Change:
 
 
 def _change(kind: str, old: Record, new: Record, before: Any, after: Any, text: str) -> Change:
-    return Change(new["id"], kind, KINDS[kind].regression, before, after, text, dict(new["source"]))
+    cause = _cause(old, new, text) if KINDS[kind].family in ("status", "graph") else ""
+    return Change(new["id"], kind, KINDS[kind].regression, before, after, text, dict(new["source"]), cause=cause)
+
+
+def _cause(old: Record, new: Record, text: str) -> str:
+    """Return what changed a verdict or a graph: the facts behind declared failures that have gone or come, the
+    finding of a red cell, or else what the change itself says."""
+    facts = [str(entry["because"]) for entry in new.get("declared") or () if entry["outcome"] == "works"]
+    if facts:
+        return "; ".join(dict.fromkeys(facts))
+    for record in (new, old):
+        if record["status"] == "xfailed" and record.get("reason"):
+            return str(record["reason"])
+        if record["status"] == "failed" and record.get("reason"):
+            return name_of(key_of(record))
+    return text
 
 
 def _ratio(record: Record) -> float:

@@ -9,14 +9,17 @@ from conformance.baseline.change import KINDS, Change, gate
 from conformance.records.clean import literal, one_line
 
 MOST = 20
-"""Changes of one kind that are shown."""
+"""Changes of one kind that are shown, each with a cause of its own."""
+MOST_ALIKE = 3
+"""Cells that are named of those with one cause."""
 
 
 def lines(changes: Sequence[Change], width: int) -> Iterator[str]:
     """The changes by kind in ``width`` columns: regressions first, then what else differs, then what is accepted.
 
-    Where all changes of a kind fit into one line each, they stand so; else each text stands below its id, in at most
-    two lines. Only an id may be longer than ``width``. The last line says how many changes there are.
+    Changes of a kind with one cause are one entry. Where the others fit into one line each, they stand so; else each
+    text stands below its id, in at most two lines. Only an id may be longer than ``width``. The last line says how
+    many changes there are.
     """
     groups: list[tuple[str, list[Change]]] = []
     for regression in (True, False):
@@ -28,9 +31,7 @@ def lines(changes: Sequence[Change], width: int) -> Iterator[str]:
     for heading, group in groups:
         if group:
             yield f"{heading}: {len(group)}"
-            yield from _lines(group[:MOST], width)
-            if len(group) > MOST:
-                yield f"  and {len(group) - MOST} more"
+            yield from _of_causes(group, width)
     yield count(changes)
 
 
@@ -47,9 +48,38 @@ def count(changes: Iterable[Change]) -> str:
     return ", ".join(parts) if changes else "no change"
 
 
+def _of_causes(group: Sequence[Change], width: int) -> Iterator[str]:
+    """Yield the lines of each cause: its text once where several changes have it, and their ids."""
+    by_cause: dict[str, list[Change]] = {}
+    for change in group:
+        by_cause.setdefault(change.cause or change.id, []).append(change)
+    alone = [changes[0] for changes in by_cause.values() if len(changes) == 1]
+    several = {cause: changes for cause, changes in by_cause.items() if len(changes) > 1}
+    for cause, changes in sorted(several.items(), key=lambda item: -len(item[1])):
+        texts = dict.fromkeys(one_line(change.text) for change in changes)
+        said = one_line(cause) if len(texts) > 1 or cause not in texts else ""
+        yield from _wrapped(
+            f"{len(changes)} cells: {': '.join(filter(None, (said, next(iter(texts)))))}", width, "  "
+        )
+        yield from (f"    {literal(change.id)}" for change in changes[:MOST_ALIKE])
+        if len(changes) > MOST_ALIKE:
+            yield f"    and {len(changes) - MOST_ALIKE} more"
+    yield from _lines(alone[:MOST], width)
+    if len(alone) > MOST:
+        yield f"  and {len(alone) - MOST} more"
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text, max(width, 20), initial_indent=indent, subsequent_indent=indent, max_lines=2, placeholder=" …"
+    )
+
+
 def _lines(group: Sequence[Change], width: int) -> Iterator[str]:
     """One line for each change where all of them fit, else the id and below it the text. An id is never cut, since it
     is there to be copied."""
+    if not group:
+        return
     texts = [one_line(change.text) for change in group]
     ids = [literal(change.id) for change in group]
     longest = max(map(len, ids))
@@ -58,6 +88,4 @@ def _lines(group: Sequence[Change], width: int) -> Iterator[str]:
         return
     for name, text in zip(ids, texts, strict=True):
         yield f"  {name}"
-        yield from textwrap.wrap(
-            text, max(width, 20), initial_indent="    ", subsequent_indent="    ", max_lines=2, placeholder=" …"
-        )
+        yield from _wrapped(text, width, "    ")

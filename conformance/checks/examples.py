@@ -183,6 +183,8 @@ class Examples:
                 hits += 1
         if not hits:
             text = f"it works at {condition}, where {where} declares that it fails; take the entry out"
+            outcome = {"outcome": "works", "line": line, "at": condition, "because": entry.because}
+            self._record.declared.append(outcome)
             raise Stopped("compare", "UnexpectedPass", text, "case")
         record = self._record
         record.declared.append({"outcome": "confirmed", "at": condition, "because": entry.because})

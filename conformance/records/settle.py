@@ -75,6 +75,11 @@ def settle(record: Record, declared: Sequence[Expectation], instructions: Collec
         record.status = "xpassed"
         record.fault = "case"
         record.reason = f"it works, but {_declared(owed)}; take the entry out"
+        record.declared += [
+            {"outcome": "works", "place": expectation.place, "stage": expectation.stage, "error": expectation.error,
+             "because": expectation.because}
+            for expectation in owed
+        ]  # fmt: skip
         return record
     for expectation in declared:
         if agrees(expectation.stage, expectation.error, record.stage, record.error, record.reason):
