@@ -10,6 +10,7 @@ from conformance.case.must_hold import Graph
 from conformance.disk.onnx_models import Serialized
 from conformance.export import graph
 from tests.kit.cases import load_case
+from tests.kit.models import model_of
 
 pytestmark = pytest.mark.smoke
 BODY = 'forward: torch.sin(x)\ninputs: {x: "float32[n, 3]"}\ndims: {n: 1..4}\n'
@@ -33,6 +34,22 @@ def model(operator="Sin", dims=("n", 3), name="x", dtype=TensorProto.FLOAT, weig
 def facts(**changes):
     made = model(**changes)
     return graph.read(made, Serialized(made.SerializeToString()))
+
+
+def test_what_a_graph_is_known_by_is_alike_on_every_host_and_in_whatever_order_weights_are_listed():
+    same = facts(weight=[1.0, 2.0, 3.0]).canonical
+    assert facts(weight=[1.0, 2.0, 3.0000002], inner="other", doc="of another path").canonical == same
+    assert facts(weight=[1.0, 2.0]).canonical != same
+    assert facts(weight=1e-5).canonical != facts(weight=1e-6).canonical
+    listed = model_of(
+        "g (float[n] x) => (float[n] y) { z = Mul (x, a) y = Add (z, b) }", a=np.int64(1), b=np.int64(2)
+    )
+    other = model_of("g (float[n] x) => (float[n] y) { z = Mul (x, a) y = Add (z, b) }", b=np.int64(2), a=np.int64(1))
+    assert graph.structure(listed) == graph.structure(other)
+    swapped = model_of(
+        "g (float[n] x) => (float[n] y) { z = Mul (x, b) y = Add (z, a) }", a=np.int64(1), b=np.int64(2)
+    )
+    assert graph.structure(listed) != graph.structure(swapped)
 
 
 def test_the_facts_are_those_of_the_model():

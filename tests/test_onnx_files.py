@@ -271,6 +271,32 @@ def test_a_check_in_which_nothing_is_compared_is_no_success(tmp_path: Path, monk
     assert check(tmp_path, str(tmp_path / "net.onnx"), "--precision", "fp32") == 1
 
 
+def test_what_int8_costs_fails_a_check_only_where_it_was_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One input a thousand times the others, which shows in no output, takes all steps of the quantizer."""
+    scales, weights = np.float32([1000, 1, 1, 1]), np.float32(np.diag([0, 1, 1, 1]))
+    body = "(float[n, 4] x) => (float[n, 4] y) { scaled = Mul (x, scales) y = MatMul (scaled, weights) }"
+    save(model_of(f"net {body}", scales=scales, weights=weights), tmp_path / "net.onnx")
+    assert check(tmp_path, str(tmp_path / "net.onnx")) == 0
+    told = capsys.readouterr().out
+    assert "costly  fidelity[net-onnx-op17-int8]" in told and "FAILED" not in told
+    assert check(tmp_path, str(tmp_path / "net.onnx"), "--precision", "int8") == 1
+
+
+@pytest.mark.parametrize(("off", "fault"), [(1e-4, None), (0.3, "runtime")], ids=["80 dB", "10 dB"])
+def test_a_quantized_file_that_is_a_step_off_accuses_nobody(
+    tmp_path: Path, bench: Bench, off: float, fault: str | None
+) -> None:
+    nodes = "q = QuantizeLinear (x, scale, zero) d = DequantizeLinear (q, scale, zero) y = Add (d, d)"
+    body = f"net (float[batch, 6] x) => (float[batch, 6] y) {{ {nodes} }}"
+    quantized = model_of(body, scale=np.float32(0.05), zero=np.int8(0))
+    (cell,) = (one for one in cells(tmp_path, net=quantized) if one.check == "accuracy")
+    with wrong_runtime(lambda inputs, outputs: [outputs[0] * np.float32(1 + off)]):
+        record = bench.run_cell(cell, examples=2)
+    assert (record.status, record.stage, record.fault) == ("failed", "compare", fault)
+
+
 def test_check_holds_one_file_against_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(net(), tmp_path / "net.onnx")
     (tmp_path / "elsewhere").mkdir()

@@ -68,7 +68,7 @@ def graph_change(before: Mapping[str, Any], after: Mapping[str, Any], *, by_byte
         if "Constant" in differing and all(was > now for was, now in differing.values()):
             parts.append("constants were folded")
     if not parts and by_bytes and before.get("sha") != after.get("sha"):
-        parts.append("same nodes, other bytes: initializers, attributes or names")
+        parts.append("same nodes, but attributes, wiring or constants differ")
     return "; ".join(parts) or None
 
 

@@ -39,6 +39,8 @@ class Facts:
     sha: str
     structure: str
     """A hash of operators, attributes, wiring and small constants, without names and doc strings."""
+    canonical: str = ""
+    """The same without values of several floats, which differ in their last bits by processor: equal on any host."""
     sequences: list[str] = field(default_factory=list)
     """The outputs that are sequences of tensors."""
     invalid: list[str] | None = None
@@ -76,6 +78,7 @@ def read(model: ModelProto, data: Serialized) -> Facts:
         overridable=len(parameters & {value.name for value in model.graph.input}),
         sha=data.sha[:16],
         structure=structure(model),
+        canonical=structure(model, floats=1),
         sequences=[value.name for value in model.graph.output if value.type.WhichOneof("value") == "sequence_type"],
         invalid=invalid,
         doubted=doubted,
@@ -145,10 +148,11 @@ def _dims(value: Any) -> list[Axis] | None:
     return [dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None) for dim in tensor.shape.dim]
 
 
-def structure(model: ModelProto) -> str:
-    """A hash that is equal for two exports of one module unless the graphs really differ.
+def structure(model: ModelProto, *, floats: int = 64) -> str:
+    """Return a hash that is equal for two exports of one module unless the graphs really differ.
 
-    Constants above 64 values count by their dtype and shape only: the weights of two exports of one module are equal.
+    Constants of more than 64 values, and those of more than ``floats`` floating-point ones, count by their dtype and
+    shape only: the weights of two exports of one module are equal.
     """
     from onnx import numpy_helper
 
@@ -161,14 +165,17 @@ def structure(model: ModelProto) -> str:
     def constant(tensor: Any) -> bytes:
         array = numpy_helper.to_array(tensor)
         head = f"{array.dtype}{array.shape}".encode()
-        return head + (array.tobytes() if array.size <= 64 else b"")
+        most = floats if array.dtype.kind not in "biu" else 64
+        return head + (array.tobytes() if array.size <= most else b"")
 
     def visit(graph: GraphProto) -> None:
-        for tensor in graph.initializer:
-            digest.update(rename(tensor.name).encode() + constant(tensor))
+        weights = {tensor.name: tensor for tensor in graph.initializer}
         for value in graph.input:
             rename(value.name)
         for node in graph.node:
+            for name in node.input:  # in the order of their use: the exporters list them in any
+                if name in weights:
+                    digest.update(rename(name).encode() + constant(weights.pop(name)))
             digest.update(f"{node.domain}|{node.op_type}".encode())
             digest.update("|".join(rename(name) for name in (*node.input, *node.output)).encode())
             for attribute in sorted(node.attribute, key=lambda attribute: attribute.name):
@@ -183,6 +190,7 @@ def structure(model: ModelProto) -> str:
                     copy.doc_string = ""
                     digest.update(copy.SerializeToString(deterministic=True))
         digest.update("|".join(rename(value.name) for value in graph.output).encode())
+        digest.update("|".join(sorted(str(constant(tensor)) for tensor in weights.values())).encode())
 
     visit(model.graph)
     return digest.hexdigest()[:16]

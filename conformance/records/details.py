@@ -188,6 +188,8 @@ _HINTS = {
     "rounding": "PyTorch's own float32 is too far from float64 to compare with; declare values or a tolerance",
     "slow": "too slow? say examples: or smaller dims, or leave the runtime out with runtimes:",
     "specials": "where NaN and infinities spread to all outputs, say specials: false",
+    "steps": "the file is quantized: where a value lies between two steps, its last bit decides which is taken, and "
+    "what follows is a step off. So little says nothing of whoever is wrong",
     "vacuous": "give the case inputs or weights that show in this output, or say vacuous: and why",
 }
 

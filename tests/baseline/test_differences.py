@@ -153,7 +153,7 @@ def test_a_run_with_a_cell_twice_is_refused():
         {**GRAPH, "nodes": {**GRAPH["nodes"], "Mul": 1, "Constant": 1}},
         "6 -> 5 nodes (Constant 3 -> 1, Mul 0 -> 1)",
     ),
-    ({**GRAPH, "sha": "bb"}, "same nodes, other bytes"),
+    ({**GRAPH, "sha": "bb"}, "same nodes, but attributes"),
 ])  # fmt: skip
 def test_another_graph_is_told_but_no_regression(graph, said):
     name = "export[one-dynamo-op20]"
