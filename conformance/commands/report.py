@@ -20,6 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--markdown", nargs="?", type=Path, const=Path("-"), metavar="FILE", help="a summary; printed without a FILE"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="the report as data")
+    parser.add_argument("--sarif", type=Path, metavar="FILE", help="the findings for code hosts and editors")
     parser.add_argument("--github", action="store_true", help="print annotations for GitHub's pages")
     parser.add_argument("--baseline", type=Path, metavar="RUN", help="show what changed since that run or baseline")
 
@@ -29,14 +30,17 @@ def run(given: argparse.Namespace) -> int:
     from conformance.report.command import report
 
     html: Path | None = given.html
-    if not any((html, given.markdown, given.json, given.github)):
+    if not any((html, given.markdown, given.json, given.sarif, given.github)):
         last = given.runs[-1]
         html = (last if last.is_dir() else last.parent) / "report.html"
     prints = given.markdown == Path("-")
     changes = _changes(given.runs[-1], given.baseline)
     markdown = None if prints else given.markdown
-    if any((html, markdown, given.json, given.github)):
-        report(given.runs, html=html, markdown=markdown, json_=given.json, github=given.github, changes=changes)
+    if any((html, markdown, given.json, given.sarif, given.github)):
+        report(
+            given.runs, html=html, markdown=markdown, json_=given.json, github=given.github, sarif=given.sarif,
+            changes=changes,
+        )  # fmt: skip
     if prints:
         from conformance.baseline import load
         from conformance.report.markdown import summary

@@ -103,7 +103,8 @@ def key_of(record: Mapping[str, Any]) -> Key:
 
 def name_of(key: Key) -> str:
     """Return the name of a finding: the component at fault, what of it, and the kind of difference."""
-    return " ".join(part for part in (key.component, key.which, f"({key.by} {key.of})", key.kind) if part)
+    subject = f"({key.by} {key.of})" if key.of else ""
+    return " ".join(part for part in (key.component, key.which, subject, key.kind) if part)
 
 
 def _component(record: Mapping[str, Any]) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ def report(
     markdown: Path | None = None,
     json_: Path | None = None,
     github: bool = False,
+    sarif: Path | None = None,
     changes: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Writes the reports that are asked for about the last of ``places``; earlier ones are its history, oldest first.
@@ -32,8 +34,8 @@ def report(
     """
     if not places:
         raise UserError("name at least one run: its folder, run.json or records.jsonl")
-    if html is None and markdown is None and json_ is None and not github:
-        raise UserError("say what to write: an HTML page, a Markdown summary, JSON, or annotations for GitHub")
+    if html is None and markdown is None and json_ is None and sarif is None and not github:
+        raise UserError("say what to write: an HTML page, a Markdown summary, JSON, SARIF, or annotations for GitHub")
     runs = read(places)
     _, header, records = runs[-1]
     if html is not None:
@@ -45,6 +47,11 @@ def report(
     if json_ is not None:
         data = as_data(runs, changes)
         _write(json_, with_records(data, data.pop("records")))
+    if sarif is not None:
+        from conformance.report.sarif import sarif as as_sarif
+
+        version = str((header.get("environment") or {}).get("conformance"))
+        _write(sarif, [json.dumps(as_sarif(records, version), indent=1) + "\n"])
     if github:
         from conformance.report.annotations import github as annotations
 
