@@ -22,6 +22,7 @@ from conformance.plugin.ordering import TELLS, cell_of
 from conformance.plugin.session import STARTED_BY, Session
 from conformance.plugin.terminal import Terminal
 from conformance.records.clean import block, one_line
+from conformance.records.location import places_of
 
 if TYPE_CHECKING:
     from conformance.plan.cell import Cell
@@ -176,7 +177,11 @@ def _properties(record: dict[str, Any]) -> list[tuple[str, object]]:
     names = ("case", "exporter", "opset", "runtime", "precision", "check", "status", "stage", "error", "fault",
              "examples", "command", "bundle")  # fmt: skip
     properties: list[tuple[str, object]] = [(name, record[name]) for name in names if record[name] is not None]
-    properties.append(("source", f"{record['source']['file']}:{record['source']['line']}"))
+    case = (record["source"]["file"], record["source"]["line"])
+    properties.append(("source", f"{case[0]}:{case[1]}"))
+    place = next(places_of(record), case) if record["status"] == "failed" else case
+    if place != case:
+        properties.append(("place", f"{place[0]}:{place[1]}"))
     if record["worst"] is not None:
         properties.append(("ratio", record["worst"]["ratio"]))
     return properties

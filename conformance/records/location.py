@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -37,6 +38,18 @@ _AMONG = 4
 """Nodes that are named where any of them may be the one."""
 _UNTIED = 4
 """Operators that are named where any of them may be the one."""
+_PLACE = re.compile(r"(?P<file>[^:]+\.\w+):(?P<line>\d+)")
+
+
+def places_of(record: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Yield the file and line of each place that a record names: of what is wrong first, and of the case last."""
+    for told in (record.get("operator"), record.get("parts_at")):
+        match = _PLACE.fullmatch(str((told or {}).get("line") or ""))
+        if match is not None:
+            yield match["file"], int(match["line"])
+    source = record.get("source") or {}
+    if source.get("file") and source.get("line"):
+        yield str(source["file"]), int(source["line"])
 
 
 def located(record: Mapping[str, Any]) -> Iterator[str]:

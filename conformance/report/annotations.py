@@ -11,6 +11,7 @@ from typing import Any
 
 from conformance.records.clean import one_line, visible
 from conformance.records.findings import findings
+from conformance.records.location import places_of
 from conformance.report.rows import Row, blocking, complete, failures
 from conformance.report.words import verdict
 
@@ -66,7 +67,8 @@ def _error(group: Sequence[Row]) -> _Command:
     message = verdict(group[0])
     if len(message) > _LONG:
         message = f"{message[: _LONG - 1]}…"
-    return _Command(group[0]["source"], str(group[0]["id"]), f"{message}{_others(group)}")
+    file, line = next(places_of(group[0]), (group[0]["source"]["file"], group[0]["source"]["line"]))
+    return _Command({"file": file, "line": line}, str(group[0]["id"]), f"{message}{_others(group)}")
 
 
 def _worse(group: Sequence[Row]) -> _Command:

@@ -6,19 +6,19 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from conformance.records.clean import one_line, visible
 from conformance.records.findings import Finding, Key, findings, name_of
+from conformance.records.location import places_of
 from conformance.report.rows import complete, failures
 from conformance.report.words import verdict
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LONG = 4000
 """Characters of a message; a longer text belongs into the report."""
-_PLACE = re.compile(r"(?P<file>[^:]+\.\w+):(?P<line>\d+)")
 
 
 def sarif(records: Sequence[Mapping[str, Any]], version: str) -> dict[str, Any]:
@@ -35,17 +35,6 @@ def sarif(records: Sequence[Mapping[str, Any]], version: str) -> dict[str, Any]:
     }
     results = [_result(finding) for finding in found]
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
-
-
-def places_of(record: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """Yield the file and line of each place that a record names: of what is wrong first, and of the case last."""
-    for told in (record.get("operator"), record.get("parts_at")):
-        match = _PLACE.fullmatch(str((told or {}).get("line") or ""))
-        if match is not None:
-            yield match["file"], int(match["line"])
-    source = record.get("source") or {}
-    if source.get("file") and source.get("line"):
-        yield str(source["file"]), int(source["line"])
 
 
 def _result(finding: Finding) -> dict[str, Any]:

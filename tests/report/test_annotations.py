@@ -33,6 +33,11 @@ def test_a_failure_stands_at_the_line_of_its_case() -> None:
     assert message == text.failure(failed())
 
 
+def test_a_failure_stands_at_the_line_of_python_where_that_is_known() -> None:
+    (line,) = annotations.github([failed(operator={"operator": "aten.div", "line": "cases/net.py:16"})])
+    assert (parsed(line)[1]["file"], parsed(line)[1]["line"]) == ("cases/net.py", "16")
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_makes_no_further_command(name: str) -> None:
     poison = HOSTILE[name]
