@@ -24,6 +24,7 @@ from conformance.errors import Stopped, Unavailable, did_you_mean, display_path,
 from conformance.worker import uses
 from conformance.worker.state import fence
 
+_INTERPRETER = "Traceback of TorchScript"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -147,7 +148,8 @@ def describe(error: BaseException, folder: Path) -> str:
         return f"{text} ({Path(error.filename).name}:{error.lineno})"
     frames = traceback.extract_tb(cause.__traceback__) or traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).resolve().is_relative_to(folder.resolve())]
-    return f"{text} ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else text
+    known = own and _INTERPRETER not in text_of(cause)  # whose text names the line inside
+    return f"{text} ({Path(own[-1].filename).name}:{own[-1].lineno})" if known else text
 
 
 def _first_cause(error: BaseException) -> BaseException:
@@ -158,8 +160,14 @@ def _first_cause(error: BaseException) -> BaseException:
 
 
 def _head(error: BaseException) -> str:
-    """The first line of an error's text, with the second where the first ends with a colon."""
-    lines = [line.strip() for line in _COLOURS.sub("", text_of(error)).splitlines() if line.strip()]
+    """The first line of an error's text, with the second where the first ends with a colon; of what TorchScript's
+    interpreter raises the last one, which says why, with the line of the user's that it names last."""
+    text = _COLOURS.sub("", text_of(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if _INTERPRETER in text:
+        places = re.findall(r'File "([^"]+)", line (\d+)', text)
+        where = f" ({Path(places[-1][0]).name}:{places[-1][1]})" if places else ""
+        return f"{lines[-1].removeprefix('RuntimeError: ')}{where}"
     return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
 
 

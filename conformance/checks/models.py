@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -179,7 +180,7 @@ class CellRun:
                 self.prepared.failed[name] = stop
                 raise
             with self.stages("check", "exporter"):
-                facts = graph.read(exported.model, exported.data)
+                facts = dataclasses.replace(graph.read(exported.model, exported.data), warned=exported.warned)
                 stored = self._put(exported.data, facts, {"export": round(seconds, 6)})
         self.record.graph = {
             "opset": stored.facts.opset,
@@ -334,9 +335,10 @@ class CellRun:
             stop = Stopped("check", error, f"onnx.checker refuses the model: {text}", "exporter")
             stop.fields["own_code"] = self.cell.own_code
             raise stop
+        self.record.warnings = [{"name": "export", "text": text} for text in facts.warned]
         if facts.doubted:
             error, text = facts.doubted
-            self.record.warnings = [{"name": "shape inference", "error": error, "text": text}]
+            self.record.warnings.append({"name": "shape inference", "error": error, "text": text})
 
 
 def _may_be_a_step(record: Record) -> bool:

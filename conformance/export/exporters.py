@@ -7,7 +7,7 @@ import functools
 import io
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -29,12 +29,18 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
+MOST, LONGEST = 5, 300
+"""Warnings that are kept of an export, and the characters of each."""
+
+
 @dataclass
 class Exported:
     """A model as the exporter gave it, with the case's local functions added and simplified if declared."""
 
     model: ModelProto
     usage: symbolics.Usage = field(default_factory=symbolics.Usage)
+    warned: list[str] = field(default_factory=list)
+    """What the exporter has warned of."""
 
     @functools.cached_property
     def data(self) -> Serialized:
@@ -60,7 +66,7 @@ def export(
     case = reference.case
     target = case.says.export.exporters[exporter]
     usage = symbolics.Usage()
-    with _quiet(), lowerings.noting((case.file, case.name), exporter):
+    with _quiet() as warned, lowerings.noting((case.file, case.name), exporter):
         if isinstance(target, TorchScript):
             functions, registrars = _symbolics(reference, target) if with_symbolics else ({}, [])
             data, usage = _torchscript(reference, target, opset, inputs, functions, registrars)
@@ -72,7 +78,7 @@ def export(
     model = _add_functions(reference, target, opset, model)
     if target.simplify:
         model = _simplify(model)
-    return Exported(model, usage)
+    return Exported(model, usage, list(_told(warned, reference.folder.path)))
 
 
 def _from_file(reference: Reference, target: OnnxFile, inputs: Mapping[str, Array]) -> ModelProto:
@@ -100,11 +106,23 @@ def _symbolics(
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Hides warnings: exporters warn of deprecations and constants, and what matters of that shows in the model."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+def _quiet() -> Iterator[list[warnings.WarningMessage]]:
+    """Keep warnings from the terminal, in the list that is given."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        yield warned
+
+
+def _told(warned: Sequence[warnings.WarningMessage], folder: Path) -> Iterator[str]:
+    """Yield what is worth telling, once each: not deprecations, which say nothing of this model."""
+    from torch.jit import TracerWarning
+
+    texts: dict[str, None] = {}
+    for one in warned:
+        if issubclass(one.category, TracerWarning) or Path(one.filename).is_relative_to(folder):
+            said = " ".join(str(one.message).split())[:LONGEST]
+            texts[f"{said} ({Path(one.filename).name}:{one.lineno})"] = None
+    yield from list(texts)[:MOST]
 
 
 def _torchscript(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from conformance.records.advice import advice
 from conformance.records.location import located
 from conformance.records.location import number as number
 from conformance.records.testimony import asked, title
@@ -204,6 +205,7 @@ def _stopped(record: Mapping[str, Any]) -> Iterator[str]:
     yield from record.get("output") or ()
     yield from _remedy(record)
     yield from (_HINTS.get(hint, hint) for hint in record.get("hints") or ())
+    yield from advice(record)
     yield from record.get("traceback") or ()
 
 

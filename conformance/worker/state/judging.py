@@ -18,8 +18,8 @@ from conformance.worker.state.spaces import MISSING, Spaces
 OWN = "conformance"
 PACKAGES = sys.stdlib_module_names | {OWN, "numpy", "onnx", "onnxruntime", "google", "ml_dtypes"}
 """What runs models, computes what is right and compares; the last two are what ONNX and NumPy's types rest on."""
-_HOOKS = frozenset({"warnings.showwarning", "warnings.formatwarning"})
-"""Offered to be replaced, beside all that is called a hook."""
+_HOOKS = frozenset({"warnings.showwarning", "warnings.formatwarning", "warnings._showwarnmsg_impl"})
+"""Offered to be replaced, beside all that is called a hook; the last is replaced while warnings are recorded."""
 _HEAP = 1 << 9
 """The flag of a class whose attributes can be set."""
 
