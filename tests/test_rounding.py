@@ -2,36 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import numpy as np
 import pytest
 import torch
 
-from conformance.case.python import Folder
-from conformance.checks.stages import Stages
-from conformance.checks.verify import Verifier
-from conformance.draw.draw import Draw, Maker
-from conformance.export.reference import Reference
-from conformance.worker.progress import Progress
+from conformance.draw.draw import Draw
 from tests.kit.cases import case_of, say
-
-
-@contextlib.contextmanager
-def verifying(bench, body, python=""):
-    """A verifier of the case, without a runtime."""
-    cell = bench.cells(body, python)[0]
-    with Folder.of(cell.case.folder).active() as folder:
-        record = cell.record()
-        stages = Stages(record, Progress(), cell.case.folder)
-        yield Verifier(cell, record, stages, Reference(cell.case, folder), Maker(cell.case, folder.resolve), [])
-
-
-def judged(bench, body, x, *answers, python=""):
-    """The verdicts on these answers to one example."""
-    with verifying(bench, body, python) as verify:
-        example = verify.example(Draw({"batch": len(x)}, "plain", 0), {"x": x})
-        return [verify.judged(example, [np.asarray(got, np.float32)]).verdict for got in answers]
+from tests.kit.judging import judged, verifying
 
 
 def test_a_unit_in_the_last_place_of_an_intermediate_result_is_no_finding(bench):
