@@ -47,6 +47,41 @@ def test_a_mean_that_is_added_up_otherwise_is_no_finding(bench, norm):
     assert "failed" not in sound and wrong == "failed"
 
 
+def one_by_one(x):
+    """The sum over the last axis as a loop in float32 has it."""
+    return np.add.accumulate(x, -1, dtype=np.float32)[..., -1:]
+
+
+LONG_SUMS = {
+    "instance norm": ("F.instance_norm(x)", True), "group norm": ("F.group_norm(x, 1)", True),
+    "batch norm": ("F.batch_norm(x, None, None, training=True)", True),
+    "layer norm": ("F.layer_norm(x, [SIZE])", True),
+    "mean": ("x.mean(-1, keepdim=True)", False), "pool": ("F.adaptive_avg_pool1d(x, 1)", False),
+    "a long window": ("F.avg_pool1d(x, SIZE)", False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operator, mean, spread", [
+    *((operator, 10.0, 0.01) for operator in LONG_SUMS), ("instance norm", 0.0, 1.0), ("layer norm", 3.3, 0.0),
+])  # fmt: skip
+def test_a_long_sum_that_is_added_up_one_by_one_is_no_finding(bench, operator, mean, spread):
+    """And one by 10 bits is, or with another eps. Of equal values a norm leaves no more than its mean is off."""
+    forward, normalises = LONG_SUMS[operator]
+    size = 16384
+    x = (mean + spread * np.random.default_rng(0).standard_normal((1, 1, size))).astype(np.float32)
+
+    def answer(eps=1e-5, off=0.0):
+        means = one_by_one(x) / np.float32(size) * np.float32(1 + off)
+        if not normalises:
+            return means
+        return (x - means) / np.sqrt(one_by_one(np.square(x - means)) / np.float32(size) + np.float32(eps))
+
+    wrong = answer(off=2.0**-9) if mean else answer(eps=1e-2)
+    body = case_of(forward.replace("SIZE", str(size)), x=f"[batch, 1, {size}]")
+    found = judged(bench, body, x, answer(), *([wrong] if spread else []))
+    assert found[0] != "failed" and found[1:] == ["failed"] * bool(spread)
+
+
 X = np.random.default_rng(0).standard_normal((5, 40)).astype(np.float32)
 MASK = np.float32(np.finfo(np.float32).min)
 

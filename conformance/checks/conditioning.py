@@ -76,24 +76,24 @@ class Roundings:
         count, finer = ROUNDINGS[effort]
         self._see(self._seen, count, 0)
         self._see(self._finer, finer, 10)
-        if effort == "all":
+        if effort == "all" and self._seen.may_decide(self._finer):
             self._see(self._inside, INSIDE, 0, given=True)
             self._see(self._around, AROUND, 0, whole=False)
         found: list[Array] = []
-        for total, step, jump in zip(self._seen.squares, self._seen.largest, self._finer.largest, strict=True):
-            smooth = jump <= step / 16
+        smooths = self._seen.smooth(self._finer)
+        for total, step, smooth in zip(self._seen.squares, self._seen.largest, smooths, strict=True):
             move = np.where(smooth, PEAK * np.sqrt(total / (2 * self._seen.count)), 0.0)
             move = np.minimum(move, step.max(initial=0.0, where=smooth)) * SURE[effort]
-            found.append(self._opened(len(found), move, jump, smooth) if effort == "all" else move)
+            found.append(self._opened(len(found), move, smooth) if effort == "all" else move)
         return found
 
-    def _opened(self, output: int, move: Array, jump: Array, smooth: Array) -> Array:
+    def _opened(self, output: int, move: Array, smooth: Array) -> Array:
         """The moves of an output, infinite where it is open."""
         inside, around = self._inside, self._around
         if inside.reshaped[output]:
             self.rules.add("rounding")
             return np.array(np.inf)
-        decided = ~smooth & (inside.largest[output] > jump / 16)
+        decided = ~smooth & (inside.largest[output] > self._finer.largest[output] / 16)
         unstable = around.flipped[output] | inside.flipped[output]
         if self._exact[output].dtype.kind != "f":
             decided, unstable = inside.flipped[output], np.zeros_like(smooth)
@@ -120,6 +120,15 @@ class _Seen:
         self.flipped = [np.zeros(right.shape, dtype=bool) for right in exact]
         """Where there was another integer, or NaN or an infinity in place of something else."""
         self.reshaped = [False for _ in exact]
+
+    def smooth(self, finer: _Seen) -> list[Array]:
+        """Where a value moves less by ``finer`` roundings, as it does but for a jump."""
+        return [jump <= step / 16 for step, jump in zip(self.largest, finer.largest, strict=True)]
+
+    def may_decide(self, finer: _Seen) -> bool:
+        """Whether rounding decided on anything: these move whatever may move, and what is given too."""
+        smooth = all(bool(each.all()) for each in self.smooth(finer))
+        return not smooth or any(self.reshaped) or any(bool(each.any()) for each in self.flipped)
 
     def add(self, exact: Sequence[Array], moved: Sequence[Array]) -> None:
         for output, (right, there) in enumerate(zip(exact, moved, strict=False)):

@@ -167,7 +167,7 @@ ONE_BY_ONE = 0.05
 LONG = 32
 """From how many terms on a sum is added up one by one; for fewer ``OF_SUMS`` is more."""
 
-PLAIN_SUMS = ("aten.sum", "aten.mean", "aten.cumsum")
+PLAIN_SUMS = ("aten.sum", "aten.mean", "aten.cumsum", "prims.sum")
 """Operators that add up their first argument, along the dims that their second one names."""
 
 POOLS = (
@@ -239,6 +239,13 @@ def nudged(weights: Mapping[str, Any], rounding: Rounding) -> dict[str, Any]:
     return {name: units.nudged(value) for name, value in weights.items() if value.dtype == torch.float64}
 
 
+def _variance(value: Any, dims: Any, correction: float = 1, **_: Any) -> Any:
+    """What ``prims.var`` computes, by two sums."""
+    count = math.prod(value.shape[dim] for dim in dims)
+    off = value - value.mean(dims, keepdim=True)
+    return (off * off).sum(dims) / max(count - correction, 0)
+
+
 def rounds(rounding: Rounding) -> Any:
     """A context in which torch's operators round their float64 results. It sees what the dispatcher runs, scripted
     code included; of what a single operator does inside, only that of ``FUSED``, by PyTorch's own decompositions."""
@@ -295,6 +302,8 @@ def _mode() -> Any:
 
         def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             parts = None if func._schema.is_mutable else _decompositions().get(func)
+            if str(func) == "prims.var.default":  # to which decompositions of norms come, and which has none
+                parts = _variance
             if parts is not None:
                 # some decompositions refuse arguments that the operator takes
                 with contextlib.suppress(Exception), self:
