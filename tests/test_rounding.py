@@ -2,36 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import numpy as np
 import pytest
 import torch
 
-from conformance.case.python import Folder
-from conformance.checks.stages import Stages
-from conformance.checks.verify import Verifier
-from conformance.draw.draw import Draw, Maker
-from conformance.export.reference import Reference
-from conformance.worker.progress import Progress
+from conformance.draw.draw import Draw
 from tests.kit.cases import case_of, say
-
-
-@contextlib.contextmanager
-def verifying(bench, body, python=""):
-    """A verifier of the case, without a runtime."""
-    cell = bench.cells(body, python)[0]
-    with Folder.of(cell.case.folder).active() as folder:
-        record = cell.record()
-        stages = Stages(record, Progress(), cell.case.folder)
-        yield Verifier(cell, record, stages, Reference(cell.case, folder), Maker(cell.case, folder.resolve), [])
-
-
-def judged(bench, body, x, *answers, python=""):
-    """The verdicts on these answers to one example."""
-    with verifying(bench, body, python) as verify:
-        example = verify.example(Draw({"batch": len(x)}, "plain", 0), {"x": x})
-        return [verify.judged(example, [np.asarray(got, np.float32)]).verdict for got in answers]
+from tests.kit.judging import judged, verifying
 
 
 def test_a_unit_in_the_last_place_of_an_intermediate_result_is_no_finding(bench):
@@ -68,6 +45,41 @@ def test_a_mean_that_is_added_up_otherwise_is_no_finding(bench, norm):
     answers = [(x - mean) / np.sqrt((x - mean).astype(np.float64) ** 2 + 1e-5) for mean in means]
     *sound, wrong = judged(bench, case_of(norm, x="[batch, 6, 9, 8]"), x, *answers)
     assert "failed" not in sound and wrong == "failed"
+
+
+def one_by_one(x):
+    """The sum over the last axis as a loop in float32 has it."""
+    return np.add.accumulate(x, -1, dtype=np.float32)[..., -1:]
+
+
+LONG_SUMS = {
+    "instance norm": ("F.instance_norm(x)", True), "group norm": ("F.group_norm(x, 1)", True),
+    "batch norm": ("F.batch_norm(x, None, None, training=True)", True),
+    "layer norm": ("F.layer_norm(x, [SIZE])", True),
+    "mean": ("x.mean(-1, keepdim=True)", False), "pool": ("F.adaptive_avg_pool1d(x, 1)", False),
+    "a long window": ("F.avg_pool1d(x, SIZE)", False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operator, mean, spread", [
+    *((operator, 10.0, 0.01) for operator in LONG_SUMS), ("instance norm", 0.0, 1.0), ("layer norm", 3.3, 0.0),
+])  # fmt: skip
+def test_a_long_sum_that_is_added_up_one_by_one_is_no_finding(bench, operator, mean, spread):
+    """And one by 10 bits is, or with another eps. Of equal values a norm leaves no more than its mean is off."""
+    forward, normalises = LONG_SUMS[operator]
+    size = 16384
+    x = (mean + spread * np.random.default_rng(0).standard_normal((1, 1, size))).astype(np.float32)
+
+    def answer(eps=1e-5, off=0.0):
+        means = one_by_one(x) / np.float32(size) * np.float32(1 + off)
+        if not normalises:
+            return means
+        return (x - means) / np.sqrt(one_by_one(np.square(x - means)) / np.float32(size) + np.float32(eps))
+
+    wrong = answer(off=2.0**-9) if mean else answer(eps=1e-2)
+    body = case_of(forward.replace("SIZE", str(size)), x=f"[batch, 1, {size}]")
+    found = judged(bench, body, x, answer(), *([wrong] if spread else []))
+    assert found[0] != "failed" and found[1:] == ["failed"] * bool(spread)
 
 
 X = np.random.default_rng(0).standard_normal((5, 40)).astype(np.float32)

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from conformance.arrays import Array, Inputs
+from conformance.checks.left_open import apart
 from conformance.compare.reading import Reading
 from conformance.export.rounding import MOST_UNITS, Rounding, bits_of
 from conformance.export.rounding import uneven as unevenly
@@ -18,6 +19,14 @@ ROUNDINGS: Mapping[Effort, tuple[int, int]] = {"few": (1, 0), "some": (2, 1), "a
 result that is rounded up already moves by half a unit one way, and by one and a half the other. With eight, what
 rounding moves hardly ever stays where it is in all of them by chance. The second number is how many of them are tried
 by a step a thousand times smaller as well, to see which values jump; where none is, jumps count as moves."""
+
+INSIDE = 4
+"""How many roundings of what a module computes are tried, each in both directions, to see what they decide: a tie
+goes the other way in one of the two."""
+
+AROUND = 3
+"""How many of its inputs and weights as well, to see where a unit in their last place makes NaN and infinities finite
+or numbers of them."""
 
 SURE: Mapping[Effort, float] = {"few": 1.0, "some": 0.5, "all": 1.0}
 """What part of a move counts: half of what few roundings show, so that all of them would hardly show less."""
@@ -49,28 +58,54 @@ class Roundings:
 
     A value is taken to move by ``PEAK`` times the root mean square of what was seen of it, as it may have moved
     little by chance, and by no more than any value of its output was seen to.
+
+    All roundings also tell what is open, as rounding decides on it: a jump where what the module computes is rounded,
+    and not only what it is given; another integer or another number of values there; and NaN or an infinity that a
+    unit in the last place makes finite. Such values move infinitely far, and ``rules`` has the names of why.
     """
 
     def __init__(self, reference: InFloat64, inputs: Inputs, exact: Sequence[Array]) -> None:
         self._reference, self._inputs, self._exact = reference, inputs, exact
         self._seen = _Seen(exact)
         self._finer = _Seen(exact)
+        self._inside, self._around = _Seen(exact), _Seen(exact)
+        self.rules: set[str] = set()
 
     def moves(self, effort: Effort) -> list[Array]:
         """Return the moves, by as many other roundings as ``effort`` asks; those seen before are not tried again."""
         count, finer = ROUNDINGS[effort]
         self._see(self._seen, count, 0)
         self._see(self._finer, finer, 10)
-        found = []
-        for total, step, jump in zip(self._seen.squares, self._seen.largest, self._finer.largest, strict=True):
-            smooth = jump <= step / 16
+        if effort == "all" and self._seen.may_decide(self._finer):
+            self._see(self._inside, INSIDE, 0, given=True)
+            self._see(self._around, AROUND, 0, whole=False)
+        found: list[Array] = []
+        smooths = self._seen.smooth(self._finer)
+        for total, step, smooth in zip(self._seen.squares, self._seen.largest, smooths, strict=True):
             move = np.where(smooth, PEAK * np.sqrt(total / (2 * self._seen.count)), 0.0)
-            found.append(np.minimum(move, step.max(initial=0.0, where=smooth)) * SURE[effort])
+            move = np.minimum(move, step.max(initial=0.0, where=smooth)) * SURE[effort]
+            found.append(self._opened(len(found), move, smooth) if effort == "all" else move)
         return found
 
-    def _see(self, seen: _Seen, count: int, finer: int) -> None:
+    def _opened(self, output: int, move: Array, smooth: Array) -> Array:
+        """The moves of an output, infinite where it is open."""
+        inside, around = self._inside, self._around
+        if inside.reshaped[output]:
+            self.rules.add("rounding")
+            return np.array(np.inf)
+        decided = ~smooth & (inside.largest[output] > self._finer.largest[output] / 16)
+        unstable = around.flipped[output] | inside.flipped[output]
+        if self._exact[output].dtype.kind != "f":
+            decided, unstable = inside.flipped[output], np.zeros_like(smooth)
+        self.rules |= {"rounding"} if decided.any() else set()
+        self.rules |= {"unstable"} if unstable.any() else set()
+        return np.where(decided | unstable, np.inf, move)
+
+    def _see(self, seen: _Seen, count: int, finer: int, *, given: bool = False, whole: bool = True) -> None:
         for seed in range(seen.count, count):
-            for moved in _otherwise(self._reference, self._inputs, finer, seed, uneven=True):
+            for moved in _otherwise(
+                self._reference, self._inputs, finer, seed, uneven=True, given=given, whole=whole
+            ):  # fmt: skip
                 seen.add(self._exact, moved)
             seen.count += 1
 
@@ -82,15 +117,36 @@ class _Seen:
         self.count = 0
         self.squares = [np.zeros(right.shape) for right in exact]
         self.largest = [np.zeros(right.shape) for right in exact]
+        self.flipped = [np.zeros(right.shape, dtype=bool) for right in exact]
+        """Where there was another integer, or NaN or an infinity in place of something else."""
+        self.reshaped = [False for _ in exact]
+
+    def smooth(self, finer: _Seen) -> list[Array]:
+        """Where a value moves less by ``finer`` roundings, as it does but for a jump."""
+        return [jump <= step / 16 for step, jump in zip(self.largest, finer.largest, strict=True)]
+
+    def may_decide(self, finer: _Seen) -> bool:
+        """Whether rounding decided on anything: these move whatever may move, and what is given too."""
+        smooth = all(bool(each.all()) for each in self.smooth(finer))
+        return not smooth or any(self.reshaped) or any(bool(each.any()) for each in self.flipped)
 
     def add(self, exact: Sequence[Array], moved: Sequence[Array]) -> None:
         for output, (right, there) in enumerate(zip(exact, moved, strict=False)):
-            if right.shape == there.shape and right.dtype.kind == "f":
+            if right.shape != there.shape:
+                self.reshaped[output] = True
+                continue
+            with np.errstate(over="ignore"):  # beyond float32, float64 has numbers where float32 has infinities
+                self.flipped[output] |= np.isinf(apart(*map(_narrow, (right, there))))
+            if right.dtype.kind == "f":
                 with np.errstate(all="ignore"):  # infinities, and values near the largest of float64
                     step = np.abs(there - right) / UNITS
                 step = np.where(np.isfinite(step), step, 0.0)
                 np.maximum(self.largest[output], step, out=self.largest[output])
                 self.squares[output] += np.square(step)
+
+
+def _narrow(array: Array) -> Array:
+    return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
 def unsettled_rows(
@@ -112,25 +168,31 @@ def unsettled_rows(
 
 
 def _otherwise(
-    reference: InFloat64, inputs: Inputs, finer: int, seed: int, *, ties: bool = False, uneven: bool = False
-) -> Iterator[list[Array]]:
-    """The outputs in float64 by another rounding, in both directions; empty where there are none."""
+    reference: InFloat64, inputs: Inputs, finer: int, seed: int, *, ties: bool = False, uneven: bool = False,
+    given: bool = False, whole: bool = True,
+) -> Iterator[list[Array]]:  # fmt: skip
+    """The outputs in float64 by another rounding, in both directions; empty where there are none. Inputs and weights
+    that are ``given`` stay as they are, and without ``whole`` so do whole numbers among the inputs."""
     bits = bits_of([str(array.dtype) for array in inputs.values()])
     for mirrored in (False, True):
         rng = np.random.default_rng(seed)
         signs = {name: rng.choice([-1.0, 1.0], size=array.shape) for name, array in inputs.items()}
         if uneven:
             signs = {name: unevenly(rng, each) for name, each in signs.items()}
-        rounding = None if bits is None else Rounding(bits, seed, finer, mirrored, ties, uneven)
-        direction = -1.0 if mirrored else 1.0
-        yield reference.oracle(_nudged(inputs, signs, direction * 2.0**-finer), rounding) or []
+        rounding = None if bits is None else Rounding(bits, seed, finer, mirrored, ties, uneven, given)
+        units = 0.0 if given else (-1.0 if mirrored else 1.0) * 2.0**-finer
+        yield reference.oracle(_nudged(inputs, signs, units, whole), rounding) or []
 
 
-def _nudged(inputs: Inputs, signs: Inputs, units: float) -> Inputs:
-    """The float inputs in float64, moved by ``units`` units in the last place of their dtype, with the others."""
-    return {
-        name: np.asarray(array + signs[name] * units * np.spacing(np.abs(array)), dtype=np.float64)
-        if array.dtype.kind == "f"
-        else array
-        for name, array in inputs.items()
-    }
+def _nudged(inputs: Inputs, signs: Inputs, units: float, whole: bool) -> Inputs:
+    """The finite float inputs in float64, moved by ``units`` units in the last place of their dtype, with the others;
+    ``whole`` numbers only where these are moved too."""
+
+    def moved(name: str, array: Array) -> Array:
+        if array.dtype.kind != "f":
+            return array
+        moves = np.isfinite(array) if whole else np.isfinite(array) & (np.round(array) != array)
+        steps = np.spacing(np.abs(array), where=moves, out=np.zeros_like(array))
+        return np.asarray(array + signs[name] * units * steps, dtype=np.float64)
+
+    return {name: moved(name, array) for name, array in inputs.items()}

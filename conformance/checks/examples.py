@@ -20,6 +20,7 @@ from conformance.errors import Stopped, Unavailable
 from conformance.plan.cell import Cell
 from conformance.plan.expected import apart, declared, expectations, on_host, owed, shows
 from conformance.plan.settings import Settings
+from conformance.records.left_open import left_open
 from conformance.records.record import FLOAT64, Record, Witness
 from conformance.records.settle import MARGIN
 from conformance.verdict.comparer import WrongAnswer
@@ -63,8 +64,8 @@ class Examples:
             for example, comparison in tried(self._record, outcomes, self._explain):
                 sizes.see(example.draw, comparison)
                 plain = example.draw.regime == "plain"
-                self._specials_shown |= comparison.verdict != "nothing" and example.draw.regime != "signed zero"
-                if _is_excused(comparison) and plain and self._conditioned and weak is None:
+                self._specials_shown |= comparison.verdict == "verified" and example.draw.regime != "signed zero"
+                if _is_weak(comparison) and plain and self._conditioned and weak is None:
                     weak = example, comparison
         except Stopped as stop:
             if self._verify.expects(stop):  # then every run fails so, and none has to ask PyTorch all of it again
@@ -199,10 +200,7 @@ class Examples:
         record, says = self._record, self._cell.case.says
         draw, record.draw = record.draw, None  # what follows is not about one draw
         if self._cell.check == "specials" and not self._specials_shown and not self._asked_for_specials():
-            raise Unavailable(
-                "PyTorch's own outputs are mostly NaN in every draw: NaN and infinities spread to all of them. "
-                "specials: true would insist"
-            )
+            raise Unavailable(f"{self._why_not_shown()}. specials: true would insist")
         if not record.examples:
             weak = f"{record.ill_conditioned} ill-conditioned, {record.nothing} mostly NaN"
             stop = Stopped("compare", "NothingVerified", f"no example verified anything: {weak}", "case")
@@ -230,9 +228,16 @@ class Examples:
                 raise
         record.draw = draw
 
+    def _why_not_shown(self) -> str:
+        """Why no draw of specials verified anything."""
+        if self._record.left_open:
+            return f"nothing can be said of NaN and infinities here: {'; '.join(left_open(self._record.as_dict()))}"
+        return "PyTorch's own outputs are mostly NaN in every draw: NaN and infinities spread to all of them"
+
     def _mostly_nothing(self) -> bool:
-        """Whether NaN and infinities have spread to the outputs of most draws of specials."""
-        return self._cell.check == "specials" and self._record.nothing > self._record.examples
+        """Whether NaN and infinities have spread to the outputs of most draws of specials, or leave them open."""
+        record = self._record
+        return self._cell.check == "specials" and record.nothing + record.ill_conditioned > record.examples
 
     def _asked_for_specials(self) -> bool:
         """Whether the case itself says something of specials, or declares how they fail."""
@@ -255,6 +260,11 @@ class Examples:
         if missing:
             return {"witnesses": [Witness(FLOAT64, "abstains", reason=missing).as_dict()]}
         return {"hints": ["rounding"]}
+
+
+def _is_weak(comparison: Comparison) -> bool:
+    """Return whether float32 is too far off for some of the values, and not that nobody can say what is right."""
+    return _is_excused(comparison) and not 0 < comparison.excused <= comparison.left_open
 
 
 def _is_excused(comparison: Comparison) -> bool:

@@ -17,6 +17,7 @@ from conformance.case.declaration import Case
 from conformance.case.must_hold import Output, OutputTolerance
 from conformance.case.python import describe
 from conformance.checks.conditioning import Roundings, unsettled_rows
+from conformance.checks.left_open import called, left_open, merged
 from conformance.checks.wrong_reference import held_against_float64
 from conformance.compare.detections import Detections
 from conformance.compare.indices import Indices
@@ -74,8 +75,11 @@ class Verifier(Comparer):
         """What an earlier run asked PyTorch."""
         self.expects: Callable[[Stopped], bool] = lambda _: False
         """Whether the case declares that its cell fails like that."""
+        self.rules: set[str] = set()
+        """What leaves values open in the example that was measured last (``records.left_open`` has the words)."""
+        self._operators: frozenset[str] | None = None
         self._names = names
-        self._stages = stages
+        self.record, self._stages = record, stages
         self._first: tuple[Draw, Inputs, list[Array]] | None = None
         """The draw of ``first`` with what PyTorch gave, until its example takes it."""
         self._roundings: tuple[Inputs, Roundings, dict[bool, set[int]]] | None = None
@@ -148,7 +152,7 @@ class Verifier(Comparer):
         moved = self.kept.moved(draw, effort)
         if moved is None:
             moved = self.conditioning(inputs, wanted, exact, effort)
-            if moved is not None:
+            if moved is not None and not self.rules:  # a later run is to name them too
                 self.kept.add_moved(draw, moved, effort)
         return moved
 
@@ -195,6 +199,8 @@ class Verifier(Comparer):
             if plain.verdict == "nothing" or (plain.verdict == "verified" and _is_rounding(plain.worst)):
                 return plain
         comparison = super().judged(example, got)
+        if comparison.left_open:
+            self.record.left_open = sorted({*self.record.left_open, *self.rules})
         if (comparison.excused or comparison.verdict == "ill-conditioned") and not self.cell.converted:
             return held_against_float64(self, example, got) or comparison
         return comparison
@@ -202,10 +208,13 @@ class Verifier(Comparer):
     def conditioning(
         self, inputs: Inputs, wanted: list[Array], exact: list[Array] | None, effort: Effort = "all"
     ) -> list[Array] | None:
-        """Return how far each value of the outputs moves with rounding, for ``Right``; None where the module has no
-        float64 form, which this is measured with."""
+        """Return how far each value of the outputs moves with rounding, for ``Right``, which is infinitely far where
+        the last effort finds it open; None where nothing is and the module has no float64 form to measure it with."""
+        found, rules = self._left_open(inputs, wanted) if wanted and effort == "all" else ([], set())
+        self.rules = rules
         if exact is None:
-            return None
+            self.rules = rules if rules and self._repeats(inputs, wanted) else set()
+            return found if self.rules else None
         if self._roundings is None or self._roundings[0] is not inputs:
             self._roundings = inputs, Roundings(self.reference, inputs, exact), {}
         _, roundings, unsettled = self._roundings
@@ -213,9 +222,27 @@ class Verifier(Comparer):
             reading = self.judge_of(exact).reading
             unsettled[bool(wanted)] = unsettled_rows(self.reference, reading, inputs, wanted, exact)
         moved = roundings.moves(effort)
+        if found:
+            moved = merged(moved, found)
+            self.rules = rules | roundings.rules
+        if self.rules and not self._repeats(inputs, wanted):  # what changes by itself is no question of rounding
+            self.rules, moved = set(), [np.where(np.isinf(each), 0.0, each) for each in moved]
         for boxes in unsettled[bool(wanted)]:
             moved[boxes] = np.array(math.inf)
         return moved
+
+    def _repeats(self, inputs: Inputs, wanted: Sequence[Array]) -> bool:
+        """Whether PyTorch gives the same three times in a row, which a module that takes turns does not."""
+        return all(same(self._again(inputs), wanted) for _ in range(3))
+
+    def _again(self, inputs: Inputs) -> list[Array]:
+        self.reference.restore()
+        return self.reference(inputs)
+
+    def _left_open(self, inputs: Inputs, wanted: Sequence[Array]) -> tuple[list[Array], set[str]]:
+        if self._operators is None:
+            self._operators = called(self.reference, inputs)
+        return left_open(self.reference, self._operators, inputs, wanted)
 
     def judge_of(self, wanted: Sequence[Array]) -> Judge:
         """The cell's judge, made of the first outputs of PyTorch, as it depends on their number and dtypes."""

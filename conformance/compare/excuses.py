@@ -34,7 +34,7 @@ UNMOVED: Array = np.zeros(())
 """The ``conditioning`` of an output of which it is not known how far rounding moves it."""
 
 
-def slacks(wanted: Array, oracle: Array, moved: Array) -> Array:
+def slacks(wanted: Array, oracle: Array | None, moved: Array) -> Array:
     """Return how far each value may be off, since float32 itself is off.
 
     That is ``SLACK`` times the larger of PyTorch's own error there and ``moved``, how far rounding moves the value.
@@ -43,7 +43,7 @@ def slacks(wanted: Array, oracle: Array, moved: Array) -> Array:
     rounding explains nowhere, as the inside of an operator may be rougher, counts for all values of the output. Where
     it is not known how far rounding moves each value, the largest own error does.
     """
-    own = _own_errors(wanted, oracle)
+    own = np.zeros(wanted.shape) if oracle is None else _own_errors(wanted, oracle)
     if moved.shape != wanted.shape:  # float64 may have other rows than float32
         largest = max(float(own.max(initial=0.0)), float(moved.max(initial=0.0)))
         return np.full(wanted.shape, SLACK * largest)

@@ -185,8 +185,8 @@ class Reading:
             true = known.source(exact, inputs)
             same = isinstance(known.of, int) and true.shape == source.shape
             read.exact[output] = known.values_at(right, true) if same else right_values.astype(np.float64)
-        if read.conditioning is not None and isinstance(known.of, int):
-            there = read.conditioning[known.of]
+        if read.conditioning is not None:  # which of equal values they name is open, and what stands there is not
+            there = read.conditioning[known.of] if isinstance(known.of, int) else UNMOVED
             same = there.shape == source.shape
             read.conditioning[output] = known.values_at(right, there) if same else np.asarray(there.max(initial=0.0))
         read.called[output] = dataclasses.replace(called, looked_up_in=name)

@@ -309,6 +309,13 @@ class Reference:
             return self.oracle(inputs, rounding)
         return None
 
+    def otherwise(self, inputs: Mapping[str, Array], way: contextlib.AbstractContextManager[Any]) -> list[Array]:
+        """The float32 outputs computed in another ``way`` (``export.left_open``); raises what the module does."""
+        positional, keywords = self.arguments(inputs)
+        self.restore()
+        with way:
+            return _own(self.module(*positional, **keywords))
+
     def _has_float64(self) -> bool:
         """Whether there is a float64 form, which is made when it is first asked for."""
         if self._twin is None and self._uncalled is not None and self.oracle_missing is None:
@@ -343,7 +350,8 @@ class Reference:
             with torch.no_grad():
                 if rounding is None:
                     return _own(self._twin(*positional, **keywords))
-                with self._weights_moved(rounding), rounds(rounding):
+                moved = contextlib.nullcontext() if rounding.given else self._weights_moved(rounding)
+                with moved, rounds(rounding):
                     result = self._twin(*positional, **keywords)
                 return _own(result)
         finally:

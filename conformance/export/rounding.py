@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -45,6 +46,8 @@ class Rounding:
     uneven: bool = False
     """Whether everything is off by one to ``MOST_UNITS`` units, each by a number of its own. Two results that are
     both off by one unit cancel out in every other rounding where one is subtracted from the other."""
+    given: bool = False
+    """Whether the weights stay as they are, as what is given exactly: only what is computed is off."""
 
 
 MOST_UNITS = 4
@@ -70,10 +73,10 @@ class Units:
     def __init__(self, rounding: Rounding) -> None:
         self._rng = np.random.default_rng(rounding.seed)
         self._by_byte = _by_byte(rounding.mirrored, rounding.uneven)
-        self._bits, self._ties = rounding.bits + rounding.finer, rounding.ties
+        self._bits, self._ties, self._finer = rounding.bits + rounding.finer, rounding.ties, rounding.finer
         self._lowest, smallest = UNDERFLOW[rounding.bits]
         self._smallest = smallest - rounding.finer
-        self._largest = LARGEST[rounding.bits]
+        self.largest = LARGEST[rounding.bits]
 
     def rounded(self, value: Any) -> Any:
         """The values as multiples of the unit in their last place, off by one, and infinite beyond the format.
@@ -89,7 +92,7 @@ class Units:
         if not self._ties:
             moves &= nearest != value
         rounded = torch.where(moves, nearest.add_(self._signs(value).mul_(unit)), value)
-        beyond = rounded.abs() > self._largest
+        beyond = rounded.abs() > self.largest
         if beyond.any():
             rounded[beyond] = torch.copysign(rounded.new_tensor(math.inf), rounded[beyond])
         return rounded
@@ -101,12 +104,23 @@ class Units:
         unit, signs = self._unit(value), self._signs(value)
         return torch.where(torch.isfinite(value) & (torch.round(value) != value), value + signs * unit, value)
 
-    def summed(self, value: Any, magnitude: Any) -> Any:
-        """Sums off by ``OF_SUMS`` units of what their terms add up to without their signs."""
+    def summed(self, value: Any, magnitude: Any, one_by_one: Any = 0.0) -> Any:
+        """Sums off by ``OF_SUMS`` units of what their terms add up to without their signs, or by ``one_by_one``, how
+        far adding them up one by one is off in float32."""
         import torch
 
-        error = self._signs(value) * magnitude * (OF_SUMS * 2.0**-self._bits)
+        size = magnitude * (OF_SUMS * 2.0**-self._bits)
+        size = torch.maximum(size, torch.as_tensor(one_by_one * 2.0**-self._finer, dtype=size.dtype))
+        error = self._signs(value) * size
         return torch.where(torch.isfinite(value) & torch.isfinite(error), value + error, value)
+
+    def perturbed(self, value: Any) -> Any:
+        """Matrices off by one unit of their largest element."""
+        import torch
+
+        finite = torch.isfinite(value)
+        largest = torch.where(finite, value, 0.0).abs().amax((-2, -1), keepdim=True)
+        return torch.where(finite, value + self._signs(value) * largest * 2.0**-self._bits, value)
 
     def _unit(self, value: Any) -> Any:
         import torch
@@ -141,25 +155,75 @@ def _by_byte(mirrored: bool, uneven: bool) -> np.ndarray[Any, Any]:
 OF_SUMS = 0.5
 """How far another order of the same sum is taken to be off, in units of the sum of its terms' sizes.
 
-The bound is one unit for each addition, which no real sum comes near (N. Higham, "Accuracy and Stability of Numerical
-Algorithms", 2002, section 4.2). Adding up 4,096 products one by one is off by 0.1 of these units, in blocks by less;
-products of 10 bits are off by 30."""
+The bound is one unit for each addition (N. Higham, "Accuracy and Stability of Numerical Algorithms", 2002, section
+4.2; TOSA's conformance tests allow as many, ``verify_dot_product``). Products of both signs come nowhere near: adding
+up 4,096 one by one is off by 0.1 of these units, in blocks by less; products of 10 bits are off by 30. Terms of one
+sign do, as those of a mean: 16,384 equal ones are off by 400 to 800. So a plain sum is added up one by one as well,
+to see how far it is off."""
+
+ONE_BY_ONE = 0.05
+"""The same for a pool, whose terms may have one sign, for each of its terms: what equal ones come to."""
+
+LONG = 32
+"""From how many terms on a sum is added up one by one; for fewer ``OF_SUMS`` is more."""
+
+PLAIN_SUMS = ("aten.sum", "aten.mean", "aten.cumsum", "prims.sum")
+"""Operators that add up their first argument, along the dims that their second one names."""
+
+POOLS = (
+    "aten.avg_pool2d", "aten.avg_pool3d", "aten._adaptive_avg_pool2d", "aten._adaptive_avg_pool3d",
+)  # fmt: skip
 
 SUMS = {
-    "aten.sum", "aten.mean", "aten.cumsum", "aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "aten.mv",
-    "aten.addmv", "aten.dot", "aten.convolution", "aten.mkldnn_convolution", "aten.linear", "aten.avg_pool2d",
-    "aten._adaptive_avg_pool2d",
+    *PLAIN_SUMS, *POOLS, "aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "aten.mv", "aten.addmv", "aten.dot",
+    "aten.convolution", "aten.mkldnn_convolution", "aten.linear",
 }  # fmt: skip
 """Operators that add up products of their tensors: of the sizes of their tensors they give the sizes of their terms,
 added up."""
 
+MATRICES = re.compile(
+    r"aten\.(_?linalg_(det|slogdet|inv|solve|lu|cholesky|qr|svd|eig|lstsq|ldl|pinv)|cholesky|triangular_solve)"
+)
+"""Operators that factor a matrix. What they give is right for a matrix that is off by a unit of its norm, and no
+algorithm comes closer (Higham, chapters 9 and 10): a singular one may have any small determinant."""
+
 FUSED = (
     "gelu", "native_group_norm", "native_layer_norm", "native_batch_norm", "_native_batch_norm_legit",
     "_native_batch_norm_legit_no_training", "var", "std", "var_mean", "std_mean", "addcmul", "addcdiv", "lerp",
+    "_softmax", "_safe_softmax", "_log_softmax", "logsumexp", "linalg_vector_norm", "_fused_rms_norm",
 )  # fmt: skip
 """Operators of ``aten`` that are several by their definition, of which a graph has each. What is rounded in between
 may be all that is left of their result: the mean, where equal values are normalised, or a tanh of nearly -1 in
-GELU."""
+GELU. Their sums may be long."""
+
+
+def one_by_one(name: str, args: Sequence[Any], out: Any, magnitude: Any) -> Any:
+    """How far each value of a sum is off in float32 where its terms are added up one after another; for pools, how
+    far it may be; 0 for other operators and for short sums."""
+    import torch
+
+    if name in POOLS:
+        spatial = 3 if name.endswith("3d") else 2
+        window: float = args[0].shape[-spatial:].numel() / out.shape[-spatial:].numel()
+        if "adaptive" not in name:
+            window = math.prod(args[1]) ** (spatial // len(args[1]))
+        return magnitude * (ONE_BY_ONE * window * 2.0**-24)
+    if name not in PLAIN_SUMS:
+        return 0.0
+    value, dims = args[0], args[1] if len(args) > 1 else None
+    axes = [dims] if isinstance(dims, int) else dims or [*range(value.dim())]
+    count = math.prod(value.shape[axis] for axis in axes)
+    if count < LONG:
+        return 0.0
+    last = [*range(-len(axes), 0)]
+    terms = value.detach().movedim(axes, last).flatten(-len(axes)).numpy().astype(np.float32)
+    with np.errstate(all="ignore"):
+        sums = np.add.accumulate(terms, -1, dtype=np.float32) - np.add.accumulate(terms, -1, dtype=np.float64)
+    error = torch.from_numpy(np.nan_to_num(np.abs(sums), nan=0.0, posinf=0.0))
+    if name == "aten.cumsum":
+        return error.movedim(-1, axes[0])
+    return error[..., -1].reshape(out.shape) / (count if name == "aten.mean" else 1)
+
 
 MOVED_WEIGHTS = 2**24
 """How many weights are moved at most, for time and memory. Of a module with more, the results alone tell."""
@@ -173,6 +237,13 @@ def nudged(weights: Mapping[str, Any], rounding: Rounding) -> dict[str, Any]:
     if sum(value.numel() for value in weights.values()) > MOVED_WEIGHTS:
         return {}
     return {name: units.nudged(value) for name, value in weights.items() if value.dtype == torch.float64}
+
+
+def _variance(value: Any, dims: Any, correction: float = 1, **_: Any) -> Any:
+    """What ``prims.var`` computes, by two sums."""
+    count = math.prod(value.shape[dim] for dim in dims)
+    off = value - value.mean(dims, keepdim=True)
+    return (off * off).sum(dims) / max(count - correction, 0)
 
 
 def rounds(rounding: Rounding) -> Any:
@@ -214,12 +285,16 @@ def _mode() -> Any:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if torch.Tag.pointwise in func.tags:  # elsewhere a number may say how many values there are
                 args = tuple(self._constant(arg) for arg in args)
+            name = str(func).rpartition(".")[0]
+            if MATRICES.match(name):
+                args = tuple(self._perturbed(arg) for arg in args)
             result = self._run(func, args, dict(kwargs or {}))
             if func.is_view:
                 return result
-            if str(func).rpartition(".")[0] in SUMS and self._is_plain(result):
+            if name in SUMS and self._is_plain(result) and result.numel():
                 sizes = tree_map_only(torch.Tensor, torch.abs, (args, dict(kwargs or {})))
-                result = self._units.summed(result, func(*sizes[0], **sizes[1]))
+                magnitude = func(*sizes[0], **sizes[1])
+                result = self._units.summed(result, magnitude, one_by_one(name, args, result, magnitude))
             if func._schema.is_mutable:  # what is written to stays the same tensor
                 tree_map_only(torch.Tensor, self._write, result)
                 return result
@@ -227,6 +302,8 @@ def _mode() -> Any:
 
         def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             parts = None if func._schema.is_mutable else _decompositions().get(func)
+            if str(func) == "prims.var.default":  # to which decompositions of norms come, and which has none
+                parts = _variance
             if parts is not None:
                 # some decompositions refuse arguments that the operator takes
                 with contextlib.suppress(Exception), self:
@@ -234,10 +311,14 @@ def _mode() -> Any:
             return func(*args, **kwargs)
 
         def _constant(self, arg: Any) -> Any:
-            """A number in the code of the module, such as 0.1, which a model holds rounded."""
-            if type(arg) is not float or not math.isfinite(arg):
+            """A number in the code of the module, such as 0.1, which a model holds rounded. What is beyond the format
+            is a limit that the module takes of its own dtype."""
+            if type(arg) is not float or not abs(arg) <= self._units.largest:
                 return arg
             return float(self._units.rounded(torch.tensor(arg, dtype=torch.float64)))
+
+        def _perturbed(self, arg: Any) -> Any:
+            return self._units.perturbed(arg) if self._is_plain(arg) and arg.dim() > 1 and arg.numel() else arg
 
         def _is_plain(self, out: Any) -> bool:
             if not isinstance(out, torch.Tensor):

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.records.advice import advice
+from conformance.records.left_open import left_open
 from conformance.records.location import located
 from conformance.records.location import number as number
 from conformance.records.testimony import asked, title
@@ -31,6 +32,7 @@ def details(record: Mapping[str, Any]) -> list[str]:
         *_blind(record),
         *_unmatched(record),
         *_conditioned(record),
+        *left_open(record),
         *_beyond(record),
         *asked(record),
         *located(record),

@@ -116,6 +116,7 @@ class Record:
     ill_conditioned: int = 0
     nothing: int = 0
     excused: int = 0
+    left_open: list[str] = field(default_factory=list)
     dropped_draws: int = 0
     worst: dict[str, Any] | None = None
     draw: dict[str, Any] | None = None

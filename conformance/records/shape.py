@@ -83,7 +83,7 @@ FIELDS: dict[str, Check] = {
     ),
     **dict.fromkeys(
         ("own_code", "outputs", "findings", "again",
-         "hints", "output", "traceback", "details", "bundle_libraries"), _TEXTS
+         "hints", "left_open", "output", "traceback", "details", "bundle_libraries"), _TEXTS
     ),
     **dict.fromkeys(("examples", "ill_conditioned", "nothing", "excused", "dropped_draws"), integer),
     **dict.fromkeys(("arithmetic", "conversion", "engine"), or_null(form())),

@@ -40,7 +40,8 @@ FIELDS = (
     "reason", "fault", "details", "observed", "declared", "declared_for", "witnesses", "conclusion", "parts_at",
     "optimizer", "operator", "smallest", "cause", "own_code", "inputs", "findings", "warnings", "hints", "vacuous",
     "coverage", "remedy", "conditioning", "beyond", "output", "traceback", "no_bundle", "examples", "ill_conditioned",
-    "nothing", "excused", "dropped_draws", "outputs", "rows", "worst", "draw", "signal", "graph", "shipped",
+    "nothing", "excused", "left_open", "dropped_draws", "outputs", "rows", "worst", "draw", "signal", "graph",
+    "shipped",
     "arithmetic", "fidelity", "conversion", "loss", "engine", "latency", "histogram", "seconds", "command", "bundle",
     "bundle_libraries", "replay", "changed", "after", "worker", "reused", "words",
 )  # fmt: skip

@@ -15,7 +15,7 @@ from conformance.compare.tolerance import Comparison
 from conformance.compare.vacuity import Vacuity
 from conformance.errors import Stopped
 from conformance.runtimes import Session
-from conformance.verdict.example import Draw, Example
+from conformance.verdict.example import Draw, Effort, Example
 
 BLOCK = 32
 """Examples that go through PyTorch, then through the runtime, and then through the comparison together. PyTorch, a
@@ -26,6 +26,10 @@ BLOCK_BYTES = 2**18
 longer than finding its code, and would not all be kept in memory."""
 BLOCK_SECONDS = 0.01
 """Seconds in PyTorch from which a block takes no further example, so that little is run in vain where one fails."""
+
+
+MAY_BE_OPEN = ("WrongNaN", "WrongInf", "WrongShape")
+"""Errors that no size of rounding excuses, but that nobody is to blame for where PyTorch leaves them open."""
 
 
 class WrongAnswer(Stopped):
@@ -195,7 +199,8 @@ class Comparer(ABC):
             if roughly.verdict == "verified" and not (roughly.excused or roughly.doubtful):
                 return roughly
         open_yet = comparison.doubtful or comparison.error in ("WrongValue", "WrongRows")
-        for effort in ("some", "all") if open_yet else ():
+        efforts: tuple[Effort, ...] = ("some", "all") if open_yet else ()
+        for effort in ("all",) if comparison.error in MAY_BE_OPEN else efforts:
             right = example.right(effort)
             if right.conditioning is not None:
                 comparison = self.compare(got, right)

@@ -1,0 +1,92 @@
+"""On which values of an example PyTorch itself decides nothing, and by which rule: its own kernels part there, or
+what they compute is not defined. ``conditioning`` finds those on which rounding decides."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+
+from conformance.arrays import Array, Inputs
+from conformance.export.left_open import Operators, Undefined, leaves_open, other_ways
+
+DRAWS = 6
+"""How many times what is not defined is given other values, and ties are broken: three times in either direction."""
+
+
+class InOtherWays(Protocol):
+    """What this needs of ``export.reference.Reference``."""
+
+    def otherwise(self, inputs: Inputs, way: AbstractContextManager[Any]) -> list[Array]: ...
+
+
+def called(reference: InOtherWays, inputs: Inputs) -> frozenset[str]:
+    """Return the names of the operators that a module calls, by which it is known what may be open."""
+    noted = Operators()
+    with contextlib.suppress(Exception, SystemExit):
+        reference.otherwise(inputs, noted)
+    return frozenset(noted.names)
+
+
+def left_open(
+    reference: InOtherWays, operators: Collection[str], inputs: Inputs, wanted: Sequence[Array]
+) -> tuple[list[Array], set[str]]:
+    """Return how far PyTorch parts from ``wanted``, its own outputs, in other ways, infinitely where that is no
+    question of size; and the rules that leave it open. An array without dims is about all values and their number."""
+    found = [np.zeros(right.shape) for right in wanted]
+    rules = set[str]()
+
+    def see(rule: str, before: Sequence[Array], after: Sequence[Array] | None) -> None:
+        for output, right in enumerate(before):
+            far = np.array(np.inf) if after is None else apart(right, after[output])
+            if np.isinf(far).any():
+                rules.add(rule)
+            found[output] = np.maximum(found[output], far) if far.ndim == found[output].ndim else np.array(np.inf)
+
+    def tried(way: AbstractContextManager[Any]) -> list[Array] | None:
+        try:
+            return reference.otherwise(inputs, way)
+        except (Exception, SystemExit):  # an operator without such a kernel, or an undefined index beyond its axis
+            return None
+
+    special = any(array.dtype.kind == "f" and not np.isfinite(array).all() for array in [*inputs.values(), *wanted])
+    for way in other_ways(operators, special=special):
+        other = tried(way())
+        if other is not None:
+            see("kernels", wanted, other)
+    if not leaves_open(operators):
+        return found, rules
+    noted = Undefined(None)
+    before = tried(noted)
+    for seed in range(DRAWS if before is not None and noted.rules else 0):
+        after = tried(Undefined(seed))
+        for rule in noted.rules:
+            see(rule, before or [], after)
+    return found, rules
+
+
+def apart(right: Array, other: Array) -> Array:
+    """How far two answers are from each other, value by value: infinitely where they are other integers, or where one
+    is NaN or infinite; an array without dims where their shapes differ."""
+    if right.shape != other.shape:
+        return np.array(np.inf)
+    with np.errstate(all="ignore"):
+        same = (right == other) | ((right != right) & (other != other))
+        if right.dtype.kind != "f":
+            return np.where(same, 0.0, np.inf)
+        far = np.abs(right.astype(np.float64) - other.astype(np.float64))
+        return np.where(same, 0.0, np.where(np.isfinite(far), far, np.inf))
+
+
+def merged(moved: Sequence[Array], found: Sequence[Array]) -> list[Array]:
+    """How far values move, or part; where either is about a whole output, so is the larger of the two."""
+    together = []
+    for one, other in zip(moved, found, strict=True):
+        if one.shape == other.shape:
+            together.append(np.maximum(one, other))
+        else:
+            together.append(np.array(np.inf) if np.isinf(one).any() or np.isinf(other).any() else one)
+    return together

@@ -1,0 +1,365 @@
+"""What PyTorch leaves open: its float32 once more, by other kernels, and with other values where none is defined.
+
+Two of PyTorch's kernels may compute the same operator and part on NaN, and what some operators give is defined by
+nobody. Neither is the mistake of an exporter or a runtime. Each is tried: the module runs again, and what changes in
+its outputs is open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from conformance.export.rounding import MATRICES
+
+Mask = Callable[[Any, Sequence[Any], Any], Any]
+"""Gets an operator, its arguments and one tensor of its result, and marks the elements that are not defined."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Operators whose results are not defined for some inputs."""
+
+    name: str
+    """As ``records.left_open`` words it, with its source."""
+    operators: re.Pattern[str]
+    undefined: Mask
+
+
+# ---- other kernels -----------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def unfused() -> Iterator[None]:
+    """Inside the block PyTorch takes no fused attention, no fast path of its transformers, and nothing of oneDNN."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    fast = torch.backends.mha.get_fastpath_enabled()
+    with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+        warnings.simplefilter("ignore")  # setting oneDNN's flags warns of those for other hardware
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast)
+
+
+@contextlib.contextmanager
+def by_formula() -> Iterator[None]:
+    """Inside the block attention is what its documentation writes it as, but for rows of which a mask leaves nothing,
+    which all of PyTorch's kernels make zero."""
+    with unfused(), _modes().Formula():
+        yield
+
+
+@contextlib.contextmanager
+def element_by_element() -> Iterator[None]:
+    """Inside the block operators on single elements compute one at a time, not several by one instruction: they do so
+    of tensors whose elements are not side by side."""
+    with _modes().Apart():
+        yield
+
+
+FUSED = re.compile(r"aten\.(_scaled_dot_product|_native_multi_head|_transformer|_flash|_efficient|mkldnn)")
+"""Operators of which PyTorch has another kernel that gives other values, or another form that it documents."""
+
+Way = Callable[[], contextlib.AbstractContextManager[None]]
+
+
+def other_ways(operators: Collection[str], *, special: bool) -> list[Way]:
+    """The other ways in which PyTorch computes a module that calls these operators; more of them where ``special``
+    values, NaN and infinities, are among its own."""
+    fused = any(map(FUSED.match, operators))
+    return [
+        *([unfused] if fused or special else []),
+        *([by_formula] if fused else []),
+        *([element_by_element] if special else []),
+    ]
+
+
+class Operators:
+    """A context that notes the ``names`` of the operators that are called."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self._mode = _modes().Notes(self.names)
+
+    def __enter__(self) -> Operators:
+        self._mode.__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._mode.__exit__(*raised)
+
+
+# ---- what is not defined -----------------------------------------------------------------------------------------
+
+
+class Undefined:
+    """A context in which results that are not defined are others; which rules they fall under is noted."""
+
+    def __init__(self, seed: int | None) -> None:
+        """Without a ``seed`` it only notes them, and leaves the results as they are. Of two seeds in a row the second
+        breaks ties the other way, and ``FILLED`` in a row have all values that there may be."""
+        self.rules: set[str] = set()
+        self._mode = _modes().Others(self.rules, seed)
+
+    def __enter__(self) -> Undefined:
+        self._mode.__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._mode.__exit__(*raised)
+
+
+def _no_integer(func: Any, args: Sequence[Any], out: Any) -> Any:
+    """Floats that an integer does not hold, made integers."""
+    import torch
+
+    source = args[1] if func._schema.is_mutable else args[0]
+    if not (_is_float(source) and _is_integer(out)):
+        return None
+    limits, source = torch.iinfo(out.dtype), source.double()
+    return ~((source > limits.min - 1.0) & (source < limits.max + 1.0)).expand(out.shape)
+
+
+def _no_quantum(func: Any, args: Sequence[Any], out: Any) -> Any:
+    """Values that a quantizer takes for an integer of 32 bits before it holds them to its range."""
+    return ~((args[0] / _by_channel(args)).abs() < 2.0**31)
+
+
+def _transformed(func: Any, args: Sequence[Any], out: Any) -> Any:
+    """Rows that are transformed with an infinity or NaN among them: in which order zeros and infinities are
+    multiplied and added decides on what each element becomes."""
+    bad = ~args[0].isfinite()
+    dims = [dim % bad.dim() for dim in args[1]]
+    return bad.any(dim=dims, keepdim=True).expand(out.shape) if bad.dim() == out.dim() else None
+
+
+def _factored(func: Any, args: Sequence[Any], out: Any) -> Any:
+    """Matrices that are factored, or solved for, with an infinity or NaN in them."""
+    if args[0].dim() < 2:
+        return None
+    bad = (~args[0].isfinite()).any(-1).any(-1)
+    if out.shape[: bad.dim()] != bad.shape:
+        return None
+    return bad.reshape(*bad.shape, *[1] * (out.dim() - bad.dim())).expand(out.shape)
+
+
+def _sampled(func: Any, args: Sequence[Any], out: Any) -> Any:
+    """Samples at a place that is no number."""
+    return (~args[1].isfinite()).any(-1).unsqueeze(1).expand(out.shape)
+
+
+def _cropped(func: Any, args: Sequence[Any], out: Any) -> Any:
+    """Regions whose corners are no numbers."""
+    bad = (~args[1].isfinite()).any(-1)
+    if out.shape[:1] != bad.shape:
+        return None
+    return bad.reshape(-1, *[1] * (out.dim() - 1)).expand(out.shape)
+
+
+RULES = (
+    Rule("cast", re.compile(r"aten\.(_to_copy|copy_)"), _no_integer),
+    Rule("quantizer", re.compile(r"(aten|quantized_decomposed)\._?(fake_)?quantize_"), _no_quantum),
+    Rule("transform", re.compile(r"aten\._fft_"), _transformed),
+    Rule("matrix", MATRICES, _factored),
+    Rule("place", re.compile(r"aten\._?grid_sampler"), _sampled),
+    Rule("place", re.compile(r"torchvision\.(roi|ps_roi)_"), _cropped),
+)
+
+CHOOSERS = ("aten.topk", "aten.sort", "aten.kthvalue", "aten.median", "aten.nanmedian", "torchvision.nms")
+"""Operators that leave open which of equal values they take, unless they are asked for a stable order."""
+
+
+def leaves_open(operators: Collection[str]) -> bool:
+    """Whether some of these operators may leave a result undefined, or open which of equal values it takes."""
+    return any(name in CHOOSERS or any(rule.operators.match(name) for rule in RULES) for name in operators)
+
+
+FILLED = (math.nan, 0.0, math.inf, 1.0, -math.inf)
+"""What takes the place of values that are not defined."""
+
+_NEAR = 4 * float(np.finfo(np.float32).eps)
+"""How near to a tie a quotient has to be, relative to itself, for another order of its rounding to decide."""
+
+
+def _is_float(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _is_integer(value: Any) -> bool:
+    import torch
+
+    return not (value.is_floating_point() or value.is_complex() or value.is_quantized or value.dtype is torch.bool)
+
+
+def _by_channel(args: Sequence[Any]) -> Any:
+    """The scale of a quantizer's arguments, as it is multiplied with the values."""
+    import torch
+
+    value, scale = args[0], args[1]
+    if not isinstance(scale, torch.Tensor) or scale.numel() == 1:
+        return scale
+    axis = next((arg for arg in args[3:] if type(arg) is int), 0)
+    return scale.reshape([-1 if dim == axis else 1 for dim in range(value.dim())])
+
+
+def _has_ties(scores: Any) -> bool:
+    """Whether some of the values are equal."""
+    ordered = scores.double().flatten().sort().values
+    return bool((ordered[1:] == ordered[:-1]).any())
+
+
+def _attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    """Attention as the documentation of ``scaled_dot_product_attention`` writes it, without dropout."""
+    import torch
+
+    if enable_gqa:
+        key = key.repeat_interleave(query.size(-3) // key.size(-3), -3)
+        value = value.repeat_interleave(query.size(-3) // value.size(-3), -3)
+    bias = torch.zeros(query.size(-2), key.size(-2), dtype=query.dtype)
+    if is_causal:
+        attn_mask = torch.ones(query.size(-2), key.size(-2), dtype=torch.bool).tril()
+    if attn_mask is not None:
+        bias = torch.where(attn_mask, 0.0, -math.inf) if attn_mask.dtype is torch.bool else attn_mask
+    scores = query @ key.transpose(-2, -1) * (query.size(-1) ** -0.5 if scale is None else scale)
+    weights = torch.softmax(scores + bias.to(query.dtype), -1)
+    return torch.where((bias == -math.inf).all(-1, keepdim=True), 0.0, weights) @ value
+
+
+@dataclass(frozen=True)
+class _Modes:
+    Apart: Any
+    Formula: Any
+    Notes: Any
+    Others: Any
+
+
+@cache
+def _modes() -> _Modes:
+    import torch
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_map_only
+
+    class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:  # as in export.rounding
+            return False
+
+    class Notes(Mode):  # type: ignore[no-untyped-call]
+        def __init__(self, names: set[str]) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]
+            self._names = names
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self._names.add(str(func).rpartition(".")[0])
+            return func(*args, **(kwargs or {}))
+
+    class Apart(Mode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            if torch.Tag.pointwise in func.tags and not func._schema.is_mutable:
+                args, kwargs = tree_map_only(torch.Tensor, _spread, (tuple(args), dict(kwargs)))
+            return func(*args, **kwargs)
+
+    class Formula(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is torch.nn.functional.scaled_dot_product_attention:
+                return _attention(*args, **(kwargs or {}))
+            return func(*args, **(kwargs or {}))
+
+    def _spread(value: Any) -> Any:
+        if value.layout != torch.strided or value.is_quantized or not value.dim():
+            return value
+        return torch.stack([value, value], -1)[..., 0]
+
+    class Others(Mode):
+        def __init__(self, rules: set[str], seed: int | None) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]
+            self._rules, self._seed = rules, seed or 0
+            self._rng = None if seed is None else np.random.default_rng(seed // 2)
+            self._direction = -1.0 if self._seed % 2 else 1.0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            args, kwargs, name = tuple(args), dict(kwargs or {}), str(func).rpartition(".")[0]
+            if name in CHOOSERS:
+                return self._chosen(func, name, args, kwargs)
+            rule = next((rule for rule in RULES if rule.operators.match(name)), None)
+            if rule is None:
+                return func(*args, **kwargs)
+            if rule.name == "quantizer" and _is_float(args[0]):
+                return func(self._quantized(rule, func, args), *args[1:], **kwargs)
+            result = func(*args, **kwargs)
+            replaced = tree_map_only(torch.Tensor, lambda out: self._replaced(rule, func, args, out), result)
+            return result if func._schema.is_mutable else replaced
+
+        def _chosen(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+            """The result with the places of others among equal values."""
+            result, of_boxes = func(*args, **kwargs), name == "torchvision.nms"
+            scores = args[1] if of_boxes else args[0]
+            if kwargs.get("stable") or not (of_boxes or isinstance(result, tuple)) or not _has_ties(scores):
+                return result
+            self._rules.add("ties")
+            if self._rng is None:
+                return result
+            noise = torch.from_numpy(self._direction * self._rng.uniform(-1, 1, size=tuple(scores.shape)))
+            apart = torch.where(scores == 0, noise * 1e-200, scores.double() * (1 + noise * 2.0**-40))
+            if of_boxes:
+                return func(args[0].double(), apart, *args[2:], **kwargs)
+            return result[0], func(apart, *args[1:], **kwargs)[1]
+
+        def _quantized(self, rule: Rule, func: Any, args: Any) -> Any:
+            """The values with others for those that are no numbers of a quantizer, and on either side of a tie that
+            the rounding of their quotient decides."""
+            value, scale = args[0], _by_channel(args)
+            bad = rule.undefined(func, args, value)
+            quotient = value.double() / scale
+            tie = quotient.floor() + 0.5
+            near = (quotient - tie).abs() <= _NEAR * quotient.abs()
+            near &= (quotient.float().double() != quotient) & ~bad
+            self._rules.update([rule.name] * bool(bad.any()), ["tie"] * bool(near.any()))
+            if self._rng is None or not bool((bad | near).any()):
+                return value
+            side = torch.from_numpy(self._direction * self._rng.choice([-0.25, 0.25], size=tuple(value.shape)))
+            other = torch.where(near, tie + side, (-1e6, 0.0, 1e6)[self._seed % 3]) * scale
+            return torch.where(bad | near, other.to(value.dtype), value)
+
+        def _replaced(self, rule: Rule, func: Any, args: Any, out: Any) -> Any:
+            number = out.is_floating_point() or out.is_complex()
+            if not (number or rule.name == "cast") or out.is_quantized:
+                return out
+            mask = rule.undefined(func, args, out)
+            if mask is None or not bool(mask.any()):
+                return out
+            self._rules.add(rule.name)
+            if self._rng is None:
+                return out
+            other = torch.where(mask, self._filled(out), out)
+            return out.copy_(other) if func._schema.is_mutable else other
+
+        def _filled(self, out: Any) -> Any:
+            """A tensor like this one, of a value that it may as well have."""
+            if not _is_integer(out):
+                return torch.full_like(out, FILLED[self._seed % len(FILLED)])
+            limits = torch.iinfo(out.dtype)
+            return torch.full_like(out, (limits.min, 0, limits.max)[self._seed % 3])
+
+    return _Modes(Apart, Formula, Notes, Others)

@@ -1,0 +1,34 @@
+"""Answers to examples, judged without a runtime that gave them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from conformance.arrays import Array
+from conformance.case.python import Folder
+from conformance.checks.stages import Stages
+from conformance.checks.verify import Verifier
+from conformance.draw.draw import Draw, Maker
+from conformance.export.reference import Reference
+from conformance.worker.progress import Progress
+from tests.kit.cases import Bench
+
+
+@contextlib.contextmanager
+def verifying(bench: Bench, body: str, python: str = "") -> Iterator[Verifier]:
+    """A verifier of the case, without a runtime."""
+    cell = bench.cells(body, python)[0]
+    with Folder.of(cell.case.folder).active() as folder:
+        record = cell.record()
+        stages = Stages(record, Progress(), cell.case.folder)
+        yield Verifier(cell, record, stages, Reference(cell.case, folder), Maker(cell.case, folder.resolve), [])
+
+
+def judged(bench: Bench, body: str, x: Array, *answers: Array, python: str = "") -> list[str]:
+    """The verdicts on these answers to one example."""
+    with verifying(bench, body, python) as verify:
+        example = verify.example(Draw({"batch": len(x)}, "plain", 0), {"x": x})
+        return [verify.judged(example, [np.asarray(got, np.float32)]).verdict for got in answers]

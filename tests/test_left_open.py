@@ -1,0 +1,115 @@
+"""What PyTorch leaves open gets no verdict, and a wrong value beside it is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.draw.draw import Draw
+from tests.kit.cases import Bench, case_of, details, say
+from tests.kit.judging import verifying
+from tests.kit.runtimes import wrong_runtime
+
+NAN, INF = np.nan, np.inf
+HALVES = np.float32([[0.05, 0.05, 0.05], [0.3, 0.1, 0.2]])
+"""The first row adds up to one and a half steps of 0.1, up to rounding."""
+SQUARE = np.float32([[[0.1, 0.3], [0.7, 2.1]], [[1.5, 0.3], [0.2, 1.1]]])
+"""The first matrix is singular, up to rounding."""
+
+
+def beside(first: Any, shape: tuple[int, ...]) -> Any:
+    """Values of which the first are given."""
+    x = np.random.default_rng(0).uniform(0.5, 1.5, size=shape).astype(np.float32)
+    x.reshape(-1)[: len(first)] = first
+    return x
+
+
+OPEN = {
+    "kernels: attention with a NaN key":
+        ("F.scaled_dot_product_attention(torch.ones_like(x), x, x * 0)", beside([NAN], (2, 1, 1, 8)), NAN),
+    "kernels: attention with an infinite key":
+        ("F.scaled_dot_product_attention(torch.ones_like(x), x, x * 0 + 1)", beside([-INF], (2, 1, 1, 8)), NAN),
+    "cast: NaN": ("(x * 2).to(torch.int32)", beside([NAN], (2, 1)), 7),
+    "cast: beyond the range": ("x.to(torch.uint8)", beside([-3.0], (2, 1)), 0),
+    "quantizer: an infinity": ("torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127)",
+                               beside([INF], (2, 1)), 12.7),
+    "transform: an infinity": ("torch.fft.rfft(x).abs()", beside([INF], (2, 8)), NAN),
+    "matrix: NaN": ("torch.linalg.inv(x)", beside([NAN], (2, 2, 2)), 0.5),
+    "unstable: a singular matrix": ("torch.logdet(x)[:, None]", SQUARE, -INF),
+    "ties: the best of equal ones": ("torch.topk(x, 2).indices", beside([1, 1, 1, 1], (2, 4)), 3),
+    "rounding: a quantizer's tie": ("torch.round(x.sum(1, keepdim=True) / 0.1)", HALVES, 1.0),
+    "rounding: a quantizer's tie as an integer":
+        ("torch.round(x.sum(1, keepdim=True) / 0.1).int()", HALVES, 1),
+    "tie: a quotient": ("torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127)", beside([0.15], (2, 1)), 0.1),
+}  # fmt: skip
+"""By rule: the module, an input of which the first row falls under it, and what a runtime may give there."""
+
+
+@pytest.mark.parametrize("rule", OPEN)
+def test_what_is_open_gets_no_verdict_and_a_wrong_value_beside_it_is_found(bench: Bench, rule: str) -> None:
+    forward, x, instead = OPEN[rule]
+    shape = ", ".join(map(str, ["batch", *x.shape[1:]]))
+    with verifying(bench, case_of(forward, x=f"[{shape}]")) as verify:
+        example = verify.example(Draw({"batch": len(x)}, "plain", 0), {"x": x})
+        right = verify.reference({"x": x})[0]
+        other, wrong = right.copy(), right.copy()
+        other[0] = np.where(right[0] == instead, right[0] + 1, instead)
+        wrong[1] += 1
+        found = verify.judged(example, [other])
+        assert found.verdict != "failed" and found.excused
+        assert verify.judged(example, [right]).verdict != "failed"
+        assert verify.judged(example, [wrong]).verdict == "failed"
+        # float64 excuses what it gives another number for, before anybody asks whether that is open
+        assert rule.split(":")[0] in verify.record.left_open or not found.left_open
+
+
+CLOSED = {
+    "a tie among the inputs": ("torch.round(x)", np.float32([[0.5, 1.5]]), 1.0),
+    "exact quotients": ("torch.fake_quantize_per_tensor_affine(x, 0.5, 0, -128, 127)", np.float32([[0.25]]), 0.5),
+    "the logarithm of zero": ("torch.log(x)", np.float32([[0.0, 1.0]]), NAN),
+    "the end of a domain": ("torch.acosh(x)", np.float32([[1.0, 2.0]]), NAN),
+    "a stable order": ("torch.sort(x, stable=True).indices", np.float32([[1, 1]]), 1),
+    "the first of equal ones": ("torch.argmax(x, 1, keepdim=True)", np.float32([[1, 1]]), 1),
+    "what a mask leaves nothing of":
+        ("F.scaled_dot_product_attention(x, x, x, (x[..., :1] < 0).mT)", beside([], (1, 1, 1, 8)), NAN),
+    "NaN that is passed on": ("torch.relu(x)", np.float32([[NAN, 1.0]]), 0.0),
+    "a transform of numbers": ("torch.fft.rfft(x).abs()", beside([], (2, 8)), NAN),
+    "a regular matrix": ("torch.logdet(x)[:, None]", SQUARE[1:], -INF),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_what_is_defined_is_held_to_it(bench: Bench, name: str) -> None:
+    forward, x, instead = CLOSED[name]
+    shape = ", ".join(map(str, ["batch", *x.shape[1:]]))
+    with verifying(bench, case_of(forward, x=f"[{shape}]")) as verify:
+        example = verify.example(Draw({"batch": len(x)}, "plain", 0), {"x": x})
+        wrong = verify.reference({"x": x})[0].copy()
+        wrong.reshape(-1)[0] = instead
+        assert verify.judged(example, [wrong]).verdict == "failed"
+
+
+@pytest.mark.parametrize("sums, verdict", [(0.07, "ill-conditioned"), (0.05, "failed")])
+def test_how_many_values_there_are_is_open_where_rounding_decides(bench: Bench, sums: float, verdict: str) -> None:
+    """Of rows whose sum is compared with a number that it may be."""
+    x = np.full((2, 3), sums, np.float32)
+    with verifying(bench, case_of("x[x.sum(1) * 0.7 > 0.147]")) as verify:
+        example = verify.example(Draw({"batch": 2}, "plain", 0), {"x": x})
+        count = len(verify.reference({"x": x})[0])
+        assert verify.judged(example, [x[:1] if count != 1 else x]).verdict == verdict
+
+
+def test_specials_that_are_all_open_are_skipped_with_the_rule(bench: Bench) -> None:
+    def otherwise(inputs: Any, outputs: Any) -> Any:
+        return [np.where(np.isfinite(inputs["x"]), outputs[0], 7).astype(np.int32)]
+
+    body = case_of("(x * 2).to(torch.int32)", dims="batch: 1..2", x="[batch, 1]")
+    with wrong_runtime(otherwise):
+        record = bench.run(body, check="specials")
+        wrong = bench.run(say(body, "specials: true"))
+    assert record.status in ("passed", "skipped") and record.fault is None
+    assert record.left_open == ["cast"]
+    assert any("C++ [conv.fpint]" in line for line in details(record))
+    assert wrong.status == "passed" and wrong.left_open == []
