@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import hashlib
 import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from conformance.arrays import Array
+from conformance.case.copying import copied
 from conformance.case.declaration import Case
 from conformance.case.made import part_of, value_of
 from conformance.case.python import Folder, describe
@@ -23,10 +23,10 @@ from conformance.draw.draw import Draw, Maker
 from conformance.draw.shapes import trace_sizes
 from conformance.errors import Stopped
 from conformance.export.awake import PASSES, awaken, load_weights, settle
-from conformance.export.checksums import checksums
 from conformance.export.expression import expression_module
 from conformance.export.layout import array_of, layout_of, names_in_graph, tensors_in, tensors_of
 from conformance.export.rounding import Rounding, nudged, rounds
+from conformance.export.state import byte_count, checksums, fingerprint
 from conformance.export.structured import take_tensors
 
 
@@ -64,9 +64,9 @@ class Reference:
         """Whether several calls in a row with the same inputs were seen to give the same outputs."""
         try:
             if not case.says.script:
-                self._uncalled = _Uncalled(_copied(self._eager))
+                self._uncalled = _Uncalled(_sharing(self._eager))
                 return
-            twin = copy.deepcopy(self._eager).double()
+            twin = copied(self._eager).double()
         except Exception as error:
             self.oracle_missing = describe(error, folder.path)
             return
@@ -84,7 +84,7 @@ class Reference:
             return None
         other = copy.copy(self)
         other.case, other.layout, other.repeats, other.oracle_missing = case, None, False, None
-        other._eager, other._twin = _copied(self._uncalled.module), None
+        other._eager, other._twin = _sharing(self._uncalled.module), None
         other.module = other._eager
         for derived in ("_by_position", "_by_keyword"):
             other.__dict__.pop(derived, None)
@@ -93,7 +93,7 @@ class Reference:
     def copied(self) -> Reference:
         """The same on a module that shares nothing, to be called in ways that leave wrong values in it."""
         other = copy.copy(self)
-        other.sharing, other.module = object(), copy.deepcopy(self.module)
+        other.sharing, other.module = object(), copied(self.module)
         return other
 
     def _build(self) -> Any:
@@ -161,14 +161,7 @@ class Reference:
 
     def fingerprint(self) -> str:
         """A hash of all parameters and buffers, which must be the same after an export as before."""
-        import torch
-
-        digest = hashlib.blake2b(digest_size=16)
-        for name, tensor in self.module.state_dict().items():
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            if tensor.numel():
-                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-        return digest.hexdigest()
+        return fingerprint(self.module)
 
     def changed(self) -> bool:
         """Whether a parameter or a buffer is another one than when the module was built, but for the statistics of a
@@ -179,8 +172,7 @@ class Reference:
     @cached_property
     def bytes(self) -> int:
         """The memory that the weights of the module and of its float64 twin take."""
-        own: int = sum(t.numel() * t.element_size() for t in self.module.state_dict().values())
-        return 3 * own
+        return 3 * byte_count(self.module)
 
     def restore(self) -> bool:
         """Puts the statistics of a module in training mode back; False for a module in evaluation mode."""
@@ -304,7 +296,7 @@ class Reference:
             self._twin = None
             self.oracle_missing = describe(error, self.folder.path)
         if not self._twin_is_eager:
-            self._twin, self._twin_is_eager = copy.deepcopy(self._eager).double(), True
+            self._twin, self._twin_is_eager = copied(self._eager).double(), True
             self.oracle_missing = None
             return self.oracle(inputs, rounding)
         return None
@@ -313,7 +305,7 @@ class Reference:
         """Whether there is a float64 form, which is made when it is first asked for."""
         if self._twin is None and self._uncalled is not None and self.oracle_missing is None:
             try:
-                self._twin = _copied(self._uncalled.in_float64)
+                self._twin = _sharing(self._uncalled.in_float64)
             except Exception as error:
                 self.oracle_missing = describe(error, self.folder.path)
         return self._twin is not None
@@ -373,13 +365,13 @@ class _Uncalled:
     @cached_property
     def in_float64(self) -> Any:
         """The same with float64 weights of its own; raises whatever the change of dtype does."""
-        return copy.deepcopy(self.module).double()
+        return copied(self.module).double()
 
 
 def _own(result: Any) -> list[Array]:
     return [array_of(leaf).copy() for leaf in tensors_of(result)]
 
 
-def _copied(module: Any) -> Any:
+def _sharing(module: Any) -> Any:
     """The module and all that it keeps but for its parameters, which the copy shares."""
-    return copy.deepcopy(module, {id(parameter): parameter for parameter in module.parameters()})
+    return copied(module, {id(parameter): parameter for parameter in module.parameters()})
