@@ -5,17 +5,21 @@ from __future__ import annotations
 import inspect
 import re
 import time
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from conformance.case.dims import TensorType
+from conformance.case.inputs import Input
 from conformance.case.made import part_of, value_of
 from conformance.case.python import Folder, describe
 from conformance.checks.file_sizes import SECONDS, ranges
-from conformance.draft.inputs import Guess, Tree, fitting, made, names_of, parameters, sizes_of
+from conformance.draft.inputs import Guess, Tree, called, fitting, names_of, parameters, sizes_of
+from conformance.draft.numbers import with_numbers
 from conformance.errors import Stopped, did_you_mean, shown
 from conformance.export.layout import tensors_of
 
@@ -77,15 +81,10 @@ def draft_of(module: Any, inputs: Mapping[str, str]) -> tuple[Draft, dict[str, i
     return tried(module, guesses, keywords, sizes), sizes
 
 
-def called(module: Any, inputs: Mapping[str, Any], keywords: Set[str], sizes: Mapping[str, int]) -> Any:
-    """What the module returns for inputs that are drawn at these sizes."""
-    arguments = {name: made(tree, sizes) for name, tree in inputs.items()}
-    positional = [arguments[name] for name in arguments if name not in keywords]
-    return module(*positional, **{name: arguments[name] for name in arguments if name in keywords})
-
-
 def tried(module: Any, inputs: Mapping[str, Any], keywords: frozenset[str], sizes: Mapping[str, int]) -> Draft:
-    """A draft of inputs with which the module runs at these sizes: which of its dims vary is tried."""
+    """A draft of inputs with which the module runs at these sizes: which numbers it takes, and which of its dims
+    vary, is tried."""
+    inputs = with_numbers(module, inputs, keywords, sizes)
 
     def runs(other: Mapping[str, int]) -> bool:
         try:
@@ -107,15 +106,40 @@ def _given(module: Any, name: str, text: str) -> Guess:
         text = f"forward takes no input {shown(name)}{did_you_mean(name, taken)}"
         raise Stopped("declare", "NoInput", text, "case")
     try:
-        kind = TensorType.parse(text)
+        kind, values = _typed(text)
     except ValueError as error:
-        raise Stopped("declare", "NoInput", f"{name}: {error}", "case") from None
+        raise Stopped("declare", "NoInput", f"{name}: {_first_problem(error)}", "case") from None
     sizes = list(map(str, kind.shape))
     if not all(re.fullmatch(r"\w+", size) for size in sizes):
         raise Stopped(
             "declare", "NoInput", f"{name}: sizes are numbers or names here, as in float32[batch, 8]", "case"
         )
-    return Guess(f"{kind.dtype}[{', '.join(sizes)}]")
+    whole = kind.dtype.startswith(("int", "uint")) and "mask" not in name
+    return Guess(f"{kind.dtype}[{', '.join(sizes)}]", values=values, open=whole and values is None)
+
+
+def _typed(text: str) -> tuple[TensorType, Any]:
+    """The type of an input, and where its values come from if that is said: ``--input`` has the type alone, or a
+    mapping as in a case file. ValueError for what is neither."""
+    if not text.lstrip().startswith("{"):
+        return TensorType.parse(text), None
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    quoted = re.sub(r"(\btype:\s*)(\w+\[[^\]\"']*\])", r'\1"\2"', text)
+    try:
+        said = YAML(typ="safe", pure=True).load(quoted)
+    except YAMLError:
+        how = "{type: int64[batch], values: {integers: {low: 0, high: 9}}}"
+        raise ValueError(f"{shown(text)} is no YAML; write it as in a case file: {how}") from None
+    kind, values = Input.model_validate(said).type, said.get("values")
+    return kind, {"python": values} if isinstance(values, str) else values
+
+
+def _first_problem(error: ValueError) -> str:
+    """What is wrong, in a line: pydantic's errors have several."""
+    problems = error.errors() if isinstance(error, ValidationError) else None
+    return str(error) if problems is None else str(problems[0]["msg"]).removeprefix("Value error, ")
 
 
 def _more(module: Any, known: Mapping[str, Guess]) -> bool:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.draft.calls import Call, call_of, types_of
-from conformance.draft.drafting import Draft, Request, building, called, draft_of, tried
-from conformance.draft.inputs import sizes_of
+from conformance.draft.drafting import Draft, Request, building, draft_of, tried
+from conformance.draft.inputs import called, sizes_of
 from conformance.errors import Stopped
 
 

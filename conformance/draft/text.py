@@ -60,11 +60,14 @@ def _said(tree: Any, held: Mapping[str, int]) -> Any:
     if not isinstance(tree, Guess):
         inner = [_said(one, held) for one in tree]
         return {"tuple": inner} if isinstance(tree, tuple) else inner
-    kind = tree.type
-    for dim, size in held.items():
-        kind = re.sub(rf"\b{dim}\b", str(size), kind)
-    if tree.values is not None:
-        return {"type": kind, "values": dict(tree.values)}
-    if kind.startswith(("int", "uint")):
-        return {"type": kind, "values": {"integers": {"low": 0, "high": 1 if tree.high is None else tree.high}}}
-    return kind
+    kind = _fixed(tree.type, held)
+    return kind if tree.said is None else {"type": kind, "values": _fixed(dict(tree.said), held)}
+
+
+def _fixed(said: Any, held: Mapping[str, int]) -> Any:
+    """A part of a case with numbers for the dims that are held."""
+    if isinstance(said, Mapping):
+        return {name: _fixed(inner, held) for name, inner in said.items()}
+    for dim, size in held.items() if isinstance(said, str) else ():
+        said = re.sub(rf"\b{dim}\b", str(size), said)
+    return said
