@@ -155,6 +155,60 @@ def test_what_is_passed_by_name_and_what_an_object_holds_is_reported(tmp_path):
     assert found.returns == ("logits",) and "returns: [logits]" in text
 
 
+RETURNS = """
+import dataclasses
+import torch
+
+@dataclasses.dataclass
+class Extra:
+    n: torch.Tensor
+    size: int
+    same: int = 3
+    word: str = "a"
+class Cache:
+    def __init__(self, *layers):
+        self.layers, self.seen, self._own = [*layers], layers[0].shape[0], layers[0]
+class Layer:
+    __slots__ = ("keys",)
+    def __init__(self, keys):
+        self.keys = keys
+@dataclasses.dataclass
+class Answer:
+    logits: torch.Tensor
+    extra: Extra
+    cache: Cache
+    odd: object = None
+class Own(torch.nn.Module):
+    def forward(self, x):
+        return RESULT
+"""
+WHOLE = "Answer(x.sin(), Extra(x.cos(), x.shape[0]), Cache(x * 2, x * 3), {'b c': x, 'z': torch.fft.fft(x)})"
+
+
+@pytest.mark.parametrize("result, paths, left_out", [
+    ("(x.sin(), [x.cos()], {'a': x})", (), {}),
+    (WHOLE, ("logits", "extra.n", "extra.size", "cache.layers.0", "cache.layers.1", "cache.seen"),
+     {"extra.same": "the same at all sizes", "extra.word": "a str", "odd.b c": "a path cannot name it",
+      "odd.z": "complex numbers"}),
+    ("(x, Layer(x * 2))", ("0", "1.keys"), {}),
+    ("(x.sin(), x.to_sparse())", ("0",), {"1": "to_dense()"}),
+    ("(x.sin(), x.shape)", ("0", "1.0", "1.1"), {}),
+])  # fmt: skip
+def test_all_that_can_be_compared_of_what_is_returned_is_and_the_rest_is_named(tmp_path, result, paths, left_out):
+    (tmp_path / "returns.py").write_text(RETURNS.replace("RESULT", result), encoding="utf-8")
+    found, text = draft(tmp_path, "returns.Own", {"x": "float32[n, k]"})
+    assert found.returns == paths
+    assert found.left_out.keys() == left_out.keys()
+    assert all(said in found.left_out[path] and f": {path}: " in text for path, said in left_out.items())
+    (tmp_path / "returns.py").unlink()
+
+
+def test_what_holds_nothing_that_can_be_compared_is_refused_with_the_reason(tmp_path):
+    (tmp_path / "bare.py").write_text(RETURNS.replace("RESULT", "torch.fft.fft(x)"), encoding="utf-8")
+    with pytest.raises(Stopped, match="complex numbers"):
+        draft(tmp_path, "bare.Own", {"x": "float32[n, k]"})
+
+
 def test_the_class_of_a_configuration_is_the_modules(tmp_path):
     (tmp_path / "own.py").write_text(BESIDE, encoding="utf-8")
     assert configuration(tmp_path, "own.Named") == "own.Config"

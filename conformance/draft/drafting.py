@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from conformance.case.python import Folder, describe
 from conformance.checks.file_sizes import SECONDS, ranges
 from conformance.draft.inputs import Guess, Tree, called, fitting, names_of, parameters, sizes_of
 from conformance.draft.numbers import with_numbers
+from conformance.draft.outputs import returned
 from conformance.errors import Stopped, did_you_mean, shown
-from conformance.export.layout import tensors_of
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,9 @@ class Draft:
     held: Mapping[str, int]
     """Dims at whose only size the module runs."""
     returns: tuple[str, ...]
-    """The tensors in what forward returns, where that is an object of another kind."""
+    """What is compared of what forward returns, where that is not of tensors alone."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """What forward returns besides, by its path, and why it is not compared."""
 
 
 def drafted(request: Request) -> Draft:
@@ -81,7 +83,7 @@ def draft_of(module: Any, inputs: Mapping[str, str]) -> tuple[Draft, dict[str, i
     return tried(module, guesses, keywords, sizes), sizes
 
 
-def tried(module: Any, inputs: Mapping[str, Any], keywords: frozenset[str], sizes: Mapping[str, int]) -> Draft:
+def tried(module: Any, inputs: Mapping[str, Any], keywords: frozenset[str], sizes: dict[str, int]) -> Draft:
     """A draft of inputs with which the module runs at these sizes: which numbers it takes, and which of its dims
     vary, is tried."""
     inputs = with_numbers(module, inputs, keywords, sizes)
@@ -96,7 +98,16 @@ def tried(module: Any, inputs: Mapping[str, Any], keywords: frozenset[str], size
     dims = ranges(names_of(inputs), runs, time.monotonic() + SECONDS, sizes)
     held = {name: int(said) for name, said in dims.items() if ".." not in said}
     varying = {name: said for name, said in dims.items() if ".." in said}
-    return Draft(inputs, keywords, varying, held, _returned(called(module, inputs, keywords, sizes)))
+    result = called(module, inputs, keywords, sizes)
+    others = sizes | {name: other_size(said, sizes[name]) for name, said in varying.items()}
+    found = returned(result, called(module, inputs, keywords, others) if varying and runs(others) else result)
+    return Draft(inputs, keywords, varying, held, found.paths, found.left_out)
+
+
+def other_size(said: str, size: int) -> int:
+    """Another size of a dim, within its range."""
+    low, high = map(int, said.split(".."))
+    return high if size != high else low
 
 
 def _given(module: Any, name: str, text: str) -> Guess:
@@ -167,27 +178,6 @@ def _built(request: Request, folder: Folder) -> Any:
         text = f"{request.module} gave a {type(module).__name__}, not a torch.nn.Module"
         raise Stopped("declare", "TypeError", text, "case")
     return module.eval()
-
-
-def _returned(result: Any) -> tuple[str, ...]:
-    """The paths of the tensors in what forward returned; none where it is of tensors, lists and mappings alone."""
-    import torch
-
-    if isinstance(result, Mapping) and type(result) is not dict:  # which exporters may not know
-        return tuple(str(name) for name, value in result.items() if isinstance(value, torch.Tensor))
-    try:
-        tensors_of(result)
-        return ()
-    except Stopped:
-        pass
-    items = enumerate(result) if isinstance(result, (tuple, list)) else vars(result).items()
-    paths = tuple(str(name) for name, value in items if isinstance(value, torch.Tensor))
-    if not paths:
-        text = (
-            f"forward returns a {type(result).__name__} with no tensor in it; write the case by hand, with returns:"
-        )
-        raise Stopped("declare", "NoTensor", text, "case")
-    return paths
 
 
 def configuration(folder: Path, module: str) -> str:
