@@ -75,7 +75,7 @@ NARROW = """
 narrow:
   about: a range in which the remainder of a division is the number itself
   forward: x * (i % 7)
-  inputs: {x: "float32[n]", i: {type: "int64[n]", values: {integers: {low: 0, high: TOP}}}}
+  inputs: {x: "float32[n]", i: {type: "int64[n]", values: {integers: {low: LOW, high: TOP}}}}
   dims: {n: 2..9}
   runtimes: onnxruntime
   specials: false
@@ -83,9 +83,13 @@ narrow:
 """
 
 
-@pytest.mark.parametrize("top, all_killed", [(1, False), (40, True)])
-def test_what_shows_only_beyond_the_values_of_the_case_survives(told: Told, top: int, all_killed: bool) -> None:
-    _, out, _ = told(NARROW.replace("TOP", str(top)), "--each", "12")
+@pytest.mark.parametrize("low, top, all_killed", [
+    (0, 1, False), pytest.param(-40, 40, True, marks=pytest.mark.thorough),
+])  # fmt: skip
+def test_what_shows_only_beyond_the_values_of_the_case_survives(
+    told: Told, low: int, top: int, all_killed: bool
+) -> None:
+    _, out, _ = told(NARROW.replace("LOW", str(low)).replace("TOP", str(top)), "--each", "12")
     assert ("100.0%" in out) is all_killed
     assert ("survived" in out and "beyond the values that the case declares" in out) is not all_killed
 

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import inspect
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from conformance.export.awake import PASSES, awaken, load_weights, settle
 from conformance.export.expression import expression_module
 from conformance.export.layout import array_of, layout_of, names_in_graph, tensors_in, tensors_of
 from conformance.export.rounding import Rounding, nudged, rounds
+from conformance.export.standing import Standing, put_back
 from conformance.export.state import byte_count, checksums, fingerprint
 from conformance.export.structured import take_tensors
 
@@ -42,9 +43,6 @@ class Reference:
 
         self.case = case
         self.folder = folder
-        torch.manual_seed(case.says.seed)
-        np.random.seed(case.says.seed)
-        random.seed(case.says.seed)
         self._eager: torch.nn.Module = self._build()
         self.module: torch.nn.Module = self._scripted(self._eager) if case.says.script else self._eager
         self.sharing = object()
@@ -60,6 +58,10 @@ class Reference:
         self._rounds_not = False
         self.layout: list[int] | None = None
         """How many tensors each output of the graph has (``export.layout``); None until the module was called."""
+        self.changed_by_calls: list[str] = []
+        """The names of what calls were seen to change in the module, and had put back."""
+        self._again: torch.nn.Module | None = None
+        self._sums_tell = True  # until a call changes nothing
         self.repeats = False
         """Whether several calls in a row with the same inputs were seen to give the same outputs."""
         try:
@@ -84,6 +86,7 @@ class Reference:
             return None
         other = copy.copy(self)
         other.case, other.layout, other.repeats, other.oracle_missing = case, None, False, None
+        other.changed_by_calls = []
         other._eager, other._twin = _sharing(self._uncalled.module), None
         other.module = other._eager
         for derived in ("_by_position", "_by_keyword"):
@@ -100,6 +103,9 @@ class Reference:
         import torch
 
         says = self.case.says
+        torch.manual_seed(says.seed)
+        np.random.seed(says.seed)
+        random.seed(says.seed)
         arguments = {name: value_of(value, self.folder) for name, value in self.case.arguments.items()}
         try:
             if self.case.built is not None:
@@ -230,22 +236,54 @@ class Reference:
         """All outputs, depth first, copied, since one may be a buffer of the module, which its next call changes;
         Stopped at ``declare`` where the module raises or is no proper function."""
         positional, keywords = self.arguments(inputs)
+        with self.standing():
+            try:
+                result = self.module(*positional, **keywords)
+            except (Exception, SystemExit) as error:
+                shapes = ", ".join(f"{name}{list(array.shape)}" for name, array in inputs.items())
+                text = f"PyTorch itself raises at {shapes}: {describe(error, self.folder.path)}"
+                raise Stopped("declare", type(error).__name__, text, "case") from error
+            for tensor in (*positional, *keywords.values()):
+                if tensor._version:
+                    raise Stopped(
+                        "declare", "ChangesInput",
+                        "the module changes its input in place, so that the reference and the runtimes would see "
+                        "different inputs; clones: true hands it a clone", "case",
+                    )  # fmt: skip
+            leaves = tensors_of(result)
+            self._hold_layout(layout_of(result) if self.case.says.script else [1] * len(leaves))
+            return [array_of(leaf).copy() for leaf in leaves]
+
+    @contextlib.contextmanager
+    def standing(self, *, told: bool = True) -> Iterator[None]:
+        """Put back behind the block what it changes in the module: each call starts from the module as it was built.
+        ``told`` notes it in ``changed_by_calls``. The statistics of training mode have ``restore``; what is compiled,
+        or a file, is left alone."""
+        if self.case.says.script or self.case.says.onnx is not None:
+            yield
+            return
+        before = Standing(self.module, tensors=self._state is None, sums=self._sums_tell)
         try:
-            result = self.module(*positional, **keywords)
-        except (Exception, SystemExit) as error:
-            shapes = ", ".join(f"{name}{list(array.shape)}" for name, array in inputs.items())
-            text = f"PyTorch itself raises at {shapes}: {describe(error, self.folder.path)}"
-            raise Stopped("declare", type(error).__name__, text, "case") from error
-        for tensor in (*positional, *keywords.values()):
-            if tensor._version:
-                raise Stopped(
-                    "declare", "ChangesInput",
-                    "the module changes its input in place, so that the reference and the runtimes would see "
-                    "different inputs; clones: true hands it a clone", "case",
-                )  # fmt: skip
-        leaves = tensors_of(result)
-        self._hold_layout(layout_of(result) if self.case.says.script else [1] * len(leaves))
-        return [array_of(leaf).copy() for leaf in leaves]
+            yield
+        finally:
+            names = before.changes()
+            self._sums_tell &= bool(names)
+            if names:
+                new = before.told(names) if told else []
+                self.changed_by_calls += [name for name in new if name not in self.changed_by_calls]
+                put_back(self.module, self._as_built(names), names)
+
+    def _as_built(self, changed: Collection[str]) -> Any:
+        """The module as it was before its first call: the copy that was kept, or one that is built again where
+        parameters have changed, which the copy shares."""
+        if self._uncalled is not None and not {*dict(self.module.named_parameters())} & {*changed}:
+            return self._uncalled.module
+        if self._again is None:
+            self._again = self._build()
+            if fingerprint(self._again) != self.weights:
+                text = f"calling the module changes {', '.join(changed)}, and built again it has other weights"
+                raise Stopped("declare", "NotDeterministic", text, "case")
+        return self._again
 
     def _hold_layout(self, layout: list[int]) -> None:
         """Stopped at ``declare`` where there are more or fewer tensors than there were before."""
@@ -305,7 +343,8 @@ class Reference:
         """Whether there is a float64 form, which is made when it is first asked for."""
         if self._twin is None and self._uncalled is not None and self.oracle_missing is None:
             try:
-                self._twin = _sharing(self._uncalled.in_float64)
+                make = copied if self.changed_by_calls else _sharing
+                self._twin = make(self._uncalled.in_float64)
             except Exception as error:
                 self.oracle_missing = describe(error, self.folder.path)
         return self._twin is not None
@@ -340,6 +379,8 @@ class Reference:
                 return _own(result)
         finally:
             torch.set_default_dtype(before)
+            if self.changed_by_calls and self._uncalled is not None:
+                self._twin = None  # the next call has a copy of its own
 
     @contextlib.contextmanager
     def _weights_moved(self, rounding: Rounding) -> Iterator[None]:

@@ -15,20 +15,20 @@ from typing import Any
 def fingerprint(module: Any) -> str:
     """Return a hash of all that the module holds, the same in every process."""
     digest = hashlib.blake2b(digest_size=16)
-    for part in _parts(module.state_dict(), {}):
+    for part in parts(module.state_dict()):
         digest.update(part.encode() if isinstance(part, str) else _bytes(part).numpy().data)
     return digest.hexdigest()
 
 
 def checksums(module: Any) -> list[int]:
     """Return a sum of the bytes of each part of what the module holds, which takes a tenth of a hash."""
-    return [hash(part) if isinstance(part, str) else _sum(part) for part in _parts(module.state_dict(), {})]
+    return [sum_of(part) for part in parts(module.state_dict())]
 
 
 def byte_count(module: Any) -> int:
     """Return the memory that the tensors of a module take."""
-    parts = _parts(module.state_dict(), {})
-    return sum(part.numel() * part.element_size() for part in parts if not isinstance(part, str))
+    tensors = (part for part in parts(module.state_dict()) if not isinstance(part, str))
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def shapes(module: Any) -> dict[str, Any]:
@@ -36,9 +36,13 @@ def shapes(module: Any) -> dict[str, Any]:
     return {name: tuple(getattr(one, "shape", (type(one),))) for name, one in module.state_dict().items()}
 
 
+def parts(value: Any) -> Iterator[Any]:
+    """Take a value of any kind apart into texts and plain tensors."""
+    return _parts(value, {})
+
+
 def _parts(value: Any, known: dict[int, Any]) -> Iterator[Any]:
-    """Take a value apart into texts and plain tensors; ``known`` are the objects that were met, which may be inside
-    of themselves."""
+    """``known`` are the objects that were met, which may be inside of themselves."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -137,10 +141,13 @@ def _bytes(tensor: Any) -> Any:
     return flat.view(torch.uint8) if flat.numel() else torch.empty(0, dtype=torch.uint8)
 
 
-def _sum(tensor: Any) -> int:
+def sum_of(part: Any) -> int:
+    """Return the sum of the bytes of a tensor, and a hash of a text, which no other process has."""
     import torch
 
-    flat = _bytes(tensor)
+    if isinstance(part, str):
+        return hash(part)
+    flat = _bytes(part)
     whole = flat.numel() // 8 * 8
     return int(flat[:whole].view(torch.int64).sum()) + int(flat[whole:].sum())
 

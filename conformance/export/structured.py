@@ -41,15 +41,8 @@ def take_tensors(module: Any, case: Case, folder: Folder) -> None:
 
 
 def _returned(paths: Sequence[str], result: Any) -> tuple[Any, ...]:
-    """What stands at the paths in the result of a forward, numbers as tensors. Raises LookupError where there is
-    nothing."""
-    return tuple(_as_tensor(_at(result, path, path.split("."))) for path in paths)
-
-
-def _as_tensor(value: Any) -> Any:
-    import torch
-
-    return value if isinstance(value, torch.Tensor) else torch.as_tensor(value)
+    """What stands at the paths in the result of a forward. Raises LookupError where there is nothing."""
+    return tuple(_at(result, path, path.split(".")) for path in paths)
 
 
 def _at(value: Any, path: str, words: Sequence[str]) -> Any:
