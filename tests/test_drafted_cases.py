@@ -85,6 +85,55 @@ def test_whole_numbers_stay_within_the_table(tmp_path):
     assert "high: 8" in text and "# indices into a table of 9 rows" in text
 
 
+NUMBERS = """
+import torch
+from torch.nn.functional import one_hot
+
+class Own(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rows, self.wide = torch.nn.Embedding(50, 4), torch.nn.Embedding(9000, 4)
+    def forward(self, x, ids):
+        return BODY
+"""
+NODES = "int64[e]"
+ANY = (-64, 64)
+
+
+@pytest.mark.parametrize("body, kind, low, high", [
+    ("self.rows(ids) + (ids % 7)[..., None]", NODES, 0, 49),
+    ("self.wide(ids)", NODES, 0, 8999),
+    ("one_hot(ids, 10) * 2.0", NODES, 0, 9),
+    ("x[ids]", NODES, 0, "n - 1"),
+    ("torch.zeros_like(x).index_add(0, ids[1], x[ids[0]])", "int64[2, e]", 0, "n - 1"),
+    ("x.flatten()[ids]", NODES, 0, "k*n - 1"),
+    ("torch.cat([x, x])[ids]", NODES, 0, "2*n - 1"),
+    ("x.index_select(0, ids - 1)", NODES, 1, "n"),
+    ("x.sum() / ids", NODES, 1, 64),
+    ("x.sum() * (ids % 7)", NODES, *ANY),
+    ("x.sum() * ids.clamp(max=300)", NODES, -1200, 1200),
+    ("x.sum() * ids", "int8[e]", -128, 127),
+    ("x.sum() * ids", "uint8[e]", 0, 255),
+])  # fmt: skip
+def test_whole_numbers_are_those_that_the_module_takes(tmp_path, body, kind, low, high):
+    (tmp_path / "numbers.py").write_text(NUMBERS.replace("BODY", body), encoding="utf-8")
+    found, _ = draft(tmp_path, "numbers.Own", {"x": "float32[n, k]", "ids": kind})
+    values = next(guess for guess in guesses_in(found.inputs) if guess.type == kind).values
+    assert values == {"integers": {"low": low, "high": high}}
+
+
+def test_values_may_be_said_and_are_asked_for_where_no_range_is_taken(tmp_path):
+    values = "{type: int64[batch, 2], values: {choice: [3, 5]}}"
+    found, text = draft(tmp_path, "torch.nn.Embedding", {"input": values}, num_embeddings=9, embedding_dim=5)
+    assert "choice: [3, 5]" in text and list(found.dims) == ["batch"]
+    body = "x[: ids.max() // 2] * torch.linalg.cholesky(torch.diff(ids.double()).diag())"
+    (tmp_path / "numbers.py").write_text(NUMBERS.replace("BODY", body), encoding="utf-8")
+    with pytest.raises(Stopped, match="say"):
+        draft(tmp_path, "numbers.Own", {"x": "float32[n, k]", "ids": NODES})
+    with pytest.raises(Stopped, match="low 4 is above high 3"):
+        draft(tmp_path, "torch.nn.ReLU", {"input": "{type: int64[n], values: {integers: {low: 4, high: 3}}}"})
+
+
 def test_only_dims_that_vary_are_dims(tmp_path):
     found, text = draft(tmp_path, "own.build")
     assert list(found.dims) == ["batch"] and found.held == {"h": 32, "w": 32}
@@ -104,6 +153,60 @@ def test_what_is_passed_by_name_and_what_an_object_holds_is_reported(tmp_path):
     assert "as: input_ids" in text and "as: attention_mask" in text
     found, text = draft(tmp_path, "own.Object")
     assert found.returns == ("logits",) and "returns: [logits]" in text
+
+
+RETURNS = """
+import dataclasses
+import torch
+
+@dataclasses.dataclass
+class Extra:
+    n: torch.Tensor
+    size: int
+    same: int = 3
+    word: str = "a"
+class Cache:
+    def __init__(self, *layers):
+        self.layers, self.seen, self._own = [*layers], layers[0].shape[0], layers[0]
+class Layer:
+    __slots__ = ("keys",)
+    def __init__(self, keys):
+        self.keys = keys
+@dataclasses.dataclass
+class Answer:
+    logits: torch.Tensor
+    extra: Extra
+    cache: Cache
+    odd: object = None
+class Own(torch.nn.Module):
+    def forward(self, x):
+        return RESULT
+"""
+WHOLE = "Answer(x.sin(), Extra(x.cos(), x.shape[0]), Cache(x * 2, x * 3), {'b c': x, 'z': torch.fft.fft(x)})"
+
+
+@pytest.mark.parametrize("result, paths, left_out", [
+    ("(x.sin(), [x.cos()], {'a': x})", (), {}),
+    (WHOLE, ("logits", "extra.n", "extra.size", "cache.layers.0", "cache.layers.1", "cache.seen"),
+     {"extra.same": "the same at all sizes", "extra.word": "a str", "odd.b c": "a path cannot name it",
+      "odd.z": "complex numbers"}),
+    ("(x, Layer(x * 2))", ("0", "1.keys"), {}),
+    ("(x.sin(), x.to_sparse())", ("0",), {"1": "to_dense()"}),
+    ("(x.sin(), x.shape)", ("0", "1.0", "1.1"), {}),
+])  # fmt: skip
+def test_all_that_can_be_compared_of_what_is_returned_is_and_the_rest_is_named(tmp_path, result, paths, left_out):
+    (tmp_path / "returns.py").write_text(RETURNS.replace("RESULT", result), encoding="utf-8")
+    found, text = draft(tmp_path, "returns.Own", {"x": "float32[n, k]"})
+    assert found.returns == paths
+    assert found.left_out.keys() == left_out.keys()
+    assert all(said in found.left_out[path] and f": {path}: " in text for path, said in left_out.items())
+    (tmp_path / "returns.py").unlink()
+
+
+def test_what_holds_nothing_that_can_be_compared_is_refused_with_the_reason(tmp_path):
+    (tmp_path / "bare.py").write_text(RETURNS.replace("RESULT", "torch.fft.fft(x)"), encoding="utf-8")
+    with pytest.raises(Stopped, match="complex numbers"):
+        draft(tmp_path, "bare.Own", {"x": "float32[n, k]"})
 
 
 def test_the_class_of_a_configuration_is_the_modules(tmp_path):

@@ -71,6 +71,29 @@ def test_a_case_that_draws_enough_kills_all_and_what_has_no_mutants_is_told_besi
     assert "broken.yaml:1" in err
 
 
+NARROW = """
+narrow:
+  about: a range in which the remainder of a division is the number itself
+  forward: x * (i % 7)
+  inputs: {x: "float32[n]", i: {type: "int64[n]", values: {integers: {low: LOW, high: TOP}}}}
+  dims: {n: 2..9}
+  runtimes: onnxruntime
+  specials: false
+  export: {torchscript: [17]}
+"""
+
+
+@pytest.mark.parametrize("low, top, all_killed", [
+    (0, 1, False), pytest.param(-40, 40, True, marks=pytest.mark.thorough),
+])  # fmt: skip
+def test_what_shows_only_beyond_the_values_of_the_case_survives(
+    told: Told, low: int, top: int, all_killed: bool
+) -> None:
+    _, out, _ = told(NARROW.replace("LOW", str(low)).replace("TOP", str(top)), "--each", "12")
+    assert ("100.0%" in out) is all_killed
+    assert ("survived" in out and "beyond the values that the case declares" in out) is not all_killed
+
+
 def test_where_nothing_can_be_planted_the_exit_code_is_1(told: Told) -> None:
     code, out, _ = told(WRONG)
     assert code == 1

@@ -190,9 +190,27 @@ RANDOM = ("failed", "declare", "NotDeterministic", "case")
 
 @pytest.mark.parametrize("body, check", [
     ("self.calls += 1", "export"), ("self.calls += 1", "accuracy"), ("self.calls.fill_(1)", "export"),
+    ("self.calls = self.calls + 1", "accuracy"),
+    ("self.times = getattr(self, 'times', 0) + 1; x = x * self.times", "accuracy"),
+    ("self.seen = [*getattr(self, 'seen', []), 2.0]; x = x * sum(self.seen)", "accuracy"),
+    ("self.layer.weight.data.mul_(0.5)", "accuracy"),
 ])  # fmt: skip
-def test_a_module_that_a_call_changes_is_the_cases_mistake(bench, body, check):
-    assert verdict(bench.run(COUNTED, COUNTS.format(body=body), check=check)) == RANDOM
+def test_a_module_that_a_call_changes_is_compared_as_it_was_built_and_named(bench, body, check):
+    record = bench.run(COUNTED, COUNTS.format(body=body), check=check)
+    assert verdict(record) == PASSED
+    name = next(name for name in ("calls", "times", "seen", "layer.weight") if name.split(".")[-1] in body)
+    told = [warning["text"] for warning in record.warnings if warning["error"] == "ChangesItself"]
+    assert [f"changes {name};" in text for text in told] == [True] * (name != "seen")
+
+
+def test_what_such_a_module_computes_is_still_compared(bench):
+    """A wrong symbolic is found, and state that no copy has is the case's mistake."""
+    body = "self.calls += 1; self.times = getattr(self, 'times', 0) + 1; x = torch.sin(x) * self.times"
+    wrong = say(COUNTED, with_symbolic("aten::sin"))
+    record = bench.run(wrong, COUNTS.format(body=body) + "\ndef symbolic(g, x):\n    return g.op('Cos', x)\n")
+    assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
+    shared = "type(self).all = getattr(type(self), 'all', 0) + 1; x = x * type(self).all"
+    assert verdict(bench.run(COUNTED, COUNTS.format(body=shared))) == RANDOM
 
 
 def test_an_exporter_that_changes_the_module_is_at_fault(bench):

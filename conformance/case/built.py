@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import pickle
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from conformance.case.copying import copied
 
 
 @dataclass(frozen=True)
@@ -63,4 +64,4 @@ class Here:
 
     def module(self) -> Any:
         """A copy, so that the module itself stays as it is; raises what copying raises."""
-        return copy.deepcopy(self.original)
+        return copied(self.original)

@@ -63,6 +63,7 @@ def check_accuracy(run: CellRun) -> None:
             assert session is not None
             _note_arithmetic(run, session, model, kept)
             Examples(cell, run.settings, run.record, draws, verify, explainer).run()
+            run.note_changes()
             if cell.check == "accuracy":
                 note_coverage(run, verify)
             _note_saturation(run, verify, model)

@@ -48,6 +48,7 @@ def check_export(run: CellRun) -> None:
             text = f"{abstains}; what is right was computed by ONNX Runtime node by node, with its optimizer off"
             run.record.warnings = [*run.record.warnings, {"name": "reference", "error": "Abstains", "text": text}]
         check_doubted(run, stored)
+        run.note_changes()
         _check_second_trace(run, stored)
     run.record.examples = 1
 

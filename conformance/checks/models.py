@@ -116,22 +116,36 @@ class CellRun:
         inputs = self.prepared.inputs(odd=odd) if inputs is None else inputs
         reference = self.reference
         reference.restore()
-        exported = export(
-            reference, self.cell.exporter, self.cell.opset, inputs, sizes, with_symbolics=with_symbolics
-        )
-        if not reference.restore() and reference.fingerprint() != reference.weights:
-            raise self._changed_module(inputs)
+        with reference.standing(told=False):
+            exported = export(
+                reference, self.cell.exporter, self.cell.opset, inputs, sizes, with_symbolics=with_symbolics
+            )
+            if not reference.restore() and reference.fingerprint() != reference.weights:
+                self._check_changes_itself(inputs)
         return exported
 
-    def _changed_module(self, inputs: Inputs) -> Stopped:
-        """The failure of an export after which the module differs: the case's fault if calling the module changes it,
-        and else the exporter's."""
+    def _check_changes_itself(self, inputs: Inputs) -> None:
+        """Stopped for an export that changed the module, unless calling the module does and can be undone."""
         fresh = Reference(self.cell.case, self.reference.folder)
         fresh(inputs)
         if fresh.fingerprint() != fresh.weights:
             text = "calling the module changes its weights or buffers, so that no two calls have to agree"
-            return Stopped("declare", "NotDeterministic", text, "case")
-        return Stopped("export", "ChangedModule", "exporting changed the module's weights or buffers", "exporter")
+            raise Stopped("declare", "NotDeterministic", text, "case")
+        if not {*fresh.changed_by_calls} & fresh.module.state_dict().keys():
+            text = "exporting changed the module's weights or buffers"
+            raise Stopped("export", "ChangedModule", text, "exporter")
+
+    def note_changes(self) -> None:
+        """Notes in the record what calls change in the module, and have put back."""
+        names = self.reference.changed_by_calls
+        if names:
+            text = (
+                f"calling the module changes {', '.join(names[:6])}; each call was compared with a call of the "
+                "module as it was built. An exported model keeps no state: where callers need it, take it as an "
+                "input and return it"
+            )
+            entry = {"name": "state", "error": "ChangesItself", "text": text}
+            self.record.warnings = [*self.record.warnings, entry]
 
     def kept_model(self) -> Stored | None:
         """The exported model from the store; None where it has none that holds."""

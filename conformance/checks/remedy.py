@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from conformance.arrays import Array, Inputs
+from conformance.case.copying import copied
 from conformance.case.declaration import Case
 from conformance.case.must_hold import PrecisionTolerance
 from conformance.checks.edits import flow, plain, saying, values_of, widened, with_values
@@ -130,7 +131,7 @@ class Remedies:
         names = [name for name, value in module.named_parameters() if value.numel() and not bool(value.any())]
         if not names or says.module is None or says.script:
             return
-        changed = copy.deepcopy(module)
+        changed = copied(module)
         nonzero(changed, names)
         file = says.module.split(".")[0] if reference.folder.has(says.module.split(".")[0]) else "modules"
         python = (

@@ -354,6 +354,8 @@ def check_again(reference: Reference, inputs: Inputs, before: Sequence[Array]) -
             "PyTorch gives different outputs for the same input: the module is random, keeps state "
             f"between calls, or reads something that changes ({comparison.text})"
         )
+        if reference.changed_by_calls:
+            text += f"; calling it also changes {', '.join(reference.changed_by_calls[:6])}, which was put back"
         raise Stopped("declare", "NotDeterministic", text, "case")
 
 

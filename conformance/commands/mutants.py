@@ -105,7 +105,10 @@ def _shown(fate: Fate) -> Iterator[str]:
     if judged.refused:
         yield f"{judged.refused} of {judged.asked} inputs that the cell did not draw show it: {judged.example}"
         yield from (f"{name} = {value}" for name, value in judged.inputs.items())
-        yield "draw more or other values: `examples`, wider `dims`, or the `values` of an input"
+        if judged.beyond == judged.refused:
+            yield "all of them lie beyond the values that the case declares, and PyTorch takes them: widen `values`"
+        else:
+            yield "draw more or other values: `examples`, wider `dims`, or the `values` of an input"
         return
     unclear = f"; for {judged.unclear} of them float32 is too rough to say" if judged.unclear else ""
     yield (

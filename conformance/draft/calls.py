@@ -15,6 +15,9 @@ KEPT = 8
 """Calls of a module that are looked at."""
 
 
+AS_SEEN = "as far as seen in the calls"
+
+
 @dataclass(frozen=True)
 class Seen:
     """A tensor that a module was called with."""
@@ -174,7 +177,7 @@ def _typed(trees: Sequence[Any], dims: _Dims, rows: Sequence[int], name: str) ->
     sizes = zip(*(tree.sizes for tree in trees), strict=True)
     shape = ", ".join(dims.name(tuple(along), axis, axes) for axis, along in enumerate(sizes))
     values, why = _values(trees, rows, "mask" in name)
-    return Guess(f"{first.dtype}[{shape}]", why=why, values=values)
+    return Guess(f"{first.dtype}[{shape}]", why=why, values=values, open=why == AS_SEEN)
 
 
 def _values(tensors: Sequence[Seen], rows: Sequence[int], mask: bool) -> tuple[dict[str, Any] | None, str]:
@@ -189,7 +192,7 @@ def _values(tensors: Sequence[Seen], rows: Sequence[int], mask: bool) -> tuple[d
         table = next((count for count in rows if low >= 0 and 1 < high < count), None)
         if table is not None:
             return {"integers": {"low": 0, "high": table - 1}}, f"indices into a table of {table:,} rows"
-        return {"integers": {"low": int(low), "high": int(high)}}, "as far as seen in the calls"
+        return {"integers": {"low": int(low), "high": int(high)}}, AS_SEEN
     levels = sorted({level for one in tensors for level in one.levels})
     if all(one.levels for one in tensors) and len(levels) == 2:
         return {"choice": levels}, "the only values in the calls"

@@ -5,19 +5,23 @@ from __future__ import annotations
 import inspect
 import re
 import time
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from conformance.case.dims import TensorType
+from conformance.case.inputs import Input
 from conformance.case.made import part_of, value_of
 from conformance.case.python import Folder, describe
 from conformance.checks.file_sizes import SECONDS, ranges
-from conformance.draft.inputs import Guess, Tree, fitting, made, names_of, parameters, sizes_of
+from conformance.draft.inputs import Guess, Tree, called, fitting, names_of, parameters, sizes_of
+from conformance.draft.numbers import with_numbers
+from conformance.draft.outputs import returned
 from conformance.errors import Stopped, did_you_mean, shown
-from conformance.export.layout import tensors_of
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,9 @@ class Draft:
     held: Mapping[str, int]
     """Dims at whose only size the module runs."""
     returns: tuple[str, ...]
-    """The tensors in what forward returns, where that is an object of another kind."""
+    """What is compared of what forward returns, where that is not of tensors alone."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """What forward returns besides, by its path, and why it is not compared."""
 
 
 def drafted(request: Request) -> Draft:
@@ -77,15 +83,10 @@ def draft_of(module: Any, inputs: Mapping[str, str]) -> tuple[Draft, dict[str, i
     return tried(module, guesses, keywords, sizes), sizes
 
 
-def called(module: Any, inputs: Mapping[str, Any], keywords: Set[str], sizes: Mapping[str, int]) -> Any:
-    """What the module returns for inputs that are drawn at these sizes."""
-    arguments = {name: made(tree, sizes) for name, tree in inputs.items()}
-    positional = [arguments[name] for name in arguments if name not in keywords]
-    return module(*positional, **{name: arguments[name] for name in arguments if name in keywords})
-
-
-def tried(module: Any, inputs: Mapping[str, Any], keywords: frozenset[str], sizes: Mapping[str, int]) -> Draft:
-    """A draft of inputs with which the module runs at these sizes: which of its dims vary is tried."""
+def tried(module: Any, inputs: Mapping[str, Any], keywords: frozenset[str], sizes: dict[str, int]) -> Draft:
+    """A draft of inputs with which the module runs at these sizes: which numbers it takes, and which of its dims
+    vary, is tried."""
+    inputs = with_numbers(module, inputs, keywords, sizes)
 
     def runs(other: Mapping[str, int]) -> bool:
         try:
@@ -97,7 +98,16 @@ def tried(module: Any, inputs: Mapping[str, Any], keywords: frozenset[str], size
     dims = ranges(names_of(inputs), runs, time.monotonic() + SECONDS, sizes)
     held = {name: int(said) for name, said in dims.items() if ".." not in said}
     varying = {name: said for name, said in dims.items() if ".." in said}
-    return Draft(inputs, keywords, varying, held, _returned(called(module, inputs, keywords, sizes)))
+    result = called(module, inputs, keywords, sizes)
+    others = sizes | {name: other_size(said, sizes[name]) for name, said in varying.items()}
+    found = returned(result, called(module, inputs, keywords, others) if varying and runs(others) else result)
+    return Draft(inputs, keywords, varying, held, found.paths, found.left_out)
+
+
+def other_size(said: str, size: int) -> int:
+    """Another size of a dim, within its range."""
+    low, high = map(int, said.split(".."))
+    return high if size != high else low
 
 
 def _given(module: Any, name: str, text: str) -> Guess:
@@ -107,15 +117,40 @@ def _given(module: Any, name: str, text: str) -> Guess:
         text = f"forward takes no input {shown(name)}{did_you_mean(name, taken)}"
         raise Stopped("declare", "NoInput", text, "case")
     try:
-        kind = TensorType.parse(text)
+        kind, values = _typed(text)
     except ValueError as error:
-        raise Stopped("declare", "NoInput", f"{name}: {error}", "case") from None
+        raise Stopped("declare", "NoInput", f"{name}: {_first_problem(error)}", "case") from None
     sizes = list(map(str, kind.shape))
     if not all(re.fullmatch(r"\w+", size) for size in sizes):
         raise Stopped(
             "declare", "NoInput", f"{name}: sizes are numbers or names here, as in float32[batch, 8]", "case"
         )
-    return Guess(f"{kind.dtype}[{', '.join(sizes)}]")
+    whole = kind.dtype.startswith(("int", "uint")) and "mask" not in name
+    return Guess(f"{kind.dtype}[{', '.join(sizes)}]", values=values, open=whole and values is None)
+
+
+def _typed(text: str) -> tuple[TensorType, Any]:
+    """The type of an input, and where its values come from if that is said: ``--input`` has the type alone, or a
+    mapping as in a case file. ValueError for what is neither."""
+    if not text.lstrip().startswith("{"):
+        return TensorType.parse(text), None
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    quoted = re.sub(r"(\btype:\s*)(\w+\[[^\]\"']*\])", r'\1"\2"', text)
+    try:
+        said = YAML(typ="safe", pure=True).load(quoted)
+    except YAMLError:
+        how = "{type: int64[batch], values: {integers: {low: 0, high: 9}}}"
+        raise ValueError(f"{shown(text)} is no YAML; write it as in a case file: {how}") from None
+    kind, values = Input.model_validate(said).type, said.get("values")
+    return kind, {"python": values} if isinstance(values, str) else values
+
+
+def _first_problem(error: ValueError) -> str:
+    """What is wrong, in a line: pydantic's errors have several."""
+    problems = error.errors() if isinstance(error, ValidationError) else None
+    return str(error) if problems is None else str(problems[0]["msg"]).removeprefix("Value error, ")
 
 
 def _more(module: Any, known: Mapping[str, Guess]) -> bool:
@@ -143,27 +178,6 @@ def _built(request: Request, folder: Folder) -> Any:
         text = f"{request.module} gave a {type(module).__name__}, not a torch.nn.Module"
         raise Stopped("declare", "TypeError", text, "case")
     return module.eval()
-
-
-def _returned(result: Any) -> tuple[str, ...]:
-    """The paths of the tensors in what forward returned; none where it is of tensors, lists and mappings alone."""
-    import torch
-
-    if isinstance(result, Mapping) and type(result) is not dict:  # which exporters may not know
-        return tuple(str(name) for name, value in result.items() if isinstance(value, torch.Tensor))
-    try:
-        tensors_of(result)
-        return ()
-    except Stopped:
-        pass
-    items = enumerate(result) if isinstance(result, (tuple, list)) else vars(result).items()
-    paths = tuple(str(name) for name, value in items if isinstance(value, torch.Tensor))
-    if not paths:
-        text = (
-            f"forward returns a {type(result).__name__} with no tensor in it; write the case by hand, with returns:"
-        )
-        raise Stopped("declare", "NoTensor", text, "case")
-    return paths
 
 
 def configuration(folder: Path, module: str) -> str:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from pkgutil import resolve_name
 from typing import Any, TypeAlias
 
+import numpy as np
+
+from conformance.case.dims import DTYPES
+from conformance.case.inputs import Input
+from conformance.draw.values import make
 from conformance.errors import Stopped
 
 SECONDS = 60.0
@@ -31,6 +38,19 @@ class Guess:
     why: str = ""
     values: Mapping[str, Any] | None = None
     """Where values come from, as a case says it, in place of ``high``."""
+    open: bool = False
+    """Whether its whole numbers are a first try, and a wider range is to be found (``draft.numbers``)."""
+
+    @property
+    def dtype(self) -> str:
+        return self.type.partition("[")[0]
+
+    @property
+    def said(self) -> Mapping[str, Any] | None:
+        """Where values come from, as a case says it; None where that goes without saying."""
+        if self.values is None and self.dtype.startswith(("int", "uint")):
+            return {"integers": {"low": 0, "high": 1 if self.high is None else self.high}}
+        return self.values
 
     @property
     def shape(self) -> list[str]:
@@ -125,7 +145,8 @@ def parameters(module: Any) -> dict[str, bool]:
 def candidates(name: str, told: Sizes) -> list[Guess]:
     """Types that an input of this name may have, the likeliest first."""
     tables = [
-        Guess("int64[batch, seq]", rows - 1, f"indices into a table of {rows:,} rows") for rows in _few(told.rows, 2)
+        Guess("int64[batch, seq]", rows - 1, f"indices into a table of {rows:,} rows", open=True)
+        for rows in _few(told.rows, 2)
     ]
     if "mask" in name:
         return [
@@ -175,24 +196,34 @@ def made(tree: Any, sizes: Mapping[str, int]) -> Any:
     return type(tree)(made(inner, sizes) for inner in tree)
 
 
+def called(module: Any, inputs: Mapping[str, Any], keywords: Set[str], sizes: Mapping[str, int]) -> Any:
+    """What the module returns for inputs that are drawn at these sizes."""
+    arguments = {name: made(tree, sizes) for name, tree in inputs.items()}
+    positional = [arguments[name] for name in arguments if name not in keywords]
+    return module(*positional, **{name: arguments[name] for name in arguments if name in keywords})
+
+
 def tensor(guess: Guess, sizes: Mapping[str, int]) -> Any:
-    """A tensor of a guessed type, drawn."""
+    """A tensor of a guessed type, drawn as a case draws it."""
     import torch
 
-    shape = [int(size) if size.isdigit() else sizes[size] for size in guess.shape]
-    dtype, values = guess.type.partition("[")[0], guess.values or {}
-    if "choice" in values:
-        choice = torch.tensor(values["choice"])
-        return choice[torch.randint(len(choice), shape)].to(getattr(torch, dtype))
-    if "uniform" in values:
-        low, high = values["uniform"]["low"], values["uniform"]["high"]
-        return low + (high - low) * torch.rand(shape, dtype=getattr(torch, dtype))
-    if dtype == "bool":
-        return torch.rand(shape) < 0.5
-    if dtype.startswith(("int", "uint")):
-        said = values.get("integers", {"low": 0, "high": 1 if guess.high is None else guess.high})
-        return torch.randint(said["low"], said["high"] + 1, shape).to(getattr(torch, dtype))
-    return torch.randn(shape, dtype=getattr(torch, dtype))
+    if guess.dtype not in DTYPES:
+        shape = [int(size) if size.isdigit() else sizes[size] for size in guess.shape]
+        return torch.randn(shape, dtype=getattr(torch, guess.dtype))
+    said = guess.said
+    declared = Input.model_validate({"type": guess.type} | ({} if said is None else {"values": said}))
+    hook = declared.values.python if declared.values is not None else None
+    rng = np.random.default_rng(int(torch.randint(2**31, ())))
+    return torch.from_numpy(make(declared, sizes, "plain", rng, None if hook is None else resolve_name(hook)))
+
+
+def replaced(tree: Any, old: Guess, new: Guess) -> Any:
+    """Return an argument, or several, with ``new`` in place of the guess ``old`` itself."""
+    if isinstance(tree, Mapping):
+        return {name: replaced(inner, old, new) for name, inner in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(replaced(inner, old, new) for inner in tree)
+    return new if tree is old else tree
 
 
 Call = Callable[[Mapping[str, Guess], Mapping[str, int]], Any]
@@ -205,7 +236,7 @@ def fitting(
     """Types for all inputs with which the module runs, and the sizes at which it does. ``given`` are types that are
     known. Raises Stopped where none is found."""
     deadline, last = time.monotonic() + SECONDS, ""
-    options = {name: [given[name]] if name in given else candidates(name, told) for name in names}
+    options = {name: _first_tries(given[name]) if name in given else candidates(name, told) for name in names}
     alike = zip(*(options[name] for name in names if name not in given), strict=False)
     free = [name for name in names if name not in given]
     together = ({**given, **dict(zip(free, one, strict=True))} for one in alike) if free else iter([dict(given)])
@@ -226,6 +257,14 @@ def fitting(
     how = f"--input {names[0]}='float32[batch, 8]'"
     text = f"the module runs with no inputs that were tried ({last}); say them, as in {how}"
     raise Stopped("declare", "NoInput", text, "case")
+
+
+def _first_tries(guess: Guess) -> list[Guess]:
+    """A type that is known, where its numbers are not: not all modules take 0, and not all take 1."""
+    if not guess.open:
+        return [guess]
+    ends = ((0, 1), (1, 1), (0, 0))
+    return [dataclasses.replace(guess, values={"integers": {"low": low, "high": high}}) for low, high in ends]
 
 
 def names_of(arguments: Mapping[str, Any]) -> list[str]:

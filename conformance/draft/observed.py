@@ -18,6 +18,7 @@ from conformance.draft.calls import KEPT, Call, call_of, is_plain
 from conformance.draft.drafting import Draft, Request, building
 from conformance.draft.parts import from_calls
 from conformance.errors import Stopped, UserError
+from conformance.export.state import shapes
 
 
 @dataclass(frozen=True)
@@ -238,9 +239,9 @@ def _beside(folder: Path, files: Mapping[str, str]) -> Iterator[None]:
 
 def _same(built: Any, seen: Any) -> None:
     """Raises Stopped unless both have the same weights but for their values."""
-    shapes = [{name: tuple(one.shape) for name, one in each.state_dict().items()} for each in (built, seen)]
-    if shapes[0] != shapes[1]:
-        differ = sorted({*shapes[0].items()} ^ {*shapes[1].items()})
+    own, others = shapes(built), shapes(seen)
+    if own != others:
+        differ = sorted({*own.items()} ^ {*others.items()}, key=str)
         raise _stop(f"made again it has other weights ({differ[0][0]}): it was changed after it was made")
 
 

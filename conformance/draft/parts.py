@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.draft.calls import Call, call_of, types_of
-from conformance.draft.drafting import Draft, Request, building, called, draft_of, tried
-from conformance.draft.inputs import sizes_of
+from conformance.draft.drafting import Draft, Request, building, draft_of, other_size, tried
+from conformance.draft.inputs import called, sizes_of
 from conformance.errors import Stopped
 
 
@@ -37,7 +37,7 @@ def parts(request: Request, levels: int) -> list[Part]:
     dims, and a submodule's dims are the sizes that differ. Raises Stopped where the whole does not run."""
     with building(request) as module:
         whole, sizes = draft_of(module, request.inputs)
-        runs = [dict(sizes), *(sizes | {name: _other(said, sizes[name])} for name, said in whole.dims.items())]
+        runs = [dict(sizes), *(sizes | {name: other_size(said, sizes[name])} for name, said in whole.dims.items())]
         first: dict[type, tuple[str, Any]] = {}
         counts: dict[type, int] = {}
         for path, part, level in _levels_of(module):
@@ -63,12 +63,6 @@ def _levels_of(module: Any, path: str = "", level: int = 0) -> Iterator[tuple[st
         if depth > level:
             yield inner, part, depth
         yield from _levels_of(part, inner, depth)
-
-
-def _other(said: str, size: int) -> int:
-    """Another size of a dim, within its range."""
-    low, high = map(int, said.split(".."))
-    return high if size != high else low
 
 
 def _calls(module: Any, part: Any, whole: Draft, runs: list[dict[str, int]]) -> list[Call] | str | None:

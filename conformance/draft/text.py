@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from conformance.checks.edits import flow
@@ -33,6 +33,7 @@ def as_text(
         lines += [f"    {dim}: {sizes}" for dim, sizes in draft.dims.items()]
     if draft.returns:
         lines.append(f"  returns: [{', '.join(draft.returns)}]")
+        lines += _left_out(draft.left_out)
     lines.append("  export:")
     for exporter, opset in (("torchscript", 17), ("dynamo", 20)):
         if exporter in left_out:
@@ -40,6 +41,12 @@ def as_text(
         else:
             lines.append(f"    {exporter}: [{opset}]")
     return "\n".join(lines) + "\n"
+
+
+def _left_out(left_out: Mapping[str, str]) -> Iterator[str]:
+    """What is not compared, in comments; what is left out for the same reason together."""
+    for why in dict.fromkeys(left_out.values()):
+        yield f"    # not compared: {', '.join(path for path in left_out if left_out[path] == why)}: {why}"
 
 
 def _input(tree: Any, held: Mapping[str, int], by_keyword: bool, name: str) -> str:
@@ -60,11 +67,14 @@ def _said(tree: Any, held: Mapping[str, int]) -> Any:
     if not isinstance(tree, Guess):
         inner = [_said(one, held) for one in tree]
         return {"tuple": inner} if isinstance(tree, tuple) else inner
-    kind = tree.type
-    for dim, size in held.items():
-        kind = re.sub(rf"\b{dim}\b", str(size), kind)
-    if tree.values is not None:
-        return {"type": kind, "values": dict(tree.values)}
-    if kind.startswith(("int", "uint")):
-        return {"type": kind, "values": {"integers": {"low": 0, "high": 1 if tree.high is None else tree.high}}}
-    return kind
+    kind = _fixed(tree.type, held)
+    return kind if tree.said is None else {"type": kind, "values": _fixed(dict(tree.said), held)}
+
+
+def _fixed(said: Any, held: Mapping[str, int]) -> Any:
+    """A part of a case with numbers for the dims that are held."""
+    if isinstance(said, Mapping):
+        return {name: _fixed(inner, held) for name, inner in said.items()}
+    for dim, size in held.items() if isinstance(said, str) else ():
+        said = re.sub(rf"\b{dim}\b", str(size), said)
+    return said

@@ -8,12 +8,12 @@ part computes hardly reaches the output, so that a wrong one passes.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from conformance.case.copying import copied
 from conformance.errors import Stopped
 
 SMALL = 0.1
@@ -138,7 +138,7 @@ def _calibrate(
         return
     norms = [module.get_submodule(name) for name in names]
     try:
-        called = copy.deepcopy(module).eval()  # what else calls leave in a module must not be in this one
+        called = copied(module).eval()  # what else calls leave in a module must not be in this one
         measured = [called.get_submodule(name) for name in names]
         for norm in measured:
             norm.train()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import hashlib
 import inspect
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from conformance.arrays import Array
+from conformance.case.copying import copied
 from conformance.case.declaration import Case
 from conformance.case.made import part_of, value_of
 from conformance.case.python import Folder, describe
@@ -23,10 +23,11 @@ from conformance.draw.draw import Draw, Maker
 from conformance.draw.shapes import trace_sizes
 from conformance.errors import Stopped
 from conformance.export.awake import PASSES, awaken, load_weights, settle
-from conformance.export.checksums import checksums
 from conformance.export.expression import expression_module
 from conformance.export.layout import array_of, layout_of, names_in_graph, tensors_in, tensors_of
 from conformance.export.rounding import Rounding, nudged, rounds
+from conformance.export.standing import Standing, put_back
+from conformance.export.state import byte_count, checksums, fingerprint
 from conformance.export.structured import take_tensors
 
 
@@ -42,9 +43,6 @@ class Reference:
 
         self.case = case
         self.folder = folder
-        torch.manual_seed(case.says.seed)
-        np.random.seed(case.says.seed)
-        random.seed(case.says.seed)
         self._eager: torch.nn.Module = self._build()
         self.module: torch.nn.Module = self._scripted(self._eager) if case.says.script else self._eager
         self.sharing = object()
@@ -60,13 +58,17 @@ class Reference:
         self._rounds_not = False
         self.layout: list[int] | None = None
         """How many tensors each output of the graph has (``export.layout``); None until the module was called."""
+        self.changed_by_calls: list[str] = []
+        """The names of what calls were seen to change in the module, and had put back."""
+        self._again: torch.nn.Module | None = None
+        self._sums_tell = True  # until a call changes nothing
         self.repeats = False
         """Whether several calls in a row with the same inputs were seen to give the same outputs."""
         try:
             if not case.says.script:
-                self._uncalled = _Uncalled(_copied(self._eager))
+                self._uncalled = _Uncalled(_sharing(self._eager))
                 return
-            twin = copy.deepcopy(self._eager).double()
+            twin = copied(self._eager).double()
         except Exception as error:
             self.oracle_missing = describe(error, folder.path)
             return
@@ -84,7 +86,8 @@ class Reference:
             return None
         other = copy.copy(self)
         other.case, other.layout, other.repeats, other.oracle_missing = case, None, False, None
-        other._eager, other._twin = _copied(self._uncalled.module), None
+        other.changed_by_calls = []
+        other._eager, other._twin = _sharing(self._uncalled.module), None
         other.module = other._eager
         for derived in ("_by_position", "_by_keyword"):
             other.__dict__.pop(derived, None)
@@ -93,13 +96,16 @@ class Reference:
     def copied(self) -> Reference:
         """The same on a module that shares nothing, to be called in ways that leave wrong values in it."""
         other = copy.copy(self)
-        other.sharing, other.module = object(), copy.deepcopy(self.module)
+        other.sharing, other.module = object(), copied(self.module)
         return other
 
     def _build(self) -> Any:
         import torch
 
         says = self.case.says
+        torch.manual_seed(says.seed)
+        np.random.seed(says.seed)
+        random.seed(says.seed)
         arguments = {name: value_of(value, self.folder) for name, value in self.case.arguments.items()}
         try:
             if self.case.built is not None:
@@ -161,14 +167,7 @@ class Reference:
 
     def fingerprint(self) -> str:
         """A hash of all parameters and buffers, which must be the same after an export as before."""
-        import torch
-
-        digest = hashlib.blake2b(digest_size=16)
-        for name, tensor in self.module.state_dict().items():
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            if tensor.numel():
-                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-        return digest.hexdigest()
+        return fingerprint(self.module)
 
     def changed(self) -> bool:
         """Whether a parameter or a buffer is another one than when the module was built, but for the statistics of a
@@ -179,8 +178,7 @@ class Reference:
     @cached_property
     def bytes(self) -> int:
         """The memory that the weights of the module and of its float64 twin take."""
-        own: int = sum(t.numel() * t.element_size() for t in self.module.state_dict().values())
-        return 3 * own
+        return 3 * byte_count(self.module)
 
     def restore(self) -> bool:
         """Puts the statistics of a module in training mode back; False for a module in evaluation mode."""
@@ -238,22 +236,54 @@ class Reference:
         """All outputs, depth first, copied, since one may be a buffer of the module, which its next call changes;
         Stopped at ``declare`` where the module raises or is no proper function."""
         positional, keywords = self.arguments(inputs)
+        with self.standing():
+            try:
+                result = self.module(*positional, **keywords)
+            except (Exception, SystemExit) as error:
+                shapes = ", ".join(f"{name}{list(array.shape)}" for name, array in inputs.items())
+                text = f"PyTorch itself raises at {shapes}: {describe(error, self.folder.path)}"
+                raise Stopped("declare", type(error).__name__, text, "case") from error
+            for tensor in (*positional, *keywords.values()):
+                if tensor._version:
+                    raise Stopped(
+                        "declare", "ChangesInput",
+                        "the module changes its input in place, so that the reference and the runtimes would see "
+                        "different inputs; clones: true hands it a clone", "case",
+                    )  # fmt: skip
+            leaves = tensors_of(result)
+            self._hold_layout(layout_of(result) if self.case.says.script else [1] * len(leaves))
+            return [array_of(leaf).copy() for leaf in leaves]
+
+    @contextlib.contextmanager
+    def standing(self, *, told: bool = True) -> Iterator[None]:
+        """Put back behind the block what it changes in the module: each call starts from the module as it was built.
+        ``told`` notes it in ``changed_by_calls``. The statistics of training mode have ``restore``; what is compiled,
+        or a file, is left alone."""
+        if self.case.says.script or self.case.says.onnx is not None:
+            yield
+            return
+        before = Standing(self.module, tensors=self._state is None, sums=self._sums_tell)
         try:
-            result = self.module(*positional, **keywords)
-        except (Exception, SystemExit) as error:
-            shapes = ", ".join(f"{name}{list(array.shape)}" for name, array in inputs.items())
-            text = f"PyTorch itself raises at {shapes}: {describe(error, self.folder.path)}"
-            raise Stopped("declare", type(error).__name__, text, "case") from error
-        for tensor in (*positional, *keywords.values()):
-            if tensor._version:
-                raise Stopped(
-                    "declare", "ChangesInput",
-                    "the module changes its input in place, so that the reference and the runtimes would see "
-                    "different inputs; clones: true hands it a clone", "case",
-                )  # fmt: skip
-        leaves = tensors_of(result)
-        self._hold_layout(layout_of(result) if self.case.says.script else [1] * len(leaves))
-        return [array_of(leaf).copy() for leaf in leaves]
+            yield
+        finally:
+            names = before.changes()
+            self._sums_tell &= bool(names)
+            if names:
+                new = before.told(names) if told else []
+                self.changed_by_calls += [name for name in new if name not in self.changed_by_calls]
+                put_back(self.module, self._as_built(names), names)
+
+    def _as_built(self, changed: Collection[str]) -> Any:
+        """The module as it was before its first call: the copy that was kept, or one that is built again where
+        parameters have changed, which the copy shares."""
+        if self._uncalled is not None and not {*dict(self.module.named_parameters())} & {*changed}:
+            return self._uncalled.module
+        if self._again is None:
+            self._again = self._build()
+            if fingerprint(self._again) != self.weights:
+                text = f"calling the module changes {', '.join(changed)}, and built again it has other weights"
+                raise Stopped("declare", "NotDeterministic", text, "case")
+        return self._again
 
     def _hold_layout(self, layout: list[int]) -> None:
         """Stopped at ``declare`` where there are more or fewer tensors than there were before."""
@@ -304,7 +334,7 @@ class Reference:
             self._twin = None
             self.oracle_missing = describe(error, self.folder.path)
         if not self._twin_is_eager:
-            self._twin, self._twin_is_eager = copy.deepcopy(self._eager).double(), True
+            self._twin, self._twin_is_eager = copied(self._eager).double(), True
             self.oracle_missing = None
             return self.oracle(inputs, rounding)
         return None
@@ -320,7 +350,8 @@ class Reference:
         """Whether there is a float64 form, which is made when it is first asked for."""
         if self._twin is None and self._uncalled is not None and self.oracle_missing is None:
             try:
-                self._twin = _copied(self._uncalled.in_float64)
+                make = copied if self.changed_by_calls else _sharing
+                self._twin = make(self._uncalled.in_float64)
             except Exception as error:
                 self.oracle_missing = describe(error, self.folder.path)
         return self._twin is not None
@@ -356,6 +387,8 @@ class Reference:
                 return _own(result)
         finally:
             torch.set_default_dtype(before)
+            if self.changed_by_calls and self._uncalled is not None:
+                self._twin = None  # the next call has a copy of its own
 
     @contextlib.contextmanager
     def _weights_moved(self, rounding: Rounding) -> Iterator[None]:
@@ -381,13 +414,13 @@ class _Uncalled:
     @cached_property
     def in_float64(self) -> Any:
         """The same with float64 weights of its own; raises whatever the change of dtype does."""
-        return copy.deepcopy(self.module).double()
+        return copied(self.module).double()
 
 
 def _own(result: Any) -> list[Array]:
     return [array_of(leaf).copy() for leaf in tensors_of(result)]
 
 
-def _copied(module: Any) -> Any:
+def _sharing(module: Any) -> Any:
     """The module and all that it keeps but for its parameters, which the copy shares."""
-    return copy.deepcopy(module, {id(parameter): parameter for parameter in module.parameters()})
+    return copied(module, {id(parameter): parameter for parameter in module.parameters()})

@@ -15,6 +15,7 @@ from conformance.case.dims import Expression
 from conformance.disk.onnx_models import Serialized
 from conformance.draw.draw import Draw, seed_of
 from conformance.errors import Stopped
+from conformance.export.beyond import taken_beyond, takes
 from conformance.mutants.kinds import View, choose
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
@@ -82,16 +83,28 @@ def make(progress: object, cell: Cell, store: Path, folder: Path, count: int) ->
     return found
 
 
-def independent(run: CellRun, count: int, specials: bool) -> list[Inputs]:
+@dataclass(frozen=True)
+class Given:
+    """Inputs that the suite's own drawing has no part in."""
+
+    inputs: Inputs
+    beyond: bool = False
+    """Whether some lie beyond the values that the case declares, which the module takes."""
+
+
+def independent(run: CellRun, count: int, specials: bool) -> list[Given]:
     """Legal inputs that the suite's own drawing has no part in, several for each shape.
 
     Where the case's own Python makes the values, it does so here too: nothing else knows which are legal. With
-    ``specials``, every fourth has NaN, infinities or signed zeros wherever the case takes them.
+    ``specials``, every fourth has NaN, infinities or signed zeros wherever the case takes them. Every fifth goes
+    beyond the ranges that the case declares, where PyTorch takes that: a case of narrow values does not decide what a
+    module is for.
     """
     says, dims = run.cell.case.says, run.dims()
     rng = np.random.default_rng(seed_of(run.cell.id, "independent"))
     resolve = run.reference.folder.resolve
-    found: list[Inputs] = [run.prepared.inputs()]  # which everybody looks at
+    found = [Given(run.prepared.inputs())]  # which everybody looks at
+    wider = taken_beyond(run.reference, run.prepared.maker, run.prepared.trace())
     sizes: dict[str, int] = {}
     while len(found) < count:
         if not sizes or len(found) % 3 == 0:
@@ -102,19 +115,24 @@ def independent(run: CellRun, count: int, specials: bool) -> list[Inputs]:
                 if dims.allow(sizes):
                     break
         inputs: Inputs = {}
+        beyond = bool(wider) and len(found) % 5 == 4
         for name, one in says.inputs.items():
             shape, dtype = one.type.at(sizes), np.dtype(one.type.dtype)
             if one.values is not None and one.values.python is not None:
                 inputs[name] = np.asarray(resolve(one.values.python)(shape, dict(sizes), rng))
             else:
-                inputs[name] = np.asarray(_values(one.values, sizes, shape, dtype, rng)).astype(dtype)
+                values = wider.get(name, one.values) if beyond else one.values
+                inputs[name] = np.asarray(_values(values, sizes, shape, dtype, rng)).astype(dtype)
         if says.draw is not None:
             inputs |= {name: np.asarray(array) for name, array in resolve(says.draw)(dict(sizes), rng).items()}
         if specials and len(found) % 4 == 3:
             inputs = {
                 name: _special(array, rng) if says.takes_specials(name) else array for name, array in inputs.items()
             }
-        found.append(inputs)
+        if not beyond or takes(run.reference, inputs):
+            found.append(Given(inputs, beyond))
+        else:
+            wider = {}
     return found
 
 
@@ -169,7 +187,7 @@ def differs(progress: object, cell: Cell, sound: Path, mutant: Path, specials: b
     with run_of(cell, sound) as run:
         open_model, libraries = opener(f"{cell.runtime}"), run.libraries()
         with open_model(run.model().file, libraries) as one, open_model(wrong.file, libraries) as other:
-            for inputs in independent(run, _count(run), specials):
+            for inputs in (one.inputs for one in independent(run, _count(run), specials)):
                 try:
                     wanted = one.run(inputs)
                 except Exception:
@@ -202,6 +220,8 @@ class Judged:
     """What the comparison says of the first that is refused."""
     inputs: Mapping[str, str] = field(default_factory=dict)
     """The inputs of that, each in a few words."""
+    beyond: int = 0
+    """How many of those that were refused lie beyond the values that the case declares."""
 
 
 def judge(progress: object, cell: Cell, mutant: Path, specials: bool) -> Judged:
@@ -212,12 +232,13 @@ def judge(progress: object, cell: Cell, mutant: Path, specials: bool) -> Judged:
     with run_of(cell, mutant) as run:
         stored = run.model()
         parts = (cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs))
-        refused, unclear, largest, example = 0, 0, 0.0, ""
+        refused, beyond, unclear, largest, example = 0, 0, 0, 0.0, ""
         telling: dict[str, str] = {}
         given = independent(run, _count(run), specials)
         with opener(f"{cell.runtime}")(stored.file, run.libraries()) as session:
             verify = Verifier(*parts, session)
-            for inputs in given:
+            for one in given:
+                inputs = one.inputs
                 try:
                     found = verify.run(verify.example(Draw({}, "independent", 0), inputs))
                     unclear += found.verdict != "verified"
@@ -228,4 +249,5 @@ def judge(progress: object, cell: Cell, mutant: Path, specials: bool) -> Judged:
                     if not refused:
                         example, telling = f"{stop.reason}", shown(inputs)
                     refused += 1
-        return Judged(len(given), refused, unclear, largest, example, telling)
+                    beyond += one.beyond
+        return Judged(len(given), refused, unclear, largest, example, telling, beyond)

@@ -25,7 +25,7 @@ def brief(record: Mapping[str, Any]) -> dict[str, Any]:
     short: dict[str, Any] = {"id": record["id"], **{name: _shared(record[name]) for name in _ALWAYS}}
     short |= {name: record[name] for name in _OFTEN_NOTHING if record[name]}
     short["source"] = _source(**(record["source"] or {}))
-    told = coverage.known(record)
+    told = coverage.known(record) or coverage.unknown(record)
     if told is not None:
         short["coverage"] = told
     if sum(record["seconds"].values()) > SLOW_SECONDS:

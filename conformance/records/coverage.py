@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from conformance.records.clean import one_line
+
 
 def known(record: Mapping[str, Any]) -> dict[str, Any] | None:
     """How many calls are ``seen`` in a record ``of`` how many, where it is about fp32 and has calls; else None."""
@@ -12,6 +14,14 @@ def known(record: Mapping[str, Any]) -> dict[str, Any] | None:
     if not told or record.get("precision") != "fp32" or not told.get("of"):
         return None
     return {name: told[name] for name in ("seen", "of")}
+
+
+def unknown(record: Mapping[str, Any]) -> dict[str, str] | None:
+    """Why it is not known what the outputs of a record's module show, where it is about fp32; else None."""
+    told = record.get("coverage")
+    if not told or record.get("precision") != "fp32" or "unknown" not in told:
+        return None
+    return {name: told[name] for name in ("unknown", "why") if name in told}
 
 
 def total(records: Sequence[Mapping[str, Any]]) -> str | None:
@@ -25,7 +35,7 @@ def total(records: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def least(records: Sequence[Mapping[str, Any]], most: int = 6) -> Iterator[str]:
-    """The cases of which least shows, where not everything does."""
+    """The cases of which least shows, where not everything does, and those that could not be measured."""
     shares = sorted((told["seen"] / told["of"], case, told) for case, told in _by_case(records).items())
     part = [(share, case, told) for share, case, told in shares if share < 1]
     if part:
@@ -34,6 +44,13 @@ def least(records: Sequence[Mapping[str, Any]], most: int = 6) -> Iterator[str]:
         yield f"  {share:>6.1%}  {told['seen']} of {told['of']}  {case}"
     if len(part) > most:
         yield f"  and {len(part) - most} more cases"
+    whys = {str(record["case"]): why for record in records if (why := unknown(record)) is not None}
+    if whys:
+        yield "it could not be measured which calls show in the outputs of:"
+    for case, why in [*whys.items()][:most]:
+        yield f"  {case}: {one_line(why.get('why') or 'two runs on the same values call other operators', 160)}"
+    if len(whys) > most:
+        yield f"  and {len(whys) - most} more cases"
 
 
 def _by_case(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

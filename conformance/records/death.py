@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from conformance import HOME
 from conformance.errors import Stopped
 from conformance.records.record import Record
 from conformance.worker.isolation import Death
@@ -14,6 +16,7 @@ _FAULTS = {
 }  # fmt: skip
 _SENT = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT")
 """Signals that come from elsewhere: from a supervisor, or from the kernel for want of memory."""
+_NO_CRASH = ("Timeout", "OutOfMemory")
 _UNEXPLAINED = "looking for the smallest example and for who is at fault ended before it was done"
 _FRAME = ("File ", "Fatal ", "Current ", "Thread ", "Extension ", "Process ")
 """How the lines begin that ``faulthandler`` and multiprocessing write of a process that ends."""
@@ -40,9 +43,20 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
     said = [line for line in lines if not line.startswith(_FRAME)]
     # Only the innermost frames, which come first, tell anything.
     record.output = [*said[-4:], *(own or stack)[:4]]
-    if own:
+    if death.error not in (*_NO_CRASH, *_SENT) and _in_the_harness(lines):
+        record.fault, record.hints = "harness", ["report"]
+    elif own:
         # A native operator that crashes in eager PyTorch shows the line of the case that called it.
-        crashed = death.error not in ("Timeout", "OutOfMemory")
+        crashed = death.error not in _NO_CRASH
         record.fault = "reference" if record.draw is not None and crashed else "case"
     if death.error == "Timeout" and stage == "run" and case is not None:
         record.hints = ["slow"]
+
+
+def _in_the_harness(lines: Sequence[str]) -> bool:
+    """Whether the innermost frame of Python, at which a process crashed, is of this package; calls of a runtime's own
+    code have no frame of their own."""
+    start = next((number for number, line in enumerate(lines) if line.startswith("Current thread")), 0)
+    innermost = next((line for line in lines[start:] if line.startswith('File "')), "")
+    file = Path(innermost.removeprefix('File "').partition('"')[0])
+    return file.is_relative_to(HOME) and not file.is_relative_to(HOME / "runtimes")

@@ -1,0 +1,180 @@
+"""What a module holds besides plain tensors: it is fingerprinted, compared and copied whatever it is."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from conformance import HOME
+from conformance.export.state import byte_count, checksums, fingerprint
+from conformance.records.death import note_death
+from conformance.worker.isolation import Death
+from tests.kit.cases import PASSED, say, verdict
+from tests.test_record import record as recorded
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*quantize:UserWarning", "ignore:Sparse CSR:UserWarning")
+
+FLOATS = [[0.5, -1.0], [1.5, 2.0]]
+
+
+class Kept:
+    def __init__(self, value: Any) -> None:
+        self.value, self.itself = value, self
+
+
+def quantized(floats: Any, scale: float = 0.5) -> Any:
+    return torch.quantize_per_tensor(torch.tensor(floats), scale, 0, torch.qint8)
+
+
+def by_channel(floats: Any, scale: float = 0.5) -> Any:
+    scales, zeros = torch.tensor([0.5, scale]), torch.zeros(2, dtype=torch.long)
+    return torch.quantize_per_channel(torch.tensor(floats), scales, zeros, 0, torch.qint8)
+
+
+OTHER = [[0.5, -1.0], [1.5, 1.0]]
+PAIRS = {
+    "dtype": lambda: (torch.qint8, torch.quint8),
+    "packed": lambda: ((quantized(FLOATS), None), (quantized(FLOATS), torch.zeros(2))),
+    "quantized": lambda: (quantized(FLOATS), quantized(OTHER)),
+    "quantized by another scale": lambda: (quantized(FLOATS), quantized(FLOATS, 0.25)),
+    "by channel": lambda: (by_channel(FLOATS), by_channel(OTHER)),
+    "by other scales": lambda: (by_channel(FLOATS), by_channel(FLOATS, 0.25)),
+    "sparse": lambda: (torch.tensor(FLOATS).to_sparse(), torch.tensor(OTHER).to_sparse()),
+    "rows": lambda: (torch.tensor(FLOATS).to_sparse_csr(), torch.tensor(OTHER).to_sparse_csr()),
+    "complex": lambda: (torch.tensor([1 + 2j]), torch.tensor([1 + 3j])),
+    "conjugate": lambda: (torch.tensor([1 + 2j]), torch.tensor([1 + 2j]).conj()),
+    "eighths": lambda: (torch.ones(3).to(torch.float8_e4m3fn), torch.zeros(3).to(torch.float8_e4m3fn)),
+    "empty": lambda: (torch.ones(0, 3), torch.ones(0, 4)),
+    "numbers": lambda: ({"a": 1, "b": [2.0, None]}, {"a": 1, "b": [2.5, None]}),
+    "a set": lambda: ({"one", "two", "three"}, {"one", "two", "four"}),
+    "an array": lambda: (torch.ones(3).numpy(), torch.zeros(3).numpy()),
+    "an object": lambda: (Kept([1, torch.ones(2)]), Kept([1, torch.zeros(2)])),
+    "bytes": lambda: (b"1", bytearray(b"2")),
+}
+
+
+class Holding(torch.nn.Module):
+    """Its state has any value."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+    def get_extra_state(self) -> Any:
+        return self.value
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_any_state_has_a_fingerprint_that_is_its_own(pair):
+    (one, other), (same, _) = pair(), pair()
+    for measured in (fingerprint, checksums):
+        assert measured(Holding(one)) == measured(Holding(same)) != measured(Holding(other))
+    assert byte_count(Holding(one)) >= 0
+
+
+def test_a_fingerprint_is_the_same_in_every_process():
+    held = {"words": {f"word{number}" for number in range(20)}, "tensor": by_channel(FLOATS), "dtype": torch.qint8}
+    script = (
+        "import pickle, sys, torch\nfrom conformance.export.state import fingerprint\n"
+        "held = pickle.load(sys.stdin.buffer)\n"
+        "Holding = type('Holding', (torch.nn.Module,), {'get_extra_state': lambda self: held})\n"
+        "print(fingerprint(Holding()))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], input=pickle.dumps(held), capture_output=True, check=True,
+        cwd=HOME.parent, env={"PYTHONHASHSEED": "77"},
+    )  # fmt: skip
+    assert told.stdout.decode().strip() == fingerprint(Holding(held))
+
+
+PACKED = """
+import torch
+import torch.ao.nn.quantized as quantized
+
+def scales(count):
+    return torch.linspace(0.01, 0.02, count), torch.zeros(count, dtype=torch.long)
+
+class Packed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.line = quantized.Conv1d(4, 3, 1, padding_mode="zeros"), quantized.Linear(4, 3)
+        weight = torch.quantize_per_channel(torch.randn(3, 4, 1), *scales(3), 0, torch.qint8)
+        self.conv.set_weight_bias(weight, torch.randn(3))
+        self.line.set_weight_bias(torch.quantize_per_tensor(torch.randn(3, 4), 0.02, 0, torch.qint8), None)
+        self.line.scale = self.conv.scale = 0.05
+        self.line_only = PART
+
+    def forward(self, x):
+        q = torch.quantize_per_tensor(x, 0.05, 64, torch.quint8)
+        if self.line_only:
+            return self.line(q).dequantize()
+        return self.conv(q[..., None]).dequantize()[..., 0]
+
+class Normed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.utils.spectral_norm(torch.nn.Linear(4, 4))
+        self.second = torch.nn.utils.weight_norm(torch.nn.Linear(4, 4))
+
+    def forward(self, x):
+        return torch.tanh(self.second(torch.tanh(self.first(x))))
+"""
+CASE = """
+    module: beside.NAME
+    inputs: {x: "float32[batch, 4]"}
+    dims: {batch: 1..4}
+    specials: false
+    runtimes: [onnxruntime]
+"""
+
+
+@pytest.mark.parametrize("part", ["True", "False"])
+def test_a_module_with_packed_weights_fails_at_most_at_its_exporter(bench, part):
+    record = bench.run(CASE.replace("NAME", "Packed"), PACKED.replace("PART", part), check="export")
+    assert record.stage in (None, "export", "check") and record.fault in (None, "exporter"), record.reason
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm")
+def test_a_module_that_keeps_computed_weights_is_copied_for_float64_and_coverage(bench):
+    record = bench.run(CASE.replace("NAME", "Normed"), PACKED)
+    assert verdict(record) == PASSED
+    assert record.coverage["seen"] == record.coverage["of"] > 2 and "unknown" not in record.coverage
+
+
+UNCOPIED = """
+import torch
+class Uncopied(torch.nn.Module):
+    def __deepcopy__(self, memo):
+        raise TypeError("there is only one")
+    def forward(self, x):
+        return torch.sin(x)
+"""
+
+
+def test_a_module_that_cannot_be_copied_is_built_again_for_coverage(bench):
+    record = bench.run(say(CASE.replace("NAME", "Uncopied")), UNCOPIED)
+    assert verdict(record) == PASSED
+    assert (record.coverage["seen"], record.coverage["of"]) == (1, 1)
+
+
+@pytest.mark.parametrize("innermost, fault", [
+    (HOME / "export" / "state.py", "harness"), (HOME / "runtimes" / "onnxruntime.py", "case"),
+    ("/elsewhere/torch/nn/module.py", "case"),
+])  # fmt: skip
+def test_a_crash_in_the_suites_own_frame_is_the_harness_fault(tmp_path, innermost, fault):
+    output = (
+        f'Thread 0x1 (most recent call first):\n  File "{HOME}/worker/serve.py", line 3 in wait\n\n'
+        f'Current thread 0x2 (most recent call first):\n  File "{innermost}", line 9 in it\n'
+        f'  File "{HOME}/checks/run_cell.py", line 3 in run\n'
+    )
+    record = recorded()
+    note_death(record, Death("SIGSEGV", {"stage": "declare", "draw": None}, output), tmp_path)
+    assert (record.error, record.fault) == ("SIGSEGV", fault)
+    hung = recorded()
+    note_death(hung, Death("timeout after 1 s", {"stage": "declare", "draw": None}, output, "Timeout"), tmp_path)
+    assert hung.fault == "case"
