@@ -89,7 +89,7 @@ class CellRun:
         except own:
             raise
         except Unavailable as reason:
-            record.status, record.stage, record.reason = "skipped", stages.current, str(reason)
+            record.status, record.stage, record.reason = "skipped", reason.stage or stages.current, str(reason)
             raise
         except Stopped as stop:
             record.stop(stop)
