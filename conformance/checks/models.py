@@ -13,6 +13,7 @@ from conformance.case.dims import Dims
 from conformance.case.python import Folder, check_needs
 from conformance.case.words import Exporter, base_of
 from conformance.checks.outcomes import Outcomes
+from conformance.checks.own_code import raising
 from conformance.checks.prepared import prepare
 from conformance.checks.replaced import replaced_function
 from conformance.checks.stages import Stages
@@ -167,7 +168,8 @@ class CellRun:
             except Stopped as stop:
                 if stop.fault == "exporter":
                     self._check_repeats(wanted)
-                    stop.fields["own_code"] = cell.own_code
+                    seen = [] if self.outcomes.is_declared(stop) else raising(self, stop)
+                    stop.fields["own_code"] = [*cell.own_code, *seen]
                 self.outcomes.note_failed_export(name, stop)
                 self.prepared.failed[name] = stop
                 raise

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from conformance.case.words import base_of
 from conformance.checks.models import CellRun
+from conformance.checks.own_code import own_code
 from conformance.checks.verify import Verifier
 from conformance.errors import Stopped
 from conformance.export.store import Stored
@@ -126,6 +127,6 @@ def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, e
         return Opinion("case")
     suspect = Suspect(
         run.cell.runtime or "", stored.file, run.libraries(), verify.judged, verify.session,
-        bool(run.target.own_code()), run.cell.case.says.onnxruntime.config,
+        lambda: bool(own_code(run)), run.cell.case.says.onnxruntime.config,
     )  # fmt: skip
     return blame.find(suspect, example, stop)

@@ -42,8 +42,8 @@ class Suspect:
     allowed what the suspect is."""
     session: Session | None
     """The runtime with the model loaded; None where it could not be."""
-    own_code: bool
-    """Whether the export used code of the case's own."""
+    own_code: Callable[[], bool]
+    """Says whether the export used code of the case's own, which may take an export to find out."""
     config: Mapping[str, str] = field(default_factory=dict)
     """ONNX Runtime's session options."""
 
@@ -79,7 +79,9 @@ class Opinion:
 def find(suspect: Suspect, example: Example, stop: Stopped) -> Opinion:
     """Runs a failing example of an exported model elsewhere, and decides who is at fault."""
     witnesses = list(collect(suspect, example, stop))
-    fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, suspect.own_code)
+    fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, own_code=False)
+    if conclusion in ("differ", "nobody") and suspect.own_code():
+        fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, own_code=True)
     opinion = Opinion(fault, witnesses, conclusion)
     if conclusion == "optimizer":
         outcome = outcome_of(stop, example, suspect.judged)
