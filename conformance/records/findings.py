@@ -116,7 +116,7 @@ def _subject(record: Mapping[str, Any], component: str) -> tuple[str, str]:
     """What of a component is wrong, by the first thing that the record names."""
     passes = (record.get("optimizer") or {}).get("passes")
     if component == "optimizer" and passes:
-        return "pass", " and ".join(passes)
+        return "pass", " and ".join(sorted(passes))
     if component == "exporter" and record.get("own_code"):
         return "code", ", ".join(record["own_code"])
     located = (record.get("operator") or {}).get("operator")

@@ -101,7 +101,7 @@ FIELDS: dict[str, Check] = {
         **dict.fromkeys(("node", "line", "by", "why"), TEXT_OR_NULL),
     )),
     "optimizer": or_null(form(
-        ("of", "passes"), of=TEXT, level=TEXT_OR_NULL, changed=_COUNTS, more=_COUNTS, alone=FLAG, unfinished=FLAG,
+        ("of", "passes"), of=TEXT, level=TEXT_OR_NULL, changed=_COUNTS, more=_COUNTS, alone=FLAG, together=FLAG, unfinished=FLAG,
         **dict.fromkeys(("passes", "helpers", "removed", "added"), _TEXTS),
     )),
     "operator": or_null(form(

@@ -22,7 +22,7 @@ from conformance.records.record import FLOAT64, Witness
 from conformance.runtimes import Session, registry
 from conformance.verdict.asking import Asked, ask
 from conformance.verdict.example import Example, given
-from conformance.verdict.passes import Broken, guilty
+from conformance.verdict.passes import Broken, guilty, right_without_reuse
 from conformance.verdict.walk import decided, walk
 from conformance.worker import aside
 
@@ -83,9 +83,14 @@ def find(suspect: Suspect, example: Example, stop: Stopped) -> Opinion:
     if conclusion in ("differ", "nobody") and suspect.own_code():
         fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, own_code=True)
     opinion = Opinion(fault, witnesses, conclusion)
+    outcome = outcome_of(stop, example, suspect.judged)
+    broken = Broken(suspect.model, suspect.libraries, example.inputs, suspect.config, outcome)
+    if suspect.runtime == "onnxruntime" and stop.stage == "compare" and fault != "reference":
+        if right_without_reuse(broken):
+            opinion.fault, opinion.conclusion = "runtime", "memory"
+            return opinion
     if conclusion == "optimizer":
-        outcome = outcome_of(stop, example, suspect.judged)
-        opinion.optimizer = guilty(Broken(suspect.model, suspect.libraries, example.inputs, suspect.config, outcome))
+        opinion.optimizer = guilty(broken)
     _look_at_nodes(opinion, suspect, example, stop)
     return opinion
 
