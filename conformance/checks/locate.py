@@ -16,7 +16,7 @@ from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.checks.coverage import draws
 from conformance.checks.models import CellRun
-from conformance.checks.own_code import Own, accused, own_code
+from conformance.checks.own_code import Own, accused, own_code, turn
 from conformance.checks.smallest_function import Reduced, longest, reduced
 from conformance.checks.verify import Verifier
 from conformance.checks.wrong_operator import wrong_operator
@@ -74,7 +74,10 @@ def _located(
     torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
     run.reference.restore()
     told, search = locate(question(run, verify, stored, example))
-    in_file = _in_the_case_file(told, run.cell.case)
+    if told.get("how") == "path":
+        with contextlib.suppress(Exception):  # then the first call on the other way is all that is known
+            told |= _line_of(turn(run, example.inputs))
+    in_file = _in_the_case_file(_with_module(told, run), run.cell.case)
     if search is None or stop.fault != "exporter" or not run.settings.smallest:
         return in_file, None
     shown_in = run.settings.shown.get(cause_of_smallest(run.record.case, run.cell.exporter, in_file))
@@ -88,12 +91,25 @@ _CAPTURED_OTHERWISE = ("capture", "again", "interpreted")
 def _at_own_code(case: Case, told: dict[str, Any], own: Sequence[Own]) -> dict[str, Any]:
     """The line at which the module itself goes another way while it is exported, where that is what is wrong."""
     found = next((one for one in own if one.line is not None), None)
-    if told.get("unable") not in _CAPTURED_OTHERWISE or found is None or found.line is None:
+    if told.get("unable") not in _CAPTURED_OTHERWISE or found is None:
         return told
+    known = {"operator": found.name.partition(" at ")[0], "how": "export", "stage": "capture"}
+    return _in_the_case_file(known | _line_of(found), case)
+
+
+def _line_of(found: Own | None) -> dict[str, Any]:
+    """A line of Python with its text, as a record has it."""
+    if found is None or found.line is None:
+        return {}
     file, number = found.line
-    function, source = found.name.partition(" at ")[0], linecache.getline(file, number).strip()
-    own_line = {"operator": function, "line": f"{Path(file).name}:{number}", "how": "export", "stage": "capture"}
-    return _in_the_case_file(own_line | ({"source": source} if source else {}), case)
+    source = linecache.getline(file, number).strip()
+    return {"line": f"{Path(file).name}:{number}", **({"source": source} if source else {})}
+
+
+def _with_module(told: dict[str, Any], run: CellRun) -> dict[str, Any]:
+    """The same without the path of a submodule that the module does not have: exporters note some of their own."""
+    known = dict(run.reference.module.named_modules())
+    return {name: value for name, value in told.items() if name != "module" or value in known}
 
 
 def _in_the_case_file(told: dict[str, Any], case: Case) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from conformance.arrays import Array, Inputs
 from conformance.case.dims import Dims
-from conformance.case.python import Folder, check_needs
+from conformance.case.python import Folder, check_needs, raised_at
 from conformance.case.words import Exporter, base_of
 from conformance.checks.outcomes import Outcomes
 from conformance.checks.own_code import raising
@@ -94,6 +94,7 @@ class CellRun:
             raise
         except Stopped as stop:
             record.stop(stop)
+            record.place = raised_at(stop, cell.case.folder)
             if isinstance(cell.case.says.onnx, str) and record.fault == "exporter":
                 record.fault = _instead_of_the_exporter(cell, record)
             raise

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from conformance.arrays import Inputs
 from conformance.errors import causes
 from conformance.export.expression import EXPRESSION
 from conformance.worker import aside
@@ -93,6 +94,16 @@ def _steps_of(error: BaseException) -> Iterator[TracebackType]:
         place = place.tb_next
 
 
+def turn(run: CellRun, inputs: Inputs) -> Own | None:
+    """Return the first line at which PyTorch goes another way with these inputs than with those of the export; to be
+    asked in a process of its own."""
+    traced, watch = _eagerly(run), _Watch()
+    run.reference.restore()
+    with watch:
+        run.reference(inputs)
+    return min(watch.turns(traced), key=lambda found: found[0], default=(0, None))[1]
+
+
 # ---- watching --------------------------------------------------------------------------------------------------
 
 
@@ -142,7 +153,9 @@ class _Watch:
 
     def __init__(self, eager: _Watch | None = None) -> None:
         """``eager`` has what PyTorch runs by itself, where this one watches an export."""
-        self.steps: dict[_Key, set[int]] = {}
+        self.steps: dict[_Key, dict[int, int]] = {}
+        """By function its instructions in the order in which they are first run, with the number of that."""
+        self._count = 0
         self._frames: dict[_Key, FrameType] = {}
         self._eager = eager
         self._called: dict[_Key, Own] = {}
@@ -159,29 +172,30 @@ class _Watch:
     def found(self) -> list[Own]:
         """Return the functions that the export alone calls, and those in which it goes another way."""
         assert self._eager is not None
-        other = {
-            key: min(steps ^ self._eager.steps[key])
-            for key, steps in self.steps.items() if steps != self._eager.steps.get(key, steps)
-        }  # fmt: skip
-        branches = []
-        for key, first in other.items():
-            before = [step for step in self.steps[key] & self._eager.steps[key] if step < first]
-            branches.append(_branch(self._frames[key], max(before, default=first)))
-        return [*self._called.values(), *branches]
+        return [*self._called.values(), *(own for _, own in self.turns(self._eager))]
+
+    def turns(self, other: _Watch) -> Iterator[tuple[int, Own]]:
+        """Give each function that goes another way than in the other block, at the line where that begins, and when
+        that was."""
+        for key, steps in self.steps.items():
+            turn = _turn(steps, other.steps.get(key, steps))
+            if turn is not None:
+                yield turn[0], _branch(self._frames[key], turn[1])
 
     def _enter(self, frame: FrameType, event: str, argument: object) -> Any:
         if not _is_own(frame.f_code.co_filename):
             return None
         key = _key(frame.f_code)
-        steps = self.steps.setdefault(key, set())
+        steps = self.steps.setdefault(key, {})
         self._frames[key] = frame
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if self._eager is not None and key not in self._eager.steps and _takes_values(frame):
             self._note(key, frame)
 
         def step(frame: FrameType, event: str, argument: object) -> Any:
-            if event == "opcode":
-                steps.add(frame.f_lasti)
+            if event == "opcode" and frame.f_lasti not in steps:
+                self._count += 1
+                steps[frame.f_lasti] = self._count
             return step
 
         return step
@@ -193,6 +207,17 @@ class _Watch:
             made = makers[0] if makers else {}
             operator = str(made["node"].kind()) if "node" in made else made.get("op_name")
             self._called[key] = Own(_name(frame), operator, captures=not makers)
+
+
+def _turn(ours: Mapping[int, int], theirs: Mapping[int, int]) -> tuple[int, int] | None:
+    """Return when two runs of a function part, and the last instruction of both; None where they do not."""
+    for steps, others in ((ours, theirs), (theirs, ours)):
+        before = next(iter(steps), 0)
+        for step, when in steps.items():
+            if step not in others:
+                return when, before
+            before = step
+    return None
 
 
 def _around(frame: FrameType) -> Iterator[FrameType]:

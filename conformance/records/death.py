@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
-from conformance.errors import Stopped
+from conformance.errors import Stopped, display_path
 from conformance.records.record import Record
 from conformance.worker.isolation import Death
 
@@ -41,8 +43,15 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
     # Only the innermost frames, which come first, tell anything.
     record.output = [*said[-4:], *(own or stack)[:4]]
     if own:
+        record.place = _place(own[0])
         # A native operator that crashes in eager PyTorch shows the line of the case that called it.
         crashed = death.error not in ("Timeout", "OutOfMemory")
         record.fault = "reference" if record.draw is not None and crashed else "case"
     if death.error == "Timeout" and stage == "run" and case is not None:
         record.hints = ["slow"]
+
+
+def _place(line: str) -> dict[str, Any] | None:
+    """The place that a line of ``faulthandler`` names."""
+    found = re.match(r'File "(.+)", line (\d+)', line)
+    return found and {"file": display_path(Path(found[1])), "line": int(found[2]), "own": True}

@@ -99,6 +99,7 @@ class Record:
     stage: str | None = None
     error: str | None = None
     reason: str | None = None
+    place: dict[str, Any] | None = None
     observed: str | None = None
     declared: list[dict[str, Any]] = field(default_factory=list)
     witnesses: list[dict[str, Any]] = field(default_factory=list)

@@ -23,7 +23,7 @@ _CONCLUSIONS = {
     "kernel": "with the other value there the outputs are PyTorch's, so it is {runtime}'s kernel that is wrong",
     "kernels": "with the other value there the outputs are wrong too, so the model is wrong",
     "meaning": "so it is ONNX Runtime's kernels that are wrong: they do not compute what the model means",
-    "memory": "with no memory used twice (enable_mem_reuse off) its outputs are right, so it is {runtime} that is wrong",
+    "memory": "with no memory used twice (enable_mem_reuse off) it is right, so it is {runtime} that is wrong",
     "nodes": "node by node, others compute what {runtime} computes, so the model is wrong",
     "nobody": "nobody else could be asked, so it is open whether the model or the runtime is wrong",
 }

@@ -85,10 +85,10 @@ def find(suspect: Suspect, example: Example, stop: Stopped) -> Opinion:
     opinion = Opinion(fault, witnesses, conclusion)
     outcome = outcome_of(stop, example, suspect.judged)
     broken = Broken(suspect.model, suspect.libraries, example.inputs, suspect.config, outcome)
-    if suspect.runtime == "onnxruntime" and stop.stage == "compare" and fault != "reference":
-        if right_without_reuse(broken):
-            opinion.fault, opinion.conclusion = "runtime", "memory"
-            return opinion
+    asked_of = suspect.runtime == "onnxruntime" and stop.stage == "compare" and fault != "reference"
+    if asked_of and right_without_reuse(broken):
+        opinion.fault, opinion.conclusion = "runtime", "memory"
+        return opinion
     if conclusion == "optimizer":
         opinion.optimizer = guilty(broken)
     _look_at_nodes(opinion, suspect, example, stop)
