@@ -25,6 +25,7 @@ from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
 from conformance.records import text
+from conformance.records.findings import findings
 from conformance.records.record import Record
 from conformance.worker.isolation import Death, Worker
 from conformance.worker.warm import new_worker
@@ -208,15 +209,13 @@ def _threads() -> Iterator[None]:
 
 
 def _failures(records: Sequence[Record]) -> Iterator[str]:
-    """Each failure once, with the cells that fail alike."""
-    alike: dict[tuple[object, ...], list[Record]] = {}
-    for record in records:
-        if record.status in ("failed", "xpassed"):
-            alike.setdefault((record.stage, record.error, record.fault, record.reason), []).append(record)
-    for first, *others in alike.values():
-        more = f"\nso do {', '.join(record.id for record in others)}" if others else ""
-        yield f"{first.id}\n{text.failure(first.as_dict())}{more}"
+    """Each cause once, as a run of the suite has it, with the cells that fail for it."""
+    found = findings(record.as_dict() for record in records)
+    for finding in found:
+        first, *others = finding.cells
+        more = f"\nso do {', '.join(str(record['id']) for record in others)}" if others else ""
+        yield f"{first['id']}\n{text.failure(first)}{more}"
     held = any(record.status == "xfailed" or (record.status == "passed" and record.examples) for record in records)
-    if not alike and not held:
+    if not found and not held:
         reasons = dict.fromkeys(f"{record.id}: {record.reason or record.status}" for record in records)
         yield "\n".join(["nothing was compared:", *reasons])

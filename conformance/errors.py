@@ -126,6 +126,9 @@ def shortened(text: str) -> str:
 class Unavailable(Exception):
     """Something that this host lacks (a package, a compiler, a GPU): the cell is skipped, with this text."""
 
+    stage: str | None = None
+    """The stage at which that was met, where it is known."""
+
 
 def display_path(path: Path) -> str:
     """The path relative to the working directory where it lies below it, else absolute."""

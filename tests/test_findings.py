@@ -44,6 +44,31 @@ OPTIMIZER = {"fault": "runtime", "conclusion": "optimizer", "optimizer": GELU}
 OTHER = {"file": "cases/b.yaml", "line": 9}
 
 
+def at(line: int, file: str = "cases/beside.py", *, own: bool = True) -> dict[str, Any]:
+    return {"place": {"file": file, "line": line, "own": own}}
+
+
+def raised(error: str, reason: str, place: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"stage": "export", "error": error, "reason": reason, **place, **more}
+
+
+FROZEN = {"operator": {"operator": "aten.cos", "how": "path", "line": "beside.py:7", "stage": "capture"}}
+REFUSED = raised("GuardOnDataDependentSymNode", "Could not guard on data-dependent expression u0 > 0", at(7))
+LINE = "torch/onnx/_core.py"
+KEY = "KeyError: 'sym_size_int_{}'"
+ONE = [
+    [("a", {"stage": "declare", "error": "SIGSEGV", "signal": "SIGSEGV", "fault": "case", **at(5)}),
+     ("b", {"stage": "run", "error": "SIGSEGV", "signal": "SIGSEGV", "fault": "reference", **at(5)})],
+    [("a", raised("KeyError", "KeyError: 'gate' (beside.py:9)", at(9), exporter="torchscript")),
+     ("b", raised("TorchExportError", "TorchExportError, caused by KeyError: 'gate' (beside.py:9)", at(9),
+                  exporter="dynamo"))],
+    [(name, raised("KeyError", KEY.format(ord(name)), at(3, LINE, own=False))) for name in "ab"],
+    [("a", FROZEN), ("b", {**FROZEN, "fault": None, "operator": {**FROZEN["operator"], "operator": "aten.sin"}}),
+     ("c", {**REFUSED, "exporter": "dynamo"})],
+]  # fmt: skip
+"""Cells of several cases that come to one finding, by what differs from a plain one."""
+
+
 @pytest.mark.parametrize("records", [
     [red(opset=13), red(opset=17), red(runtime="openvino"), red(check="specials", error="WrongNaN")],
     [red(**OPTIMIZER), red("b", source=OTHER, exporter="dynamo", **OPTIMIZER)],
@@ -52,12 +77,24 @@ OTHER = {"file": "cases/b.yaml", "line": 9}
      for n, s in (("one", OTHER), ("two", {"file": "c", "line": 1}))],
     [red(stage="export", error="Unsupported", reason=f"aten::asinh at opset {opset} is not supported", opset=opset,
          source={"file": "c", "line": opset}) for opset in (9, 10)],
+    *([red(case, source={"file": "cases/a.yaml", "line": n}, **more) for n, (case, more) in enumerate(cells)]
+      for cells in ONE),
     [red("a-n1", fault="case", error="Vacuous"), red("a-n2", fault="case", error="Vacuous")],
     [red(stage="declare", error="CannotWrite", fault="harness", reason=f"full at {n}", case=f"c{n}") for n in (1, 2)],
 ])  # fmt: skip
 @pytest.mark.smoke
 def test_cells_with_one_cause_are_one_finding(records: list[dict[str, Any]]) -> None:
     assert len(causes(*records)) == 1
+
+
+TWO = [
+    (raised("KeyError", "KeyError: 'gate'", at(9)), raised("KeyError", "KeyError: 'gate'", at(10))),
+    (raised("KeyError", "KeyError: 'gate'", at(9)), raised("KeyError", "KeyError: 'norm'", at(9))),
+    (raised("ValueError", "ValueError: x", at(3, LINE, own=False), fault="case"),) * 2,
+    ({"stage": "run", "error": "Fail", "fault": "runtime", **at(3, "onnxruntime/session.py", own=False)},) * 2,
+    (FROZEN, {"operator": {**FROZEN["operator"], "line": "beside.py:8"}}),
+]  # fmt: skip
+"""Cells of two cases that come to two findings: another line, another text, or a line to which many causes come."""
 
 
 @pytest.mark.parametrize("left, right", [
@@ -73,6 +110,7 @@ def test_cells_with_one_cause_are_one_finding(records: list[dict[str, Any]]) -> 
      red(stage="export", error="Unsupported", reason="no aten::celu")),
     (red(fault="precision", precision="fp16"), red(fault="precision", precision="int8")),
     (red(), red(status="xpassed")),
+    *((red("a", **one), red("b", source=OTHER, **other)) for one, other in TWO),
 ])  # fmt: skip
 @pytest.mark.smoke
 def test_cells_with_two_causes_are_two(left: dict[str, Any], right: dict[str, Any]) -> None:
@@ -208,3 +246,16 @@ def test_a_red_run_shows_its_findings_before_its_failures(tmp_path: Path) -> Non
     failed = [record for record in outcome.records.values() if record["status"] == "failed"]
     keys = {key_of(record) for record in failed}
     assert f"{len(failed)} red cells: {len(keys)} finding" in top
+
+
+def test_a_headline_says_what_the_text_says() -> None:
+    """TorchScript names the node that makes a value too, which is none of the operator that it stops at."""
+    reason = (
+        "SymbolicValueError: Unsupported: ONNX export of operator Unfold, input size not accessible.  [Caused by the "
+        "value 'x defined in (%x : Float(*, *) = prim::Param()' in the TorchScript graph. The containing node has "
+        "kind 'prim::Param'.]"
+    )
+    assert key_of(red(stage="export", error="SymbolicValueError", reason=reason))[2:4] == ("operator", "Unfold")
+    (finding,) = findings([red(**FROZEN)])
+    head, _ = text.finding(finding.as_dict(), finding.cells[0])
+    assert "the exporter, the branch at cases/beside.py:7: control flow on data;" in head

@@ -7,6 +7,8 @@ import math
 
 import pytest
 
+from conformance.checks.alone import believed
+from conformance.checks.replaced import fail_replaced
 from conformance.errors import Stopped
 from conformance.records import text
 from conformance.records.death import note_death
@@ -39,6 +41,29 @@ def test_a_record_with_every_documented_field_goes_to_json_and_back():
     plain = json.loads(json.dumps(one.as_dict()))
     assert plain.keys() >= FIELDS
     assert Record.from_dict({**plain, "of_the_future": 1}) == one
+
+
+WHY = {
+    "witnesses": [{"runtime": "openvino", "answer": "agrees"}], "conclusion": "optimizer",
+    "parts_at": {"operator": "Pad", "how": "parts"}, "own_code": ["f for aten::add"], "hints": ["vacuous"],
+    "optimizer": {"of": "onnxruntime", "passes": ["Pad_Fusion"]}, "operator": {"operator": "aten.pad"},
+    "smallest": {"nodes": 1, "of": 2, "bundle": "b"}, "loss": {"export": 12.5},
+    "remedy": {"kind": "excuse", "yaml": "vacuous: x"}, "beyond": [{"regime": "large"}],
+}  # fmt: skip
+"""Why a cell failed, by field, each of which the text says something of."""
+
+
+@pytest.mark.parametrize("why", WHY)
+def test_a_failure_that_is_another_one_says_nothing_of_why_the_first_one_was(why):
+    first = record(status="failed", stage="compare", error="WrongValue", reason="planted", fault="runtime")
+    plain = text.failure(first.as_dict())
+    setattr(first, why, WHY[why])
+    assert text.failure(first.as_dict()) != plain
+    after = {"cells": 1, "cases": ["one"], "others": 0, "changed": {}}
+    only_after = believed(first, record(status="passed"), after)
+    assert getattr(only_after, why) == getattr(record(), why)
+    setattr(first, why, WHY[why])
+    assert fail_replaced(first, ["numpy.abs"]) and getattr(first, why) == getattr(record(), why)
 
 
 def test_nan_and_infinities_become_text_that_any_json_reader_takes():

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from conformance.checks.runner import Runner
+from conformance.checks.stages import Stages
+from conformance.errors import Stopped, Unavailable
 from conformance.plan.settings import Settings
+from conformance.worker.progress import Progress
 from conformance.worker.warm import new_worker
-from tests.kit.cases import say
+from tests.kit.cases import Bench, case_of, say
 
 HEAD = """
 inputs: {x: "float32[batch, 3]"}
@@ -41,3 +44,15 @@ def test_each_cell_gets_its_own_record_whatever_was_begun_before(bench):
         assert (ended.id, ended.status, ended.signal) == (deadly[1].id, "failed", "exit 3")
         after = run(sound[2])
         assert (after.id, after.status, after.signal) == (sound[2].id, "passed", None)
+
+
+@pytest.mark.parametrize(
+    "raised", [ValueError("planted"), Stopped("load", "Planted", "planted"), Unavailable("none")]
+)
+def test_what_comes_after_a_failure_is_at_the_stage_around_it(bench: Bench, raised: Exception) -> None:
+    (cell, *_) = bench.cells(case_of("x + 1"))
+    stages = Stages(cell.record(), Progress(), cell.case.folder)
+    with pytest.raises((Stopped, Unavailable)) as told, stages("run", "runtime"), stages("load", "runtime"):
+        raise raised
+    assert told.value.stage == "load"
+    assert stages.stopped_by(KeyError("later")).stage == "declare"

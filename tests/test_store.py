@@ -27,8 +27,9 @@ from conformance.errors import UserError
 from conformance.export.graph import Facts
 from conformance.export.store import Store
 from tests.kit.calls import count_calls
-from tests.kit.cases import PASSED, Bench, details, verdict
+from tests.kit.cases import PASSED, Bench, case_of, details, verdict
 from tests.kit.processes import PLENTY
+from tests.kit.runtimes import wrong_runtime
 
 DATA = bytes(range(256)) * 4
 FACTS = Facts(
@@ -385,3 +386,13 @@ def test_kept_draws_that_cannot_be_read_are_dropped_and_told(bench: Bench) -> No
     assert details(record) == [f"{len(UNREADABLE)} kept failing draws could not be read and were dropped"]
     assert [file.name for file in folder.iterdir()] == ["a folder"]
     assert bench.run_cell(cell, failures=failures).dropped_draws == 0
+
+
+def test_a_draw_that_was_kept_is_made_as_small_as_a_new_one(bench: Bench) -> None:
+    """It is kept with its dims in the order of the alphabet, which need not be that of the case."""
+    body = case_of("torch.sin(x)", "runtimes: onnxruntime", dims="n: 2..9, batch: 1..9", x="[batch, n]")
+    failures = bench.folder / "failures"
+    with wrong_runtime(lambda inputs, outputs: [outputs[0] + 1]):
+        new, kept = (bench.run(body, failures=failures) for _ in range(2))
+    assert new.draw is not None and kept.draw is not None
+    assert new.draw["dims"] == kept.draw["dims"] == {"n": 2, "batch": 1}

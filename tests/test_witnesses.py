@@ -138,6 +138,22 @@ def test_a_question_leaves_nothing_running():
     raise AssertionError("it still runs")
 
 
+_SLOW: list[float] = []
+"""Seconds that the next forks take before they do anything."""
+os.register_at_fork(after_in_child=lambda: [time.sleep(seconds) for seconds in _SLOW])
+
+
+def test_a_question_whose_time_is_over_before_it_is_begun_ends_too():
+    _SLOW.append(60.0)
+    start = time.monotonic()
+    try:
+        with pytest.raises(aside.Lost, match=r"^timeout after 0\.1 s$"):
+            aside.ask(lambda: 1, 0.1)
+    finally:
+        _SLOW.clear()
+    assert time.monotonic() - start < 30
+
+
 class Waits:
     """An object in a circle whose end waits for a thread, as that of a compiled model does."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from conformance.verdict.nodes import captured
+
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
@@ -76,13 +78,7 @@ def label(node: NodeProto) -> str:
 
 def reads(node: NodeProto) -> list[str]:
     """What a node reads, its subgraphs included."""
-    names = [name for name in node.input if name]
-    for attribute in node.attribute:
-        for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            own = {name for within in inner.node for name in within.output}
-            names += [name for within in inner.node for name in reads(within) if name not in own]
-            names += [value.name for value in inner.output if value.name not in own]
-    return names
+    return [*filter(None, node.input), *captured(node)]
 
 
 def rewritten(node: NodeProto) -> str:

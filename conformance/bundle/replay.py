@@ -316,8 +316,9 @@ class _Replay:
         opinion = Opinion("runtime")
         if entry.precision == "fp32":
             suspect = Suspect(
-                self._runtime, model, libraries, comparer.judged, comparer.session, bool(entry.own_code), entry.config
-            )
+                self._runtime, model, libraries, comparer.judged, comparer.session, lambda: bool(entry.own_code),
+                entry.config,
+            )  # fmt: skip
             opinion = blame.find(suspect, example, stop)
         nodes = entry.graph.get("nodes") or {}
         saturates = self._runtime == "onnxruntime" and saturation.possible(nodes, self._host)

@@ -83,17 +83,6 @@ def read_document(file: Path) -> Document:
     return document
 
 
-def keys_at_margin(file: Path) -> list[tuple[int, str]]:
-    """Line and text of each key that begins a line, as the names of cases do, also of a text that is no YAML.
-
-    Raises CaseFileError where there is no text."""
-    lines = enumerate(_text(file).splitlines(), 1)
-    return [(number, found[1]) for number, line in lines if (found := _KEY.match(line))]
-
-
-_KEY = re.compile(r"""["']?([A-Za-z_]\w*)["']?\s*:""")
-
-
 def _refusal(file: Path, line: int, column: int, message: str) -> CaseFileError:
     return CaseFileError([Problem(file, line, column, message)])
 

@@ -19,8 +19,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from conformance import HOME
 from conformance.case.declaration import COMMAND, Case
-from conformance.errors import Stopped, Unavailable, did_you_mean, display_path, text_of
+from conformance.errors import Stopped, Unavailable, causes, did_you_mean, display_path, text_of
 from conformance.worker import uses
 from conformance.worker.state import fence
 
@@ -150,6 +151,19 @@ def describe(error: BaseException, folder: Path) -> str:
     own = [frame for frame in frames if Path(frame.filename).resolve().is_relative_to(folder.resolve())]
     known = own and _INTERPRETER not in text_of(cause)  # whose text names the line inside
     return f"{text} ({Path(own[-1].filename).name}:{own[-1].lineno})" if known else text
+
+
+def raised_at(error: BaseException, folder: Path) -> dict[str, Any] | None:
+    """Return where an exception was raised, for the record: the innermost line in the user's ``own`` code, or else
+    outside of this package. None where that is not known."""
+    first = next((cause for cause in causes(error) if not isinstance(cause, Stopped)), None)
+    frames = [] if first is None else traceback.extract_tb(_first_cause(first).__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).resolve().is_relative_to(folder.resolve())]
+    others = [frame for frame in frames if not Path(frame.filename).is_relative_to(HOME)]
+    for frame in (*own[-1:], *others[-1:]):
+        file = frame.filename.rpartition(f"site-packages{os.sep}")[2]
+        return {"file": display_path(Path(file)), "line": frame.lineno, "own": bool(own)}
+    return None
 
 
 def _first_cause(error: BaseException) -> BaseException:

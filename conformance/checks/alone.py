@@ -91,8 +91,7 @@ def believed(record: Record, alone: Record, before: dict[str, Any]) -> Record:
     record.after = {**before, "stage": record.stage, "error": record.error, "alone": alone.status}
     record.reason = f"{record.error} only after other cells in the same process: {record.reason}"
     record.status, record.error, record.fault = "failed", "OnlyAfter", None
-    record.witnesses, record.conclusion, record.own_code, record.cause = [], None, [], None
-    record.parts_at = record.operator = None
+    record.take_back()
     return record
 
 

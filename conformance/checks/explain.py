@@ -48,7 +48,8 @@ class CaseExplainer(Explainer):
     def _smallest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
         """The smallest shape, by bisection, and then the simplest values with the same failure."""
         deadline = time.monotonic() + SHRINK_SECONDS
-        smallest: dict[str, tuple[Example, Stopped]] = {}
+        smallest: dict[frozenset[tuple[str, int]], tuple[Example, Stopped]] = {}
+        """By sizes, in whatever order these come: a kept draw has its dims in another one than the case."""
 
         def fails_alike(variant: Example) -> Stopped | None:
             if time.monotonic() > deadline:
@@ -63,12 +64,12 @@ class CaseExplainer(Explainer):
                 smaller = self._verify.example(dataclasses.replace(example.draw, dims=sizes, seed=seed))
                 failure = fails_alike(smaller)
                 if failure is not None:
-                    smallest[str(sizes)] = (smaller, failure)
+                    smallest[frozenset(sizes.items())] = (smaller, failure)
                     return True
             return False
 
         sizes = shrink(self._dims, example.draw.dims, fails)
-        clearest = smallest.get(str(sizes), (example, stop))
+        clearest = smallest.get(frozenset(sizes.items()), (example, stop))
         draw = clearest[0].draw
         if stop.stage == "declare":
             return clearest

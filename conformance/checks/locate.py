@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import linecache
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,13 @@ from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.checks.coverage import draws
 from conformance.checks.models import CellRun
+from conformance.checks.own_code import Own, accused, own_code, turn
 from conformance.checks.smallest_function import Reduced, longest, reduced
 from conformance.checks.verify import Verifier
 from conformance.checks.wrong_operator import wrong_operator
 from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped, display_path
+from conformance.export.expression import EXPRESSION
 from conformance.export.store import Stored
 from conformance.records.record import cause_of_smallest
 from conformance.verdict.example import Example
@@ -33,8 +37,8 @@ def note_operator(
 ) -> Reduced | None:
     """Writes the first operator that parts into the fields of a failure that is the exporter's, or may be, or the
     operator of PyTorch that is wrong where PyTorch itself is; or why none can be named. The verdict stays as it is.
-    Gives the smallest function that fails there, where it is the exporter's fault and no other cell of the case has
-    shown it."""
+    Beside it stands which code of the case's own may be behind it. Gives the smallest function that fails there,
+    where it is the exporter's fault and no other cell of the case has shown it."""
     if run.cell.exporter == "onnx":  # which nobody exports
         return None
     if example is not None and stop.fault == "reference" and stop.stage == "compare":
@@ -52,6 +56,10 @@ def note_operator(
     except Exception as error:  # this only explains a failure, and must not be another
         detail = f"{type(error).__name__}: {error}".splitlines()[0][:300]
         stop.fields["operator"] = {"unable": "raised", "detail": detail}
+    own = own_code(run)
+    told = stop.fields["operator"] = _at_own_code(run.cell.case, stop.fields["operator"], own)
+    if stop.fault == "exporter":
+        stop.fields["own_code"] = accused(own, told)
     reducing = small.told.get("seconds", 0.0) if small is not None else 0.0  # which the record has apart
     verify.add_seconds("locate", time.perf_counter() - start - reducing)
     return small
@@ -66,16 +74,47 @@ def _located(
     torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
     run.reference.restore()
     told, search = locate(question(run, verify, stored, example))
-    in_file = _in_the_case_file(told, run.cell.case)
+    if told.get("how") == "path":
+        with contextlib.suppress(Exception):  # then the first call on the other way is all that is known
+            told |= _line_of(turn(run, example.inputs))
+    in_file = _in_the_case_file(_with_module(told, run), run.cell.case)
     if search is None or stop.fault != "exporter" or not run.settings.smallest:
         return in_file, None
     shown_in = run.settings.shown.get(cause_of_smallest(run.record.case, run.cell.exporter, in_file))
     return in_file, Reduced(None, {"as": shown_in}) if shown_in else reduced(run, search, told)
 
 
+_CAPTURED_OTHERWISE = ("capture", "again", "interpreted")
+"""Why no operator is named where what was captured is not what the module computes."""
+
+
+def _at_own_code(case: Case, told: dict[str, Any], own: Sequence[Own]) -> dict[str, Any]:
+    """The line at which the module itself goes another way while it is exported, where that is what is wrong."""
+    found = next((one for one in own if one.line is not None), None)
+    if told.get("unable") not in _CAPTURED_OTHERWISE or found is None:
+        return told
+    known = {"operator": found.name.partition(" at ")[0], "how": "export", "stage": "capture"}
+    return _in_the_case_file(known | _line_of(found), case)
+
+
+def _line_of(found: Own | None) -> dict[str, Any]:
+    """A line of Python with its text, as a record has it."""
+    if found is None or found.line is None:
+        return {}
+    file, number = found.line
+    source = linecache.getline(file, number).strip()
+    return {"line": f"{Path(file).name}:{number}", **({"source": source} if source else {})}
+
+
+def _with_module(told: dict[str, Any], run: CellRun) -> dict[str, Any]:
+    """The same without the path of a submodule that the module does not have: exporters note some of their own."""
+    known = dict(run.reference.module.named_modules())
+    return {name: value for name, value in told.items() if name != "module" or value in known}
+
+
 def _in_the_case_file(told: dict[str, Any], case: Case) -> dict[str, Any]:
     """The same, where the module is an expression with the place and the text that it has in the case file."""
-    if not str(told.get("line")).startswith("<forward of "):
+    if not str(told.get("line")).startswith(EXPRESSION):
         return told
     return {**told, "line": f"{display_path(case.file)}:{case.line}", "source": case.says.forward}
 

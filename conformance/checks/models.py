@@ -11,9 +11,10 @@ from pathlib import Path
 
 from conformance.arrays import Array, Inputs
 from conformance.case.dims import Dims
-from conformance.case.python import Folder, check_needs
+from conformance.case.python import Folder, check_needs, raised_at
 from conformance.case.words import Exporter, base_of
 from conformance.checks.outcomes import Outcomes
+from conformance.checks.own_code import raising
 from conformance.checks.prepared import prepare
 from conformance.checks.replaced import replaced_function
 from conformance.checks.stages import Stages
@@ -93,10 +94,11 @@ class CellRun:
         except own:
             raise
         except Unavailable as reason:
-            record.status, record.stage, record.reason = "skipped", stages.current, str(reason)
+            record.status, record.stage, record.reason = "skipped", reason.stage or stages.current, str(reason)
             raise
         except Stopped as stop:
             record.stop(stop)
+            record.place = raised_at(stop, cell.case.folder)
             if isinstance(cell.case.says.onnx, str):
                 if record.fault == "exporter":
                     record.fault = _instead_of_the_exporter(cell, record)
@@ -189,7 +191,8 @@ class CellRun:
             except Stopped as stop:
                 if stop.fault == "exporter":
                     self._check_repeats(wanted)
-                    stop.fields["own_code"] = cell.own_code
+                    seen = [] if self.outcomes.is_declared(stop) else raising(self, stop)
+                    stop.fields["own_code"] = [*cell.own_code, *seen]
                 self.outcomes.note_failed_export(name, stop)
                 self.prepared.failed[name] = stop
                 raise

@@ -24,6 +24,7 @@ def fail_replaced(record: Record, names: Iterable[str]) -> bool:
     if stop is None or record.status == "skipped":
         return False
     record.stop(stop)
-    record.draw, record.witnesses, record.conclusion, record.bundle = None, [], None, None
-    record.parts_at = record.operator = None
+    record.take_back()
+    record.draw = record.worst = record.bundle = None
+    record.inputs = {}
     return True

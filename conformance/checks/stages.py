@@ -38,14 +38,17 @@ class Stages:
         start = time.perf_counter()
         try:
             yield
-        except (Stopped, Unavailable, KeyboardInterrupt):
+        except Unavailable as reason:
+            reason.stage = reason.stage or stage
+            raise
+        except (Stopped, KeyboardInterrupt):
             raise
         except BaseException as error:
             raise self.stopped_by(error, fault) from error
         finally:
             spent = time.perf_counter() - start
             self._record.seconds[stage] = self._record.seconds.get(stage, 0.0) + spent
-        self.current = before
+            self.current = before
 
     def note(self, draw: Draw, stage: str) -> None:
         """Tells the parent process that this draw comes next, in case it ends the process."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from conformance.case.words import base_of
 from conformance.checks.models import CellRun
+from conformance.checks.own_code import own_code
 from conformance.checks.verify import Verifier
 from conformance.errors import Stopped
 from conformance.export.store import Stored
@@ -17,7 +18,7 @@ from conformance.verdict.asking import ask
 from conformance.verdict.blame import Opinion, Suspect
 from conformance.verdict.example import Example
 from conformance.verdict.loop import Ask
-from conformance.verdict.passes import Broken, guilty
+from conformance.verdict.passes import Broken, guilty, right_without_reuse
 
 
 def may_saturate(run: CellRun) -> bool:
@@ -73,10 +74,11 @@ def _ask_without_optimizer(
         return
     agrees = verify.judged(example, asked.outputs).verdict != "failed"
     opinion.witnesses.append(Witness(runtime, "agrees" if agrees else "wrong"))
-    if agrees:
-        opinion.conclusion = "optimizer"
-        outcome = blame.outcome_of(stop, example, verify.judged)
-        opinion.optimizer = guilty(Broken(model, libraries, example.inputs, config, outcome))
+    broken = Broken(model, libraries, example.inputs, config, blame.outcome_of(stop, example, verify.judged))
+    if right_without_reuse(broken):
+        opinion.conclusion = "memory"
+    elif agrees:
+        opinion.conclusion, opinion.optimizer = "optimizer", guilty(broken)
 
 
 MEANT = 10.0
@@ -126,6 +128,6 @@ def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, e
         return Opinion("case")
     suspect = Suspect(
         run.cell.runtime or "", stored.file, run.libraries(), verify.judged, verify.session,
-        bool(run.target.own_code()), run.cell.case.says.onnxruntime.config,
+        lambda: bool(own_code(run)), run.cell.case.says.onnxruntime.config,
     )  # fmt: skip
     return blame.find(suspect, example, stop)

@@ -13,6 +13,9 @@ from conformance.case.declaration import Case
 from conformance.case.python import Folder
 from conformance.errors import Stopped, did_you_mean
 
+EXPRESSION = "<forward of "
+"""How the name begins under which Python knows the source of an expression."""
+
 
 def expression_module(case: Case, folder: Folder, arguments: Mapping[str, Any]) -> Any:
     """A module whose forward is the case's expression, written out as source so that it can be scripted too."""
@@ -40,7 +43,7 @@ def expression_module(case: Case, folder: Folder, arguments: Mapping[str, Any]) 
             near = did_you_mean(name, [*parameters, *scope])
             raise Stopped("declare", "NameError", f"forward: there is no '{name}'{near}", "case")
     source = f"def forward(self, {', '.join(parameters)}):\n    return ({expression.strip()})\n"
-    file = f"<forward of {case.name}>"
+    file = f"{EXPRESSION}{case.name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     exec(compile(source, file, "exec"), scope)
     return type("Forward", (torch.nn.Module,), {"forward": scope["forward"]})()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import get_args
 
 from conformance.case.declaration import Case
-from conformance.case.document import keys_at_margin
 from conformance.case.export import TorchScript
 from conformance.case.file import case_files, no_case_file, read
 from conformance.case.limits import CELLS
@@ -177,21 +175,6 @@ def read_file(file: Path) -> tuple[list[Cell], list[Problem]]:
         return [], [*problems, *error.problems]
     except Exception as error:
         return [], [*problems, Problem(file, 1, 1, harness_mistake("planning the cells of this file", error))]
-
-
-def cases_in_error(error: CaseFileError) -> set[str]:
-    """The names of the cases in whose lines the problems lie; those of all cases for what stands before them."""
-    names: set[str] = set()
-    for file in {problem.file for problem in error.problems}:
-        try:
-            keys = keys_at_margin(file)
-        except CaseFileError:  # which is told as the problem that it is
-            continue
-        for problem in error.problems:
-            place = bisect.bisect_right(keys, problem.line, key=lambda key: key[0])
-            name = keys[place - 1][1] if place else "defaults"
-            names.update([name] if name != "defaults" else [name for _, name in keys])
-    return names - {"defaults"}
 
 
 def cells_of(file: Path, cases: Iterable[Case]) -> list[Cell]:

@@ -104,28 +104,30 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """The words that ``-k`` finds a test by, besides those of its id: of a cell its own id and the case's tags, of a
-    case file the cases that have no cells because of a mistake."""
+    """The words that ``-k`` finds a cell by, besides those of its id: its own id and the case's tags."""
     if _is_suite(getattr(item, "module", None)):
         cell = cell_of(item)
-        error = item.config.stash[_SESSION].planning.mistakes(item)
-        if error is not None:
-            from conformance.plan.catalogue import cases_in_error
-
-            item.extra_keyword_matches.update(cases_in_error(error))
         if cell is not None:
             item.extra_keyword_matches.update(cell.case.says.tags)
             if cell.id not in item.name:  # pytest writes out what is not ASCII
                 item.extra_keyword_matches.add(cell.id)
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-    """Sorts the cells before others select and sort tests; by an earlier run afterwards, where they did not sort."""
+    """Sorts the cells before others select and sort tests; by an earlier run afterwards, where they did not sort.
+
+    A case file with a mistake is kept out of what others select of: whichever words it was selected by, nobody knows
+    which cells it would have had.
+    """
     session = config.stash[_SESSION]
+    refused: list[pytest.Item] = []
     if session.planning.collected:
+        refused = [item for item in items if session.planning.mistakes(item) is not None]
+        items[:] = [item for item in items if item not in refused]
         session.ordering.sort(items, session.planning()[0])
     yield
+    items[:0] = refused
     if session.planning.collected and _has_terminal(config) and not config.option.collectonly:
         session.ordering.sort_by_past(items)
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import pytest
 
+from conformance.case.words import Check
 from conformance.runtimes import registry
 
 if TYPE_CHECKING:
@@ -33,9 +34,7 @@ def cell_of(item: pytest.Item) -> Cell | None:
     return cell if isinstance(cell, Cell) else None
 
 
-_CELL = re.compile(
-    r"(?:^|/)test_suite\.py::test_((?:export|registration|accuracy|specials|fidelity|engine|latency)\[.+-op\d+.*\])"
-)
+_CELL = re.compile(rf"(?:^|/)test_suite\.py::test_((?:{'|'.join(get_args(Check))})\[.+-op\d+.*\])")
 
 
 def id_of(nodeid: str) -> str | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from conformance import HOME
-from conformance.errors import Stopped
+from conformance.errors import Stopped, display_path
 from conformance.records.record import Record
 from conformance.worker.isolation import Death
 
@@ -46,6 +48,7 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
     if death.error not in (*_NO_CRASH, *_SENT) and _in_the_harness(lines):
         record.fault, record.hints = "harness", ["report"]
     elif own:
+        record.place = _place(own[0])
         # A native operator that crashes in eager PyTorch shows the line of the case that called it.
         crashed = death.error not in _NO_CRASH
         record.fault = "reference" if record.draw is not None and crashed else "case"
@@ -60,3 +63,9 @@ def _in_the_harness(lines: Sequence[str]) -> bool:
     innermost = next((line for line in lines[start:] if line.startswith('File "')), "")
     file = Path(innermost.removeprefix('File "').partition('"')[0])
     return file.is_relative_to(HOME) and not file.is_relative_to(HOME / "runtimes")
+
+
+def _place(line: str) -> dict[str, Any] | None:
+    """The place that a line of ``faulthandler`` names."""
+    found = re.match(r'File "(.+)", line (\d+)', line)
+    return found and {"file": display_path(Path(found[1])), "line": int(found[2]), "own": True}

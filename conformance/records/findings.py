@@ -17,8 +17,12 @@ RED = ("failed", "xpassed")
 """The statuses that make a run fail."""
 VALUES = ("WrongValue", "WrongNaN", "WrongInf", "WrongIndex", "LowFidelity")
 """Errors that are one kind of difference: other values, which special values may make a NaN of."""
-_OPERATOR = re.compile(r"\b((?:aten|prim|prims|torchvision|onnx|com\.microsoft)::[\w.]+)")
+_OPERATOR = re.compile(r"\b((?:aten|prims|torchvision|onnx|com\.microsoft)::[\w.]+)")
 """How exporters and runtimes name an operator that they stop at."""
+_CAUSED_BY = "[Caused by the value"
+"""What follows is about a value that the operator takes, and the node that makes it."""
+_ON_DATA = re.compile(r"data-dependent|GuardOnDataDependent|dynamic control flow", re.I)
+"""How exporters name a branch that hangs on values."""
 _KERNEL = re.compile(r"implementation for (\w+)\(\d+\)|\b[Oo]p(?:erator)? \(?([A-Z]\w+)\)?")
 
 
@@ -96,6 +100,12 @@ def key_of(record: Mapping[str, Any]) -> Key:
     kind = "values" if error in VALUES else error
     component, which = _component(record)
     by, of = _subject(record, component)
+    captured = _captured(record) if by == "operator" else None
+    if captured is not None:
+        return captured
+    at_line = _at_line(record, component) if by == "case" else None
+    if at_line is not None:
+        return at_line
     if component == "exporter" and by == "case":  # the other exporter may be wrong for another reason
         which = str(record["exporter"])
     return Key(component, which, by, of, kind)
@@ -122,7 +132,7 @@ def _subject(record: Mapping[str, Any], component: str) -> tuple[str, str]:
     """What of a component is wrong, by the first thing that the record names."""
     passes = (record.get("optimizer") or {}).get("passes")
     if component == "optimizer" and passes:
-        return "pass", " and ".join(passes)
+        return "pass", " and ".join(sorted(passes))
     if component == "exporter" and record.get("own_code"):
         return "code", ", ".join(record["own_code"])
     located = (record.get("operator") or {}).get("operator")
@@ -142,7 +152,55 @@ def _subject(record: Mapping[str, Any], component: str) -> tuple[str, str]:
     return ("entry" if component == "declaration" else "case"), place_of_case
 
 
+def _captured(record: Mapping[str, Any]) -> Key | None:
+    """The finding of a branch or a number that a capture froze, by its line, whichever operator shows it first."""
+    told = record.get("operator") or {}
+    if not told.get("line") or told.get("how") not in ("path", "constant"):
+        return None
+    at = _beside(record, str(told["line"]))
+    return Key("exporter", "", *(("branch", at, _BRANCH) if told["how"] == "path" else ("line", at, "values")))
+
+
+def _at_line(record: Mapping[str, Any], component: str) -> Key | None:
+    """The finding of what raised or crashed at a line of Python, whichever cell came there; None where no line is
+    known, or one to which many causes come, such as that which runs a model."""
+    place, error = record.get("place") or {}, str(record.get("error"))
+    if not place.get("line") or record.get("stage") == "compare":
+        return None
+    at, said = f"{place['file']}:{place['line']}", _said(str(record.get("reason") or ""), error)
+    if not place.get("own"):
+        return Key(component, "", "line", at, said) if component in ("exporter", "precision") else None
+    at = _beside(record, at)
+    if record.get("signal"):  # whose fault it seems to be hangs on the stage at which it came
+        return Key("case", "", "line", at, error)
+    if _ON_DATA.search(said):
+        return Key("exporter", "", "branch", at, _BRANCH)
+    return Key(component, "", "line", at, said)
+
+
+_BRANCH = "control flow on data"
+
+
+def _beside(record: Mapping[str, Any], place: str) -> str:
+    """``cases/modules.py:12`` of a file that lies beside the case, whether its folder is known or not."""
+    folder = str((record.get("source") or {}).get("file") or "").rpartition("/")[0]
+    return f"{folder}/{place.rpartition('/')[2]}" if folder else place.rpartition("/")[2]
+
+
+def _said(reason: str, error: str) -> str:
+    """What an exception says, without what differs from cell to cell: who passes it on, at which sizes, where."""
+    said = reason.rpartition(", caused by ")[2] if ", caused by " in reason else reason
+    said = f"{error}: {said.partition(f'{error}: ')[2]}" if f"{error}: " in said else said
+    said = re.sub(r" \([\w.-]+\.py:\d+\)$", "", said)
+    return _without_numbers(re.sub(r"/tmp/[^\s'\"]+|\b[su]\d+\b", "#", said))[:_SAID]
+
+
+_SAID = 120
+"""Characters of what an exception says by which findings are told apart."""
+
+
 def _operator_in(reason: str) -> str | None:
+    reason = reason.partition(_CAUSED_BY)[0]
     match = _OPERATOR.search(reason)
     if match:
         return match[1].rstrip(".")

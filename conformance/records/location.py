@@ -102,6 +102,8 @@ def _values(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"its inputs agree; got the {how} {got}, wanted {wanted}"
     elif how == "constant":
         yield f"captured with {got}, which here is {wanted}"
+    elif how == "export":
+        yield "the module itself goes another way here while it is exported"
     elif how == "path":
         yield "captured where the module goes another way here"
     else:

@@ -72,6 +72,13 @@ def cause_of_export(case: str, exporter: str, error: str | None, reason: str | N
     return " ".join((case, exporter, f"{error}", re.sub(r"[0-9]+", "", f"{reason}")))
 
 
+_EXPLAINS = (
+    "witnesses", "conclusion", "parts_at", "optimizer", "operator", "smallest", "own_code", "cause", "loss", "beyond",
+    "conditioning", "vacuous", "remedy", "hints",
+)  # fmt: skip
+"""The fields that say why a cell failed, as opposed to what came out of it."""
+
+
 @dataclass
 class Record:
     """What one cell produced. ``docs/records.md`` describes the fields; seconds are wall time.
@@ -92,6 +99,7 @@ class Record:
     stage: str | None = None
     error: str | None = None
     reason: str | None = None
+    place: dict[str, Any] | None = None
     observed: str | None = None
     declared: list[dict[str, Any]] = field(default_factory=list)
     witnesses: list[dict[str, Any]] = field(default_factory=list)
@@ -161,6 +169,12 @@ class Record:
             self.error, self.fault = "OutOfMemory", None
         for name, value in stop.fields.items():
             setattr(self, name, value)
+
+    def take_back(self) -> None:
+        """Leave out who was found guilty and what to do about it, of a failure that turned out to be another one."""
+        empty = Record(self.id, self.case, self.exporter, self.opset, self.runtime, self.precision, self.check, {})
+        for name in _EXPLAINS:
+            setattr(self, name, getattr(empty, name))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values only, as a run file holds them; NaN and infinities as text, which JSON lacks."""

@@ -87,6 +87,7 @@ FIELDS: dict[str, Check] = {
     ),
     **dict.fromkeys(("examples", "ill_conditioned", "nothing", "excused", "dropped_draws"), integer),
     **dict.fromkeys(("arithmetic", "conversion", "engine"), or_null(form())),
+    "place": or_null(form(file=TEXT_OR_NULL, line=_COUNTS, own=FLAG)),
     "source": form(file=TEXT_OR_NULL, line=_COUNTS),
     "declared": list_of(form(
         ("outcome",), outcome=TEXT, dims=form(),
@@ -101,7 +102,8 @@ FIELDS: dict[str, Check] = {
         **dict.fromkeys(("node", "line", "by", "why"), TEXT_OR_NULL),
     )),
     "optimizer": or_null(form(
-        ("of", "passes"), of=TEXT, level=TEXT_OR_NULL, changed=_COUNTS, more=_COUNTS, alone=FLAG, unfinished=FLAG,
+        ("of", "passes"), of=TEXT, level=TEXT_OR_NULL, changed=_COUNTS, more=_COUNTS, alone=FLAG, together=FLAG,
+        unfinished=FLAG,
         **dict.fromkeys(("passes", "helpers", "removed", "added"), _TEXTS),
     )),
     "operator": or_null(form(

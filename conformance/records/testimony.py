@@ -23,6 +23,7 @@ _CONCLUSIONS = {
     "kernel": "with the other value there the outputs are PyTorch's, so it is {runtime}'s kernel that is wrong",
     "kernels": "with the other value there the outputs are wrong too, so the model is wrong",
     "meaning": "so it is ONNX Runtime's kernels that are wrong: they do not compute what the model means",
+    "memory": "with no memory used twice (enable_mem_reuse off) it is right, so it is {runtime} that is wrong",
     "nodes": "node by node, others compute what {runtime} computes, so the model is wrong",
     "nobody": "nobody else could be asked, so it is open whether the model or the runtime is wrong",
 }
@@ -72,7 +73,9 @@ def _passes(told: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[str]
         why = "there was no time to try them all" if told.get("unfinished") else "none is enough to switch off"
         yield f"which pass of {title} it is stays open{level}: {why}"
         return
-    if len(names) > 1:
+    if told.get("together"):
+        yield f"passes {' and '.join(names)} of {title}{level}: {right} without any one of them; it takes them all"
+    elif len(names) > 1:
         yield f"passes {' and '.join(names)} of {title}{level}: {right} without these, and with any one of them not"
     elif told.get("alone"):
         yield f"pass {names[0]} of {title}{level}: {right} without it, and with no other pass it fails alike"

@@ -105,7 +105,7 @@ _COMPONENTS = {
 }
 _ABOUT = {
     "pass": "pass {of}", "code": "the case's own {of}", "operator": "operator {of}", "case": "in {of}",
-    "entry": "in {of}",
+    "entry": "in {of}", "line": "at {of}", "branch": "the branch at {of}",
 }  # fmt: skip
 
 

@@ -38,6 +38,8 @@ class Optimizing:
     """Where the optimized model is written."""
     log: bool = False
     """Whether ONNX Runtime tells on standard error what it does."""
+    reuse: bool = True
+    """Whether a tensor may take the memory of one that nobody needs any more."""
 
 
 @contextlib.contextmanager
@@ -81,6 +83,7 @@ class OnnxRuntimeSession:
                 options.optimized_model_filepath = str(optimizing.saved)
             if optimizing.log:
                 options.log_severity_level = 1
+            options.enable_mem_reuse = optimizing.reuse
             more = {"disabled_optimizers": list(optimizing.off)}
         with _readable(model) as source:
             self._session = onnxruntime.InferenceSession(

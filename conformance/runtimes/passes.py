@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +76,7 @@ def passes_of(model: Path, libraries: Sequence[str], config: Mapping[str, str], 
     return Passes(tuple(changed), (*every, *(RULES if any(map(_BY_RULES.fullmatch, every)) else ())))
 
 
-def only(name: str, every: Sequence[str]) -> tuple[str, ...]:
-    """What to switch off of all passes so that only one is left."""
-    return tuple(other for other in every if other != name and not (name in RULES and _BY_RULES.fullmatch(other)))
+def only(names: Collection[str], every: Sequence[str]) -> tuple[str, ...]:
+    """What to switch off of all passes so that only some are left."""
+    by_rules = any(name in RULES for name in names)
+    return tuple(other for other in every if other not in names and not (by_rules and _BY_RULES.fullmatch(other)))

@@ -22,7 +22,7 @@ from conformance.records.record import FLOAT64, Witness
 from conformance.runtimes import Session, registry
 from conformance.verdict.asking import Asked, ask
 from conformance.verdict.example import Example, given
-from conformance.verdict.passes import Broken, guilty
+from conformance.verdict.passes import Broken, guilty, right_without_reuse
 from conformance.verdict.walk import decided, walk
 from conformance.worker import aside
 
@@ -42,8 +42,8 @@ class Suspect:
     allowed what the suspect is."""
     session: Session | None
     """The runtime with the model loaded; None where it could not be."""
-    own_code: bool
-    """Whether the export used code of the case's own."""
+    own_code: Callable[[], bool]
+    """Says whether the export used code of the case's own, which may take an export to find out."""
     config: Mapping[str, str] = field(default_factory=dict)
     """ONNX Runtime's session options."""
 
@@ -79,11 +79,18 @@ class Opinion:
 def find(suspect: Suspect, example: Example, stop: Stopped) -> Opinion:
     """Runs a failing example of an exported model elsewhere, and decides who is at fault."""
     witnesses = list(collect(suspect, example, stop))
-    fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, suspect.own_code)
+    fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, own_code=False)
+    if conclusion in ("differ", "nobody") and suspect.own_code():
+        fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, own_code=True)
     opinion = Opinion(fault, witnesses, conclusion)
+    outcome = outcome_of(stop, example, suspect.judged)
+    broken = Broken(suspect.model, suspect.libraries, example.inputs, suspect.config, outcome)
+    asked_of = suspect.runtime == "onnxruntime" and stop.stage == "compare" and fault != "reference"
+    if asked_of and right_without_reuse(broken):
+        opinion.fault, opinion.conclusion = "runtime", "memory"
+        return opinion
     if conclusion == "optimizer":
-        outcome = outcome_of(stop, example, suspect.judged)
-        opinion.optimizer = guilty(Broken(suspect.model, suspect.libraries, example.inputs, suspect.config, outcome))
+        opinion.optimizer = guilty(broken)
     _look_at_nodes(opinion, suspect, example, stop)
     return opinion
 

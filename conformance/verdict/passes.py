@@ -55,8 +55,9 @@ def guilty(broken: Broken, seconds: float = SECONDS) -> dict[str, Any] | None:
     ``of`` is ``onnxruntime``, ``level`` the lowest level that fails, ``changed`` the number of names that were
     suspected. ``passes`` are without which the outputs are right: one, or the smallest set; empty where none could
     be named. ``alone`` is whether that one breaks what all others leave right; ``helpers`` are others without which
-    the outputs are right too, but which break nothing by themselves. ``removed`` and ``added`` are nodes, as
-    ``Add name``, ``more`` how many of them are not told; ``unfinished`` is true where time ran out.
+    the outputs are right too, but which break nothing by themselves. Where none does, and several break the model
+    ``together``, without the rest, ``passes`` are all of these. ``removed`` and ``added`` are nodes, as ``Add name``,
+    ``more`` how many of them are not told; ``unfinished`` is true where time ran out.
     """
     deadline = time.monotonic() + seconds
     try:
@@ -105,7 +106,7 @@ def _name(trials: _Trials, level: str, passes: Passes, told: dict[str, Any], fol
             told |= _difference(before, after)
             return
         (name,) = healing
-        others = only(name, passes.all)
+        others = only([name], passes.all)
         trials.saved(level, healing, trials.broken.model, before)
         if before.is_file() and trials.at(level, others, before) == "alike":
             trials.saved(level, others, before, after)
@@ -115,7 +116,28 @@ def _name(trials: _Trials, level: str, passes: Passes, told: dict[str, Any], fol
             trials.saved(level, (), trials.broken.model, after)
             told |= _difference(before, after)
         helpers.append(name)
+    if helpers:
+        needed = smallest(passes.changed, lambda names: trials.at(level, only(names, passes.all)) == "alike")
+        told |= {} if needed is None else {"passes": needed, "alone": len(needed) == 1, "together": len(needed) > 1}
     told["helpers"] = [name for name in helpers if name not in told["passes"]]
+
+
+def right_without_reuse(broken: Broken) -> bool:
+    """Return whether the model, with all passes on, fails as long as a tensor may take the memory of one that nobody
+    needs any more, and is right otherwise."""
+
+    def outcome(*, reuse: bool) -> str:
+        def question() -> Asked:
+            try:
+                optimizing = Optimizing(reuse=reuse)
+                with open_at(broken.model, broken.libraries, broken.config, optimizing) as session:
+                    return Asked(session.run(broken.inputs))
+            except Exception as error:
+                return Asked(None, "stops", type(error).__name__)
+
+        return broken.outcome(answered(question))
+
+    return outcome(reuse=False) == "right" and outcome(reuse=True) == "alike"
 
 
 class _Trials:

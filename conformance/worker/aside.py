@@ -109,6 +109,8 @@ def _end(child: int) -> int:
         if ended:
             break
         time.sleep(0.002)
+    if not ended:  # by itself first: it may not have come to its own session yet
+        os.kill(child, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     if not ended:

@@ -11,9 +11,11 @@ from onnx import helper
 from conformance.align.matching import candidates as candidates_of
 from conformance.align.matching import match
 from conformance.align.modules import calls_of, paired
+from conformance.align.nodes import Graph
 from conformance.align.scopes import scopes
 from conformance.commands.align import text
 from tests.align.support import chain, kinds, rows, said, sub_calls
+from tests.kit.models import model_of
 from tests.kit.networks import DYNAMO_THOROUGH, EXPORTERS, IMAGES, network
 
 
@@ -140,3 +142,16 @@ def test_another_way_through_the_submodules_is_no_pair():
     once, twice = sub_calls(1), sub_calls(2)
     assert paired(once, twice) is None
     assert [len(one) for one in paired(once, once) or []] == [1, 1]
+
+
+LOOP = """
+planted (float[2] x, int64 n, bool c) => (float[2] y, float[n, 2] z) {
+    y, z = Loop <body = inner (int64 i, bool going, float[2] s) => (bool on, float[2] t, float[2] u)
+        <float one = {1.0}> { on = Identity (going) a = Add (s, one) t = Mul (a, w) u = Add (t, x) }> (n, c, x)
+}
+"""
+
+
+def test_a_node_reads_what_its_body_takes_from_around_it_and_not_the_bodys_own() -> None:
+    graph = Graph(model_of(LOOP, w=np.ones(2, np.float32)))
+    assert {*graph.readers} == {"n", "c", "x", "w"}

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.culprits.edits import Edit, exchanged
 from benchmarks.culprits.planting import exported
 from benchmarks.location.sound import look_at
+from conformance.records.findings import findings
 from tests.kit.cases import Bench, details, module_of, say, verdict, with_symbolic, write_case
 from tests.kit.planting import planted, untyped
 from tests.kit.runs import run_suite
@@ -262,3 +263,27 @@ def test_a_run_names_the_operator_that_parts_as_one_finding(tmp_path: Path) -> N
     assert (tmp_path / small[0]["repro"]).is_file() and small[1] == {"as": records[0]["id"]}
     assert f"  parts first at cases/pool.yaml:1  {source}  (aten.avg_pool2d)" in outcome.text
     assert "2 red cells: 1 finding" in outcome.text
+
+
+BRANCH = """
+import torch
+class Branches(torch.nn.Module):
+    def forward(self, x):
+        x = torch.sin(x)
+        if bool(x.sum() > 0):
+            return torch.cos(x)
+        return torch.exp(x)
+"""
+
+
+def test_a_branch_on_data_is_one_finding_at_its_line_whether_it_is_frozen_or_refused(bench: Bench) -> None:
+    frozen = bench.run(say(module_of("Branches"), TORCHSCRIPT), BRANCH)
+    refused = bench.run(say(module_of("Branches"), DYNAMO), BRANCH, check="export")
+    assert frozen.operator is not None
+    assert (frozen.operator["how"], frozen.operator["line"], frozen.operator["source"]) == (
+        "path", "beside.py:6", "if bool(x.sum() > 0):",
+    )  # fmt: skip
+    assert refused.place is not None and refused.place["line"] == 6
+    folders = [{**record.as_dict(), "source": {"file": "cases/a.yaml", "line": 1}} for record in (frozen, refused)]
+    (finding,) = findings(folders)
+    assert (finding.key.by, finding.key.of) == ("branch", "cases/beside.py:6")

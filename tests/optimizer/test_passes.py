@@ -17,7 +17,7 @@ from conformance.verdict.passes import Broken, guilty
 from conformance.verdict.smallest import smallest
 from tests.kit.cases import details, say, verdict
 from tests.optimizer import models
-from tests.optimizer.planting import crashing_at, wrong
+from tests.optimizer.planting import crashing_at, wrong, wrong_by_reuse
 
 X = models.normal(3, 8)
 
@@ -83,13 +83,27 @@ def test_the_pass_that_is_made_wrong_is_named(asked, name: str) -> None:
     assert told["passes"] == [name] and told["alone"]
 
 
-def test_where_no_single_pass_heals_the_smallest_set_is_named(asked) -> None:
+def two_passes() -> ModelProto:
+    """A model that MatMulAddFusion and CommonSubexpressionElimination change, and others."""
     nodes = [
         models.node("MatMul", "x w", "p"), models.node("Add", "p b", "a"), models.node("Identity", "a", "i"),
         models.node("Neg", "i", "n"), models.node("Sin", "n", "s"), models.node("Sin", "n", "t"),
         models.node("Mul", "s t", "y"),
     ]  # fmt: skip
-    model = models.model(nodes, [3, 4], {"w": models.normal(4, 5), "b": models.normal(5)})
+    return models.model(nodes, [3, 4], {"w": models.normal(4, 5), "b": models.normal(5)})
+
+
+def test_passes_that_break_a_model_together_are_all_named(asked) -> None:
+    """Whichever of them comes first: without any one of them it is right, and none breaks anything by itself."""
+    model = two_passes()
+    with wrong("MatMulAddFusion", "CommonSubexpressionElimination", by=all):
+        told = asked(model, inputs_of(model))
+    assert sorted(told["passes"]) == ["CommonSubexpressionElimination", "MatMulAddFusion"]
+    assert (told["together"], told["alone"], told["helpers"]) == (True, False, [])
+
+
+def test_where_no_single_pass_heals_the_smallest_set_is_named(asked) -> None:
+    model = two_passes()
     with wrong("MatMulAddFusion", "CommonSubexpressionElimination"):
         told = asked(model, inputs_of(model))
     assert sorted(told["passes"]) == ["CommonSubexpressionElimination", "MatMulAddFusion"]
@@ -147,3 +161,11 @@ def test_a_cell_that_the_optimizer_breaks_names_the_pass_and_says_so_in_words(be
     assert lines[at + 1].startswith("  it makes com.microsoft::Gelu ") and "Erf" in lines[at + 1]
     sound = bench.run(GELU)
     assert (sound.status, sound.optimizer) == ("passed", None)
+
+
+def test_a_cell_that_is_right_without_memory_used_twice_lays_it_to_the_runtime(bench) -> None:
+    with wrong_by_reuse():
+        record = bench.run(GELU)
+    assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
+    assert (record.conclusion, record.optimizer) == ("memory", None)
+    assert any("enable_mem_reuse" in line for line in details(record))

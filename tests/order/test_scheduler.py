@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from conformance.case.words import Check
 from conformance.plan.order import Work
-from conformance.plugin.ordering import Told
+from conformance.plugin.ordering import Told, id_of
 from conformance.plugin.scheduler import ModuleScheduling
 
 pytestmark = pytest.mark.smoke
 
 TESTS = [f"test_suite.py::test_export[c{number // 6}-torchscript-op{number}]" for number in range(60)]
+
+
+@pytest.mark.parametrize("check", get_args(Check))
+def test_the_cells_of_every_check_are_known_by_the_ids_of_their_tests(check: str) -> None:
+    assert id_of(f"conformance/test_suite.py::test_{check}[a-onnx-op17]@group") == f"{check}[a-onnx-op17]"
+    assert id_of(f"mine/test_own.py::test_{check}[a-onnx-op17]") is None
 
 
 class Config:

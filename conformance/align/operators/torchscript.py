@@ -27,6 +27,8 @@ class Seen:
         self.weights: list[Any] = []
         self.program: Program | None = None
         self.ties: dict[str, list[str | None]] = {}
+        self.python: list[tuple[str, list[str]]] = []
+        """The calls of an ``autograd.Function`` that makes nodes by itself: its name, and those of its outputs."""
         self.raw: Any = None
         """The model before onnxsim, where the case has it simplified."""
 
@@ -45,19 +47,22 @@ def watching() -> Iterator[Seen]:
 
     def typed(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
         # the last moment at which numbers are numbers, and not tensors
-        seen.ties = {}
+        seen.ties, seen.python = {}, list(_of_functions(graph))
         seen.program = _program(graph, seen.weights, seen.ties)
         return original(graph, *args, **kwargs)
 
     def lowered(original: Callable[..., Any], graph: Any, block: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
         outputs = [output.debugName() for output in node.outputs()]
         result = original(graph, block, node, *args, **kwargs)
-        for name, value in zip(outputs, result if isinstance(result, list | tuple) else [result], strict=False):
-            maker = value.node() if hasattr(value, "node") else None
-            if maker is not None and maker.kind().partition("::")[0] not in ("prim", "aten"):
-                place = [output.debugName() for output in maker.outputs()].index(value.debugName())
-                before = maker.s(_TIE) if maker.hasAttribute(_TIE) else ""
-                maker.s_(_TIE, f"{before}{name}:{place} ")
+        _mark(outputs, result)
+        return result
+
+    def by_function(original: Callable[..., Any], graph: Any, name: str, *args: Any) -> Any:
+        result = original(graph, name, *args)
+        call = next((call for call in seen.python if call[0] == name), None)
+        if call is not None:  # the exporter comes to them in the order in which they are called
+            seen.python.remove(call)
+            _mark(call[1], result)
         return result
 
     def named(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
@@ -74,9 +79,29 @@ def watching() -> Iterator[Seen]:
         wrapped(utils, "_create_jit_graph", created),
         wrapped(binding, "_jit_pass_erase_number_types", typed),
         wrapped(utils, "_run_symbolic_function", lowered),
+        wrapped(utils, "_run_symbolic_method", by_function),
         wrapped(binding, "_jit_pass_onnx_assign_scoped_names_for_node_and_value", named),
     ):
         yield seen
+
+
+def _mark(names: Sequence[str], result: Any) -> None:
+    """Notes at the nodes that were made for some values which value each of their outputs is."""
+    for name, value in zip(names, result if isinstance(result, list | tuple) else [result], strict=False):
+        maker = value.node() if hasattr(value, "node") else None
+        if maker is not None and maker.kind().partition("::")[0] not in ("prim", "aten"):
+            place = [output.debugName() for output in maker.outputs()].index(value.debugName())
+            before = maker.s(_TIE) if maker.hasAttribute(_TIE) else ""
+            maker.s_(_TIE, f"{before}{name}:{place} ")
+
+
+def _of_functions(block: Any) -> Iterator[tuple[str, list[str]]]:
+    """The calls of each ``autograd.Function`` in order, those in blocks inside too."""
+    for node in block.nodes():
+        if node.kind() == "prim::PythonOp":
+            yield node.pyname(), [output.debugName() for output in node.outputs()]
+        for inner in node.blocks():
+            yield from _of_functions(inner)
 
 
 def _collected(block: Any) -> Iterator[tuple[str, list[str | None]]]:
@@ -176,12 +201,18 @@ def _operator(node: Any, start: Values, ties: dict[str, list[str | None]]) -> Op
         return number, Program(blocks[number].operators, blocks[number].outputs, around, [], ties), []
 
     return Operator(
-        outputs[0] if outputs else "", kind.replace("::", ".").removesuffix("_"), tuple(read), outputs, compute, line,
+        outputs[0] if outputs else "", _name_of(node), tuple(read), outputs, compute, line,
         source, _module(node.scopeName()), pointwise=pointwise,
         constants=tuple(_plain(start[name]) for name in inputs if name in start),
         arguments=lambda values: [values[name] for name in inputs], inner=inner,
         plumbing=kind in _PLUMBING, call=None if blocks else _call(node, inputs),
     )  # fmt: skip
+
+
+def _name_of(node: Any) -> str:
+    """``aten.add``; of an ``autograd.Function`` its own name."""
+    kind = str(node.kind())
+    return str(node.pyname()) if kind == "prim::PythonOp" else kind.replace("::", ".").removesuffix("_")
 
 
 _HANDED_ON = frozenset({
