@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from conformance.case.built import Here, Pickled
+from conformance.case.built import Exported, Here, Pickled
 from conformance.case.deploy import Latency, OnnxRuntime, TensorRT
 from conformance.case.dims import Dims, Range
 from conformance.case.export import Dynamo, Export, TorchScript
@@ -197,7 +197,7 @@ class Case:
     """The line of each entry of ``fails``."""
     graph_lines: tuple[int, ...] = ()
     """The line of each entry of ``graph``."""
-    built: Here | Pickled | None = None
+    built: Here | Pickled | Exported | None = None
     """The module, where it is built already."""
 
     def line_of(self, entry: Fails) -> int:

@@ -25,7 +25,7 @@ def case_of_program(program: torch.export.ExportedProgram) -> dict[str, Any]:
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     inputs: dict[str, Any] = {}
     for name in names:
-        value = values.get(name)
+        value: Any = values.get(name)
         if not hasattr(value, "shape"):
             raise ValueError(f"{name} is no tensor; give the module and its inputs instead")
         dtype = str(value.dtype).removeprefix("torch.")

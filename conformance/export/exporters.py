@@ -115,7 +115,7 @@ def _quiet() -> Iterator[list[warnings.WarningMessage]]:
 
 def _told(warned: Sequence[warnings.WarningMessage], folder: Path) -> Iterator[str]:
     """Yield what is worth telling, once each: not deprecations, which say nothing of this model."""
-    from torch.jit import TracerWarning
+    from torch.jit._trace import TracerWarning
 
     texts: dict[str, None] = {}
     for one in warned:

@@ -36,7 +36,7 @@ _RECORD = pytest.StashKey[dict[str, Any]]()
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    config = pluginmanager.get_plugin("pytestconfig")
+    config: Any = pluginmanager.get_plugin("pytestconfig")
     own_suite = options.names_suite(config.invocation_params.args)
     options.add(parser, short=own_suite and not entry_points(group="pytest11", name=__name__))
 
