@@ -65,6 +65,14 @@ def test_a_branch_that_does_not_reach_the_output_makes_one_cell_of_its_case_red(
     assert "smallest example" not in shown  # it is about no example
 
 
+def test_weights_are_not_advised_of_a_module_that_has_none(bench):
+    body = of_forward("x + 1e-9 * torch.sin(torch.tanh(x * 3))")
+    records = [bench.run_cell(cell) for cell in cells_of(bench, body)]
+    (red,) = (record for record in records if record.error == "Hollow")
+    shown = text.failure(red.as_dict())
+    assert "awake" not in shown and "give the case inputs with which they show" in shown
+
+
 def of_forward(forward, *more):
     return say(CASE, *more).replace("module: beside.Net", f"forward: {forward}")
 

@@ -187,6 +187,7 @@ _HINTS = {
     "conditioning": "declare values that are better conditioned, or a tolerance and because",
     "exclude": "keep these nodes in fp32 with exclude:, or say why this case has no fp16 with left_out:",
     "hollow": "give the case inputs or weights with which they show (weights: awake), or say hollow: and why",
+    "hollow inputs": "give the case inputs with which they show, or say hollow: and why",
     "report": "this is a mistake in the harness; please report it with these lines:",
     "rounding": "PyTorch's own float32 is too far from float64 to compare with; declare values or a tolerance",
     "slow": "too slow? say examples: or smaller dims, or leave the runtime out with runtimes:",
