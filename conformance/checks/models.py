@@ -19,7 +19,7 @@ from conformance.checks.prepared import prepare
 from conformance.checks.replaced import replaced_function
 from conformance.checks.stages import Stages
 from conformance.checks.verify import check_again, check_outputs
-from conformance.compare.noise import NOISE_LIMITS
+from conformance.compare.noise import NOISE_LIMITS, decibels
 from conformance.depends.fingerprint import suite
 from conformance.depends.gathering import observe, rest_on
 from conformance.depends.observed import Observed
@@ -367,8 +367,10 @@ def _may_be_a_step(record: Record) -> bool:
     if record.stage != "compare" or record.error != "WrongValue" or record.precision != "fp32":
         return False
     nodes = {name.rpartition("::")[2] for name in (record.graph or {}).get("nodes", {})}
+    worst = record.worst or {}
     lost = [value for value in (record.loss or {}).values() if isinstance(value, (int, float))]
-    return bool(nodes & QUANTIZED and lost) and min(lost) >= NOISE_LIMITS["int8"].runtime
+    lost = lost or [decibels(float(worst["wanted"]) ** 2, float(worst["error"]) ** 2)]
+    return bool(nodes & QUANTIZED) and min(lost) >= NOISE_LIMITS["int8"].runtime
 
 
 def _instead_of_the_exporter(cell: Cell, record: Record) -> str:

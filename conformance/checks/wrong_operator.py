@@ -39,7 +39,7 @@ def wrong_operator(reference: Reference, inputs: Inputs) -> dict[str, Any]:
 
     positional, keywords = reference.arguments(inputs)
     reference.restore()
-    with torch.no_grad(), Compares():  # type: ignore[no-untyped-call]
+    with torch.no_grad(), reference.standing(), Compares():  # type: ignore[no-untyped-call]
         reference.module(*positional, **keywords)
     return told[0] if told else {"unable": "nothing"}
 

@@ -343,7 +343,7 @@ class Reference:
         """The float32 outputs computed in another ``way`` (``export.left_open``); raises what the module does."""
         positional, keywords = self.arguments(inputs)
         self.restore()
-        with way:
+        with self.standing(), way:
             return _own(self.module(*positional, **keywords))
 
     def _has_float64(self) -> bool:

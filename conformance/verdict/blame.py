@@ -22,6 +22,7 @@ from conformance.records.record import FLOAT64, Witness
 from conformance.runtimes import Session, registry
 from conformance.verdict.asking import Asked, ask
 from conformance.verdict.example import Example, given
+from conformance.verdict.loss import bears_out
 from conformance.verdict.passes import Broken, guilty, right_without_reuse
 from conformance.verdict.walk import decided, walk
 from conformance.worker import aside
@@ -70,7 +71,7 @@ class Opinion:
             "witnesses": [witness.as_dict() for witness in self.witnesses],
             "conclusion": self.conclusion,
             "parts_at": self.parts_at,
-            "loss": self.loss,
+            "loss": self.loss if bears_out(self.loss or {}, self.fault) else None,
             "cause": self.cause,
             "optimizer": self.optimizer,
         }
@@ -306,4 +307,18 @@ def shown(inputs: Mapping[str, Array]) -> dict[str, str]:
 def _text(array: Array) -> str:
     if array.size <= 12:
         return f"{array.dtype} {array.tolist()}"
-    return f"{array.dtype}{list(array.shape)} from {array.min()} to {array.max()}"
+    head = f"{array.dtype}{list(array.shape)}"
+    finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
+    spread = f" from {finite.min()} to {finite.max()}" if finite.size else ""
+    return head + spread + "".join(f", {name} at {place}" for name, place in _odd(array))
+
+
+def _odd(array: Array) -> Iterator[tuple[str, list[int]]]:
+    """Yield the first place of NaN and of each infinity, and how many more there are of it."""
+    if array.dtype.kind != "f":
+        return
+    for name, found in (("NaN", np.isnan(array)), ("inf", np.isposinf(array)), ("-inf", np.isneginf(array))):
+        places = np.argwhere(found)
+        if len(places):
+            more = f"{len(places)} times {name}, first" if len(places) > 1 else name
+            yield more, places[0].tolist()
