@@ -174,7 +174,13 @@ def _first_cause(error: BaseException) -> BaseException:
 def _head(error: BaseException) -> str:
     """The first line of an error's text, with the second where the first ends with a colon."""
     lines = [line.strip() for line in _COLOURS.sub("", text_of(error)).splitlines() if line.strip()]
+    if lines and lines[0].startswith(_INTERPRETER):
+        return lines[-1].removeprefix(f"{type(error).__name__}: ")
     return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
+
+
+_INTERPRETER = "The following operation failed in the TorchScript interpreter"
+"""What follows is where that was, and in the last line why."""
 
 
 def call(what: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

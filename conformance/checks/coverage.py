@@ -79,7 +79,8 @@ def note_coverage(run: CellRun, verify: Verifier) -> None:
             f"{seen} of {of} operator calls show in what the module returns: others may be wrong, and nothing fails"
         )
         stop = Stopped("compare", "Hollow", text, "case")
-        stop.fields = {"hints": ["hollow"], "draw": None, "worst": None}
+        weighted = any(True for _ in run.reference.module.parameters())
+        stop.fields = {"hints": ["hollow" if weighted else "hollow inputs"], "draw": None, "worst": None}
         raise stop
     if says.hollow is not None and not says.vary and "unknown" not in known and seen >= PLENTY * of:
         text = f"{seen} of {of} operator calls show in what the module returns; take hollow: out"

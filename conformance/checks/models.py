@@ -12,6 +12,7 @@ from conformance.arrays import Array, Inputs
 from conformance.case.dims import Dims
 from conformance.case.python import Folder, check_needs, raised_at
 from conformance.case.words import Exporter, base_of
+from conformance.checks.advice import advice
 from conformance.checks.outcomes import Outcomes
 from conformance.checks.own_code import raising
 from conformance.checks.prepared import prepare
@@ -170,7 +171,7 @@ class CellRun:
                 if stop.fault == "exporter":
                     self._check_repeats(wanted)
                     seen = [] if self.outcomes.is_declared(stop) else raising(self, stop)
-                    stop.fields["own_code"] = [*cell.own_code, *seen]
+                    stop.fields |= {"own_code": [*cell.own_code, *seen], "hints": advice(stop)}
                 self.outcomes.note_failed_export(name, stop)
                 self.prepared.failed[name] = stop
                 raise
