@@ -20,7 +20,8 @@ NONE = math.inf
     ({"export": NONE, "optimizer": 12.0}, "runtime", True),
     ({"export": NONE, "optimizer": 12.0}, "exporter", False),
     ({"export": NONE, "optimizer": NONE}, "exporter", False),
-    ({"export": 140.0, "conversion": 12.0}, "precision", True), ({"export": 40.0, "conversion": 60.0}, "runtime", True),
+    ({"export": 140.0, "conversion": 12.0}, "precision", True),
+    ({"export": 40.0, "conversion": 60.0}, "runtime", True),
     ({"export": 9.5}, None, True), ({"export": "RuntimeError"}, "exporter", True), ({}, "exporter", False),
 ])  # fmt: skip
 def test_a_loss_is_told_where_it_says_the_same_as_the_verdict(loss, fault, says_the_same):

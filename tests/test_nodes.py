@@ -149,9 +149,17 @@ def test_a_wrong_kernel_is_found_though_the_evaluator_has_no_say_on_another_node
         record = bench.run(LATER)
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
     assert record.conclusion == "kernel"
+    assert record.loss is None  # by these kernels all would be lost by the export
     place = record.parts_at
     assert (place["operator"], place["how"], place["by"]) == ("Cos", "parts", "onnx-reference")
     assert any(line.startswith("at the node Cos") and "specification" in line for line in details(record))
+
+
+def test_a_wrong_kernel_is_no_loss_of_the_export(bench):
+    with wrong("Cos"):
+        record = bench.run(OPEN.format(forward="torch.cos(torch.sin(x))"))
+    assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
+    assert record.loss.keys() == {"export", "runtime"} and record.loss["runtime"] < 60 < record.loss["export"]
 
 
 @pytest.mark.skipif(openvino.absence() is not None, reason="openvino is not installed")

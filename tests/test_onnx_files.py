@@ -264,6 +264,20 @@ def test_check_needs_no_case_file_and_finds_the_sizes_that_work(
     assert all(part in told for part in parts)
 
 
+@pytest.mark.parametrize("words, code", [((), 0), (("--precision", "int8"), 1)])
+def test_int8_that_nobody_asked_for_is_told_and_fails_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int
+) -> None:
+    """A fourth power, of which 8 bits leave nothing below 1."""
+    powers = "s = Mul (x, x) t = Mul (s, s) r = Sqrt (t) a = Sqrt (r) y = MatMul (a, w)"
+    made = model_of(f"net (float[n, 8] x) => (float[n, 8] y) {{ {powers} }}", w=np.eye(8, dtype=np.float32))
+    save(made, tmp_path / "net.onnx")
+    assert check(tmp_path, str(tmp_path / "net.onnx"), "--dim", "n=1..4", *words) == code
+    told = capsys.readouterr().out
+    assert ("told    fidelity[net-onnx-op17-int8]" in told) is not bool(code)
+    assert "int8 against the file's own meaning" in told
+
+
 def test_a_check_in_which_nothing_is_compared_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No cell fails, and none that runs the model has run."""
     monkeypatch.setattr(registry, "absence", lambda runtime: "it is not here" if runtime else None)
@@ -280,7 +294,7 @@ def test_what_int8_costs_fails_a_check_only_where_it_was_asked_for(
     save(model_of(f"net {body}", scales=scales, weights=weights), tmp_path / "net.onnx")
     assert check(tmp_path, str(tmp_path / "net.onnx")) == 0
     told = capsys.readouterr().out
-    assert "costly  fidelity[net-onnx-op17-int8]" in told and "FAILED" not in told
+    assert "told    fidelity[net-onnx-op17-int8]" in told and "at fault" not in told
     assert check(tmp_path, str(tmp_path / "net.onnx"), "--precision", "int8") == 1
 
 

@@ -365,3 +365,37 @@ def test_long_names_are_cut_where_it_tells_them_apart_in_a_narrow_terminal():
     rows = [line.removesuffix("✓").rstrip() for line in matrix.lines(records, 80) if "✓" in line]
     assert [row[-10:] for row in rows] == [name[-10:] for name in names]
     assert all(row.startswith("a_convolution_with") for row in rows)
+
+
+def test_an_error_of_the_interpreter_says_why(tmp_path) -> None:
+    said = (
+        "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call "
+        'last):\n  File "beside.py", line 3, in forward\n    return x @ y\n           ~~~~~ <--- HERE\n'
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)\n"
+    )
+    assert describe(RuntimeError(said), tmp_path) == (
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"
+    )
+
+
+@pytest.mark.parametrize("body, exporter, hint", [
+    ("forward: torch.asinh(x)", "torchscript: [17]", "symbolic"),
+    ('forward: "x * 2 if bool(x.sum() > 0) else x"', "dynamo: [20]", "branch"),
+    ("module: beside.Unknown", "dynamo: [20]", "translation"),
+])  # fmt: skip
+def test_an_export_that_fails_for_a_common_reason_says_what_to_do(
+    bench: Bench, body: str, exporter: str, hint: str
+) -> None:
+    unknown = """
+import torch
+@torch.library.custom_op("blame_test::unknown", mutates_args=())
+def unknown(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+unknown.register_fake(torch.empty_like)
+class Unknown(torch.nn.Module):
+    def forward(self, x):
+        return unknown(x)
+"""
+    more = say(body, 'inputs: {x: "float32[batch, 3]"}', "dims: {batch: 1..4}", f"export: {{{exporter}}}")
+    record = bench.run(more, unknown if "beside" in body else "", check="export")
+    assert (record.stage, record.fault, record.hints) == ("export", "exporter", [hint]), record.reason

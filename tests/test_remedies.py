@@ -182,3 +182,32 @@ def test_integers_on_which_float32_decides_otherwise_are_nobodys_fault(bench):
     assert verdict(record) == ("failed", "compare", "IllConditioned", None)
     assert record.remedy is None
     assert "declare values that are better conditioned" in text.failure(record.as_dict())
+
+
+@pytest.mark.parametrize("forward", ["torch.isinf(x)", "torch.isnan(x * 2)"])
+def test_an_excuse_says_what_was_tried_and_that_an_infinity_shows_more(bench, forward):
+    record = bench.run(f'forward: "{forward}"\n{X}')
+    assert (record.error, record.remedy["kind"]) == ("Vacuous", "excuse of finite values")
+    told = text.failure(record.as_dict())
+    assert "no finite values show more; NaN and infinities do" in told and "neither more draws" not in told
+
+
+SMALL = """
+import torch
+from torch import nn
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = {}
+    def forward(self, x):
+        return torch.cos(x) * self.scale + torch.sin(torch.tanh(x)) * 1e-9
+"""
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_nobody_is_told_to_wake_weights_that_are_not_there(bench, weighted):
+    record = bench.run(
+        f"module: beside.Small\n{X}", SMALL.format("nn.Parameter(torch.ones(3))" if weighted else "1.0")
+    )
+    assert record.error == "Hollow"
+    assert ("weights: awake" in text.failure(record.as_dict())) is weighted

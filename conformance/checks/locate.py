@@ -58,6 +58,8 @@ def note_operator(
         stop.fields["operator"] = {"unable": "raised", "detail": detail}
     own = own_code(run)
     told = stop.fields["operator"] = _at_own_code(run.cell.case, stop.fields["operator"], own)
+    if told.get("how") == "path":
+        stop.fields["hints"] = ["branch"]
     if stop.fault == "exporter":
         stop.fields["own_code"] = accused(own, told)
     reducing = small.told.get("seconds", 0.0) if small is not None else 0.0  # which the record has apart

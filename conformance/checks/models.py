@@ -13,13 +13,13 @@ from conformance.arrays import Array, Inputs
 from conformance.case.dims import Dims
 from conformance.case.python import Folder, check_needs, raised_at
 from conformance.case.words import Exporter, base_of
+from conformance.checks.advice import advice
 from conformance.checks.outcomes import Outcomes
 from conformance.checks.own_code import raising
 from conformance.checks.prepared import prepare
 from conformance.checks.replaced import replaced_function
 from conformance.checks.stages import Stages
 from conformance.checks.verify import check_again, check_outputs
-from conformance.compare.noise import NOISE_LIMITS, decibels
 from conformance.depends.fingerprint import suite
 from conformance.depends.gathering import observe, rest_on
 from conformance.depends.observed import Observed
@@ -40,7 +40,6 @@ from conformance.records.record import Record
 from conformance.runtimes import opener, registry
 from conformance.runtimes.onnxruntime import NO_FALLBACK
 from conformance.runtimes.tensorrt.options import Build, Options, Shape, covering
-from conformance.verdict.saturation import QUANTIZED
 from conformance.worker import uses
 from conformance.worker.progress import Progress
 from conformance.worker.state import fence
@@ -99,12 +98,8 @@ class CellRun:
         except Stopped as stop:
             record.stop(stop)
             record.place = raised_at(stop, cell.case.folder)
-            if isinstance(cell.case.says.onnx, str):
-                if record.fault == "exporter":
-                    record.fault = _instead_of_the_exporter(cell, record)
-                if _may_be_a_step(record):
-                    record.fault, record.conclusion = None, None
-                    record.hints = [*record.hints, "steps"]
+            if isinstance(cell.case.says.onnx, str) and record.fault == "exporter":
+                record.fault = _instead_of_the_exporter(cell, record)
             raise
         except BaseException as error:  # a SystemExit of the case's own code, or a mistake in this package
             stopped = stages.stopped_by(error)
@@ -192,7 +187,7 @@ class CellRun:
                 if stop.fault == "exporter":
                     self._check_repeats(wanted)
                     seen = [] if self.outcomes.is_declared(stop) else raising(self, stop)
-                    stop.fields["own_code"] = [*cell.own_code, *seen]
+                    stop.fields |= {"own_code": [*cell.own_code, *seen], "hints": advice(stop)}
                 self.outcomes.note_failed_export(name, stop)
                 self.prepared.failed[name] = stop
                 raise
@@ -356,21 +351,6 @@ class CellRun:
         if facts.doubted:
             error, text = facts.doubted
             self.record.warnings.append({"name": "shape inference", "error": error, "text": text})
-
-
-def _may_be_a_step(record: Record) -> bool:
-    """Return whether a file that is quantized already is no further off than rounding before its quantizers makes it.
-
-    A value that lies between two steps of a quantizer is rounded to either, by the last bit of what is before it; a
-    runtime's optimizer changes that bit. What a runtime may be off an int8 model of this package bounds it.
-    """
-    if record.stage != "compare" or record.error != "WrongValue" or record.precision != "fp32":
-        return False
-    nodes = {name.rpartition("::")[2] for name in (record.graph or {}).get("nodes", {})}
-    worst = record.worst or {}
-    lost = [value for value in (record.loss or {}).values() if isinstance(value, (int, float))]
-    lost = lost or [decibels(float(worst["wanted"]) ** 2, float(worst["error"]) ** 2)]
-    return bool(nodes & QUANTIZED) and min(lost) >= NOISE_LIMITS["int8"].runtime
 
 
 def _instead_of_the_exporter(cell: Cell, record: Record) -> str:

@@ -16,6 +16,7 @@ from conformance.arrays import Array, Inputs
 from conformance.case.copying import copied
 from conformance.case.declaration import Case
 from conformance.case.must_hold import PrecisionTolerance
+from conformance.case.words import SPECIALS
 from conformance.checks.edits import flow, plain, saying, values_of, widened, with_values
 from conformance.checks.verify import Verifier
 from conformance.compare.excuses import ROUNDING, SLACK, largest_of, own_error
@@ -39,8 +40,8 @@ _FLOATS: tuple[dict[str, Any] | None, ...] = (
 """Values of float inputs that are tried, the plainest first; None is the default, a standard normal distribution."""
 
 Remedy = dict[str, Any]
-"""``kind`` (values, draws, weights, tolerance, specials, excuse) and what to write: ``yaml`` into the case,
-``python`` into a ``file`` beside it."""
+"""``kind`` (values, draws, weights, tolerance, specials, several kinds of excuse) and what to write: ``yaml`` into
+the case, ``python`` into a ``file`` beside it."""
 
 
 Answers = Iterator[tuple[Inputs, list[Array]]]
@@ -84,7 +85,18 @@ class Remedies:
                 break
             if shows(answers, decides):
                 return remedy
-        return self._excuse(vacuous)
+        excuse = self._excuse(vacuous)
+        if time.monotonic() > self._deadline:
+            excuse["kind"] = "excuse untried"
+        elif shows(self._with_specials(), judge):
+            excuse["kind"] = "excuse of finite values"
+        return excuse
+
+    def _with_specials(self) -> Answers:
+        """The answers to NaN and infinities, whether the case has them drawn or not."""
+        draws = [dataclasses.replace(draw, regime=SPECIALS[place % len(SPECIALS)])
+                 for place, draw in enumerate(self._draws)]  # fmt: skip
+        return self._answers(saying(self._case, specials=None), draws)
 
     def _answers(self, case: Case, draws: Sequence[Draw]) -> Answers:
         """The inputs that the case would have, and PyTorch's outputs; of a converted model, what it means."""

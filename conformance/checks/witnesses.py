@@ -45,13 +45,18 @@ def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Store
         if stop.stage == "compare":
             file = converted.file if converted is not None else None
             output = (run.record.fidelity or {}).get("output")
-            opinion.loss = loss.by_stage(
+            by_others = converted is None and run.cell.runtime == "onnxruntime"
+            meaning = _who_computes(opinion) if by_others else loss.LITERAL
+            opinion.loss = None if meaning is None else loss.by_stage(
                 verify.of_pytorch(example), stored.file, file, run.cell.runtime, libraries, example.inputs, output,
-                run.cell.case.says.onnxruntime.config,
+                run.cell.case.says.onnxruntime.config, meaning,
             )  # fmt: skip
-            if run.cell.check == "fidelity" and loss.greatest(opinion.loss) == "export":
+            if run.cell.exporter == "onnx" and opinion.fault == "runtime" and _is_a_step(opinion, stop, stored):
+                opinion.fault, opinion.conclusion, opinion.optimizer = None, "steps", None
+            lost = opinion.loss or {}
+            if run.cell.check == "fidelity" and loss.greatest(lost) == "export":
                 opinion.fault = "exporter"
-                _ask_what_is_meant(opinion, verify, stored.file, libraries, example, output, opinion.loss["export"])
+                _ask_what_is_meant(opinion, verify, stored.file, libraries, example, output, lost["export"])
             elif run.cell.check == "fidelity" and base_of(run.cell.precision) == "int8" and file is not None:
                 _ask_what_is_meant(opinion, verify, file, libraries, example, output)
             if may_saturate(run):
@@ -61,6 +66,27 @@ def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Store
 
     models = [model.facts.sha for model in (stored, converted) if model is not None]
     return run.outcomes.remembering(find, verify, run.record, models)
+
+
+def _who_computes(opinion: Opinion) -> str | None:
+    """The runtime by which the loss of a model in fp32 is measured. Where kernels of ONNX Runtime are wrong, with
+    which all would be lost by the export, that is one that agrees with PyTorch; None where none is known."""
+    if opinion.fault != "runtime" or opinion.conclusion == "optimizer":
+        return loss.LITERAL
+    agreeing = (witness.runtime for witness in opinion.witnesses if witness.answer == "agrees" and not witness.config)
+    return next(agreeing, None)
+
+
+STEP = 40.0
+"""Decibels from which on a model that rounds to few bits by itself may be off for one value that falls on the other
+side of a step: what ONNX Runtime's optimizer makes of such files is off by 54 dB and less."""
+
+
+def _is_a_step(opinion: Opinion, stop: Stopped, stored: Stored) -> bool:
+    """Whether a file was quantized by somebody, and what a runtime makes of it is off by no more than its steps."""
+    quantized = any(word in name for name in stored.facts.nodes for word in ("Quantize", "NBits", "Integer"))
+    measured = [value for value in (opinion.loss or {}).values() if isinstance(value, float)]
+    return quantized and stop.error == "WrongValue" and bool(measured) and min(measured) >= STEP
 
 
 def _ask_without_optimizer(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from conformance.records.advice import advice
 from conformance.records.left_open import left_open
 from conformance.records.location import located
 from conformance.records.location import number as number
@@ -184,16 +183,18 @@ def _inside(path: str, paths: Collection[str]) -> bool:
 
 
 _HINTS = {
+    "branch": "a branch on values has to be written with torch.cond, or for TorchScript be scripted (script: true)",
     "conditioning": "declare values that are better conditioned, or a tolerance and because",
     "exclude": "keep these nodes in fp32 with exclude:, or say why this case has no fp16 with left_out:",
     "hollow": "give the case inputs or weights with which they show (weights: awake), or say hollow: and why",
     "hollow inputs": "give the case inputs with which they show, or say hollow: and why",
+    "memory": "smaller sizes take less: narrow the ranges under dims:, or limit the sum of two with where:",
     "report": "this is a mistake in the harness; please report it with these lines:",
     "rounding": "PyTorch's own float32 is too far from float64 to compare with; declare values or a tolerance",
     "slow": "too slow? say examples: or smaller dims, or leave the runtime out with runtimes:",
+    "symbolic": "the exporter has no nodes for that operator; a function that makes them goes under symbolics:",
+    "translation": "the exporter has no nodes for that operator; a function that makes them goes under translations:",
     "specials": "where NaN and infinities spread to all outputs, say specials: false",
-    "steps": "the file is quantized: where a value lies between two steps, its last bit decides which is taken, and "
-    "what follows is a step off. So little says nothing of whoever is wrong",
     "vacuous": "give the case inputs or weights that show in this output, or say vacuous: and why",
 }
 
@@ -208,7 +209,6 @@ def _stopped(record: Mapping[str, Any]) -> Iterator[str]:
     yield from record.get("output") or ()
     yield from _remedy(record)
     yield from (_HINTS.get(hint, hint) for hint in record.get("hints") or ())
-    yield from advice(record)
     yield from record.get("traceback") or ()
 
 
@@ -226,7 +226,10 @@ _REMEDIES = {
     "tolerance": "try the default tolerance, with which each of these is refused",
     "tolerance to declare": "if that is what the module is like, declare how far float32 is off",
     "specials": "where NaN and infinities spread to all outputs, leave them out",
-    "excuse": "neither more draws nor other values or weights show more; if that is right, say so",
+    "excuse": "neither more draws nor other finite values or weights show more; if that is right, say so",
+    "excuse of finite values": "no finite values show more; NaN and infinities do, which the check specials draws "
+    "(unless specials: false). If that is enough, say so",
+    "excuse untried": "there was no time to try other values or weights; if it is right that nothing shows, say so",
 }
 """What to try first, by the kind of a remedy; the text to paste follows."""
 

@@ -21,7 +21,7 @@ _OPERATOR = re.compile(r"\b((?:aten|prims|torchvision|onnx|com\.microsoft)::[\w.
 """How exporters and runtimes name an operator that they stop at."""
 _CAUSED_BY = "[Caused by the value"
 """What follows is about a value that the operator takes, and the node that makes it."""
-_ON_DATA = re.compile(r"data-dependent|GuardOnDataDependent|dynamic control flow", re.I)
+ON_DATA = re.compile(r"data-dependent|GuardOnDataDependent|dynamic control flow", re.I)
 """How exporters name a branch that hangs on values."""
 _KERNEL = re.compile(r"implementation for (\w+)\(\d+\)|\b[Oo]p(?:erator)? \(?([A-Z]\w+)\)?")
 
@@ -173,7 +173,7 @@ def _at_line(record: Mapping[str, Any], component: str) -> Key | None:
     at = _beside(record, at)
     if record.get("signal"):  # whose fault it seems to be hangs on the stage at which it came
         return Key("case", "", "line", at, error)
-    if _ON_DATA.search(said):
+    if ON_DATA.search(said):
         return Key("exporter", "", "branch", at, _BRANCH)
     return Key(component, "", "line", at, said)
 

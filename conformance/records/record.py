@@ -169,6 +169,8 @@ class Record:
             self.error, self.fault = "OutOfMemory", None
         for name, value in stop.fields.items():
             setattr(self, name, value)
+        if self.error == "OutOfMemory":
+            self.hints = [*self.hints, "memory"]
 
     def take_back(self) -> None:
         """Leave out who was found guilty and what to do about it, of a failure that turned out to be another one."""

@@ -25,6 +25,8 @@ _CONCLUSIONS = {
     "meaning": "so it is ONNX Runtime's kernels that are wrong: they do not compute what the model means",
     "memory": "with no memory used twice (enable_mem_reuse off) it is right, so it is {runtime} that is wrong",
     "nodes": "node by node, others compute what {runtime} computes, so the model is wrong",
+    "steps": "the file rounds to few bits by itself, and one value on the other side of a step makes as much, "
+    "so it is open whether {runtime} is wrong",
     "nobody": "nobody else could be asked, so it is open whether the model or the runtime is wrong",
 }
 _STAGES_OF_LOSS = {

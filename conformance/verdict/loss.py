@@ -28,11 +28,13 @@ def by_stage(
     inputs: Inputs,
     output: int | None = None,
     config: Mapping[str, str] | None = None,
+    meaning: str = LITERAL,
 ) -> Loss:
     """The noise that each stage adds to what it is given: export, conversion, optimizer, runtime.
 
     ``wanted`` are PyTorch's outputs; ``converted`` and ``runtime`` are None where there are none; ``config`` has ONNX
-    Runtime's session options. With ``output`` the loss is that of this output alone.
+    Runtime's session options. With ``output`` the loss is that of this output alone. ``meaning`` is the runtime that
+    computes what a model means, where the kernels of ``LITERAL`` do not.
     """
     loss: Loss = {}
 
@@ -48,11 +50,14 @@ def by_stage(
         loss[stage] = sqnr(got[compared], before[compared])
         return got
 
-    literal = run("export", LITERAL, exported, wanted)
+    literal = run("export", meaning, exported, wanted)
     model = exported
     if converted is not None:
         model = converted
         literal = run("conversion", LITERAL, converted, literal)
+    if meaning != LITERAL:
+        run("runtime", runtime or "onnxruntime", model, literal)
+        return loss
     run("optimizer", "onnxruntime", model, literal)
     if runtime not in (None, "onnxruntime"):
         run("runtime", runtime or "", model, literal)

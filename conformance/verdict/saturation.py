@@ -43,8 +43,6 @@ OPERATORS = {
     "QuantizeLinear",
 }  # fmt: skip
 """A graph with none of these has nothing that 8-bit kernels compute."""
-QUANTIZED = OPERATORS | {"MatMulNBits", "QLinearAdd", "QLinearMul", "QGemm"}
-"""Operators of models that are quantized, to any number of bits."""
 
 
 def possible(nodes: Mapping[str, int], instructions: Collection[str]) -> bool:

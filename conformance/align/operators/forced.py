@@ -209,7 +209,7 @@ def ratios(got: Array, wanted: Array, operator: Operator, rough: Callable[[], Ar
         if moved is not None:
             spread = moved if operator.pointwise else np.full_like(moved, moved.max(initial=0.0))
             found = found * allowed / (allowed + UNITS * spread)
-    return np.asarray(np.where(np.isnan(found), np.inf, found))
+    return np.asarray(np.where(same, 0.0, np.where(np.isnan(found), np.inf, found)))
 
 
 def rough(operator: Operator, values: Values, wanted: Array, pick: _Pick) -> Array | None:
