@@ -204,7 +204,7 @@ _EXPECTATION = _object(
     {"margin": _flag, "host": _HOST, "cpu": _CPU},
 )  # fmt: skip
 # With NaN for what is allowed, no error would be larger than that.
-_TOLERANCE = _object({"rtol": _finite, "atol": _finite}, {"absolute": _flag})
+_TOLERANCE = _object({"rtol": _finite, "atol": _finite}, {"absolute": _flag, "spread": _or_none(_finite)})
 _NOISE = _object(
     {"sqnr": _finite, "runtime": _finite, "epsilon": _finite},
     {"smallest": _finite, "cosine": _or_none(_finite), "magnitude": _or_none(_finite)},

@@ -31,7 +31,9 @@ PATH = re.compile(r"\w+(\.\w+)*")
 class Says(BaseModel):
     """A mapping of a case file: closed, frozen, its fields described by the text below each."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, defer_build=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, defer_build=True, ser_json_inf_nan="strings"
+    )
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,8 @@ class Values(Says):
     """Whole numbers of a range, both ends included."""
     normal: Normal | None = None
     """A normal distribution; regimes may go beyond it."""
-    choice: Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], Field(min_length=1)] | None = None
-    """The numbers that each element is one of."""
+    choice: Annotated[list[float], Field(min_length=1)] | None = None
+    """The numbers that each element is one of; of floats also ``.nan``, ``.inf`` and ``-.inf``."""
     permutations: Size | None = None
     """Along the last axis, permutations of 0..n-1; that axis has n entries."""
     python: DottedName | None = None
@@ -108,6 +108,8 @@ class Input(Says):
             raise ValueError("permutations run along the last axis, which a 0-d input does not have")
         for number in self.values.numbers() if self.values is not None else ():
             low, high = self.type.limits
+            if self.type.is_float and not math.isfinite(number):
+                continue
             if not low <= number <= high:
                 raise ValueError(f"values: {number:g} is no {self.type.dtype}, which has {low:g} to {high:g}")
         return self

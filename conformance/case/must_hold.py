@@ -175,6 +175,13 @@ class Output(Says):
     flattened (max pooling)."""
     vacuous: str | None = None
     """Why zeros, shuffled rows or another draw's values would be right too for this output."""
+    random: str | None = None
+    """Why its values are random on purpose: at fp32 its dtype, its shape and the range of its values are compared."""
+
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether its values say nothing of a model."""
+        return bool(self.vacuous or self.random)
 
     @model_validator(mode="after")
     def _indexes(self) -> Output:

@@ -68,6 +68,7 @@ def check_accuracy(run: CellRun) -> None:
                 note_coverage(run, verify)
             _note_saturation(run, verify, model)
         except Stopped as stop:
+            run.note_changes()
             if _uninvited(run, stop) and not explainer.is_declared(stop):
                 raise Unavailable(
                     f"the ONNX specification's evaluator stops with {stop.error}, which nothing lays to the model; "

@@ -184,7 +184,7 @@ def _placed(known: dict[str, Any], case: Case) -> dict[str, Any]:
 
 def _trials(run: CellRun, verify: Verifier, own: Reference) -> Iterator[Trial]:
     """The draws of the case, each with ``own`` run on it; draws on which PyTorch raises are left out."""
-    apart = frozenset(number for number, output in enumerate(verify.outputs()) if output.vacuous)
+    apart = frozenset(number for number, output in enumerate(verify.outputs()) if output.shows_nothing)
     # of a converted model it is only told, and answers for nothing
     for draw in itertools.islice(draws(run.prepared), 1 + PLAIN if run.cell.converted else DRAWS):
         try:

@@ -213,7 +213,7 @@ class Examples:
         except WrongTogether as stop:
             raise self._explainer.blamed(self._verify.example(stop.draw), stop) from stop
         assert self._verify.vacuity is not None
-        excused = {index for index, output in enumerate(self._verify.outputs()) if output.vacuous}
+        excused = {index for index, output in enumerate(self._verify.outputs()) if output.shows_nothing}
         if says.vacuous is None:
             try:
                 check_not_vacuous(record, self._verify.vacuity, excused, ["vacuous"])

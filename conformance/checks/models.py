@@ -133,7 +133,14 @@ class CellRun:
             raise Stopped("export", "ChangedModule", text, "exporter")
 
     def note_changes(self) -> None:
-        """Notes in the record what calls change in the module, and have put back."""
+        """Notes in the record what calls change in the module, and have put back, and which outputs are random."""
+        for output in self.reference.outputs():
+            if output.random:
+                text = (
+                    f"output {output.name} is random on purpose ({output.random}): its dtype, shape and range are "
+                    "compared, and no value"
+                )
+                self.record.warnings = [*self.record.warnings, {"name": "random", "error": "Random", "text": text}]
         names = self.reference.changed_by_calls
         if names:
             text = (

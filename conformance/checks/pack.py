@@ -125,7 +125,7 @@ def write_entry(
         sets.append(write_set(place, index, example, names, declared_apart, converted=cell.converted))
     assert verify.judge is not None
     every = range(sum(run.reference.layout or []))
-    excused = [index for index, output in enumerate(verify.outputs()) if output.vacuous]
+    excused = [index for index, output in enumerate(verify.outputs()) if output.shows_nothing]
     return Entry(
         name=name, case=cell.case.name, exporter=cell.exporter, opset=cell.opset, precision=cell.precision,
         check=cell.check, source=run.record.source, graph=run.record.graph or {}, inputs=names,

@@ -27,13 +27,16 @@ from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, Worst
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
 from conformance.export.answers import KeptAnswers
-from conformance.export.layout import fits, names_of_tensor, of_tensors, tensors_in
+from conformance.export.layout import fits, names_of_tensor, tensors_in
 from conformance.export.reference import Reference
 from conformance.plan.cell import Cell
 from conformance.records.record import Record
 from conformance.runtimes import Session
 from conformance.verdict.comparer import Comparer, Outcome
 from conformance.verdict.example import Answers, Effort, Example
+
+CALLS = 8
+"""How often PyTorch is called to see how far apart random values are."""
 
 
 class Stages(Protocol):
@@ -82,6 +85,8 @@ class Verifier(Comparer):
         self.record, self._stages = record, stages
         self._first: tuple[Draw, Inputs, list[Array]] | None = None
         """The draw of ``first`` with what PyTorch gave, until its example takes it."""
+        self._spreads: dict[int, float] = {}
+        """How far the values of outputs that are random on purpose were apart in several calls."""
         self._roundings: tuple[Inputs, Roundings, dict[bool, set[int]]] | None = None
         """The inputs asked about last, how far values move there, and the outputs whose rows are others there, with
         PyTorch's float32 and without."""
@@ -259,7 +264,11 @@ class Verifier(Comparer):
         tolerance of what they index."""
         inputs = self.cell.case.says.inputs
 
+        random = {number for number, entry in enumerate(self.outputs()) if entry.random}
+
         def tolerance(output: int) -> Tolerance | None:
+            if output in random:
+                return Tolerance(0.0, 0.0, spread=self._spreads.get(output, 0.0))
             known = reading.indices_of(output)
             about = known.of if known is not None and isinstance(known.of, int) else output
             named = inputs[known.of].type.dtype if known is not None and isinstance(known.of, str) else None
@@ -282,7 +291,7 @@ class Verifier(Comparer):
 
     def outputs(self) -> list[Output]:
         """What the case declares of each tensor that forward returns, of the tensors of a list one by one."""
-        return of_tensors(self.cell.case.says.outputs, self.reference.layout or [])
+        return self.reference.outputs()
 
     def first(self, draw: Draw) -> list[Array]:
         """PyTorch's outputs for the draw that shows whether they repeat themselves; its example takes these.
@@ -293,6 +302,7 @@ class Verifier(Comparer):
         with self._stages("declare", "case"):
             inputs = self.inputs(draw)
             self._stages.note(draw, "declare")
+            self._measure_spreads(inputs)
             if self.kept.first is not None:
                 try:
                     check_again(self.reference, inputs, self.kept.first)
@@ -305,6 +315,17 @@ class Verifier(Comparer):
         self.add_seconds("reference", time.perf_counter() - start)
         self._first = draw, inputs, outputs
         return outputs
+
+    def _measure_spreads(self, inputs: Inputs) -> None:
+        """Calls PyTorch several times where outputs are random on purpose, to see how far apart their values are."""
+        if not any(output.random for output in self.cell.case.says.outputs):
+            return
+        answers = [self.in_pytorch(inputs) for _ in range(CALLS)]
+        for number, output in enumerate(self.outputs()):
+            if output.random:
+                values = np.concatenate([answer[number].reshape(-1).astype(np.float64) for answer in answers])
+                finite = values[np.isfinite(values)]
+                self._spreads[number] = float(np.ptp(finite)) if finite.size else 0.0
 
     def check_repeats(self, draw: Draw, before: list[Array], *, suspected: bool = False) -> None:
         """Stopped where PyTorch does not give its outputs of ``before`` again.
@@ -348,11 +369,15 @@ def reading_of(case: Case, outputs: Sequence[Output]) -> Reading:
 def check_again(reference: Reference, inputs: Inputs, before: Sequence[Array]) -> None:
     """Stopped at ``declare`` where PyTorch's outputs are not those of an earlier call with the same inputs."""
     reference.restore()
-    comparison = defaults_for(before).compare(reference(inputs), Right(before))
+    again = reference(inputs)
+    random = {number for number, output in enumerate(reference.outputs()) if output.random}
+    kept, same = ([array for number, array in enumerate(one) if number not in random] for one in (before, again))
+    comparison = defaults_for(kept).compare(same, Right(kept))
     if comparison.verdict == "failed":
         text = (
             "PyTorch gives different outputs for the same input: the module is random, keeps state "
-            f"between calls, or reads something that changes ({comparison.text})"
+            f"between calls, or reads something that changes ({comparison.text}); of an output that is random on "
+            "purpose say so, as in outputs: [{name: noise, random: why}]"
         )
         if reference.changed_by_calls:
             text += f"; calling it also changes {', '.join(reference.changed_by_calls[:6])}, which was put back"

@@ -29,6 +29,9 @@ class Tolerance:
     rtol: float
     atol: float
     absolute: bool = False
+    spread: float | None = None
+    """Of values that are random on purpose: how far apart those of several calls on the same inputs were. Only their
+    range is compared."""
 
     def refuses(self, wrong: Array, right: Array) -> bool:
         """Whether ``wrong``, of the same shape, would have been found out as an output."""
@@ -217,6 +220,8 @@ def _compare_output(
             count = max(wanted.size, 1)
             return Comparison("ill-conditioned", text=text, excused=count, left_open=count)
         return odd
+    if tolerance is not None and tolerance.spread is not None:
+        return _compare_range(output, got, wanted, tolerance.spread)
     is_open = np.broadcast_to(np.isinf(moved), wanted.shape) if moved.shape in ((), wanted.shape) else UNMOVED > 0
     if tolerance is None or wanted.dtype.kind not in "f":
         return _compare_exactly(output, got, wanted, oracle, is_open)
@@ -331,6 +336,26 @@ def _compare_nonfinite(
     name = "WrongNaN" if np.isnan(got[first]) or np.isnan(wanted[first]) else "WrongInf"
     text = f"{output}: {int(odd.sum())} of {wanted.size} values are NaN or infinite on one side only"
     return failed(name, text, worst_at(output.number, first, got, wanted, np.inf, np.inf))
+
+
+def _compare_range(output: Subject, got: Array, wanted: Array, spread: float) -> Comparison:
+    """Random values have to lie where those of PyTorch lie, or beyond by as much as these are apart; NaN where
+    PyTorch has NaN or infinities."""
+    given, right = got.astype(np.float64), wanted.astype(np.float64)
+    finite = np.isfinite(right)
+    low, high = (float(end) for end in (right[finite].min(initial=np.inf), right[finite].max(initial=-np.inf)))
+    room = max(high - low, spread, 0.0)
+    outside = ~((given >= low - room) & (given <= high + room))
+    if not finite.all():
+        outside &= np.isfinite(given)
+    if not outside.any():
+        return Comparison("verified")
+    first = tuple(int(i) for i in np.argwhere(outside)[0])
+    text = (
+        f"{output}: {int(outside.sum())} of {wanted.size} values, which are random, lie beyond "
+        f"{low - room:.4g} to {high + room:.4g}, where PyTorch's lie"
+    )
+    return failed("WrongValue", text, worst_at(output.number, first, got, wanted, np.inf, np.inf))
 
 
 def _compare_exactly(output: Subject, got: Array, wanted: Array, oracle: Array | None, is_open: Array) -> Comparison:

@@ -16,6 +16,7 @@ from conformance.arrays import Array
 from conformance.case.copying import copied
 from conformance.case.declaration import Case
 from conformance.case.made import part_of, value_of
+from conformance.case.must_hold import Output
 from conformance.case.python import Folder, describe
 from conformance.case.recipe import recipe
 from conformance.compare.judges import Right, defaults_for
@@ -24,7 +25,7 @@ from conformance.draw.shapes import trace_sizes
 from conformance.errors import Stopped
 from conformance.export.awake import PASSES, awaken, load_weights, settle
 from conformance.export.expression import expression_module
-from conformance.export.layout import array_of, layout_of, names_in_graph, tensors_in, tensors_of
+from conformance.export.layout import array_of, layout_of, names_in_graph, of_tensors, tensors_in, tensors_of
 from conformance.export.rounding import Rounding, nudged, rounds
 from conformance.export.standing import Standing, put_back
 from conformance.export.state import byte_count, checksums, fingerprint
@@ -295,6 +296,10 @@ class Reference:
                 f"{tensors_in(self.layout)}; return a tuple of a fixed length, or stack them into one tensor"
             )
             raise Stopped("declare", "VaryingOutputs", text, "case")
+
+    def outputs(self) -> list[Output]:
+        """What the case declares of each tensor that forward returns, of the tensors of a list one by one."""
+        return of_tensors(self.case.says.outputs, self.layout or [])
 
     def output_names(self, inputs: Mapping[str, Array]) -> list[str]:
         """The names that the case declares for the outputs of the graph; empty where it declares none."""
