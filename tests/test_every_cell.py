@@ -170,7 +170,7 @@ def test_what_is_no_answer_becomes_a_record_and_ends_the_worker(
 def test_a_limit_of_memory_that_is_none_is_refused(tmp_path: Path, value: str) -> None:
     outcome = run_suite(tmp_path, f"--cell-memory={value}")
     assert outcome.code == 4
-    assert "--cell-memory" in outcome.text
+    assert "-cell-memory" in outcome.text
     assert "Traceback" not in outcome.text
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.smoke
 def test_the_suite_refuses_a_number_that_cannot_be(tmp_path: Path, option: str, value: str) -> None:
     outcome = run_suite(tmp_path, f"{option}={value}")
     assert outcome.code == 4
-    assert f"{option}: '{value}' is not a" in outcome.text
+    assert f"{option.removeprefix('-')}: '{value}' is not a" in outcome.text
     assert "Traceback" not in outcome.text
 
 

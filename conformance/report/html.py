@@ -41,7 +41,7 @@ FIELDS = (
     "optimizer", "operator", "smallest", "cause", "own_code", "inputs", "findings", "warnings", "hints", "vacuous",
     "coverage", "remedy", "conditioning", "beyond", "output", "traceback", "no_bundle", "examples", "ill_conditioned",
     "nothing", "excused", "left_open", "dropped_draws", "outputs", "rows", "worst", "draw", "signal", "graph",
-    "shipped",
+    "shipped", "place",
     "arithmetic", "fidelity", "conversion", "loss", "engine", "latency", "histogram", "seconds", "command", "bundle",
     "bundle_libraries", "replay", "changed", "after", "worker", "reused", "words",
 )  # fmt: skip

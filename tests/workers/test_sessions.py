@@ -141,7 +141,7 @@ def test_a_number_of_workers_that_cannot_be_is_refused(folder):
 
 @pytest.mark.parametrize("workers", [1, 4, 100])
 def test_workers_share_the_memory(workers):
-    config = pytest.Config.fromdictargs({}, ["-p", "no:cacheprovider", "--cell-workers", str(workers)])
+    config = pytest.Config.fromdictargs({}, ["-p", "no:cacheprovider", "--conformance-cell-workers", str(workers)])
     assert Options(config).cell_memory() == memory.share(workers)
 
 
@@ -157,12 +157,13 @@ def test_there_are_as_many_workers_as_cores_up_to_a_limit():
 
 
 @pytest.mark.parametrize(
-    "option", [["--stepwise"], ["--dist", "load"], ["--isolation", "none"], ["--cluster", "local:1"]]
+    "option",
+    [["--stepwise"], ["--dist", "load"], ["--conformance-isolation", "none"], ["--conformance-cluster", "local:1"]],
 )
 def test_where_cells_run_elsewhere_or_in_a_given_order_there_is_one_worker(option):
     def workers(*more: str) -> int:
         return Options(pytest.Config.fromdictargs({}, [*option, *more])).cell_workers()
 
-    assert workers() == workers("--cell-workers", "1") == 1
+    assert workers() == workers("--conformance-cell-workers", "1") == 1
     with pytest.raises(pytest.UsageError, match="--cell-workers 2 does not go with"):
-        workers("--cell-workers", "2")
+        workers("--conformance-cell-workers", "2")
