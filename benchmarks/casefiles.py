@@ -103,7 +103,8 @@ third:
       domains: {"": 13}
       dims: {x: [symbolic, 3, null]}
   fails:
-    - when: {exporter: dynamo, runtime: onnxruntime, check: accuracy, cpu: {has: avx2, lacks: avx512_vnni}, versions: numpy > 1}
+    - when: {exporter: dynamo, runtime: onnxruntime, check: accuracy, cpu: {has: avx2, lacks: avx512_vnni},
+             versions: numpy > 1}
       stage: run
       because: planted
 """,
