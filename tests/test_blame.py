@@ -116,3 +116,16 @@ def test_no_arrays_are_drawn_where_only_the_traced_sizes_are_asked_for(bench):
         assert noted["draws"] == []
         prepared.inputs()
         assert len(noted["draws"]) == 1
+
+
+@pytest.mark.parametrize("answers, plain, special", [
+    ({A: "wrong", B: "abstains", C: "wrong"}, ("exporter", None), (None, "shared")),
+    ({A: "wrong", B: "otherwise", C: "wrong"}, ("exporter", None), (None, "shared")),
+    ({A: "wrong", B: "wrong", C: "wrong"}, ("exporter", None), ("exporter", None)),
+    ({A: "wrong", B: "agrees"}, ("runtime", None), ("runtime", None)),
+])  # fmt: skip
+def test_of_nan_openvino_alone_convicts_no_exporter(answers, plain, special):
+    witnesses = [Witness(runtime, answer) for runtime, answer in answers.items()]
+    assert decide(witnesses, "onnxruntime", "compare", own_code=False) == plain
+    assert decide(witnesses, "onnxruntime", "compare", own_code=False, special=True) == special
+    assert decide(witnesses, "onnxruntime", "compare", own_code=True, special=True) == plain

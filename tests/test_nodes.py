@@ -20,6 +20,7 @@ from conformance.verdict.walk import decided, walk
 from tests.kit.cases import details, say, verdict, with_symbolic
 from tests.kit.models import model_of
 from tests.kit.planting import planted
+from tests.kit.runtimes import wrong_runtime
 
 pytestmark = pytest.mark.own_store
 
@@ -179,6 +180,24 @@ def test_a_wrong_model_is_not_excused_by_a_kernel_that_is_wrong_elsewhere(bench)
         record = bench.run(OPEN.format(forward="torch.cos(torch.sin(x)) + int(x.shape[0])"))
     assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
     assert (record.conclusion, record.parts_at["operator"]) == ("kernels", "Cos")
+
+
+def test_a_model_that_is_wrong_either_way_is_nobodys_fault_where_its_substitute_is_none_of_pytorchs(bench):
+    """The evaluator's kernel is wrong as well, in whole models and alone, and otherwise than ONNX Runtime's."""
+    with wrong("Cos"), wrong_runtime(lambda _, outputs: [outputs[0] * np.float32(0.9)], "onnx-reference", "openvino"):
+        record = bench.run(OPEN.format(forward="torch.cos(torch.sin(x))"))
+    assert verdict(record) == ("failed", "compare", "WrongValue", None)
+    assert (record.conclusion, record.parts_at["operator"]) == ("either", "Cos")
+
+
+@pytest.mark.skipif(openvino.absence() is not None, reason="openvino is not installed")
+def test_an_exporter_is_not_at_fault_beside_openvino_that_agrees(bench):
+    """Though node by node the evaluator computes what ONNX Runtime does."""
+    edit = behind("Cos", times(1.01))
+    with planted(kernel(edit)), wrong_runtime(lambda _, outputs: [outputs[0] * np.float32(1.01)], "onnx-reference"):
+        record = bench.run(OPEN.format(forward="torch.cos(x)"))
+    assert {one["runtime"]: one["answer"] for one in record.witnesses}["openvino"] == "agrees"
+    assert (record.status, record.fault, record.conclusion) == ("failed", None, "open")
 
 
 def test_a_wrong_model_is_the_exporters_where_every_node_computes_what_others_do(bench, no_openvino):

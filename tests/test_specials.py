@@ -78,6 +78,27 @@ def test_an_evaluator_that_stops_is_no_failure_of_a_case_that_did_not_name_it(be
     assert verdict(named) == ("failed", "run", "IndexError", "runtime")
 
 
+@pytest.mark.parametrize("forward, dtype, check, why", [
+    ("torch.exp(x)", "float32", "specials", "of NaN and infinities"),
+    ("torch.exp(x)", "float16", "accuracy", "16 bits"),
+])  # fmt: skip
+def test_where_only_the_evaluator_differs_on_nan_or_in_16_bits_it_is_in_doubt(bench, forward, dtype, check, why):
+    """Whatever the operator; what others get wrong too is no doubt, nor is a case that insists."""
+    body = case_of(forward).replace("float32", dtype)
+
+    def wrong(inputs, outputs):
+        odd = dtype == "float16" or not np.isfinite(inputs["x"]).all()
+        return [np.where(np.isfinite(outputs[0]), outputs[0] + odd, 1).astype(outputs[0].dtype)]
+
+    with wrong_runtime(wrong, "onnx-reference"):
+        record = bench.run(body, check=check, runtime="onnx-reference")
+        insisted = bench.run(say(body, "runtimes: [onnx-reference]"), check=check, runtime="onnx-reference")
+    assert record.status == "skipped" and "only ONNX's evaluator" in record.reason and why in record.reason
+    assert (insisted.status, insisted.fault) == ("failed", "runtime")
+    with wrong_runtime(wrong, "onnx-reference", *ANY_OPTIMIZER, "openvino"):
+        assert bench.run(body, check=check, runtime="onnx-reference").fault == "exporter"
+
+
 def test_a_model_that_nobody_can_run_is_a_failure_in_the_evaluator_too(bench):
     with stopping_runtime(STOPS, "onnx-reference", *ANY_OPTIMIZER):
         record = bench.run(NEGATED, runtime="onnx-reference")

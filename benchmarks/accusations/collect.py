@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.accusations import beside, module_info, usual, vision
+from benchmarks.accusations import beside, module_info, open_values, usual, vision
 from benchmarks.accusations.run import INDEX
 from benchmarks.accusations.samples import Named, Unfit, case_of
 
@@ -25,6 +25,7 @@ def samples() -> Iterator[Named]:
     yield from usual.samples()
     yield from vision.samples()
     yield from module_info.samples()
+    yield from open_values.samples()
 
 
 def collect(folder: Path, only: str = "*", every: int = 1) -> None:

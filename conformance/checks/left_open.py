@@ -31,6 +31,21 @@ def called(reference: InOtherWays, inputs: Inputs) -> frozenset[str]:
     return frozenset(noted.names)
 
 
+def computes(reference: InOtherWays, inputs: Inputs, values: Sequence[Array]) -> bool:
+    """Return whether a module computes all these values on its way, each as the result of an operator."""
+    arrays = [np.asarray(value) for value in values]
+    noted = Operators({array.shape for array in arrays})
+    with contextlib.suppress(Exception, SystemExit):
+        reference.otherwise(inputs, noted)
+    return all(any(_is_near(array, result) for result in noted.results) for array in arrays)
+
+
+def _is_near(array: Array, result: Array) -> bool:
+    if array.dtype.kind != "f" or array.shape != result.shape:
+        return False
+    return bool(np.allclose(array, result, rtol=1e-4, atol=1e-6, equal_nan=True))
+
+
 def left_open(
     reference: InOtherWays, operators: Collection[str], inputs: Inputs, wanted: Sequence[Array]
 ) -> tuple[list[Array], set[str]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from conformance.case.words import base_of
+from conformance.checks.left_open import computes
 from conformance.checks.models import CellRun
 from conformance.checks.own_code import own_code
 from conformance.checks.verify import Verifier
@@ -155,5 +156,6 @@ def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, e
     suspect = Suspect(
         run.cell.runtime or "", stored.file, run.libraries(), verify.judged, verify.session,
         lambda: bool(own_code(run)), run.cell.case.says.onnxruntime.config,
+        lambda example, values: computes(run.reference, example.inputs, values),
     )  # fmt: skip
     return blame.find(suspect, example, stop)

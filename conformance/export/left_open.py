@@ -89,11 +89,13 @@ def other_ways(operators: Collection[str], *, special: bool) -> list[Way]:
 
 
 class Operators:
-    """A context that notes the ``names`` of the operators that are called."""
+    """A context that notes the ``names`` of the operators that are called, and those of their ``results`` that are
+    floats of one of these ``shapes``, as arrays."""
 
-    def __init__(self) -> None:
+    def __init__(self, shapes: Collection[tuple[int, ...]] = ()) -> None:
         self.names: set[str] = set()
-        self._mode = _modes().Notes(self.names)
+        self.results: list[Any] = []
+        self._mode = _modes().Notes(self, shapes)
 
     def __enter__(self) -> Operators:
         self._mode.__enter__()
@@ -257,7 +259,7 @@ def _modes() -> _Modes:
     import torch
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils._pytree import tree_map_only
+    from torch.utils._pytree import tree_leaves, tree_map_only
 
     class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         @classmethod
@@ -265,13 +267,17 @@ def _modes() -> _Modes:
             return False
 
     class Notes(Mode):  # type: ignore[no-untyped-call]
-        def __init__(self, names: set[str]) -> None:
+        def __init__(self, noted: Operators, shapes: Collection[tuple[int, ...]]) -> None:
             super().__init__()  # type: ignore[no-untyped-call]
-            self._names = names
+            self._noted, self._shapes = noted, shapes
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            self._names.add(str(func).rpartition(".")[0])
-            return func(*args, **(kwargs or {}))
+            self._noted.names.add(str(func).rpartition(".")[0])
+            result = func(*args, **(kwargs or {}))
+            for leaf in tree_leaves(result) if self._shapes else ():
+                if _is_float(leaf) and tuple(leaf.shape) in self._shapes:
+                    self._noted.results.append(leaf.detach().double().numpy().copy())
+            return result
 
     class Apart(Mode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

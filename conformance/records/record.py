@@ -29,9 +29,10 @@ def cell_id(check: str, label: str) -> str:
     return f"{check}[{label}]"
 
 
-Answer = Literal["agrees", "nearer", "wrong", "otherwise", "runs", "same", "stops", "abstains", "lost"]
+Answer = Literal["agrees", "nearer", "strays", "wrong", "otherwise", "runs", "same", "stops", "abstains", "lost"]
 """What a witness says of a failing example. ``agrees``, ``wrong``: it computes what PyTorch computes, or not.
 ``nearer``: it is off too, but by a small part of what the runtime that failed is, so that it computes something else.
+``strays``: it computes what PyTorch does, which is not what the nodes of the model say.
 ``otherwise``: its outputs are wrong, and others than those that failed.
 ``runs``: it runs what another runtime stops at, though its values are wrong. ``same``: its outputs are bit for bit
 those that failed. ``stops``: it cannot run the model. ``abstains``: it cannot be asked.

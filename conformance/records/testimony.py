@@ -22,6 +22,10 @@ _CONCLUSIONS = {
     "unsupported": "ONNX's checker and inference of shapes accept the model, so it is {runtime} that lacks it",
     "kernel": "with the other value there the outputs are PyTorch's, so it is {runtime}'s kernel that is wrong",
     "kernels": "with the other value there the outputs are wrong too, so the model is wrong",
+    "either": "with the other value there, which is none of PyTorch's, the outputs are wrong too, so it is open "
+    "whether the model or {runtime} is wrong",
+    "shared": "what runtimes make of NaN and infinities they may share by mistake, so it is open whether the model "
+    "or {runtime} is wrong",
     "meaning": "so it is ONNX Runtime's kernels that are wrong: they do not compute what the model means",
     "memory": "with no memory used twice (enable_mem_reuse off) it is right, so it is {runtime} that is wrong",
     "nodes": "node by node, others compute what {runtime} computes, so the model is wrong",
@@ -136,6 +140,7 @@ def _parting(place: Mapping[str, Any]) -> str:
     said = {
         "parts": f"{title(str(place.get('by')))} computes something else of the same inputs",
         "open": "nobody else computes it",
+        "alike": f"only {title(str(place.get('by')))} computes the same, which may share what no rule asks for",
         "breaks": f"its inputs break the operator's rules: {place.get('why')}",
         "stops": f"the first node that cannot be run: {place.get('why')}",
     }
@@ -156,6 +161,7 @@ def _answer(witness: Mapping[str, Any], *, weak: bool = False) -> str:
     said = {
         "agrees": "agrees with PyTorch by the ordinary tolerance" if weak else "agrees with PyTorch",
         "nearer": "is off too, but far nearer to PyTorch",
+        "strays": "gives PyTorch's values, which the nodes of the model do not say",
         "wrong": "is off by more than the ordinary tolerance too" if weak else "is wrong too",
         "otherwise": "is wrong too, with other outputs",
         "runs": "runs it, but its outputs are wrong",

@@ -152,6 +152,23 @@ def open_clip(model: ModelProto, inputs: Mapping[str, Any]) -> str | None:
     return "it takes a limit that Clip lacks for infinite" if lacks and not finite else None
 
 
+def has_half(model: ModelProto) -> bool:
+    """Whether a model computes in 16 bits, which the evaluator adds up in 16 bits too: what runtimes hold in float32
+    then overflows."""
+    halves = {10, 16}  # float16 and bfloat16
+    values = [*model.graph.input, *model.graph.output, *model.graph.value_info]
+    return (
+        any(value.type.tensor_type.elem_type in halves for value in values)
+        or any(constant.data_type in halves for constant in model.graph.initializer)
+        or any(
+            attribute.name == "to" and attribute.i in halves
+            for graph in (model.graph, *model.functions)
+            for node in nodes_of(graph)
+            for attribute in node.attribute
+        )
+    )
+
+
 def doubts(model: ModelProto, onnx_version: tuple[int, ...] = ()) -> list[Doubt]:
     """What the evaluator has no say on in a model, in its subgraphs and functions too, each once; of the ONNX that is
     installed unless another version is given."""

@@ -8,6 +8,7 @@ PyTorch in float64 agrees with the runtime against PyTorch in float32, it is PyT
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,8 @@ class Suspect:
     """Says whether the export used code of the case's own, which may take an export to find out."""
     config: Mapping[str, str] = field(default_factory=dict)
     """ONNX Runtime's session options."""
+    computed: Callable[[Example, list[Array]], bool] = lambda *_: False
+    """Whether PyTorch computes these values on its way through an example."""
 
 
 @dataclass
@@ -80,9 +83,10 @@ class Opinion:
 def find(suspect: Suspect, example: Example, stop: Stopped) -> Opinion:
     """Runs a failing example of an exported model elsewhere, and decides who is at fault."""
     witnesses = list(collect(suspect, example, stop))
-    fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, own_code=False)
+    special = is_special(example, stop)
+    fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, own_code=False, special=special)
     if conclusion in ("differ", "nobody") and suspect.own_code():
-        fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, own_code=True)
+        fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, own_code=True, special=special)
     opinion = Opinion(fault, witnesses, conclusion)
     outcome = outcome_of(stop, example, suspect.judged)
     broken = Broken(suspect.model, suspect.libraries, example.inputs, suspect.config, outcome)
@@ -115,21 +119,33 @@ def _look_at_nodes(opinion: Opinion, suspect: Suspect, example: Example, stop: S
         arrays = _where_it_failed(stop, [np.asarray(output) for output in outputs], example.wanted)
         return suspect.judged(example, arrays).verdict == "failed"
 
-    shown = decided(walked, fails, stop.stage)
+    def confirmed(outputs: list[Array]) -> bool:
+        return suspect.computed(example, outputs)
+
+    special = is_special(example, stop) and not suspect.own_code
+    shown = decided(walked, fails, stop.stage, confirmed, special=special)
     if shown is None:
         return
     fault, conclusion, place = shown
     opinion.parts_at = place.as_dict() if place is not None else None
-    agreed = any(
-        witness.answer in ("agrees", "nearer") and not registry.named(witness.runtime).values_only
-        for witness in opinion.witnesses
-    )
+    if conclusion in ("rules", "invalid") or (conclusion == "nodes" and walked.count > 1):
+        opinion.witnesses = list(map(_by_nodes, opinion.witnesses))
+    agreeing = [witness.runtime for witness in opinion.witnesses if witness.answer in ("agrees", "nearer")]
+    # one whose word counts for values alone shows no kernel to be right, but that the model may be
+    agreed = any(fault == "exporter" or not registry.named(runtime).values_only for runtime in agreeing)
     if conclusion in ("rules", "invalid") or (fault is not None and not agreed):
         opinion.fault, opinion.conclusion = fault, conclusion
-    elif opinion.fault is None:
+    elif opinion.fault is None and fault != "exporter":
         opinion.conclusion = conclusion
         if fault == "runtime":  # which those that agree with PyTorch say too
             opinion.fault = fault
+
+
+def _by_nodes(witness: Witness) -> Witness:
+    """The witness beside nodes that each compute what ONNX says, and wrong outputs together: a runtime of its own
+    rules that agrees with PyTorch then has not computed the model. Of a single node it might have."""
+    own_rules = witness.runtime != FLOAT64 and registry.named(witness.runtime).values_only
+    return dataclasses.replace(witness, answer="strays") if own_rules and witness.answer == "agrees" else witness
 
 
 def collect(suspect: Suspect, example: Example, stop: Stopped) -> Iterator[Witness]:
@@ -168,11 +184,19 @@ def _ask(runtime: str, suspect: Suspect, example: Example, stop: Stopped) -> Wit
     return Witness(runtime, "wrong" if stop.stage == "compare" else "runs")
 
 
-def decide(witnesses: Sequence[Witness], suspect: str, stage: str, own_code: bool) -> tuple[str | None, str | None]:
+def is_special(example: Example, stop: Stopped) -> bool:
+    """Whether a failure is about NaN and infinities."""
+    floats = [array for array in example.inputs.values() if array.dtype.kind == "f"]
+    return stop.error in ("WrongNaN", "WrongInf") or not all(bool(np.isfinite(array).all()) for array in floats)
+
+
+def decide(
+    witnesses: Sequence[Witness], suspect: str, stage: str, own_code: bool, *, special: bool = False
+) -> tuple[str | None, str | None]:
     """Who is at fault by the witnesses' answers (None: open), and the name of the conclusion, as in ``Opinion``.
 
     ``suspect`` is the runtime that failed at ``stage``; ``own_code`` is whether the export used code of the case's
-    own.
+    own; ``special`` whether it is about NaN and infinities, of which runtimes share what no rule asks for.
     """
     # That one whose word counts for values alone runs a model does not show that others have to.
     witnesses = [
@@ -199,6 +223,9 @@ def decide(witnesses: Sequence[Witness], suspect: str, stage: str, own_code: boo
         return "runtime", "optimizer" if only_the_optimizer else None
     if any(witness.answer == "runs" for witness in witnesses):
         return None, "open"
+    others = {*map(_kernels, against)} - own
+    if special and not own_code and others and all(registry.named(runtime).values_only for runtime in others):
+        return None, "shared"
     # The suspect with its optimizer off still computes with its own kernels: its wrong answer is no second opinion.
     if not own_code and {*map(_kernels, against)} <= own:
         return None, "differ" if {*map(_kernels, otherwise)} - own else "nobody"

@@ -47,7 +47,8 @@ class Place:
     operator: str
     line: str | None
     how: str
-    """``parts``: another computes other values; ``open``: nobody else computes it; ``breaks``: its inputs break the
+    """``parts``: another computes other values; ``alike``: one that may share a mistake computes the same; ``open``:
+    nobody else computes it; ``breaks``: its inputs break the
     rules of its operator; ``stops``: ONNX Runtime stops there; ``invalid``: no node, but the model as a whole is
     refused by ONNX's own checks."""
     by: str | None = None
@@ -70,10 +71,16 @@ class Walked:
     parted: list[Place] = field(default_factory=list)
     misled: bool = False
     """Whether a node parts in a shape, a dtype or integers, so that what a later node gets may not be the model's."""
+    substitutes: list[list[Any]] = field(default_factory=list)
+    """What others compute at the nodes that part."""
+    alike: list[Place] = field(default_factory=list)
+    """Nodes of which nobody but a runtime of its own rules (``values_only``) computes the same."""
     open: list[Place] = field(default_factory=list)
     ended: Place | None = None
     unsupported: bool = False
     """Whether ONNX Runtime stops for want of a kernel."""
+    count: int = 0
+    """How many nodes compute something."""
     refused: str | None = None
     """What ONNX's checker and inference of shapes refuse the model for at the sizes of the example."""
 
@@ -86,6 +93,7 @@ def walk(model: Path, libraries: Sequence[str], inputs: Mapping[str, Array]) -> 
     loaded = onnx.load(model)
     walked.refused = refusal(loaded, inputs)
     nodes = Nodes(loaded)
+    walked.count = sum(node.op_type not in ("Constant", "Identity") for node in nodes)
     with tempfile.TemporaryDirectory() as folder:
         kernels = _Kernels(nodes, libraries, Path(folder))
         walked.first = _chain(nodes, inputs, lambda node, values: _compared(kernels, walked, node, values))
@@ -153,8 +161,12 @@ def _compared(kernels: _Kernels, walked: Walked, node: NodeProto, values: Mappin
     for runtime in kernels.others:
         right = kernels.maybe(runtime, node, values)
         if right is not None:
-            if not kernels.alike(runtime, node, values, got, right):
+            if kernels.alike(runtime, node, values, got, right):
+                if registry.named(runtime).values_only:
+                    walked.alike.append(_place(node, "alike", by=runtime))
+            else:
                 walked.parted.append(_place(node, "parts", by=runtime))
+                walked.substitutes.append(right)
                 walked.misled |= any(map(_misleads, got, right))
             return got
     walked.open.append(_place(node, "open"))
@@ -297,10 +309,20 @@ def _roughly(got: Any, right: Any) -> bool:
 
 
 def decided(
-    walked: Walked, fails: Callable[[list[Any]], bool], stage: str
+    walked: Walked,
+    fails: Callable[[list[Any]], bool],
+    stage: str,
+    confirmed: Callable[[list[Any]], bool] = lambda _: False,
+    *,
+    special: bool = False,
 ) -> tuple[str | None, str | None, Place | None] | None:
     """Who is at fault by a walk, the name of the conclusion, and the node that it is about; None where the walk shows
-    nothing. ``fails`` is whether outputs of the model are wrong."""
+    nothing.
+
+    ``fails`` is whether outputs of the model are wrong, ``confirmed`` whether PyTorch itself computes the outputs of
+    a node: where the model is wrong either way, what takes a node's place may be wrong as well. ``special`` is
+    whether it is about NaN and infinities, of which runtimes share what no rule asks for.
+    """
     ended = walked.ended
     if ended is not None and ended.how == "breaks":
         return "exporter", "rules", ended
@@ -314,7 +336,9 @@ def decided(
         at = walked.parted[0]
         if not fails(walked.second):
             return "runtime", "kernel", at
-        return (None, "open", at) if walked.open else ("exporter", "kernels", at)
-    if walked.open:
-        return None, "open", walked.open[0]
+        if walked.open:
+            return None, "open", at
+        return ("exporter", "kernels", at) if all(map(confirmed, walked.substitutes)) else (None, "either", at)
+    if walked.open or (special and walked.alike):
+        return None, "open", (walked.open or walked.alike)[0]
     return "exporter", "nodes", None
