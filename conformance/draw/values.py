@@ -47,7 +47,8 @@ def make(declared: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None
     elif values.permutations is not None:
         array = rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1).astype(dtype)
     elif values.padding is not None:
-        array = _padding(*values.padding, shape, regime, rng).astype(dtype)
+        hidden, shown = values.padding
+        array = _padding(hidden, shown, shape, regime, rng).astype(dtype)
     elif values.choice is not None:
         array = _choice(np.array(values.choice), shape, regime, rng).astype(dtype)
     elif dtype.kind == "b":
