@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,6 +17,7 @@ from conformance.draft.inputs import guesses_in
 from conformance.draft.observed import Script, observed
 from conformance.draft.parts import Part, parts
 from conformance.draft.text import as_text
+from conformance.draw.values import make
 from conformance.errors import Stopped, UserError
 from tests.kit.runs import run_command
 
@@ -122,6 +125,49 @@ def test_whole_numbers_are_those_that_the_module_takes(tmp_path, body, kind, low
     assert values == {"integers": {"low": low, "high": high}}
 
 
+WRONG = [
+    ("ids % 7", "ids"), ("ids % 7", "torch.fmod(ids, 7)"), ("ids % 500", "ids"), ("ids % 64", "ids & 31"),
+    ("ids // 4", "torch.div(ids, 4, rounding_mode='trunc')"), ("ids // 300", "ids * 0"), ("ids.abs()", "ids"),
+    ("ids.clamp(max=30)", "ids"), ("ids.clamp(min=0)", "ids"), ("ids.clamp(max=1000)", "ids"),
+    ("ids >> 3", "ids * 0"), ("ids & 255", "ids"), ("ids | 1", "ids + 1 - ids % 2 * 1 + (ids > 40)"),
+    ("ids ^ 3", "ids"), ("-ids", "ids"), ("ids * ids", "ids"), ("ids ** 3", "ids"), ("(ids > 20) * 1", "ids * 0"),
+    ("(ids == 9) * 1", "ids * 0"), ("(ids >= 0) * 1", "ids * 0 + 1"), ("ids.sign()", "(ids > 0) * 1"),
+    ("torch.where(ids > 50, ids, 0)", "ids * 0"), ("torch.where(ids < 0, 1, 2)", "ids * 0 + 2"),
+    ("(ids != 2) * 1", "ids * 0 + 1"), ("ids.float().exp2().log2()", "(ids > 0) * 1.0"),
+    ("ids.to(torch.int8) * 1", "ids"), ("ids.sqrt().nan_to_num(5.0)", "ids.abs().sqrt()"),
+    ("ids.bool() * 1", "ids.clamp(0, 1)"), ("self.rows(ids)", "self.rows(ids % 13)"),
+    ("self.rows(ids)", "self.rows(ids.clamp(max=48))"), ("self.wide(ids)", "self.wide(ids % 4096)"),
+    ("self.rows(ids % 50)", "self.rows(ids.clamp(0, 49))"), ("one_hot(ids, 10)", "one_hot(ids.clamp(max=7), 10)"),
+    ("x[ids]", "x[ids * 0]"), ("x[ids]", "x[ids.clamp(max=1)]"),
+    ("x.index_select(0, ids)", "x[:1].expand(ids.shape[0], -1)"),
+    ("x.flatten()[ids]", "x[:, 0][ids // x.shape[1]]"), ("torch.cat([x, x * 2])[ids]", "x[ids % x.shape[0]]"),
+    ("torch.bincount(ids, minlength=99)", "one_hot(ids.clamp(max=98), 99).sum(0)"),
+    ("torch.zeros(60).index_add(0, ids, torch.ones(len(ids)))", "one_hot(ids, 60).amax(0)"),
+]  # fmt: skip
+"""What a module computes of whole numbers, and a lowering that is the same for 0 and 1, or nearly so."""
+
+
+@pytest.mark.thorough
+def test_wrong_lowerings_show_in_the_numbers_that_are_found(tmp_path):
+    green = []
+    scope = {"torch": torch, "one_hot": torch.nn.functional.one_hot}
+    for number, (right, wrong) in enumerate(WRONG):
+        (tmp_path / f"lowered{number}.py").write_text(NUMBERS.replace("BODY", f"({right}) * 1"), encoding="utf-8")
+        draft(tmp_path, f"lowered{number}.Own", {"x": "float32[n, k]", "ids": NODES})
+        (case,) = load(tmp_path / "one.yaml")
+        tables = type("Tables", (), {"rows": torch.nn.Embedding(50, 4), "wide": torch.nn.Embedding(9000, 4)})
+        seen = False
+        for size, regime in itertools.product((4, 6, 9), ("plain", "ends", "ties", "large", "negative")):
+            rng, sizes = np.random.default_rng(size), {"n": 4, "k": 4, "e": size}
+            drawn = {
+                name: torch.from_numpy(make(said, sizes, regime, rng)) for name, said in case.says.inputs.items()
+            }
+            one, other = (eval(body, scope | {"self": tables} | drawn) for body in (right, wrong))
+            seen = seen or one.shape != other.shape or not torch.equal(one.double(), other.double())
+        green += [] if seen else [wrong]
+    assert len(WRONG) >= 40 and green == []
+
+
 def test_values_may_be_said_and_are_asked_for_where_no_range_is_taken(tmp_path):
     values = "{type: int64[batch, 2], values: {choice: [3, 5]}}"
     found, text = draft(tmp_path, "torch.nn.Embedding", {"input": values}, num_embeddings=9, embedding_dim=5)
@@ -153,6 +199,86 @@ def test_what_is_passed_by_name_and_what_an_object_holds_is_reported(tmp_path):
     assert "as: input_ids" in text and "as: attention_mask" in text
     found, text = draft(tmp_path, "own.Object")
     assert found.returns == ("logits",) and "returns: [logits]" in text
+
+
+MASKED = """
+import torch
+class Masked(torch.nn.Module):
+    def forward(self, x, mask):
+        hidden = HIDDEN
+        return torch.softmax(x.masked_fill(hidden, -torch.inf), -1)
+class Half(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = torch.nn.Linear(6, 3).half()
+    def forward(self, x):
+        return self.line(x)
+"""
+
+
+@pytest.mark.parametrize("kind, hidden, padding", [
+    ("bool", "mask", [1, 0]), ("bool", "~mask", [0, 1]), ("int64", "mask == 0", [0, 1]),
+    ("int64", "mask > 0", [1, 0]),
+])  # fmt: skip
+def test_a_mask_never_hides_a_whole_row_whatever_it_hides_by(tmp_path, kind, hidden, padding):
+    (tmp_path / "masked.py").write_text(MASKED.replace("HIDDEN", hidden), encoding="utf-8")
+    found, _ = draft(tmp_path, "masked.Masked", {"x": "float32[n, k]", "mask": f"{kind}[n, k]"})
+    (mask,) = (guess for guess in guesses_in(found.inputs) if guess.values)
+    assert mask.values == {"padding": padding}
+    (case,) = load(tmp_path / "one.yaml")
+    drawn = [
+        make(case.says.inputs["mask"], {"n": 6, "k": 4}, regime, np.random.default_rng(0)) == padding[1]
+        for regime in ("plain", "zero", "ends")
+    ]
+    assert all(rows[:, 0].all() and (rows[:, :-1] >= rows[:, 1:]).all() for rows in drawn)
+    assert len({*drawn[0].sum(1)}) > 1 and (drawn[1].sum(1) == 1).all() and drawn[2].all()
+
+
+def test_half_modules_get_half_inputs_and_dims_may_be_said(tmp_path):
+    (tmp_path / "masked.py").write_text(MASKED, encoding="utf-8")
+    found, _ = draft(tmp_path, "masked.Half")
+    assert [guess.type for guess in guesses_in(found.inputs)] == ["float16[batch, 6]"]
+    request = Request(tmp_path, "own.Blocks", {}, {"x": "float32[batch, h]"}, dims={"h": "16..64 step 16"})
+    (tmp_path / "own.py").write_text(BESIDE, encoding="utf-8")
+    assert drafted(request).dims == {"batch": "1..6", "h": "16..64 step 16"}
+    for dims, said in (({"k": "1..4"}, "no input has a dim of that name"), ({"h": "many"}, "is no range of sizes")):
+        with pytest.raises(Stopped, match=said):
+            drafted(Request(tmp_path, "own.Blocks", {}, {"x": "float32[batch, h]"}, dims=dims))
+
+
+@pytest.mark.thorough
+def test_the_lstm_of_the_readme_is_green_and_says_what_its_runtime_does_to_nan(tmp_path):
+    outcome = run_command(tmp_path, "new", "lstm", "--from", "torch.nn.LSTM", "--with", "input_size=6", "--with",
+                          "hidden_size=5")  # fmt: skip
+    assert outcome.code == 0
+    assert "cases/lstm.yaml declares under fails: onnxruntime is at fault" in outcome.text
+    (case,) = load(tmp_path / "cases" / "lstm.yaml")
+    assert {entry.error for entry in case.says.fails} == {"WrongNaN"}
+
+
+def test_failures_that_are_declared_stand_in_the_file(tmp_path):
+    (tmp_path / "own.py").write_text(BESIDE, encoding="utf-8")
+    request = Request(tmp_path, "own.Object", {}, {"x": "float32[n]"})
+    when = {"check": "specials", "exporter": "dynamo", "runtime": "onnxruntime"}
+    fails = [{"when": when, "stage": "compare", "error": "WrongNaN", "because": "it is: so"}]
+    text = as_text("one", request, drafted(request), {}, awake=False, fails=fails)
+    (tmp_path / "one.yaml").write_text(text, encoding="utf-8")
+    (case,) = load(tmp_path / "one.yaml")
+    assert case.says.fails[0].because == "it is: so"
+
+
+@pytest.mark.parametrize("module, more, said", [
+    ("./nowhere.py:Net", [], "there is no file nowhere.py"),
+    ("./own.py", [], "name a class or a function in the file, as ./audio.py:Net"),
+    ("./own.py:Picky", ["--folder", "cases"], "the case has to lie beside it"),
+    ("./own.py:Nothing", [], "has no 'Nothing'"),
+    ("./own.py:Picky", [], "only on Sundays"),
+])  # fmt: skip
+def test_a_module_may_be_named_by_its_file(tmp_path, module, more, said):
+    (tmp_path / "own.py").write_text(BESIDE, encoding="utf-8")
+    outcome = run_command(tmp_path, "new", "one", "--from", module, *more)
+    assert outcome.code == 2
+    assert said in outcome.text
 
 
 RETURNS = """
@@ -332,7 +458,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("name, numbers, high", [
-    ("attention_mask", [1, 1], 1), ("ids", [1, 7], 10), ("ids", [1, 40], 40),
+    ("attention_mask", [1, 1], None), ("ids", [1, 7], 10), ("ids", [1, 40], 40),
 ])  # fmt: skip
 def test_whole_numbers_are_those_of_a_mask_of_a_table_or_as_far_as_seen(name, numbers, high):
     class Own(torch.nn.Module):
@@ -342,7 +468,11 @@ def test_whole_numbers_are_those_of_a_mask_of_a_table_or_as_far_as_seen(name, nu
     call = call_of(Own(), (), {name: torch.tensor(numbers)})
     inputs, sizes = types_of([call], rows=[11])
     (guess,) = guesses_in(inputs)
-    assert guess.values is not None and guess.values["integers"]["high"] == high
+    assert guess.values == (
+        {"padding": [0, 1]}
+        if high is None
+        else {"integers": {"low": min(numbers) if high == 40 else 0, "high": high}}
+    )
     assert call.keywords == {name} and sizes == {"batch": 2}
 
 

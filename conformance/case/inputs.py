@@ -64,6 +64,9 @@ class Values(Says):
     """A normal distribution; regimes may go beyond it."""
     choice: Annotated[list[float], Field(min_length=1)] | None = None
     """The numbers that each element is one of; of floats also ``.nan``, ``.inf`` and ``-.inf``."""
+    padding: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
+    """Padding masks: the numbers that hide and that show, as in ``[0, 1]``. Along the last axis some show, at least
+    one, and those behind them hide."""
     permutations: Size | None = None
     """Along the last axis, permutations of 0..n-1; that axis has n entries."""
     python: DottedName | None = None
@@ -71,7 +74,7 @@ class Values(Says):
 
     def numbers(self) -> Iterator[float]:
         """The numbers that values are made of, where they do not depend on dims."""
-        yield from self.choice or ()
+        yield from (*(self.choice or ()), *(self.padding or ()))
         for between in (self.uniform, self.integers):
             yield from (end for end in (between.constants if between else ()) if end is not None)
         if self.normal is not None:
@@ -95,7 +98,8 @@ class Input(Says):
     @property
     def is_flag(self) -> bool:
         """Whether each element is one of few values that decide rather than count, as those of a mask are."""
-        return self.type.dtype == "bool" or (self.values is not None and self.values.choice is not None)
+        values = self.values
+        return self.type.dtype == "bool" or (values is not None and (values.choice or values.padding) is not None)
 
     @model_validator(mode="after")
     def _has_values(self) -> Input:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 from typing import Any
 
@@ -74,4 +75,6 @@ def flow(value: Any) -> str:
     if isinstance(value, str):
         plain = re.fullmatch(r"[A-Za-z_][\w.]*", value) and value not in ("true", "false", "null", "yes", "no")
         return value if plain else json.dumps(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
     return f"{value:g}" if isinstance(value, float) else json.dumps(value)

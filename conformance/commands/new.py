@@ -30,10 +30,11 @@ EXAMPLES = 4
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="name of the case: letters, digits and _")
-    parser.add_argument("--folder", type=Path, default=Path("cases"), help="where to (default: %(default)s)")
+    parser.add_argument("--folder", type=Path, help="where to (default: cases, or where the file of --from lies)")
     parser.add_argument(
         "--from", dest="module", metavar="MODULE",
-        help="a class of modules, or a function that returns one, as torch.nn.LSTM: its inputs are found by trying",
+        help="a class of modules, or a function that returns one, as torch.nn.LSTM or ./audio.py:Net: its inputs are "
+        "found by trying",
     )  # fmt: skip
     parser.add_argument(
         "--with", dest="given", action="append", default=[], metavar="KEY=VALUE",
@@ -44,7 +45,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--input", dest="inputs", action="append", default=[], metavar="NAME=TYPE",
-        help="the type of an input where it is known, as in x='float32[batch, 8]'; repeatable",
+        help="the type of an input where it is known, as in x='float32[batch, 8]', or as a case has it: "
+        "ids='{type: int64[batch], values: {integers: {low: 0, high: 9}}}'; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dim", dest="dims", action="append", default=[], metavar="NAME=RANGE",
+        help="the sizes of a dim where they are known, as in batch=1..8; repeatable",
     )  # fmt: skip
     parser.add_argument("--submodule", metavar="PATH", help="the part of the module to run, as encoder.layer.0")
     parser.add_argument(
@@ -62,7 +68,7 @@ def run(given: argparse.Namespace) -> int:
 
     Raises UserError for what makes no case.
     """
-    name, folder = given.name, given.folder
+    name, folder = given.name, _place(given)
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
         raise UserError(f"'{name}' is not a case name: lower-case letters, digits and _")
     case = folder / f"{name}.yaml"
@@ -74,8 +80,10 @@ def run(given: argparse.Namespace) -> int:
     if given.module is not None:
         _absent([case])
         return _drafted(given, case, command)
-    if given.given or given.config or given.inputs or given.submodule or given.submodules:
-        raise UserError("--with, --config, --input, --submodule and --submodules are about the module of --from")
+    if given.given or given.config or given.inputs or given.dims or given.submodule or given.submodules:
+        raise UserError(
+            "--with, --config, --input, --dim, --submodule and --submodules are about the module of --from"
+        )
     if given.observe is not None:
         _absent([case])
         return _observed(given, case, command)
@@ -88,6 +96,23 @@ def run(given: argparse.Namespace) -> int:
     tell(f"wrote {display_path(case)} and {display_path(module)}; run it with")
     tell(f"  {command}")
     return 0
+
+
+def _place(given: argparse.Namespace) -> Path:
+    """The folder of the case: beside the file of a module that is given by a path, as ``./audio.py:Net``, which
+    becomes a name that a case may have. Raises UserError for no such file, and for another folder."""
+    path, _, inside = (given.module or "").rpartition(":")
+    if not path.endswith(".py"):
+        if (given.module or "").endswith(".py") or "/" in (given.module or ""):
+            raise UserError(f"--from {given.module}: name a class or a function in the file, as ./audio.py:Net")
+        return given.folder or Path("cases")
+    file = Path(path)
+    if not file.is_file():
+        raise UserError(f"--from {given.module}: there is no file {display_path(file)}")
+    if given.folder is not None and given.folder.resolve() != file.parent.resolve():
+        raise UserError(f"--from {given.module}: the case has to lie beside it: --folder {display_path(file.parent)}")
+    given.module = f"{file.stem}.{inside}"
+    return file.parent
 
 
 def _absent(files: list[Path]) -> None:
@@ -171,9 +196,11 @@ def _all_written(case: Path, drafts: list[Drafted], worker: Worker, command: str
     text, failed = "", False
     for name, request, draft, about in drafts:
         text, records = _written(case, text, (name, request, draft, about), worker)
-        failed |= any(record.status == "failed" for record in records)
+        failed |= any(record.status == "failed" and not _is_declared(record) for record in records)
         for line in (line for record in records for line in outcome(record)):
             tell(line)
+        for entry in _declared(records):
+            tell(f"{display_path(case)} declares under fails: {entry['because']}")
     tell(f"wrote {display_path(case)}; run it with")
     tell(f"  {command}")
     return 1 if failed else 0
@@ -190,7 +217,14 @@ def _request(given: argparse.Namespace, case: Path, worker: Worker) -> Request:
             _absent([file])
             shutil.copy(given.config, file)
         made["config"] = {"file": file.name, "of": of}
-    return Request(case.parent.absolute(), given.module, made, pairs(given.inputs, "--input"), given.submodule)
+    return Request(
+        case.parent.absolute(),
+        given.module,
+        made,
+        pairs(given.inputs, "--input"),
+        given.submodule,
+        pairs(given.dims, "--dim"),
+    )
 
 
 def _written(case: Path, before: str, drafted: Drafted, worker: Worker) -> tuple[str, list[Record]]:
@@ -212,7 +246,31 @@ def _written(case: Path, before: str, drafted: Drafted, worker: Worker) -> tuple
         elif not awake and any(record.error == "Hollow" for record in records):
             awake = True
         else:
+            fails = _declared(records)
+            if fails:
+                text = before + ("\n" if before else "")
+                text += as_text(name, request, draft, left_out, awake, about, fails)
+                case.write_text(text, encoding="utf-8")
             return text, records
+
+
+def _is_declared(record: Record) -> bool:
+    """Whether a failure goes into a new case as one that is expected: what a runtime makes of NaN and infinities,
+    where others show that it is at fault. Nobody asked for these values, and the module and its export are right."""
+    return record.status == "failed" and record.check == "specials" and record.fault == "runtime"
+
+
+def _declared(records: list[Record]) -> list[dict[str, Any]]:
+    """What a case says under ``fails`` of these failures."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in filter(_is_declared, records):
+        when = {"check": "specials", "exporter": record.exporter, "runtime": record.runtime}
+        because = (
+            f"{record.runtime} is at fault for what it makes of NaN and infinities ({record.exporter}): "
+            f"{one_line(record.reason or '', 160)}"
+        )
+        found[record.id] = {"when": when, "stage": record.stage, "error": record.error, "because": because}
+    return [*found.values()]
 
 
 def _run(case: Path, name: str, worker: Worker) -> list[Record]:

@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.draft.inputs import Constant, Guess
+from conformance.draft.inputs import PADDING, Constant, Guess, padding_of
 from conformance.errors import Stopped
 
 KEPT = 8
 """Calls of a module that are looked at."""
 
 
+HIDES = -1e4
+"""From which number down what is added to a score hides it."""
 AS_SEEN = "as far as seen in the calls"
 
 
@@ -176,24 +178,28 @@ def _typed(trees: Sequence[Any], dims: _Dims, rows: Sequence[int], name: str) ->
     axes = len(first.sizes)
     sizes = zip(*(tree.sizes for tree in trees), strict=True)
     shape = ", ".join(dims.name(tuple(along), axis, axes) for axis, along in enumerate(sizes))
-    values, why = _values(trees, rows, "mask" in name)
+    values, why = _values(trees, rows, name)
     return Guess(f"{first.dtype}[{shape}]", why=why, values=values, open=why == AS_SEEN)
 
 
-def _values(tensors: Sequence[Seen], rows: Sequence[int], mask: bool) -> tuple[dict[str, Any] | None, str]:
+def _values(tensors: Sequence[Seen], rows: Sequence[int], name: str) -> tuple[dict[str, Any] | None, str]:
     """Where the values of a tensor come from, by those that were seen, and what hangs on that."""
     low, high = min(one.low for one in tensors), max(one.high for one in tensors)
     dtype = tensors[0].dtype
+    if dtype == "bool" and "mask" in name:
+        return padding_of(name), PADDING
     if dtype == "bool":
         return None, "drawn at random: whole rows of False are among it"
     if "float" not in dtype:
-        if mask and 0 <= low <= high <= 1:
-            return {"integers": {"low": 0, "high": 1}}, "a mask of 0 and 1, some rows of which are all 0"
+        if "mask" in name and 0 <= low <= high <= 1:
+            return padding_of(name), PADDING
         table = next((count for count in rows if low >= 0 and 1 < high < count), None)
         if table is not None:
             return {"integers": {"low": 0, "high": table - 1}}, f"indices into a table of {table:,} rows"
         return {"integers": {"low": int(low), "high": int(high)}}, AS_SEEN
     levels = sorted({level for one in tensors for level in one.levels})
+    if all(one.levels for one in tensors) and len(levels) == 2 and "mask" in name and levels[0] <= HIDES:
+        return padding_of("", levels), PADDING
     if all(one.levels for one in tensors) and len(levels) == 2:
         return {"choice": levels}, "the only values in the calls"
     if low >= 0 and high > 0:

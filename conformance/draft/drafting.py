@@ -9,16 +9,27 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
 
-from conformance.case.dims import TensorType
+from conformance.case.dims import Range, TensorType
 from conformance.case.inputs import Input
 from conformance.case.made import part_of, value_of
 from conformance.case.python import Folder, describe
 from conformance.checks.file_sizes import SECONDS, ranges
-from conformance.draft.inputs import Guess, Tree, called, fitting, names_of, parameters, sizes_of
+from conformance.draft.inputs import (
+    PADDING,
+    Guess,
+    Tree,
+    called,
+    fitting,
+    names_of,
+    padding_of,
+    parameters,
+    sizes_of,
+)
 from conformance.draft.numbers import with_numbers
 from conformance.draft.outputs import returned
 from conformance.errors import Stopped, did_you_mean, shown
@@ -35,6 +46,8 @@ class Request:
     """As in a case file."""
     inputs: Mapping[str, str]
     submodule: str | None = None
+    dims: Mapping[str, str] = field(default_factory=dict)
+    """Ranges of dims that are known."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +69,7 @@ class Draft:
 def drafted(request: Request) -> Draft:
     """Builds the module and runs it until its inputs are known. Raises Stopped with what could not be done."""
     with building(request) as module:
-        return draft_of(module, request.inputs)[0]
+        return draft_of(module, request.inputs, request.dims)[0]
 
 
 @contextmanager
@@ -69,8 +82,10 @@ def building(request: Request) -> Iterator[Any]:
         yield _built(request, folder)
 
 
-def draft_of(module: Any, inputs: Mapping[str, str]) -> tuple[Draft, dict[str, int]]:
-    """What is found of a module, and sizes of all its dims at which it runs; ``inputs`` are types that are known."""
+def draft_of(module: Any, inputs: Mapping[str, str], dims: Mapping[str, str]) -> tuple[Draft, dict[str, int]]:
+    """What is found of a module, and sizes of all its dims at which it runs; ``inputs`` are types that are known, and
+    ``dims`` ranges."""
+    known_sizes = {name: _first_size(name, said) for name, said in dims.items()}
     known = {name: _given(module, name, text) for name, text in inputs.items()}
     wanted = dict.fromkeys(known, False) if known else {}
     wanted = {**parameters(module), **wanted} if not known or _more(module, known) else wanted
@@ -79,11 +94,34 @@ def draft_of(module: Any, inputs: Mapping[str, str]) -> tuple[Draft, dict[str, i
     def call(guesses: Mapping[str, Guess], sizes: Mapping[str, int]) -> Any:
         return called(module, guesses, keywords, sizes)
 
-    guesses, sizes = fitting(list(wanted), sizes_of(module), known, call)
-    return tried(module, guesses, keywords, sizes), sizes
+    guesses, sizes = fitting(list(wanted), sizes_of(module), known, call, known_sizes)
+    odd = next((name for name in dims if name not in sizes), None)
+    if odd is not None:
+        text = f"--dim {odd}: no input has a dim of that name{did_you_mean(odd, sizes)}"
+        raise Stopped("declare", "NoInput", text, "case")
+    return tried(module, guesses, keywords, sizes, dims), sizes
 
 
-def tried(module: Any, inputs: Mapping[str, Any], keywords: frozenset[str], sizes: dict[str, int]) -> Draft:
+def _first_size(name: str, said: str) -> int:
+    """A size of a range that the user gives: its second, as a size of 1 is often another thing."""
+    try:
+        found = Range.parse(said)
+        sizes = list(found.values({}))[:2]
+    except (ValueError, NameError):
+        how = f"write --dim {name}=1..8, or {name}=16..64 step 16"
+        raise Stopped(
+            "declare", "NoInput", f"--dim {name}: {shown(said)} is no range of sizes; {how}", "case"
+        ) from None
+    return int(sizes[-1])
+
+
+def tried(
+    module: Any,
+    inputs: Mapping[str, Any],
+    keywords: frozenset[str],
+    sizes: dict[str, int],
+    given: Mapping[str, str] = MappingProxyType({}),
+) -> Draft:
     """A draft of inputs with which the module runs at these sizes: which numbers it takes, and which of its dims
     vary, is tried."""
     inputs = with_numbers(module, inputs, keywords, sizes)
@@ -95,7 +133,9 @@ def tried(module: Any, inputs: Mapping[str, Any], keywords: frozenset[str], size
             return False
         return True
 
-    dims = ranges(names_of(inputs), runs, time.monotonic() + SECONDS, sizes)
+    free = [name for name in names_of(inputs) if name not in given]
+    dims = ranges(free, runs, time.monotonic() + SECONDS, sizes)
+    dims |= given
     held = {name: int(said) for name, said in dims.items() if ".." not in said}
     varying = {name: said for name, said in dims.items() if ".." in said}
     result = called(module, inputs, keywords, sizes)
@@ -106,8 +146,8 @@ def tried(module: Any, inputs: Mapping[str, Any], keywords: frozenset[str], size
 
 def other_size(said: str, size: int) -> int:
     """Another size of a dim, within its range."""
-    low, high = map(int, said.split(".."))
-    return high if size != high else low
+    sizes = list(Range.parse(said).values({}))
+    return sizes[-1] if size != sizes[-1] else sizes[0]
 
 
 def _given(module: Any, name: str, text: str) -> Guess:
@@ -125,7 +165,9 @@ def _given(module: Any, name: str, text: str) -> Guess:
         raise Stopped(
             "declare", "NoInput", f"{name}: sizes are numbers or names here, as in float32[batch, 8]", "case"
         )
-    whole = kind.dtype.startswith(("int", "uint")) and "mask" not in name
+    whole = kind.dtype.startswith(("int", "uint"))
+    if values is None and "mask" in name and (whole or kind.dtype == "bool"):
+        return Guess(f"{kind.dtype}[{', '.join(sizes)}]", why=PADDING, values=padding_of(name))
     return Guess(f"{kind.dtype}[{', '.join(sizes)}]", values=values, open=whole and values is None)
 
 

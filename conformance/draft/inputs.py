@@ -25,6 +25,7 @@ BASE = {"batch": 2, "seq": 5, "l": 16, "d": 8, "h": 32, "w": 32}
 """Sizes that dims have at first."""
 IMAGES = (32, 64, 224, 96, 16, 8)
 """Sides of images and volumes that are tried."""
+PADDING = "a padding mask, no row of which is hidden whole"
 _IDS = re.compile(r"(^|_)(ids?|idx|index|indices|tokens?)$")
 
 
@@ -88,6 +89,8 @@ class Sizes:
     """Channels, and the number of axes behind them."""
     rows: list[int] = field(default_factory=list)
     """Rows of tables that indices look up."""
+    dtype: str = "float32"
+    """Of the weights, if a case can say it."""
     in_time: bool = False
     """Whether a part goes along a sequence."""
 
@@ -99,6 +102,8 @@ def sizes_of(module: Any) -> Sizes:
     from torch.nn.modules import batchnorm, conv, instancenorm
 
     told = Sizes()
+    kinds = (str(one.dtype).removeprefix("torch.") for one in module.parameters() if one.is_floating_point())
+    told.dtype = next((kind for kind in kinds if kind in DTYPES), told.dtype)
     for part in module.modules():
         if isinstance(part, (nn.Embedding, nn.EmbeddingBag)):
             told.rows.append(part.num_embeddings)
@@ -142,6 +147,12 @@ def parameters(module: Any) -> dict[str, bool]:
     return dict.fromkeys([main, *more], True)
 
 
+def padding_of(name: str, levels: Sequence[float] = (0, 1)) -> dict[str, Any]:
+    """Values of a mask: the lower number hides, but for the masks that PyTorch's own layers call so."""
+    hides_first = "key_padding" not in name
+    return {"padding": [*levels] if hides_first else [*reversed(levels)]}
+
+
 def candidates(name: str, told: Sizes) -> list[Guess]:
     """Types that an input of this name may have, the likeliest first."""
     tables = [
@@ -150,12 +161,13 @@ def candidates(name: str, told: Sizes) -> list[Guess]:
     ]
     if "mask" in name:
         return [
-            Guess("int64[batch, seq]", 1, "a mask of 0 and 1, some rows of which are all 0"),
-            Guess("bool[batch, seq]", why="a mask"),
+            Guess("int64[batch, seq]", why=PADDING, values=padding_of(name)),
+            Guess("bool[batch, seq]", why=PADDING, values=padding_of(name)),
         ]
     if _IDS.search(name) and tables:
         return tables
-    return [*_floats(told), *tables]
+    floats = (dataclasses.replace(one, type=one.type.replace("float32", told.dtype, 1)) for one in _floats(told))
+    return [*floats, *tables]
 
 
 def _floats(told: Sizes) -> Iterator[Guess]:
@@ -231,10 +243,10 @@ Call = Callable[[Mapping[str, Guess], Mapping[str, int]], Any]
 
 
 def fitting(
-    names: Sequence[str], told: Sizes, given: Mapping[str, Guess], call: Call
+    names: Sequence[str], told: Sizes, given: Mapping[str, Guess], call: Call, known: Mapping[str, int]
 ) -> tuple[dict[str, Guess], dict[str, int]]:
     """Types for all inputs with which the module runs, and the sizes at which it does. ``given`` are types that are
-    known. Raises Stopped where none is found."""
+    known, and so are sizes. Raises Stopped where none is found."""
     deadline, last = time.monotonic() + SECONDS, ""
     options = {name: _first_tries(given[name]) if name in given else candidates(name, told) for name in names}
     alike = zip(*(options[name] for name in names if name not in given), strict=False)
@@ -246,6 +258,7 @@ def fitting(
         sides = IMAGES if used & {"h", "w"} else IMAGES[:1]
         for side in sides:
             sizes = {name: side if name in ("h", "w") else BASE.get(name, 3) for name in sorted(used)}
+            sizes |= {name: size for name, size in known.items() if name in sizes}
             try:
                 call(guesses, sizes)
             except Exception as error:  # whatever the module raises for what it does not take

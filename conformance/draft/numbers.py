@@ -41,6 +41,8 @@ def with_numbers(
     found = dict(inputs)
     for name, tree in inputs.items():
         for guess in guesses_in(tree):
+            if "padding" in (guess.values or {}):
+                found[name] = replaced(found[name], guess, _right_way(module, found, guess, keywords, sizes))
             if not guess.open:
                 continue
             wider = _wider(module, found, guess, keywords, sizes)
@@ -53,23 +55,44 @@ def with_numbers(
     return found
 
 
+def _right_way(
+    module: Any, inputs: Mapping[str, Tree], guess: Guess, keywords: Set[str], sizes: Mapping[str, int]
+) -> Guess:
+    """The padding mask, with its two numbers exchanged where that which should show all gives NaN or infinities."""
+    assert guess.values is not None
+    hidden, shown = guess.values["padding"]
+    finite = [
+        _runs(
+            module, replaced(inputs, guess, dataclasses.replace(guess, values={"choice": [level]})), keywords, sizes
+        )
+        for level in (hidden, shown)
+    ]
+    return dataclasses.replace(guess, values={"padding": [shown, hidden]}) if finite == [True, False] else guess
+
+
+def _runs(module: Any, inputs: Mapping[str, Tree], keywords: Set[str], sizes: Mapping[str, int]) -> bool | None:
+    """Whether the outputs are finite; None where the module raises."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    try:
+        result = called(module, inputs, keywords, sizes)
+    except Exception:  # whatever the module raises for what it does not take
+        return None
+    floats = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+    return all(bool(leaf.isfinite().all()) for leaf in floats)
+
+
 def _wider(
     module: Any, inputs: Mapping[str, Tree], guess: Guess, keywords: Set[str], sizes: Mapping[str, int]
 ) -> Guess | None:
     """The guess with all numbers that the module takes, or None."""
     import torch
-    from torch.utils._pytree import tree_leaves
 
     def runs(low: int, high: int | str, at: Mapping[str, int], seed: int = 0) -> bool | None:
-        """Whether the outputs are finite; None where the module raises."""
         torch.manual_seed(seed)
-        try:
-            drawn = dataclasses.replace(guess, values={"integers": {"low": low, "high": high}})
-            result = called(module, replaced(inputs, guess, drawn), keywords, at)
-        except Exception:  # whatever the module raises for numbers that it does not take
-            return None
-        floats = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
-        return all(bool(leaf.isfinite().all()) for leaf in floats)
+        drawn = dataclasses.replace(guess, values={"integers": {"low": low, "high": high}})
+        return _runs(module, replaced(inputs, guess, drawn), keywords, at)
 
     def takes(number: int, at: Mapping[str, int]) -> bool:
         if time.monotonic() > deadline:
@@ -165,7 +188,8 @@ def _slopes(takes: Takes, sizes: Mapping[str, int], first: int, high: int) -> It
 
 
 def largest_named(call: Callable[[], object]) -> int:
-    """Return the largest whole number that a call computes with beside integer tensors, as 7 in ``ids % 7``."""
+    """Return the largest whole number that a call computes with beside integer tensors, as 7 in ``ids % 7``, or that
+    the type has to which it converts them."""
     mode = _noting()()
     with mode:
         call()
@@ -177,6 +201,8 @@ def _noting() -> Any:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
+
+    narrow = (torch.int8, torch.uint8, torch.int16)
 
     class Noting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __init__(self) -> None:
@@ -192,6 +218,9 @@ def _noting() -> Any:
             whole = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and _is_whole(leaf)]
             if any(tensor.numel() > 1 for tensor in whole):
                 self.numbers += [abs(leaf) for leaf in leaves if type(leaf) is int and abs(leaf) < 2**31]
+                self.numbers += [
+                    torch.iinfo(leaf).max for leaf in leaves if isinstance(leaf, torch.dtype) and leaf in narrow
+                ]
             return func(*args, **(kwargs or {}))
 
     def _is_whole(tensor: Any) -> bool:

@@ -36,7 +36,7 @@ def parts(request: Request, levels: int) -> list[Part]:
     """A draft of one submodule of each class down to so many levels. The whole runs at several sizes of each of its
     dims, and a submodule's dims are the sizes that differ. Raises Stopped where the whole does not run."""
     with building(request) as module:
-        whole, sizes = draft_of(module, request.inputs)
+        whole, sizes = draft_of(module, request.inputs, request.dims)
         runs = [dict(sizes), *(sizes | {name: other_size(said, sizes[name])} for name, said in whole.dims.items())]
         first: dict[type, tuple[str, Any]] = {}
         counts: dict[type, int] = {}

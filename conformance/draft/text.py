@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.checks.edits import flow
@@ -12,9 +12,16 @@ from conformance.draft.inputs import Constant, Guess
 
 
 def as_text(
-    name: str, request: Request, draft: Draft, left_out: Mapping[str, str], awake: bool, about: str = ""
+    name: str,
+    request: Request,
+    draft: Draft,
+    left_out: Mapping[str, str],
+    awake: bool,
+    about: str = "",
+    fails: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The case file. ``left_out`` are exporters that are not in it, with what they said; ``awake`` wakes weights."""
+    """The case file. ``left_out`` are exporters that are not in it, with what they said; ``awake`` wakes weights;
+    ``fails`` are failures that are declared."""
     about = about or f"{request.module} as it comes"
     lines = [f"{name}:", f"  about: {about}; says nothing yet of why somebody cares."]
     lines.append(f"  module: {request.module}")
@@ -40,6 +47,8 @@ def as_text(
             lines.append(f"    # {exporter}: [{opset}] does not export it: {left_out[exporter]}")
         else:
             lines.append(f"    {exporter}: [{opset}]")
+    if fails:
+        lines += ["  fails:", *(f"    - {flow(entry)}" for entry in fails)]
     return "\n".join(lines) + "\n"
 
 

@@ -20,7 +20,7 @@ def simplest(case: Case, sizes: Sizes, inputs: Inputs, fails: Callable[[Inputs],
     best = dict(inputs)
     for name, declared in case.says.inputs.items():
         values = declared.values
-        if case.says.draw or (values and (values.python or values.choice or values.permutations)):
+        if case.says.draw or (values and (values.python or values.choice or values.padding or values.permutations)):
             continue
         between = (values.uniform or values.integers) if values else None
         for candidate in simpler(best[name]):

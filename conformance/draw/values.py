@@ -46,6 +46,9 @@ def make(declared: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None
         array = check(call(f"{values.python}", hook, shape, dict(sizes), rng), shape, dtype, f"{values.python}")
     elif values.permutations is not None:
         array = rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1).astype(dtype)
+    elif values.padding is not None:
+        hidden, shown = values.padding
+        array = _padding(hidden, shown, shape, regime, rng).astype(dtype)
     elif values.choice is not None:
         array = _choice(np.array(values.choice), shape, regime, rng).astype(dtype)
     elif dtype.kind == "b":
@@ -99,6 +102,15 @@ def _choice(options: Array, shape: tuple[int, ...], regime: str, rng: Rng) -> Ar
     if regime == "ends":
         return np.full(shape, options[-1])
     return _pick(options, shape, rng)
+
+
+def _padding(hidden: float, shown: float, shape: tuple[int, ...], regime: str, rng: Rng) -> Array:
+    """Rows of which the first values show, and at least one; a single one for ``zero``, and all for ``ends``."""
+    length = shape[-1] if shape else 1
+    counts = rng.integers(1, max(length, 1), size=(*shape[:-1], 1), endpoint=True)
+    if regime in ("zero", "ends"):
+        counts[...] = 1 if regime == "zero" else length
+    return np.where(np.arange(length) < counts, shown, hidden).reshape(shape)
 
 
 def _integers(low: int, high: int, shape: tuple[int, ...], regime: str, rng: Rng) -> Array:

@@ -14,6 +14,7 @@ from conformance.arrays import Array, Inputs
 from conformance.case.dims import Expression
 from conformance.disk.onnx_models import Serialized
 from conformance.draw.draw import Draw, seed_of
+from conformance.draw.values import make as make_values
 from conformance.errors import Stopped
 from conformance.export.beyond import taken_beyond, takes
 from conformance.mutants.kinds import View, choose
@@ -118,7 +119,9 @@ def independent(run: CellRun, count: int, specials: bool) -> list[Given]:
         beyond = bool(wider) and len(found) % 5 == 4
         for name, one in says.inputs.items():
             shape, dtype = one.type.at(sizes), np.dtype(one.type.dtype)
-            if one.values is not None and one.values.python is not None:
+            if one.values is not None and one.values.padding is not None:
+                inputs[name] = make_values(one, sizes, "plain", rng)
+            elif one.values is not None and one.values.python is not None:
                 inputs[name] = np.asarray(resolve(one.values.python)(shape, dict(sizes), rng))
             else:
                 values = wider.get(name, one.values) if beyond else one.values
