@@ -47,7 +47,7 @@ def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Store
             output = (run.record.fidelity or {}).get("output")
             by_others = converted is None and run.cell.runtime == "onnxruntime"
             meaning = _who_computes(opinion) if by_others else loss.LITERAL
-            opinion.loss = meaning and loss.by_stage(
+            opinion.loss = None if meaning is None else loss.by_stage(
                 verify.of_pytorch(example), stored.file, file, run.cell.runtime, libraries, example.inputs, output,
                 run.cell.case.says.onnxruntime.config, meaning,
             )  # fmt: skip

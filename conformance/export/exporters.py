@@ -22,6 +22,7 @@ from conformance.errors import Stopped
 from conformance.export import dynamo_cache, onnx_file, symbolics
 from conformance.export.dynamic_shapes import axis_names, dynamic_shapes, refusal_of_structure
 from conformance.export.reference import Reference
+from conformance.records.clean import one_line
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -48,17 +49,19 @@ def export(
     sizes: Sizes,
     *,
     with_symbolics: bool = True,
+    warned: list[str] | None = None,
 ) -> Exported:
     """Exports the case's module with ``inputs``, which were made at ``sizes``.
 
-    ``with_symbolics=False`` leaves out what the case registers. Raises what the exporter raises.
+    ``with_symbolics=False`` leaves out what the case registers. What the exporter warns of goes into ``warned``, also
+    where it raises. Raises what the exporter raises.
     """
     import onnx
 
     case = reference.case
     target = case.says.export.exporters[exporter]
     usage = symbolics.Usage()
-    with _quiet(), lowerings.noting((case.file, case.name), exporter):
+    with _hearing([] if warned is None else warned), lowerings.noting((case.file, case.name), exporter):
         if isinstance(target, TorchScript):
             functions, registrars = _symbolics(reference, target) if with_symbolics else ({}, [])
             data, usage = _torchscript(reference, target, opset, inputs, functions, registrars)
@@ -82,12 +85,23 @@ def _symbolics(
     return functions, list(registrars.values())
 
 
+WARNED = 5
+"""How many warnings of one export are kept."""
+_OF_NO_MODEL = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning)
+"""Warnings that say nothing of the model."""
+
+
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Hides warnings: exporters warn of deprecations and constants, and what matters of that shows in the model."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+def _hearing(said: list[str]) -> Iterator[None]:
+    """Notes the warnings inside the block, each once with its line, in place of showing them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield
+        finally:
+            telling = [one for one in caught if not issubclass(one.category, _OF_NO_MODEL)]
+            lines = (f"{one_line(str(one.message), 240)} ({Path(one.filename).name}:{one.lineno})" for one in telling)
+            said += list(dict.fromkeys(lines))[:WARNED]
 
 
 def _torchscript(
