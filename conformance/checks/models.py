@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from conformance.arrays import Array, Inputs
 from conformance.case.dims import Dims
@@ -58,6 +58,8 @@ class CellRun:
         self.keeping = self._keeping(cell.exporter)
         self.keeping_of_case = self._keeping(None)
         self.outcomes = Outcomes(cell, settings, self.keeping, self.suite)
+        self.warned: list[str] = []
+        """What the exporter has warned of as it made the model."""
 
     def _keeping(self, exporter: Exporter | None) -> Keeping:
         """Return how results are kept that depend on an exporter, or on the case alone."""
@@ -83,13 +85,15 @@ class CellRun:
         What ends the block is written into the record and raised as Stopped, or as Unavailable where this host lacks
         something; KeyboardInterrupt is raised as it is, and so is UserError by a command, which wants no record.
         """
+        run: CellRun | None = None
         own = (KeyboardInterrupt,) if record is not None else (KeyboardInterrupt, UserError)
         record = cell.record() if record is None else record
         stages = Stages(record, Progress() if progress is None else progress, cell.case.folder)
         try:
             check_needs(cell.case)
             with Folder.of(cell.case.folder).active() as folder:
-                yield cls(cell, settings, record, stages, folder)
+                run = cls(cell, settings, record, stages, folder)
+                yield run
         except own:
             raise
         except Unavailable as reason:
@@ -98,6 +102,8 @@ class CellRun:
         except Stopped as stop:
             record.stop(stop)
             record.place = raised_at(stop, cell.case.folder)
+            if run is not None and record.fault in ("exporter", None):
+                record.warnings = [*record.warnings, *({"name": "export", "text": text} for text in run.warned)]
             if isinstance(cell.case.says.onnx, str) and record.fault == "exporter":
                 record.fault = _instead_of_the_exporter(cell, record)
             raise
@@ -113,10 +119,15 @@ class CellRun:
         inputs = self.prepared.inputs(odd=odd) if inputs is None else inputs
         reference = self.reference
         reference.restore()
+        warned: list[str] = []
         with reference.standing(told=False):
-            exported = export(
-                reference, self.cell.exporter, self.cell.opset, inputs, sizes, with_symbolics=with_symbolics
-            )
+            try:
+                exported = export(
+                    reference, self.cell.exporter, self.cell.opset, inputs, sizes, with_symbolics=with_symbolics,
+                    warned=warned,
+                )  # fmt: skip
+            finally:
+                self.warned = self.warned or warned
             if not reference.restore() and reference.fingerprint() != reference.weights:
                 self._check_changes_itself(inputs)
         return exported
@@ -157,10 +168,17 @@ class CellRun:
             place = self.keeping.get(self.settings.index, self.key)
         return Store(self.settings.store).get(place) if isinstance(place, str) else None
 
-    def keep_model(self, model: Serialized, facts: Facts, seconds: dict[str, float], observed: Observed) -> Stored:
+    def keep_model(
+        self,
+        model: Serialized,
+        facts: Facts,
+        seconds: dict[str, float],
+        observed: Observed,
+        told: dict[str, Any] | None = None,
+    ) -> Stored:
         """Keeps an exported model under what was observed of its export."""
         place = place_of(self.key, observed)
-        stored = Store(self.settings.store).put(place, model, facts, seconds)
+        stored = Store(self.settings.store).put(place, model, facts, seconds, told)
         Results(self.settings.index, self.keeping.home).put(self.key, place, observed)
         return stored
 
@@ -199,8 +217,9 @@ class CellRun:
                 self.prepared.failed[name] = stop
                 raise
             with self.stages("check", "exporter"):
-                facts = dataclasses.replace(graph.read(exported.model, exported.data), warned=exported.warned)
+                facts = graph.read(exported.model, exported.data)
                 stored = self._put(exported.data, facts, {"export": round(seconds, 6)})
+        self.warned = list(stored.told.get("warned", ()))
         self.record.graph = {
             "opset": stored.facts.opset,
             "nodes": stored.facts.nodes,
@@ -214,8 +233,9 @@ class CellRun:
         """Keeps the exported model, or has it for this process alone."""
         observed = self.keeping.observe()
         if observed is not None and not observed.fleeting:
-            return self.keep_model(model, facts, seconds, observed)
-        stored = Store(self.settings.store).put(self.key, model, facts, seconds, keep=False)
+            return self.keep_model(model, facts, seconds, observed, {"warned": self.warned})
+        told = {"warned": self.warned}
+        stored = Store(self.settings.store).put(self.key, model, facts, seconds, told, keep=False)
         self.prepared.models[self.key] = stored
         return stored
 
@@ -354,10 +374,9 @@ class CellRun:
             stop = Stopped("check", error, f"onnx.checker refuses the model: {text}", "exporter")
             stop.fields["own_code"] = self.cell.own_code
             raise stop
-        self.record.warnings = [{"name": "export", "text": text} for text in facts.warned]
         if facts.doubted:
             error, text = facts.doubted
-            self.record.warnings.append({"name": "shape inference", "error": error, "text": text})
+            self.record.warnings = [{"name": "shape inference", "error": error, "text": text}]
 
 
 def _instead_of_the_exporter(cell: Cell, record: Record) -> str:

@@ -134,13 +134,13 @@ def write_entry(
             build, options=dataclasses.replace(build.options, plugins=tuple(plugins))
         ).as_dict(),
         sets=sets, expected=_expected_by_runtime(cell), excused=[*every] if says.vacuous else excused,
-        own_code=[*run.target.own_code(), *_undeclared_code(run)],
+        own_code=[*run.target.own_code(), *_seen_code(run)],
         libraries=libraries, conversion=run.record.conversion, runtimes=_runtimes(cell),
         config=says.onnxruntime.config,
     )  # fmt: skip
 
 
-def _undeclared_code(run: CellRun) -> list[str]:
+def _seen_code(run: CellRun) -> list[str]:
     """The code of the case's own that was seen while a failure was explained, and that the case does not declare."""
     seen = run.prepared.own_code.get((run.cell.exporter, run.cell.opset), ())
     return [own.text for own in seen if own.name not in run.target.own_code().values()]

@@ -7,7 +7,7 @@ import functools
 import io
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -24,13 +24,10 @@ from conformance.export import dynamo_cache, onnx_file, symbolics
 from conformance.export.dynamic_shapes import axis_names, dynamic_shapes, refusal_of_structure
 from conformance.export.reference import Reference
 from conformance.export.shipped import Side, named_as_in_case
+from conformance.records.clean import one_line
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-
-
-MOST, LONGEST = 5, 300
-"""Warnings that are kept of an export, and the characters of each."""
 
 
 @dataclass
@@ -39,8 +36,6 @@ class Exported:
 
     model: ModelProto
     usage: symbolics.Usage = field(default_factory=symbolics.Usage)
-    warned: list[str] = field(default_factory=list)
-    """What the exporter has warned of."""
 
     @functools.cached_property
     def data(self) -> Serialized:
@@ -56,17 +51,19 @@ def export(
     sizes: Sizes,
     *,
     with_symbolics: bool = True,
+    warned: list[str] | None = None,
 ) -> Exported:
     """Exports the case's module with ``inputs``, which were made at ``sizes``.
 
-    ``with_symbolics=False`` leaves out what the case registers. Raises what the exporter raises.
+    ``with_symbolics=False`` leaves out what the case registers. What the exporter warns of goes into ``warned``, also
+    where it raises. Raises what the exporter raises.
     """
     import onnx
 
     case = reference.case
     target = case.says.export.exporters[exporter]
     usage = symbolics.Usage()
-    with _quiet() as warned, lowerings.noting((case.file, case.name), exporter):
+    with _hearing([] if warned is None else warned), lowerings.noting((case.file, case.name), exporter):
         if isinstance(target, TorchScript):
             functions, registrars = _symbolics(reference, target) if with_symbolics else ({}, [])
             data, usage = _torchscript(reference, target, opset, inputs, functions, registrars)
@@ -78,7 +75,7 @@ def export(
     model = _add_functions(reference, target, opset, model)
     if target.simplify:
         model = _simplify(model)
-    return Exported(model, usage, list(_told(warned, reference.folder.path)))
+    return Exported(model, usage)
 
 
 def _from_file(reference: Reference, target: OnnxFile, inputs: Mapping[str, Array]) -> ModelProto:
@@ -105,24 +102,23 @@ def _symbolics(
     return functions, list(registrars.values())
 
 
+WARNED = 5
+"""How many warnings of one export are kept."""
+_OF_NO_MODEL = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning)
+"""Warnings that say nothing of the model."""
+
+
 @contextlib.contextmanager
-def _quiet() -> Iterator[list[warnings.WarningMessage]]:
-    """Keep warnings from the terminal, in the list that is given."""
-    with warnings.catch_warnings(record=True) as warned:
+def _hearing(said: list[str]) -> Iterator[None]:
+    """Notes the warnings inside the block, each once with its line, in place of showing them."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield warned
-
-
-def _told(warned: Sequence[warnings.WarningMessage], folder: Path) -> Iterator[str]:
-    """Yield what is worth telling, once each: not deprecations, which say nothing of this model."""
-    from torch.jit._trace import TracerWarning
-
-    texts: dict[str, None] = {}
-    for one in warned:
-        if issubclass(one.category, TracerWarning) or Path(one.filename).is_relative_to(folder):
-            said = " ".join(str(one.message).split())[:LONGEST]
-            texts[f"{said} ({Path(one.filename).name}:{one.lineno})"] = None
-    yield from list(texts)[:MOST]
+        try:
+            yield
+        finally:
+            telling = [one for one in caught if not issubclass(one.category, _OF_NO_MODEL)]
+            lines = (f"{one_line(str(one.message), 240)} ({Path(one.filename).name}:{one.lineno})" for one in telling)
+            said += list(dict.fromkeys(lines))[:WARNED]
 
 
 def _torchscript(

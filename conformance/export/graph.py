@@ -41,8 +41,6 @@ class Facts:
     """A hash of operators, attributes, wiring and small constants, without names and doc strings."""
     canonical: str = ""
     """The same without values of several floats, which differ in their last bits by processor: equal on any host."""
-    warned: list[str] = field(default_factory=list)
-    """What the exporter has warned of."""
     sequences: list[str] = field(default_factory=list)
     """The outputs that are sequences of tensors."""
     invalid: list[str] | None = None

@@ -122,7 +122,7 @@ def _look_at_nodes(opinion: Opinion, suspect: Suspect, example: Example, stop: S
     def confirmed(outputs: list[Array]) -> bool:
         return suspect.computed(example, outputs)
 
-    special = is_special(example, stop) and not suspect.own_code
+    special = is_special(example, stop) and not suspect.own_code()
     shown = decided(walked, fails, stop.stage, confirmed, special=special)
     if shown is None:
         return

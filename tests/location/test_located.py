@@ -280,6 +280,8 @@ def test_a_branch_on_data_is_one_finding_at_its_line_whether_it_is_frozen_or_ref
     frozen = bench.run(say(module_of("Branches"), TORCHSCRIPT), BRANCH)
     refused = bench.run(say(module_of("Branches"), DYNAMO), BRANCH, check="export")
     assert frozen.operator is not None
+    assert any("to a Python boolean" in one["text"] and "beside.py:6" in one["text"] for one in frozen.warnings)
+    assert frozen.hints == ["branch"]
     assert (frozen.operator["how"], frozen.operator["line"], frozen.operator["source"]) == (
         "path", "beside.py:6", "if bool(x.sum() > 0):",
     )  # fmt: skip
