@@ -374,7 +374,7 @@ def test_an_error_of_the_interpreter_says_why(tmp_path) -> None:
         "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)\n"
     )
     assert describe(RuntimeError(said), tmp_path) == (
-        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3) (beside.py:3)"
     )
 
 

@@ -101,7 +101,7 @@ class CellRun:
             raise
         except Stopped as stop:
             record.stop(stop)
-            record.place = raised_at(stop, cell.case.folder)
+            record.place = record.place or raised_at(stop, cell.case.folder)
             if run is not None and record.fault in ("exporter", None):
                 record.warnings = [*record.warnings, *({"name": "export", "text": text} for text in run.warned)]
             if isinstance(cell.case.says.onnx, str) and record.fault == "exporter":
@@ -213,6 +213,7 @@ class CellRun:
                     self._check_repeats(wanted)
                     seen = [] if self.outcomes.is_declared(stop) else raising(self, stop)
                     stop.fields |= {"own_code": [*cell.own_code, *seen], "hints": advice(stop)}
+                stop.fields["place"] = raised_at(stop, cell.case.folder)  # which the one that is kept has not
                 self.outcomes.note_failed_export(name, stop)
                 self.prepared.failed[name] = stop
                 raise
