@@ -100,9 +100,10 @@ class CellRun:
             raise
         except Stopped as stop:
             record.stop(stop)
-            record.place = raised_at(stop, cell.case.folder)
+            record.place = record.place or raised_at(stop, cell.case.folder)
             if run is not None and record.fault in ("exporter", None):
-                record.warnings = [*record.warnings, *({"name": "export", "text": text} for text in run.warned)]
+                more = (warning for warning in run.warnings() if warning not in record.warnings)
+                record.warnings = [*record.warnings, *more]
             if isinstance(cell.case.says.onnx, str) and record.fault == "exporter":
                 record.fault = _instead_of_the_exporter(cell, record)
             raise
@@ -129,6 +130,10 @@ class CellRun:
         if not reference.restore() and reference.fingerprint() != reference.weights:
             raise self._changed_module(inputs)
         return exported
+
+    def warnings(self) -> list[dict[str, str]]:
+        """What the exporter has warned of, as a record has it."""
+        return [{"name": "export", "text": text} for text in self.warned]
 
     def _changed_module(self, inputs: Inputs) -> Stopped:
         """The failure of an export after which the module differs: the case's fault if calling the module changes it,
@@ -190,7 +195,10 @@ class CellRun:
                 if stop.fault == "exporter":
                     self._check_repeats(wanted)
                     seen = [] if self.outcomes.is_declared(stop) else raising(self, stop)
-                    stop.fields |= {"own_code": [*cell.own_code, *seen], "hints": advice(stop)}
+                    stop.fields |= {
+                        "own_code": [*cell.own_code, *seen], "hints": advice(stop), "warnings": self.warnings(),
+                        "place": raised_at(stop, cell.case.folder),
+                    }  # fmt: skip
                 self.outcomes.note_failed_export(name, stop)
                 self.prepared.failed[name] = stop
                 raise
