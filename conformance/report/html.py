@@ -39,8 +39,9 @@ FIELDS = (
     "id", "case", "exporter", "opset", "runtime", "precision", "check", "source", "status", "stage", "error",
     "reason", "place", "fault", "details", "observed", "declared", "declared_for", "witnesses", "conclusion",
     "parts_at", "optimizer", "operator", "smallest", "cause", "own_code", "inputs", "findings", "warnings",
-    "hints", "vacuous", "coverage", "remedy", "conditioning", "beyond", "output", "traceback", "no_bundle", "examples", "ill_conditioned",
-    "nothing", "excused", "dropped_draws", "outputs", "rows", "worst", "draw", "signal", "graph", "arithmetic",
+    "hints", "vacuous", "coverage", "remedy", "conditioning", "beyond", "output", "traceback",
+    "no_bundle", "examples", "ill_conditioned", "nothing", "excused", "dropped_draws", "outputs", "rows", "worst",
+    "draw", "signal", "graph", "arithmetic",
     "fidelity", "conversion", "loss", "engine", "latency", "histogram", "seconds", "command", "bundle",
     "bundle_libraries", "replay", "changed", "after", "worker", "reused", "words",
 )  # fmt: skip
