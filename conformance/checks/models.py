@@ -103,7 +103,8 @@ class CellRun:
             record.stop(stop)
             record.place = record.place or raised_at(stop, cell.case.folder)
             if run is not None and record.fault in ("exporter", None):
-                record.warnings = [*record.warnings, *({"name": "export", "text": text} for text in run.warned)]
+                more = (warning for warning in run.warnings() if warning not in record.warnings)
+                record.warnings = [*record.warnings, *more]
             if isinstance(cell.case.says.onnx, str) and record.fault == "exporter":
                 record.fault = _instead_of_the_exporter(cell, record)
             raise
@@ -131,6 +132,10 @@ class CellRun:
             if not reference.restore() and reference.fingerprint() != reference.weights:
                 self._check_changes_itself(inputs)
         return exported
+
+    def warnings(self) -> list[dict[str, str]]:
+        """What the exporter has warned of, as a record has it."""
+        return [{"name": "export", "text": text} for text in self.warned]
 
     def _check_changes_itself(self, inputs: Inputs) -> None:
         """Stopped for an export that changed the module, unless calling the module does and can be undone."""
@@ -212,8 +217,10 @@ class CellRun:
                 if stop.fault == "exporter":
                     self._check_repeats(wanted)
                     seen = [] if self.outcomes.is_declared(stop) else raising(self, stop)
-                    stop.fields |= {"own_code": [*cell.own_code, *seen], "hints": advice(stop)}
-                stop.fields["place"] = raised_at(stop, cell.case.folder)  # which the one that is kept has not
+                    stop.fields |= {
+                        "own_code": [*cell.own_code, *seen], "hints": advice(stop), "warnings": self.warnings(),
+                        "place": raised_at(stop, cell.case.folder),
+                    }  # fmt: skip
                 self.outcomes.note_failed_export(name, stop)
                 self.prepared.failed[name] = stop
                 raise
