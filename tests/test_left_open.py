@@ -36,6 +36,7 @@ OPEN = {
     "quantizer: an infinity": ("torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127)",
                                beside([INF], (2, 1)), 12.7),
     "transform: an infinity": ("torch.fft.rfft(x).abs()", beside([INF], (2, 8)), NAN),
+    "transform: both parts of NaN": ("torch.view_as_real(torch.fft.fft(x))", beside([NAN], (2, 8)), 0.5),
     "matrix: NaN": ("torch.linalg.inv(x)", beside([NAN], (2, 2, 2)), 0.5),
     "unstable: a singular matrix": ("torch.logdet(x)[:, None]", SQUARE, -INF),
     "ties: the best of equal ones": ("torch.topk(x, 2).indices", beside([1, 1, 1, 1], (2, 4)), 3),

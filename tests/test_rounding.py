@@ -82,6 +82,17 @@ def test_a_long_sum_that_is_added_up_one_by_one_is_no_finding(bench, operator, m
     assert found[0] != "failed" and found[1:] == ["failed"] * bool(spread)
 
 
+def test_a_transform_that_is_added_up_otherwise_is_no_finding(bench):
+    """Of equal values nothing is left at most frequencies but what their sum is off by."""
+    x = np.full((1, 32), 1.3, np.float32)
+    angles = 2 * np.pi / 32 * np.outer(np.arange(32), np.arange(32))
+    waves = np.float32([np.cos(angles), -np.sin(angles)])
+    plain = np.moveaxis(one_by_one(x[0] * waves)[..., 0], 0, -1)[None]
+    body = case_of("torch.view_as_real(torch.fft.fft(x))", x="[batch, 32]")
+    sound, narrow, shifted = judged(bench, body, x, plain, plain * np.float32(1 + 2.0**-10), plain + 1e-3)
+    assert sound != "failed" and narrow == shifted == "failed"
+
+
 X = np.random.default_rng(0).standard_normal((5, 40)).astype(np.float32)
 MASK = np.float32(np.finfo(np.float32).min)
 

@@ -206,6 +206,8 @@ class Verifier(Comparer):
         comparison = super().judged(example, got)
         if comparison.left_open:
             self.record.left_open = sorted({*self.record.left_open, *self.rules})
+        if comparison.left_open and self.rules - {"kernels"}:  # then float64 is no more right than float32
+            return comparison
         if (comparison.excused or comparison.verdict == "ill-conditioned") and not self.cell.converted:
             return held_against_float64(self, example, got) or comparison
         return comparison

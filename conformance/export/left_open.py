@@ -321,6 +321,13 @@ def _modes() -> _Modes:
             """The result with the places of others among equal values."""
             result, of_boxes = func(*args, **kwargs), name == "torchvision.nms"
             scores = args[1] if of_boxes else args[0]
+            odd = [~arg.isfinite() for arg in args if _is_float(arg)] if of_boxes else []
+            if any(bool(each.any()) for each in odd):
+                self._rules.add("boxes")
+                if self._rng is None:
+                    return result
+                value = (0.0, 1.0, -1.0)[self._seed % 3]
+                return func(*(torch.where(arg.isfinite(), arg, value) for arg in args[:2]), *args[2:], **kwargs)
             if kwargs.get("stable") or not (of_boxes or isinstance(result, tuple)) or not _has_ties(scores):
                 return result
             self._rules.add("ties")
@@ -364,7 +371,8 @@ def _modes() -> _Modes:
         def _filled(self, out: Any) -> Any:
             """A tensor like this one, of a value that it may as well have."""
             if not _is_integer(out):
-                return torch.full_like(out, FILLED[self._seed % len(FILLED)])
+                value = FILLED[self._seed % len(FILLED)]
+                return torch.full_like(out, complex(value, value) if out.is_complex() else value)
             limits = torch.iinfo(out.dtype)
             return torch.full_like(out, (limits.min, 0, limits.max)[self._seed % 3])
 

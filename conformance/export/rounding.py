@@ -181,6 +181,9 @@ SUMS = {
 """Operators that add up products of their tensors: of the sizes of their tensors they give the sizes of their terms,
 added up."""
 
+TRANSFORMS = ("aten._fft_r2c", "aten._fft_c2r", "aten._fft_c2c")
+"""Fourier transforms, whose results are sums of all of a row, each times a number of size one."""
+
 MATRICES = re.compile(
     r"aten\.(_?linalg_(det|slogdet|inv|solve|lu|cholesky|qr|svd|eig|lstsq|ldl|pinv)|cholesky|triangular_solve)"
 )
@@ -219,7 +222,8 @@ def one_by_one(name: str, args: Sequence[Any], out: Any, magnitude: Any) -> Any:
     terms = value.detach().movedim(axes, last).flatten(-len(axes)).numpy().astype(np.float32)
     with np.errstate(all="ignore"):
         sums = np.add.accumulate(terms, -1, dtype=np.float32) - np.add.accumulate(terms, -1, dtype=np.float64)
-    error = torch.from_numpy(np.nan_to_num(np.abs(sums), nan=0.0, posinf=0.0))
+    most = np.maximum.accumulate(np.abs(sums), -1)  # the error of a whole sum may be small by luck
+    error = torch.from_numpy(np.nan_to_num(most, nan=0.0, posinf=0.0))
     if name == "aten.cumsum":
         return error.movedim(-1, axes[0])
     return error[..., -1].reshape(out.shape) / (count if name == "aten.mean" else 1)
@@ -295,10 +299,25 @@ def _mode() -> Any:
                 sizes = tree_map_only(torch.Tensor, torch.abs, (args, dict(kwargs or {})))
                 magnitude = func(*sizes[0], **sizes[1])
                 result = self._units.summed(result, magnitude, one_by_one(name, args, result, magnitude))
+            if name in TRANSFORMS:
+                return self._transformed(name, args, result)
             if func._schema.is_mutable:  # what is written to stays the same tensor
                 tree_map_only(torch.Tensor, self._write, result)
                 return result
             return tree_map_only(torch.Tensor, self._rounded, result)
+
+        def _transformed(self, name: str, args: Any, result: Any) -> Any:
+            """A transform off as its sums are; real and imaginary parts each by themselves."""
+            value, dims, norm = args[:3]
+            parts = torch.view_as_real(result.resolve_conj()) if result.is_complex() else result
+            if not self._is_plain(parts):
+                return result
+            signal = result if name == "aten._fft_c2r" else value
+            count = math.prod(signal.shape[dim] for dim in dims)
+            size = value.abs().sum(dims, keepdim=True) * {0: 1.0, 1: count**-0.5, 2: 1.0 / count}[norm]
+            size = (size * (1 + (name == "aten._fft_c2r"))).expand(result.shape)  # of which half is not given
+            moved = self._units.summed(parts, size.unsqueeze(-1).expand(parts.shape) if result.is_complex() else size)
+            return torch.view_as_complex(moved.contiguous()) if result.is_complex() else moved
 
         def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             parts = None if func._schema.is_mutable else _decompositions().get(func)

@@ -18,6 +18,8 @@ RULES = {
     "matrix": "a matrix with NaN or infinities was factored, which LAPACK leaves undefined",
     "place": "values were sampled at a place that is NaN or infinite, which is undefined as an index (C++ "
     "[conv.fpint])",
+    "boxes": "boxes or scores that are NaN or infinite were compared, and torchvision.ops.nms does not say with what "
+    "result",
     "rounding": "rounding decides between values, or numbers of values, that are far apart",
     "unstable": "a unit in the last place decides whether there is a number, NaN or an infinity",
 }
