@@ -67,7 +67,8 @@ The question is whether the suite calls anything wrong that is right, or blames 
 
 {modules} modules: torch.nn's with their usual arguments, at most three distinct samples of each class of ModuleInfo
 (`torch.testing._internal.common_modules`, evaluation mode, float32), torchvision's operators, torchvision's
-networks at small sizes with random weights, and expressions that make NaN, ties, long sums and jumps. {unfit} samples are no case: {why_unfit}. A first dim is variable, from 1
+networks at small sizes with random weights, and expressions that make NaN, ties, long sums and jumps.
+{unfit} samples are no case: {why_unfit}. A first dim is variable, from 1
 to 4, where PyTorch takes all of these sizes and every output follows, or all are
 scalars; losses get the values that they
 are made for, integers the range of the sample, all other inputs no declared values, so that every regime runs.
