@@ -22,6 +22,7 @@ first:
     y: {type: "float32[batch, 1]", values: {uniform: {low: -3, high: 3.5}}}
     i: {type: "int64[k]", values: {integers: {low: 0, high: n - 1}}, as: index}
     p: {type: "int64[min(n, 7)]", values: {permutations: "min(n, 7)"}}
+    m: {type: "int64[batch, n]", values: {padding: [0, 1]}}
     c: {type: "int8[a]", values: {choice: [1, 2, 5]}}
   dims: {batch: 1..64, n: 2..32 step 2, k: 1..n}
   where: [k <= n, batch != 3]

@@ -52,7 +52,7 @@ VACUOUS = {
     "two outputs that are all true": (
         'forward: "(x * 2, x == x, x < 1e30)"\ninputs: {x: "float32[4, 3]"}\n'
         "outputs: [y, same, {name: small, rows: in any order}]",
-        "excuse",
+        "excuse of finite values",
     ),
 }  # fmt: skip
 

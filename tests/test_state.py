@@ -15,7 +15,7 @@ from conformance.export.state import byte_count, checksums, fingerprint
 from conformance.records import coverage
 from conformance.records.death import note_death
 from conformance.worker.isolation import Death
-from tests.kit.cases import PASSED, say, verdict
+from tests.kit.cases import PASSED, module_of, say, verdict
 from tests.test_record import record as recorded
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*quantize:UserWarning", "ignore:Sparse CSR:UserWarning")
@@ -187,3 +187,21 @@ def test_a_crash_in_the_suites_own_frame_is_the_harness_fault(tmp_path, innermos
     hung = recorded()
     note_death(hung, Death("timeout after 1 s", {"stage": "declare", "draw": None}, output, "Timeout"), tmp_path)
     assert hung.fault == "case"
+
+
+def test_hooks_that_a_call_registers_once_are_taken_back_with_the_note_that_it_has(bench: Any) -> None:
+    """As transformers has it: a flag says that they are there, and without it they would be registered once more."""
+    python = """
+        import torch
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer, self.hooked = torch.nn.Linear(4, 4), False
+            def forward(self, x):
+                if not self.hooked:
+                    self.layer.register_forward_hook(lambda module, inputs, output: output * 2)
+                    self.hooked = True
+                return self.layer(x)
+    """
+    record = bench.run(module_of("Net"), python, exporter="torchscript")
+    assert record.status == "passed", record.reason

@@ -273,6 +273,7 @@ class Reference:
                 new = before.told(names) if told else []
                 self.changed_by_calls += [name for name in new if name not in self.changed_by_calls]
                 put_back(self.module, self._as_built(names), names)
+                before.remove_hooks()
 
     def _as_built(self, changed: Collection[str]) -> Any:
         """The module as it was before its first call: the copy that was kept, or one that is built again where

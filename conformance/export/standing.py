@@ -23,6 +23,14 @@ class Standing:
         self._module, self._tensors, self._sums = module, tensors, sums
         self._held: list[Any] = []  # so that no other object gets the id of one
         self._seen = self._now = dict(self._looks())
+        self._hooks = [(hooks, {*hooks}) for hooks in _hooks_of(module)]
+
+    def remove_hooks(self) -> None:
+        """Remove the hooks that were registered since: a module that notes that it has its hooks, and has that put
+        back, would register them once more."""
+        for hooks, known in self._hooks:
+            for key in [key for key in hooks if key not in known]:
+                del hooks[key]
 
     def changes(self) -> list[str]:
         """Return the names of what is other now, as ``encoder.calls``."""
@@ -80,6 +88,11 @@ def _held_by(part: Any, tensors: bool) -> Iterator[tuple[str, Any]]:
         yield from part._buffers.items()
     own = _of_every_module()
     yield from ((name, value) for name, value in vars(part).items() if name not in own)
+
+
+def _hooks_of(module: Any) -> Iterator[dict[Any, Any]]:
+    for part in module.modules():
+        yield from (value for name, value in vars(part).items() if "hooks" in name and isinstance(value, dict))
 
 
 def _of_every_module() -> Mapping[str, Any]:
