@@ -114,7 +114,6 @@ def around(inner: onnx.ModelProto, more: int = 6) -> onnx.ModelProto:
 REAL: dict[str, tuple[Callable[[], onnx.ModelProto], Any, int]] = {
     "LayerNormFusionL1": (models.layer_norm, normal(3, 8), 9),
     "DivMulFusion": (models.integer_division, models.integers(6), 2),
-    "Pad_Fusion": (models.padded_pool, -np.abs(normal(1, 2, 5, 5)) - 1, 2),
 }
 
 
@@ -153,10 +152,10 @@ def expected_of(cut: Cut, folder: Path) -> list[Any]:
 
 
 def test_shapes_and_values_become_simple(tmp_path: Path) -> None:
-    cut = cutter_of(models.padded_pool(), -np.abs(normal(1, 2, 5, 5)) - 1, tmp_path).of([0, 1])
+    cut = cutter_of(models.integer_division(), np.full_like(models.integers(6), 4), tmp_path).of([0, 1, 2])
     assert cut is not None
     small = simplified(cut, trials())
-    assert [*small.feeds] == ["x"] and small.feeds["x"].shape == (1, 1, 1, 1)
+    assert [*small.feeds] == ["x"] and small.feeds["x"].shape == (1,)
     assert {*constants(small)} == {"c0", "c1"}
     assert [one.name for one in small.model.graph.node] == ["n0", "n1"]
 

@@ -66,13 +66,6 @@ def integer_division() -> ModelProto:
     return model(nodes, [6], {"one": 1, "six": 6}, dtype="i")
 
 
-def padded_pool() -> ModelProto:
-    """Zeros put around values that are all below zero are the largest of a window; a pool's own padding never is."""
-    pads = np.asarray([0, 0, 1, 1, 0, 0, 1, 1])
-    nodes = [node("Pad", "x pads v", "padded"), node("MaxPool", "padded", "y", kernel_shape=[3, 3])]
-    return model(nodes, [1, 2, 5, 5], {"pads": pads, "v": 0.0})
-
-
 def twice_quantized() -> ModelProto:
     """Quantized twice, by two scales."""
     nodes = [

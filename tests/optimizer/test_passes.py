@@ -52,9 +52,6 @@ KNOWN = {
     "an integer quotient, behind an Identity": (
         models.integer_division(), models.integers(6), "DivMulFusion", ["EliminateIdentity"],
     ),
-    "zeros around what is below zero": (
-        models.padded_pool(), -np.abs(models.normal(1, 2, 5, 5)) - 1, "Pad_Fusion", [],
-    ),
     "quantized twice by two scales": (models.twice_quantized(), models.normal(4, 16), "DoubleQDQPairsRemover", []),
 }  # fmt: skip
 
