@@ -19,9 +19,10 @@ from conformance.baseline.facts import (
 )
 from conformance.baseline.line import MODEL_CHECKS, compact, expand, replaced
 from conformance.baseline.timing import timing
-from conformance.records.findings import key_of, name_of
+from conformance.records.findings import key_of
 from conformance.records.host import Host, is_about
 from conformance.records.processor import is_of_kind
+from conformance.records.text import name_of_finding
 
 _OPPOSITE = {"status": "newly passing", "accuracy": "accuracy better", "latency": "faster"}
 """By family, the kind of change that says that it got better. Where an acceptance has become pointless that is not
@@ -344,7 +345,7 @@ def _cause(old: Record, new: Record, text: str) -> str:
         if record["status"] == "xfailed" and record.get("reason"):
             return str(record["reason"])
         if record["status"] == "failed" and record.get("reason"):
-            return name_of(key_of(record))
+            return name_of_finding(key_of(record)._asdict())
     return text
 
 

@@ -180,7 +180,7 @@ class Output(Says):
 
     @property
     def shows_nothing(self) -> bool:
-        """Whether its values say nothing of a model."""
+        """Return whether its values say nothing of a model."""
         return bool(self.vacuous or self.random)
 
     @model_validator(mode="after")

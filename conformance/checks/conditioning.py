@@ -122,11 +122,11 @@ class _Seen:
         self.reshaped = [False for _ in exact]
 
     def smooth(self, finer: _Seen) -> list[Array]:
-        """Where a value moves less by ``finer`` roundings, as it does but for a jump."""
+        """Return where a value moves less by ``finer`` roundings, as it does but for a jump."""
         return [jump <= step / 16 for step, jump in zip(self.largest, finer.largest, strict=True)]
 
     def may_decide(self, finer: _Seen) -> bool:
-        """Whether rounding decided on anything: these move whatever may move, and what is given too."""
+        """Return whether rounding decided on anything: these move whatever may move, and what is given too."""
         smooth = all(bool(each.all()) for each in self.smooth(finer))
         return not smooth or any(self.reshaped) or any(bool(each.any()) for each in self.flipped)
 

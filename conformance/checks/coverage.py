@@ -143,7 +143,7 @@ def _another(reference: Reference) -> Reference:
     """The same on a module of its own: a copy, or one that is built again where the module cannot be copied."""
     try:
         return reference.copied()
-    except Exception:
+    except Exception:  # whatever the module raises that cannot be copied
         return Reference(reference.case, reference.folder)
 
 

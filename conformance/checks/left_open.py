@@ -97,7 +97,7 @@ def apart(right: Array, other: Array) -> Array:
 
 
 def merged(moved: Sequence[Array], found: Sequence[Array]) -> list[Array]:
-    """How far values move, or part; where either is about a whole output, so is the larger of the two."""
+    """Return how far values move, or part; where either is about a whole output, so is the larger of the two."""
     together = []
     for one, other in zip(moved, found, strict=True):
         if one.shape == other.shape:

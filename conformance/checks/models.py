@@ -134,7 +134,7 @@ class CellRun:
         return exported
 
     def warnings(self) -> list[dict[str, str]]:
-        """What the exporter has warned of, as a record has it."""
+        """Return what the exporter has warned of, as a record has it."""
         return [{"name": "export", "text": text} for text in self.warned]
 
     def _check_changes_itself(self, inputs: Inputs) -> None:

@@ -239,7 +239,7 @@ class Verifier(Comparer):
         return moved
 
     def _repeats(self, inputs: Inputs, wanted: Sequence[Array]) -> bool:
-        """Whether PyTorch gives the same three times in a row, which a module that takes turns does not."""
+        """Return whether PyTorch gives the same three times in a row, which a module that takes turns does not."""
         return all(same(self._again(inputs), wanted) for _ in range(3))
 
     def _again(self, inputs: Inputs) -> list[Array]:

@@ -77,7 +77,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _is_reported(record: Record, given: argparse.Namespace) -> bool:
-    """Whether a failure is only told: nobody has asked for int8, and nothing is known of what it may cost."""
+    """Return whether a failure is only told: nobody has asked for int8, and nothing is known of what it may cost."""
     from conformance.case.words import base_of
 
     return given.precision is None and base_of(record.precision) == "int8" and record.status == "failed"

@@ -261,7 +261,7 @@ def _is_declared(record: Record) -> bool:
 
 
 def _declared(records: list[Record]) -> list[dict[str, Any]]:
-    """What a case says under ``fails`` of these failures."""
+    """Return what a case says under ``fails`` of these failures."""
     found: dict[str, dict[str, Any]] = {}
     for record in filter(_is_declared, records):
         when = {"check": "specials", "exporter": record.exporter, "runtime": record.runtime}

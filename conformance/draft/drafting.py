@@ -190,7 +190,7 @@ def _typed(text: str) -> tuple[TensorType, Any]:
 
 
 def _first_problem(error: ValueError) -> str:
-    """What is wrong, in a line: pydantic's errors have several."""
+    """Return what is wrong, in a line: pydantic's errors have several."""
     problems = error.errors() if isinstance(error, ValidationError) else None
     return str(error) if problems is None else str(problems[0]["msg"]).removeprefix("Value error, ")
 

@@ -48,7 +48,7 @@ class Guess:
 
     @property
     def said(self) -> Mapping[str, Any] | None:
-        """Where values come from, as a case says it; None where that goes without saying."""
+        """Return where values come from, as a case says it; None where that goes without saying."""
         if self.values is None and self.dtype.startswith(("int", "uint")):
             return {"integers": {"low": 0, "high": 1 if self.high is None else self.high}}
         return self.values
@@ -209,7 +209,7 @@ def made(tree: Any, sizes: Mapping[str, int]) -> Any:
 
 
 def called(module: Any, inputs: Mapping[str, Any], keywords: Set[str], sizes: Mapping[str, int]) -> Any:
-    """What the module returns for inputs that are drawn at these sizes."""
+    """Return what the module returns for inputs that are drawn at these sizes."""
     arguments = {name: made(tree, sizes) for name, tree in inputs.items()}
     positional = [arguments[name] for name in arguments if name not in keywords]
     return module(*positional, **{name: arguments[name] for name in arguments if name in keywords})

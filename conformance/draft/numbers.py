@@ -71,7 +71,7 @@ def _right_way(
 
 
 def _runs(module: Any, inputs: Mapping[str, Tree], keywords: Set[str], sizes: Mapping[str, int]) -> bool | None:
-    """Whether the outputs are finite; None where the module raises."""
+    """Return whether the outputs are finite; None where the module raises."""
     import torch
     from torch.utils._pytree import tree_leaves
 

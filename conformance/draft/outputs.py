@@ -80,7 +80,7 @@ def _leaves(value: Any, path: str, inside: set[int], depth: int) -> Iterator[_Le
 
 
 def _parts(value: Any) -> Iterator[tuple[Any, Any]] | None:
-    """What an object holds, by name; None where nothing can be told of it."""
+    """Return what an object holds, by name; None where nothing can be told of it."""
     if isinstance(value, Mapping):
         return iter(value.items())
     if isinstance(value, (list, tuple)):
@@ -108,7 +108,7 @@ def _no_array(tensor: Any) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it is of tuples, lists and mappings that all exporters know."""
+    """Return whether it is of tuples, lists and mappings that all exporters know."""
     import torch
 
     if value is None or isinstance(value, torch.Tensor):

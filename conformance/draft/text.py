@@ -53,7 +53,7 @@ def as_text(
 
 
 def _left_out(left_out: Mapping[str, str]) -> Iterator[str]:
-    """What is not compared, in comments; what is left out for the same reason together."""
+    """Return what is not compared, in comments; what is left out for the same reason together."""
     for why in dict.fromkeys(left_out.values()):
         yield f"    # not compared: {', '.join(path for path in left_out if left_out[path] == why)}: {why}"
 

@@ -42,7 +42,7 @@ def taken_beyond(reference: Reference, maker: Maker, sizes: Sizes) -> dict[str, 
 
 
 def takes(reference: Reference, inputs: Inputs) -> bool:
-    """Whether PyTorch runs on these inputs and gives finite numbers."""
+    """Return whether PyTorch runs on these inputs and gives finite numbers."""
     try:
         reference.restore()
         outputs = reference(inputs)

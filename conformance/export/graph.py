@@ -125,6 +125,15 @@ def _passes_the_checker(data: Serialized) -> bool:
     return True
 
 
+def graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """Yield the graph and all graphs inside of its nodes: branches and bodies."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                yield from graphs(inner)
+
+
 def _operators(graph: GraphProto) -> Iterator[str]:
     for node in graph.node:
         yield node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"

@@ -186,7 +186,7 @@ CHOOSERS = ("aten.topk", "aten.sort", "aten.kthvalue", "aten.median", "aten.nanm
 
 
 def leaves_open(operators: Collection[str]) -> bool:
-    """Whether some of these operators may leave a result undefined, or open which of equal values it takes."""
+    """Return whether some of these operators may leave a result undefined, or open which of equal values it takes."""
     return any(name in CHOOSERS or any(rule.operators.match(name) for rule in RULES) for name in operators)
 
 
@@ -221,7 +221,7 @@ def _by_channel(args: Sequence[Any]) -> Any:
 
 
 def _has_ties(scores: Any) -> bool:
-    """Whether some of the values are equal."""
+    """Return whether some of the values are equal."""
     ordered = scores.double().flatten().sort().values
     return bool((ordered[1:] == ordered[:-1]).any())
 

@@ -299,7 +299,7 @@ class Reference:
             raise Stopped("declare", "VaryingOutputs", text, "case")
 
     def outputs(self) -> list[Output]:
-        """What the case declares of each tensor that forward returns, of the tensors of a list one by one."""
+        """Return what the case declares of each tensor that forward returns, of the tensors of a list one by one."""
         return of_tensors(self.case.says.outputs, self.layout or [])
 
     def output_names(self, inputs: Mapping[str, Array]) -> list[str]:

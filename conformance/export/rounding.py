@@ -244,7 +244,7 @@ def nudged(weights: Mapping[str, Any], rounding: Rounding) -> dict[str, Any]:
 
 
 def _variance(value: Any, dims: Any, correction: float = 1, **_: Any) -> Any:
-    """What ``prims.var`` computes, by two sums."""
+    """Return what ``prims.var`` computes, by two sums."""
     count = math.prod(value.shape[dim] for dim in dims)
     off = value - value.mean(dims, keepdim=True)
     return (off * off).sum(dims) / max(count - correction, 0)

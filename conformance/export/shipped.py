@@ -5,11 +5,12 @@ They are matched by name, and what is left by dtype and shape where these fit on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from conformance.errors import Stopped
+from conformance.export.graph import graphs
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
@@ -124,7 +125,7 @@ def _replace(values: object, by: Sequence[ValueInfoProto]) -> None:
 
 def _rename(graph: GraphProto, names: Mapping[str, str]) -> None:
     """Rename tensors everywhere in a graph; ONNX gives no two tensors of a graph and its bodies the same name."""
-    for inner in _graphs(graph):
+    for inner in graphs(graph):
         for value in (*inner.input, *inner.output, *inner.value_info, *inner.initializer):
             value.name = names.get(value.name, value.name)
         for sparse in inner.sparse_initializer:
@@ -134,11 +135,3 @@ def _rename(graph: GraphProto, names: Mapping[str, str]) -> None:
         for node in inner.node:
             for tensors in (node.input, node.output):
                 tensors[:] = [names.get(name, name) for name in tensors]
-
-
-def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from _graphs(inner)

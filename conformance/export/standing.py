@@ -82,7 +82,7 @@ _NOTHING = object()
 
 
 def _held_by(part: Any, tensors: bool) -> Iterator[tuple[str, Any]]:
-    """What a submodule itself holds, without its hooks and what else every module has."""
+    """Return what a submodule itself holds, without its hooks and what else every module has."""
     if tensors:
         yield from part._parameters.items()
         yield from part._buffers.items()

@@ -85,10 +85,10 @@ def _pickled(value: Any) -> Any:
     """What pickle keeps of an object: how it is made again, and its state. Nothing of one that cannot be pickled."""
     try:
         state = value.__reduce_ex__(2)
-    except Exception:
+    except Exception:  # whatever its class raises where it cannot be pickled so
         try:
             state = value.__getstate__()  # packed weights of quantized modules
-        except Exception:
+        except Exception:  # nor so: what it holds is not compared
             return None
     return state if not isinstance(state, tuple) else tuple(map(_listed, state))
 

@@ -19,7 +19,7 @@ from conformance.case.precision import PrecisionSettings
 from conformance.case.python import describe
 from conformance.case.words import base_of
 from conformance.errors import Stopped, did_you_mean
-from conformance.export.graph import Facts
+from conformance.export.graph import Facts, graphs
 from conformance.precision import fp16, int8, rules
 from conformance.precision.calibration import DRAWN, Feeds
 from conformance.precision.ranges import Extremes, extremes, not_finite, ranges
@@ -278,7 +278,7 @@ def _constants_beyond(
 
 def _constants(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
     """Initializers, and constants inside a branch or a body, where nothing is measured."""
-    outermost, *inner = fp16.graphs(model.graph)
+    outermost, *inner = graphs(model.graph)
     for graph in (outermost, *inner):
         yield from ((initializer.name, initializer) for initializer in graph.initializer)
     for graph in inner:

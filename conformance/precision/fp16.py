@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Array
+from conformance.export.graph import graphs
 from conformance.precision.ranges import quietly
 from conformance.runtimes.inferred import infer, is_weight, without_weights
 
@@ -139,14 +140,6 @@ def wrongly_rounded(exported: ModelProto, converted: ModelProto) -> list[str]:
             what = f"{wrong} of {odd.size} values of the constant {constant.name}"
             texts.append(f"{what} are not the exported ones rounded")
     return texts
-
-
-def graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """The graph and all graphs inside its nodes."""
-    yield graph
-    for node in graph.node:
-        for inner in _inside(node):
-            yield from graphs(inner)
 
 
 def _inside(node: NodeProto) -> Iterator[GraphProto]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance import HOME, __version__
+from conformance.records.host import installed_version
 from conformance.records.processor import cpu
 from conformance.runtimes.registry import RUNTIMES
 
@@ -63,11 +63,4 @@ def versions() -> dict[str, str | None]:
         runtime.packages[0]: runtime.packages for runtime in RUNTIMES if runtime.packages
     }
     # A package for one CUDA version, such as tensorrt-cu12, may be there without plain tensorrt.
-    return {name: next(filter(None, map(_version, alternatives)), None) for name, alternatives in packages.items()}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    return {name: next(filter(None, map(installed_version, others)), None) for name, others in packages.items()}

@@ -111,12 +111,6 @@ def key_of(record: Mapping[str, Any]) -> Key:
     return Key(component, which, by, of, kind)
 
 
-def name_of(key: Key) -> str:
-    """Return the name of a finding: the component at fault, what of it, and the kind of difference."""
-    subject = f"({key.by} {key.of})" if key.of else ""
-    return " ".join(part for part in (key.component, key.which, subject, key.kind) if part)
-
-
 def _component(record: Mapping[str, Any]) -> tuple[str, str]:
     fault, runtime = record.get("fault"), str(record.get("runtime") or "")
     if record["status"] == "xpassed":

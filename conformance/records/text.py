@@ -74,10 +74,6 @@ def not_run(runtime: str, count: int, reasons: Sequence[str]) -> str:
 
 def finding(told: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
     """A finding (``Finding.as_dict()``) in two lines: what is wrong and in which cells, and the first of them."""
-    which = told["which"]
-    component = _COMPONENTS.get(told["component"], told["component"]).replace("{which}", which).strip()
-    about = _ABOUT.get(told["by"], "{of}").replace("{of}", one_line(told["of"], _REPEATED))
-    kind = "other values" if told["kind"] == "values" else told["kind"]
     count = len(told["cells"])
     since = f"; since {told['since']}" if told.get("since") else ""
     axes = (("opset", told["opsets"]), ("", told["exporters"]), ("", told["runtimes"]), ("", told["precisions"]))
@@ -85,11 +81,22 @@ def finding(told: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
     cases = told["cases"]
     of = f"of {cases[0]}" if len(cases) == 1 else f"of {len(cases)} cases"
     cells = f"{count} cell{'' if count == 1 else 's'} {of}"
-    head = f"{told['id']}  {component}, {about}: {kind}; {cells} ({where}){since}"
+    head = f"{told['id']}  {name_of_finding(told)}; {cells} ({where}){since}"
     return [
         literal(head),
         literal(f"  {first['id']}: {one_line(first.get('reason') or first.get('error'), _REPEATED)}"),
     ]
+
+
+def name_of_finding(told: Mapping[str, Any]) -> str:
+    """Return who is at fault, what of it, and for what kind of difference, by the fields of ``findings.Key``."""
+    component = _COMPONENTS.get(told["component"], told["component"]).replace("{which}", told["which"]).strip()
+    about = _ABOUT.get(told["by"], "{of}").replace("{of}", one_line(told["of"], _REPEATED))
+    return f"{component}, {about}: {_kind_of_finding(told)}"
+
+
+def _kind_of_finding(told: Mapping[str, Any]) -> str:
+    return "other values" if told["kind"] == "values" else str(told["kind"])
 
 
 _COMPONENTS = {

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from conformance.records.clean import one_line, visible
-from conformance.records.findings import Finding, Key, findings, name_of
+from conformance.records.findings import Finding, Key, findings
 from conformance.records.location import places_of
 from conformance.report.rows import complete, failures
 from conformance.report.words import verdict
@@ -62,8 +62,7 @@ def _rule(key: Key) -> str:
 
 
 def _described(name: str, key: Key) -> dict[str, Any]:
-    what = name_of(key._replace(which="", by="", of=""))
-    return {"id": name, "shortDescription": {"text": one_line(what, 250)}}
+    return {"id": name, "shortDescription": {"text": one_line(f"{key.component}: {key.kind}", 250)}}
 
 
 def _location(file: str, line: int) -> dict[str, Any]:

@@ -77,6 +77,6 @@ def passes_of(model: Path, libraries: Sequence[str], config: Mapping[str, str], 
 
 
 def only(names: Collection[str], every: Sequence[str]) -> tuple[str, ...]:
-    """What to switch off of all passes so that only some are left."""
+    """Return what to switch off of all passes so that only some are left."""
     by_rules = any(name in RULES for name in names)
     return tuple(other for other in every if other not in names and not (by_rules and _BY_RULES.fullmatch(other)))

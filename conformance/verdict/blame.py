@@ -185,7 +185,7 @@ def _ask(runtime: str, suspect: Suspect, example: Example, stop: Stopped) -> Wit
 
 
 def is_special(example: Example, stop: Stopped) -> bool:
-    """Whether a failure is about NaN and infinities."""
+    """Return whether a failure is about NaN and infinities."""
     floats = [array for array in example.inputs.values() if array.dtype.kind == "f"]
     return stop.error in ("WrongNaN", "WrongInf") or not all(bool(np.isfinite(array).all()) for array in floats)
 

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator
 from types import FunctionType
 from typing import Any
 
+from conformance.worker.state.spaces import equal
+
 _ATTRIBUTES = frozenset({"__code__", "__defaults__", "__kwdefaults__"})
 _MOST = 10_000
 """Changes that are kept until somebody looks: a case that changes functions without an end changes many."""
@@ -42,7 +44,7 @@ class Bodies:
         """Return the full names of the functions that are others since they were taken."""
         names: dict[str, None] = {}
         for (_, attribute), (function, before) in [*self._changed.items()]:
-            if not _same(getattr(function, attribute), before) and _has_its_name(function):
+            if not equal(getattr(function, attribute), before) and _has_its_name(function):
                 names[f"{function.__module__}.{function.__qualname__}"] = None
                 if put_back:
                     setattr(function, attribute, before)
@@ -79,10 +81,3 @@ def _functions_of(value: Any) -> Iterator[FunctionType]:
             value = value.func
         else:
             value = value.__wrapped__ if isinstance(value, _CACHED) else None
-
-
-def _same(one: Any, other: Any) -> bool:
-    try:
-        return one is other or bool(one == other)
-    except Exception:  # whatever a value of the user's raises where it is compared: then it is another one
-        return False

@@ -70,7 +70,7 @@ class Spaces:
             now = [[*space.values()] for space in self._spaces]
         if self._same(now):
             return []
-        return [index for index, value in enumerate(now) if not _equal(value, self._then[index])]
+        return [index for index, value in enumerate(now) if not equal(value, self._then[index])]
 
     def _same(self, now: list[Any]) -> bool:
         try:
@@ -93,7 +93,8 @@ class Spaces:
         self._then[index] = _number(space).value if _NUMBERS else [*space.values()]
 
 
-def _equal(one: Any, other: Any) -> bool:
+def equal(one: Any, other: Any) -> bool:
+    """Return whether two values are equal, as far as comparing them says."""
     try:
         return bool(one == other)
     except Exception:  # whatever a value of the user's raises where it is compared: then it is another one
