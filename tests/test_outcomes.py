@@ -83,6 +83,17 @@ def test_a_second_run_uses_the_explanation_of_the_first_and_says_the_same(again,
     assert told(second) == told(first)
 
 
+def test_of_a_failure_that_is_declared_with_its_fault_nobody_is_asked_unless_all_is_to_be_explained(again):
+    body = WRONG.replace("because:", "fault: exporter, because:")
+    asked = again(body)
+    assert (verdict(asked), "witness" in again.asked) == (("xfailed", "compare", "WrongValue", "exporter"), True)
+    plain = again(body, explain_declared=False)
+    assert not again.asked and plain.witnesses == []
+    assert (verdict(plain), plain.worst) == (verdict(asked), asked.worst)
+    body = body.partition("fails:")[0]
+    assert verdict(again(body, explain_declared=False))[0] == "failed" and "witness" in again.asked
+
+
 def test_a_graph_that_is_the_same_at_other_sizes_is_not_traced_again(again):
     first = again(SOUND, "export")
     assert verdict(first) == PASSED and again.kept()

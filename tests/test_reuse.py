@@ -122,7 +122,8 @@ def test_a_cell_that_another_host_has_run_has_the_fingerprint_of_that_host(tmp_p
     class Options(dict[str, Any]):
         folder, earlier, required = tmp_path, dict, set
 
-    cell, settings = next(plan(load_case(tmp_path, case_of("x * 2")))), {"examples": None, "tensorrt": None}
+    settings = {"examples": None, "tensorrt": None, "explain": "undeclared"}
+    cell = next(plan(load_case(tmp_path, case_of("x * 2"))))
     options: Any = Options(settings, store=None, cases=None)
     running: Any = Running(options, options, lambda text: contextlib.nullcontext())
     running.clustered = SimpleNamespace(made=lambda cell: Made(cell.id, cell.record(), {}, "elsewhere"))

@@ -9,9 +9,7 @@ cores did not work while the command ran. The rest is all else: PyTorch, runtime
 
 from __future__ import annotations
 
-import ctypes
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -22,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.common import Row
+from benchmarks.common import Row, adopt_orphans, core_seconds
 from conformance.records.run_file import read_run
 
 ROOT = Path(__file__).parent.parent.parent
@@ -41,7 +39,6 @@ FILES = 12
 """How many of the slowest files of each command are shown."""
 LIMIT = 600
 """Seconds in which all tests are to end."""
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class Spent:
 
 
 def rows(quick: bool) -> Iterator[Row]:
-    _adopt_orphans()
+    adopt_orphans()
     for name, words in (QUICK if quick else COMMANDS).items():
         spent = _measure(words)
         limit = LIMIT if name == "pytest tests" and not quick else None
@@ -81,39 +78,16 @@ def _measure(words: Sequence[str]) -> Spent:
             command += ["--report", str(folder / "report"), "--store", str(folder / "store")]
         path = os.pathsep.join([str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "PYTHONPATH": path, "CONFORMANCE_SECONDS": str(folder / "notes")}
-        before, start = _core_seconds(), time.perf_counter()
+        before, start = core_seconds(), time.perf_counter()
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         clock = time.perf_counter() - start
-        _wait_for_orphans()
-        cores = _core_seconds() - before
+        cores = core_seconds() - before
         if done.returncode not in (0, 1):
             raise RuntimeError(f"{command} gave {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         notes = (folder / "notes").read_text(encoding="utf-8", errors="replace").splitlines()
         of_cases = folder / "report" / "records.jsonl"
         files = _by_case_file(of_cases) if of_cases.exists() else _by_file(folder / "junit.xml")
         return Spent(clock, cores, *_by_kind(notes), files)
-
-
-def _adopt_orphans() -> None:
-    """Make this process the parent of what its children leave behind, such as fork servers (prctl(2))."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def _wait_for_orphans() -> None:
-    """Wait until all processes below this one have ended: only then are their core-seconds counted."""
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        try:
-            if os.waitpid(-1, os.WNOHANG) == (0, 0):
-                time.sleep(0.1)
-        except ChildProcessError:
-            return
-
-
-def _core_seconds() -> float:
-    """Return the core-seconds of all processes below this one that have ended and were waited for."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _by_kind(notes: Iterable[str]) -> tuple[Counter[str], Counter[str]]:

@@ -8,7 +8,6 @@ in an hour in which a shared host is not equally busy. Runs are made once, the s
 from __future__ import annotations
 
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.common import Row, table
+from benchmarks.common import Row, core_seconds, table
 from tests.kit import browser
 
 ROOT = Path(__file__).parent.parent.parent
@@ -221,20 +220,14 @@ class Size:
         variables = {"PYTHONPATH": os.pathsep.join(paths), "SIZE_RECORDS": str(self._records)}
         peak = self._folder / "peak"
         command = [sys.executable, "-m", "benchmarks.size.measured", str(peak), *arguments]
-        start = _used()
+        start = core_seconds()
         done = subprocess.run(
             command, cwd=self._folder, env={**os.environ, **variables}, capture_output=True, text=True
         )
-        seconds = _used() - start
+        seconds = core_seconds() - start
         if done.returncode:
             raise RuntimeError(f"{command} gave {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         return Cost(seconds, int(peak.read_text()))
-
-
-def _used() -> float:
-    """Processor seconds of all processes that have ended below this one."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _size(file: Path) -> str:

@@ -4,7 +4,8 @@ Beside them, that a module gives the same graph at other sizes.
 A failure that is declared comes in every run, and finding its cause takes longer than showing it. So the example is
 run and compared in every run, and what an earlier run found of the cause is taken where all is bit for bit as it was:
 what the cell depends on (``depends.fingerprint``), its models, the inputs, what is right for them, and what the
-runtime gave. A failure that nobody has declared is explained anew, and its export tried again.
+runtime gave. Where the case declares whose fault it is too, nobody is asked, unless ``--explain all`` wants it. A
+failure that nobody has declared is explained anew, and its export tried again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from conformance.depends.fingerprint import Fingerprints, host
 from conformance.depends.results import Keeping
 from conformance.errors import Stopped, lacks_memory, trouble_of_host
 from conformance.plan.cell import Cell
-from conformance.plan.expected import fails_as_declared
+from conformance.plan.expected import fails_as_declared, fault_as_declared
 from conformance.plan.settings import Settings
 from conformance.records.record import Record, Witness
 from conformance.verdict.blame import Opinion
@@ -43,6 +44,9 @@ class Outcomes:
 
     def is_declared(self, stop: Stopped) -> bool:
         return fails_as_declared(self._cell, self._settings.instructions, stop.stage, stop.error, stop.reason)
+
+    def _declared_fault(self, stop: Stopped) -> str | None:
+        return fault_as_declared(self._cell, self._settings.instructions, stop.stage, stop.error, stop.reason)
 
     # ---- exports ---------------------------------------------------------------------------------------------
 
@@ -82,6 +86,9 @@ class Outcomes:
         are the hashes of all models that are asked about."""
 
         def recall(stop: Stopped, example: Example) -> Opinion:
+            fault = self._declared_fault(stop)
+            if fault is not None and not self._settings.explain_declared:
+                return Opinion(fault)
             about = (*models, record.fidelity)
             key = self._key_of(stop, example, verify, about) if self.is_declared(stop) else None
             if key is None:

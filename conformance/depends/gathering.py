@@ -154,6 +154,12 @@ def _roots() -> tuple[str, ...]:
     return tuple(f"{os.path.realpath(root)}{os.sep}" for root in own_roots())
 
 
+@cache
+def _real(folder: str) -> str:
+    """Return a folder of this package's own as the start of what lies in it."""
+    return f"{os.path.realpath(folder)}{os.sep}"
+
+
 class _Gathering:
     """Names of what was used, in the making."""
 
@@ -161,8 +167,8 @@ class _Gathering:
         self._home, self._inside = str(home), f"{home}{os.sep}"
         self._near = (self._inside, *_roots())
         ours = [*map(str, ignored), *filter(None, [scratch.given()])]
-        self._ignored = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in ours)
-        self._aside = f"{os.path.realpath(tempfile.gettempdir())}{os.sep}"
+        self._ignored = tuple(map(_real, ours))
+        self._aside = _real(tempfile.gettempdir())
         self._now = Now(home)
         self.files: set[str] = set()
         self.folders: set[str] = set()

@@ -27,6 +27,7 @@ WHOLE = "the whole file"
 AS_IT_IS = "*"
 """The hash of the file's content: where it is the same, so is each part."""
 _COMPUTED = frozenset({"eval", "exec", "globals", "locals", "vars", "__import__"})
+_COMPUTING = tuple(name.encode() for name in sorted(_COMPUTED))
 
 Parts = Mapping[str, str]
 """By name the hash of a part's text."""
@@ -146,8 +147,11 @@ def _parsed(text: bytes) -> Source:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         source.whole = of_text(text.decode("utf-8", "surrogateescape"))
         return source
+    binding = False
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.Assign):
+            binding = binding or bool(_binding(node))
+        elif isinstance(node, ast.Import):
             for alias in node.names:
                 source.imports[alias.asname or alias.name.partition(".")[0]] = (alias.name, None)
         elif isinstance(node, ast.ImportFrom):
@@ -156,11 +160,11 @@ def _parsed(text: bytes) -> Source:
                     "." * node.level + (node.module or ""),
                     None if alias.name == "*" else alias.name,
                 )
-    if _computes(tree) or "*" in source.imports:
+    if (_may_compute(text) and _computes(tree)) or "*" in source.imports:
         source.whole = of_text(ast.dump(tree))
         return source
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    binders = {node.name for node in functions if _binding(node)}
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)] if binding else []
+    binders = {node.name for node in functions if any(map(_binding, ast.walk(node)))}
     for function in functions:
         for decorator in function.decorator_list:
             if isinstance(decorator, ast.Call) and binders.intersection(_names(decorator.func)):
@@ -174,20 +178,26 @@ def _parsed(text: bytes) -> Source:
     return source
 
 
-def _binding(tree: ast.AST) -> set[int]:
-    """The places of ``globals`` in ``globals()[name] = function``, which reads no name."""
-    return {
-        id(target.value.func)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Call)
-    }
+def _binding(node: ast.AST) -> set[int]:
+    """Return the places of ``globals`` in ``globals()[name] = function``, which reads no name."""
+    if not isinstance(node, ast.Assign):
+        return set()
+    subscripts = (target.value for target in node.targets if isinstance(target, ast.Subscript))
+    return {id(value.func) for value in subscripts if isinstance(value, ast.Call)}
+
+
+def _may_compute(text: bytes) -> bool:
+    """Return False where no code of a file reads names that it computes, without a look at its tree.
+
+    Names beyond ASCII may be other spellings of these (PEP 3131), and an encoding may be another one than UTF-8.
+    """
+    first_lines = b"".join(text.split(b"\n", 2)[:2])
+    return not text.isascii() or b"coding" in first_lines or any(name in text for name in _COMPUTING)
 
 
 def _computes(tree: ast.AST) -> bool:
     """Return whether code reads names that it computes."""
-    binding = _binding(tree)
+    binding = set().union(*map(_binding, ast.walk(tree)))
     return any(isinstance(n, ast.Name) and n.id in _COMPUTED and id(n) not in binding for n in ast.walk(tree))
 
 

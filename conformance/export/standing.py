@@ -7,6 +7,7 @@ then starts from the module as it was built, as the call of a copy would.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from conformance.case.copying import copied
@@ -46,34 +47,36 @@ class Standing:
         return [name for name in names if name in tensors | plain]
 
     def _looks(self) -> Iterator[tuple[str, Any]]:
+        import torch
+
+        tensor = torch.Tensor  # an import for each value would take most of the time of a small network's call
         known: dict[int, Any] = {}
         for path, part in self._module.named_modules():
             for name, value in _held_by(part, self._tensors):
-                yield f"{path}.{name}" if path else name, self._look(value, known)
+                yield f"{path}.{name}" if path else name, self._look(value, known, tensor)
 
-    def _look(self, value: Any, known: dict[int, Any]) -> Any:
+    def _look(self, value: Any, known: dict[int, Any], tensor: type) -> Any:
         """Equal as long as a value stays what it is."""
-        import torch
-
         if value is None or isinstance(value, (bool, int, float, str)):
             return repr(value)
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, tensor):
             self._held.append(value)
-            return id(value), value._version, *([sum_of(part) for part in parts(value)] if self._sums else [])
-        if isinstance(value, (torch.nn.Module, type)) or callable(value):
+            version = value._version  # type: ignore[attr-defined]
+            return id(value), version, *([sum_of(part) for part in parts(value)] if self._sums else [])
+        if callable(value):  # a module or a class among them
             return id(value)
         if id(value) in known:
             return known[id(value)]
         self._held.append(value)
         known[id(value)] = id(value)
-        known[id(value)] = (id(value), *self._inside(value, known))
+        known[id(value)] = (id(value), *self._inside(value, known, tensor))
         return known[id(value)]
 
-    def _inside(self, value: Any, known: dict[int, Any]) -> Iterator[Any]:
+    def _inside(self, value: Any, known: dict[int, Any], tensor: type) -> Iterator[Any]:
         if isinstance(value, (Mapping, list, tuple, set, frozenset)) or hasattr(value, "__dict__"):
             named = value if isinstance(value, Mapping) else getattr(value, "__dict__", {})
             plain = value if isinstance(value, (list, tuple, set, frozenset)) else ()
-            yield from (self._look(inner, known) for inner in [*named, *named.values(), *plain])
+            yield from (self._look(inner, known, tensor) for inner in [*named, *named.values(), *plain])
         else:  # a generator of numbers, an iterator, an array
             yield from map(sum_of, parts(value))
 
@@ -95,13 +98,11 @@ def _hooks_of(module: Any) -> Iterator[dict[Any, Any]]:
         yield from (value for name, value in vars(part).items() if "hooks" in name and isinstance(value, dict))
 
 
-def _of_every_module() -> Mapping[str, Any]:
+@cache
+def _of_every_module() -> frozenset[str]:
     import torch
 
-    return _usual.setdefault("module", vars(torch.nn.Module()))
-
-
-_usual: dict[str, Mapping[str, Any]] = {}
+    return frozenset(vars(torch.nn.Module()))
 
 
 def put_back(module: Any, pristine: Any, names: Iterable[str]) -> None:

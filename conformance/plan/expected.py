@@ -86,6 +86,15 @@ def fails_as_declared(
     return any(shows(entry, stage, error, reason) for entry in entries if not entry.when.only_some_draws)
 
 
+def fault_as_declared(
+    cell: Cell, instructions: Collection[str], stage: str | None, error: str | None, reason: str | None
+) -> str | None:
+    """Return whose fault it is that the whole cell fails like this, where the case says that it does and whose."""
+    entries = on_host(declared(cell), instructions)
+    own = (entry for entry in entries if shows(entry, stage, error, reason) and not entry.when.only_some_draws)
+    return next((entry.fault for entry in own), None)
+
+
 def apart(cell: Cell) -> list[Fails]:
     """Declared failures of single draws, which are not among the examples that have to hold. For a converted model
     these include the draws at which the exported model is declared to fail."""

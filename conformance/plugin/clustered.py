@@ -214,7 +214,7 @@ class Clustered:
         told = {
             field.name: getattr(settings, field.name)
             for field in dataclasses.fields(settings)
-            if field.name in ("examples", "random", "require_provider", "tensorrt", "observe")
+            if field.name in ("examples", "random", "require_provider", "tensorrt", "observe", "explain_declared")
         }
         roots = tuple(dict.fromkeys(self._roots()))
         return Run(

@@ -89,6 +89,12 @@ def add(parser: pytest.Parser, *, short: bool = False) -> None:
         help="do not observe what cells use; then nothing is kept for a later run, and nothing kept is used",
     )
     group.add(
+        "explain",
+        choices=("undeclared", "all"),
+        default="undeclared",
+        help="all: ask others also about failures that are declared with their fault (default: %(default)s)",
+    )
+    group.add(
         "baseline", metavar="RUN", help="also fail on what got worse since that run, or since a committed baseline"
     )
     group.add(

@@ -172,6 +172,7 @@ class Running:
             require_provider=self._options["require_provider"],
             tensorrt=self._options.builder_options(),
             observe=not self._options["no_observe"],
+            explain_declared=self._options["explain"] == "all",
             suite=suite(),
         )
         note_conditions(settings.index)
@@ -212,7 +213,7 @@ class Running:
         if host not in self._fingerprints:
             from conformance.depends.fingerprint import Fingerprints
 
-            run = {name: self._options[name] for name in ("examples", "tensorrt")}
+            run = {name: self._options[name] for name in ("examples", "tensorrt", "explain")}
             self._fingerprints[host] = Fingerprints(run, host)
         with self._saying(f"{cell.case.name}: finding the files and packages that it depends on"):
             return self._fingerprints[host](cell)
