@@ -316,7 +316,10 @@ _SIZES = 8
 def _to_look_at(record: Mapping[str, Any]) -> Iterator[str]:
     own: Sequence[str] = record.get("own_code") or ()
     if own:
+        place = record.get("place") or {}
         yield f"the export used the case's own {', '.join(own)}: look there first"
+        if place.get("own"):
+            yield f"  at {place['file']}:{place['line']}"
     yield from (f"{name} = {value}" for name, value in (record.get("inputs") or {}).items())
     for entry in _declared(record, "another"):
         yield f"line {entry['line']} declares another failure there: stage {entry['stage']}, {entry['error']}"
