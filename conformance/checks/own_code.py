@@ -79,8 +79,14 @@ def accused(own: Sequence[Own], operator: Mapping[str, Any] | None) -> list[Own]
     return [
         one for one in own
         if not one.captures
-        and (one.operator is None or operator.get("untied") or one.operator.replace("::", ".") in names)
+        and (one.operator is None or operator.get("untied") or _called(one.operator) in names)
     ]  # fmt: skip
+
+
+def _called(operator: str) -> str:
+    """Return ``aten.sub`` of ``aten::sub.Tensor``, as an operator is called that is found to be exported wrongly."""
+    space, _, name = operator.rpartition("::")
+    return f"{space}.{name.partition('.')[0]}" if space else operator
 
 
 def raising(run: CellRun, error: BaseException) -> list[str]:

@@ -138,11 +138,11 @@ _PLACES = 8
 """Of how many places it is told that their calls are not seen."""
 
 
-def blind(record: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+def blind(record: Mapping[str, Any], what: str = "blind") -> list[tuple[str, list[str]]]:
     """The places whose operator calls may be wrong without a failure, each with its operators: ``layers.0.norm at
-    model.py:12``."""
+    model.py:12``; with ``beyond`` those that show only beyond the values that the case declares."""
     places: dict[str, list[str]] = {}
-    for entry in (record.get("coverage") or {}).get("blind") or ():
+    for entry in (record.get("coverage") or {}).get(what) or ():
         at = f" at {entry['at']}" if entry.get("at") else ""
         count = f" ({entry['count']} calls)" if entry.get("count", 1) > 1 else ""
         places.setdefault(f"{entry['module'] or 'the module itself'}{at}", []).append(f"{entry['op']}{count}")
@@ -161,7 +161,12 @@ def _blind(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"not seen: {place}: {', '.join(operators)}"
     if len(places) > _PLACES:
         yield f"and at {len(places) - _PLACES} more places"
+    for place, operators in blind(record, "beyond")[:_PLACES]:
+        yield f"{BEYOND}: {place}: {', '.join(operators)}"
     yield from _hidden(known.get("hidden") or ())
+
+
+BEYOND = "seen only beyond the values that the case declares (lower `low`, raise `high`)"
 
 
 def _hidden(states: Sequence[Mapping[str, Any]]) -> Iterator[str]:
