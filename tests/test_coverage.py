@@ -20,6 +20,7 @@ from conformance.coverage.measure import Covered, Trial, Zeroed, measure
 from conformance.coverage.replay import OffTape, taped
 from conformance.depends.files import files
 from conformance.records import text
+from conformance.records.coverage import least
 from tests.kit.cases import PASSED, details, say, verdict, with_symbolic
 
 CASE = """
@@ -440,3 +441,39 @@ def test_a_red_hollow_says_which_submodules_were_compared_themselves(bench):
     (red,) = [record for record in closed(bench, "export: {torchscript: [17]}") if record.status == "failed"]
     assert red.error == "Hollow"
     assert "no output shows anything of block; what it returns in the graph agrees" in text.failure(red.as_dict())
+
+
+NARROW = """
+    inputs: {x: {type: "float32[batch, 4]", values: {uniform: {low: 0.1, high: 1}}}}
+    dims: {batch: 1..4}
+    specials: false
+    runtimes: onnxruntime
+    export: {torchscript: 17}
+    hollow: a test
+"""
+
+
+@pytest.mark.parametrize("forward, beyond", [
+    ("torch.where(x > 5, x.sin(), x * 2)", ["aten.sin", "aten.where"]),
+    ("torch.clamp(x, max=6.0) * 2", ["aten.clamp"]),  # which does nothing there, and would not be missed
+    ("F.relu(x) * 2", ["aten.relu"]),
+    ("torch.where(x > 0.5, x.sin(), x * 2)", None),
+    ("torch.clamp(x, max=0.5) * 2", None),
+    ("x * 1.0 + x", None),  # does nothing anywhere
+    ("torch.where(x > 5, x.sin(), x * 2) + torch.log(1.01 - x)", None),  # which takes nothing there
+])  # fmt: skip
+def test_what_shows_only_beyond_the_declared_values_is_named(bench, forward, beyond):
+    (cell,) = (cell for cell in bench.cells(say(f'forward: "{forward}"', NARROW)) if cell.check == "accuracy")
+    told = bench.run_cell(cell).coverage
+    found = told.get("beyond")
+    assert (found and [entry["op"] for entry in found]) == beyond, told
+
+
+def test_a_hollow_case_says_what_values_would_show_more(bench):
+    body = say("forward: torch.where(x > 5, torch.tanh(x.sin()), x)", NARROW).replace("hollow: a test", "")
+    (red,) = (bench.run_cell(cell) for cell in bench.cells(body) if cell.check == "accuracy")
+    assert red.error == "Hollow"
+    (line,) = (line for line in details(red) if "beyond" in line)
+    assert "raise `high`" in line and line.endswith(": aten.sin, aten.tanh, aten.where")
+    (told,) = (line for line in least([red.as_dict()]) if "aten.tanh" in line)
+    assert told.startswith("  planted: aten.sin at ")

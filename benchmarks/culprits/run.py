@@ -11,25 +11,28 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.common import run_python
-from benchmarks.culprits import cases, conversion, exporter, host, kernels, optimizer, real, reference
+from benchmarks.culprits import cases, conversion, doors, exporter, host, kernels, optimizer, real, reference
 from benchmarks.culprits.plant import Culprit, Plant, Planted, Written
 from benchmarks.culprits.score import Verdict, named, verdict
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
+from conformance.records.location import places_of
 from conformance.records.record import Record
 from conformance.worker.isolation import Death, Worker
 
 ROOT = Path(__file__).parent.parent.parent
 PARTS = 2
 TABLES = (exporter, optimizer, kernels, real, conversion, reference, cases, host)
-_FIELDS = ("status", "stage", "error", "fault", "conclusion", "reason", "witnesses", "own_code", "cause")
+DOORS = (doors,)
+"""Tables of a section of their own, which are measured alone."""
+_FIELDS = ("status", "stage", "error", "fault", "conclusion", "reason", "witnesses", "own_code", "cause", "operator")
 _SAID = ("status", "stage", "error", "fault", "conclusion")
 
 
@@ -47,6 +50,8 @@ class Outcome:
     sound: str
     """How its sound form ended where it did not pass, and then the plant proves nothing; else empty."""
     seconds: float
+    placed: bool | None = None
+    """Whether the first line that it names is one of those that are wrong; None where it need not name one."""
 
     @property
     def counts(self) -> bool:
@@ -60,8 +65,8 @@ class Outcome:
         return f"{who} ({', '.join(ended)})"
 
 
-def plants() -> list[Plant]:
-    made = [plant for table in TABLES for plant in table.plants()]
+def plants(tables: Sequence[Any] | None = None) -> list[Plant]:
+    made = [plant for table in tables or (*TABLES, *DOORS) for plant in table.plants()]
     names = [(plant.culprit, plant.name) for plant in made]
     twice = sorted({name for name in names if names.count(name) > 1})
     assert not twice, f"two plants are called {twice}"
@@ -69,23 +74,28 @@ def plants() -> list[Plant]:
 
 
 @functools.cache
-def study(quick: bool) -> list[Outcome]:
-    """The outcomes of all plants, in their order, from processes side by side."""
+def study(quick: bool, only: Literal["tables", "doors"] = "tables") -> list[Outcome]:
+    """The outcomes of all plants, in their order, from processes side by side; of the tables, or of the doors."""
     with ThreadPoolExecutor(PARTS) as pool:
-        answers = list(pool.map(lambda part: _asked(part, 10 if quick else 1), range(PARTS)))
+        answers = list(pool.map(lambda part: _asked(part, 10 if quick else 1, only), range(PARTS)))
     outcomes = {(outcome.culprit, outcome.name): outcome for answer in answers for outcome in answer}
     order = [(plant.culprit, plant.name) for plant in plants()]
     return [outcomes[key] for key in order if key in outcomes]
 
 
-def _asked(part: int, every: int) -> list[Outcome]:
-    text = run_python(ROOT, "-m", "benchmarks.culprits", str(part), str(PARTS), str(every))
+def _asked(part: int, every: int, only: str) -> list[Outcome]:
+    text = run_python(ROOT, "-m", "benchmarks.culprits", str(part), str(PARTS), str(every), only)
     return [Outcome(**json.loads(line)) for line in text.splitlines() if line.startswith('{"name"')]
 
 
 def part(number: int, of: int, every: int, only: str = "") -> Iterator[Outcome]:
-    """The outcomes of one part; plants in the same case are in one part, which runs its sound form once."""
-    chosen = [plant for plant in plants()[::every] if only in f"{plant.culprit}: {plant.name}"]
+    """The outcomes of one part; plants in the same case are in one part, which runs its sound form once. ``only`` is
+    ``tables``, ``doors``, or a text in the name of each."""
+    named = {"tables": TABLES, "doors": DOORS}
+    chosen = [
+        plant for plant in plants(named.get(only))[::every]
+        if only in named or only in f"{plant.culprit}: {plant.name}"
+    ]  # fmt: skip
     bodies = {body: place for place, body in enumerate(dict.fromkeys(_key(plant) for plant in chosen))}
     mine = [plant for plant in chosen if bodies[_key(plant)] % of == number]
     sound: dict[tuple[Any, ...], str] = {}
@@ -99,8 +109,14 @@ def part(number: int, of: int, every: int, only: str = "") -> Iterator[Outcome]:
             record, planted = record_of(worker, plant, plant.case, Path(name) / f"planted{number}-{place}", True)
             fields = {field: record.as_dict()[field] for field in _FIELDS}
             told = verdict(plant.culprit, plant.own_code, fields)
-            seconds = time.monotonic() - start
-            yield Outcome(plant.name, plant.culprit, told, fields, planted, sound[key], round(seconds, 2))
+            seconds = round(time.monotonic() - start, 2)
+            placed = None if plant.lines is None else _is_placed(plant.lines, record)
+            yield Outcome(plant.name, plant.culprit, told, fields, planted, sound[key], seconds, placed)
+
+
+def _is_placed(lines: range, record: Record) -> bool:
+    file, line = next(places_of(record.as_dict()))
+    return Path(file).name == "beside.py" and line in lines
 
 
 def _key(plant: Plant) -> tuple[Any, ...]:
@@ -118,7 +134,7 @@ def _how_sound(worker: Worker, plant: Plant, folder: Path) -> str:
 
 def _worker(memory_gib: float | None = None) -> Worker:
     """A worker whose failing cells look for a small example for a second at most."""
-    return Worker(["conformance.worker.preload"], memory_gib, _prepare)
+    return Worker(["conformance.worker.preload", "conformance.worker.preload_dynamo"], memory_gib, _prepare)
 
 
 def _prepare() -> None:
@@ -141,6 +157,8 @@ def record_of(
 
     cell = cell_of(plant, written, folder)
     settings = Settings(store=folder / "store", smallest=smallest, **plant.settings)
+    if plant.alone:
+        worker.replace()
     with contextlib.ExitStack() as stack:
         if plant.memory_gib is not None and with_defect:
             worker = stack.enter_context(_worker(plant.memory_gib))

@@ -6,12 +6,13 @@ comes first: what is seen depends on PyTorch and the comparison alone.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from conformance.checks.models import CellRun
 from conformance.checks.prepared import Prepared
 from conformance.checks.verify import Verifier
 from conformance.compare.excuses import largest_of
+from conformance.coverage.calls import Site
 from conformance.coverage.cost import runs_within
 from conformance.coverage.disturb import TENTHS
 from conformance.coverage.measure import Covered, Trial, Unknown, Zeroed, measure, spread
@@ -29,6 +31,7 @@ from conformance.depends.inventory import said
 from conformance.draw.draw import Draw, regimes_of, seed_of
 from conformance.draw.shapes import boundary_sizes, drawn_shapes
 from conformance.errors import Stopped, display_path
+from conformance.export.beyond import has_ranges, inputs_beyond
 from conformance.export.reference import Reference
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
@@ -45,6 +48,8 @@ PLENTY = 0.95
 PyTorch compute the same by a few calls more or less."""
 DRAWS, PLAIN = 12, 3
 """On how many draws a call that is not seen is tried, and on how many of them after the first with plain values."""
+FARTHER = (10, 100)
+"""By how many times the width of a declared range values go beyond it, after once."""
 PLACES = 100
 """Of how many places calls that are not seen are told."""
 CERTAIN = 1e-3
@@ -132,7 +137,10 @@ def _static(case: Case) -> set[str]:
 def _measured(run: CellRun, verify: Verifier) -> dict[str, Any]:
     try:
         own = _another(run.reference)
-        covered = measure(own.module, _trials(run, verify, own), runs_within, () if run.cell.converted else TENTHS)
+        asked = (run, verify, own)
+        beyond = partial(_beyond, *asked) if has_ranges(run.cell.case) else None
+        tenths = () if run.cell.converted else TENTHS
+        covered = measure(own.module, _trials(*asked), runs_within, tenths, beyond)
     except Unknown as unknown:
         why = {"why": str(unknown)} if str(unknown) else {}
         return {"seen": 0, "of": 0, "blind": [], "unknown": unknown.name, **why}
@@ -154,21 +162,29 @@ FORWARD = "<forward>"
 def told(covered: Covered) -> dict[str, Any]:
     """The record's field: how many calls are seen of how many, and the places of those that are not, each with how
     many calls it has; ``calls`` and ``places`` where these are not all."""
-    places = Counter((site.module, _place(site.at), site.op) for site in covered.blind)
-    blind = [
-        {"module": module, "at": at, "op": op, "count": count}
-        for (module, at, op), count in itertools.islice(places.items(), PLACES)
-    ]
+    places, blind = _places(covered.blind)
     known: dict[str, Any] = {
         "seen": len(covered.seen), "of": len(covered.seen) + len(covered.blind), "blind": blind
     }  # fmt: skip
     if covered.calls > known["of"]:
         known["calls"] = covered.calls
-    if len(places) > PLACES:
-        known["places"] = len(places)
+    if places > PLACES:
+        known["places"] = places
+    if covered.beyond:
+        known["beyond"] = _places(covered.beyond)[1]
     if paths := hidden(covered):
         known["hidden"] = paths
     return known
+
+
+def _places(sites: Sequence[Site]) -> tuple[int, list[dict[str, Any]]]:
+    """Return at how many places these calls are, and the first of them."""
+    places = Counter((site.module, _place(site.at), site.op) for site in sites)
+    told = [
+        {"module": module, "at": at, "op": op, "count": count}
+        for (module, at, op), count in itertools.islice(places.items(), PLACES)
+    ]
+    return len(places), told
 
 
 def _place(at: str | None) -> str | None:
@@ -178,24 +194,43 @@ def _place(at: str | None) -> str | None:
 def _placed(known: dict[str, Any], case: Case) -> dict[str, Any]:
     """What is known, with the place of the case for that of its expression."""
     own = f"{display_path(case.file)}:{case.line}"
-    blind = [{**entry, "at": own if entry["at"] == FORWARD else entry["at"]} for entry in known["blind"]]
-    return {**known, "blind": blind}
+    placed = {
+        name: [{**entry, "at": own if entry["at"] == FORWARD else entry["at"]} for entry in known[name]]
+        for name in ("blind", "beyond") if name in known
+    }  # fmt: skip
+    return {**known, **placed}
 
 
 def _trials(run: CellRun, verify: Verifier, own: Reference) -> Iterator[Trial]:
     """The draws of the case, each with ``own`` run on it; draws on which PyTorch raises are left out."""
-    apart = frozenset(number for number, output in enumerate(verify.outputs()) if output.shows_nothing)
     # of a converted model it is only told, and answers for nothing
     for draw in itertools.islice(draws(run.prepared), 1 + PLAIN if run.cell.converted else DRAWS):
-        try:
-            inputs = verify.inputs(draw)
-            example = Example(draw, partial(_self, inputs), partial(_answers, verify), verify.conditioning)
-            wanted = [array.copy() for array in example.wanted]
-        except Stopped:
-            continue
-        zeroed = run.prepared.zeroed.setdefault(f"{draw.as_dict()} {sorted(apart)}", Zeroed())
-        size = sum(array.size for array in inputs.values())
-        yield Trial(partial(_run, own, inputs), wanted, partial(_notices, verify, example), apart, zeroed, size)
+        with contextlib.suppress(Stopped):
+            zeroed = run.prepared.zeroed.setdefault(f"{draw.as_dict()} {sorted(_apart(verify))}", Zeroed())
+            yield _trial(verify, own, draw, verify.inputs(draw), zeroed)
+
+
+def _beyond(run: CellRun, verify: Verifier, own: Reference) -> Iterator[Trial]:
+    """The same beyond the values that the case declares, where PyTorch takes them; nearer ones first."""
+    plain = [draw for draw in draws(run.prepared) if draw.regime == "plain"][: 1 + PLAIN]
+    for times in (1, *FARTHER):
+        for draw, inputs in inputs_beyond(run.reference, run.prepared.maker, plain, times):
+            with contextlib.suppress(Stopped):
+                yield _trial(verify, own, draw, inputs, Zeroed())
+
+
+def _apart(verify: Verifier) -> frozenset[int]:
+    """The numbers of the outputs that need not show anything."""
+    return frozenset(number for number, output in enumerate(verify.outputs()) if output.shows_nothing)
+
+
+def _trial(verify: Verifier, own: Reference, draw: Draw, inputs: Inputs, zeroed: Zeroed) -> Trial:
+    """A draw with ``own`` run on it; Stopped where PyTorch raises."""
+    example = Example(draw, partial(_self, inputs), partial(_answers, verify), verify.conditioning)
+    wanted = [array.copy() for array in example.wanted]
+    size = sum(array.size for array in inputs.values())
+    run, notices = partial(_run, own, inputs), partial(_notices, verify, example)
+    return Trial(run, wanted, notices, _apart(verify), zeroed, size)
 
 
 def _self(inputs: Inputs) -> Inputs:

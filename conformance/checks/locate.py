@@ -16,7 +16,7 @@ from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.checks.coverage import draws
 from conformance.checks.models import CellRun
-from conformance.checks.own_code import Own, accused, own_code, turn
+from conformance.checks.own_code import Own, accused, own_code, told_of, turn
 from conformance.checks.smallest_function import Reduced, longest, reduced
 from conformance.checks.verify import Verifier
 from conformance.checks.wrong_operator import wrong_operator
@@ -61,7 +61,7 @@ def note_operator(
     if told.get("how") == "path":
         stop.fields["hints"] = ["branch"]
     if stop.fault == "exporter":
-        stop.fields["own_code"] = accused(own, told)
+        stop.fields |= told_of(accused(own, told))
     reducing = small.told.get("seconds", 0.0) if small is not None else 0.0  # which the record has apart
     verify.add_seconds("locate", time.perf_counter() - start - reducing)
     return small

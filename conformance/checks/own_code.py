@@ -8,6 +8,7 @@ module is run and then exported with the same inputs, and its Python is watched,
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Inputs
-from conformance.errors import causes
+from conformance.errors import causes, display_path
 from conformance.export.expression import EXPRESSION
 from conformance.worker import aside
 from conformance.worker.uses.whose import EVERYWHERE, INSTALLED, USER, kind_of, learn_places, package_of
@@ -42,6 +43,8 @@ class Own:
     """Whether it decides what is captured of the module, rather than what is made of that."""
     line: tuple[str, int] | None = None
     """File and line at which the module goes another way."""
+    written: tuple[str, int] | None = None
+    """File and line of the code; None where it is no function of Python."""
 
     @property
     def text(self) -> str:
@@ -50,24 +53,40 @@ class Own:
 
 def own_code(run: CellRun) -> list[Own]:
     """Return what the case declares, and what was seen while it was exported."""
-    declared = run.target.own_code().items()
-    told = [Own(function, None if name == function else name) for name, function in declared]
+    told = [
+        Own(function, None if name == function else name, written=_written(run, function))
+        for name, function in run.target.own_code().items()
+    ]
     return [*told, *(own for own in _seen(run) if own.name not in {one.name for one in told})]
 
 
-def accused(own: Sequence[Own], operator: Mapping[str, Any] | None) -> list[str]:
+def told_of(own: Sequence[Own]) -> dict[str, Any]:
+    """Return the fields of a record that say which code to look at first, and where it is written."""
+    places = [own.written for own in own if own.written is not None]
+    file, line = places[0] if places else (None, None)
+    place = None if file is None else {"file": display_path(Path(file)), "line": line, "own": True}
+    return {"own_code": [one.text for one in own], "place": place}
+
+
+def accused(own: Sequence[Own], operator: Mapping[str, Any] | None) -> list[Own]:
     """Return which of it may be at fault for a wrong export: all, unless the ``operator`` that is exported wrongly is
     known. A program that was captured rightly leaves nothing to who decides what is captured."""
     if not operator or operator.get("unable"):
-        return [one.text for one in own]
+        return list(own)
     if operator.get("stage") == "capture":
-        return [one.text for one in own if one.captures]
+        return [one for one in own if one.captures]
     names = {operator.get("operator"), operator.get("within")}
     return [
-        one.text for one in own
+        one for one in own
         if not one.captures
-        and (one.operator is None or operator.get("untied") or one.operator.replace("::", ".") in names)
+        and (one.operator is None or operator.get("untied") or _called(one.operator) in names)
     ]  # fmt: skip
+
+
+def _called(operator: str) -> str:
+    """Return ``aten.sub`` of ``aten::sub.Tensor``, as an operator is called that is found to be exported wrongly."""
+    space, _, name = operator.rpartition("::")
+    return f"{space}.{name.partition('.')[0]}" if space else operator
 
 
 def raising(run: CellRun, error: BaseException) -> list[str]:
@@ -85,6 +104,16 @@ def raising(run: CellRun, error: BaseException) -> list[str]:
     told = (_branch(frame, step).name if _key(frame.f_code) in steps else _name(frame) for frame, step in others)
     outermost = next(told, None)
     return [] if outermost is None or outermost in run.target.own_code().values() else [outermost]
+
+
+def _written(run: CellRun, function: str) -> tuple[str, int] | None:
+    """Return where a function that the case declares begins; what onnxscript compiles has its Python inside."""
+    try:
+        found = run.reference.folder.resolve(function)
+        code = inspect.unwrap(getattr(found, "function", found)).__code__
+    except Exception:  # this only explains a failure, and must not be another
+        return None
+    return code.co_filename, code.co_firstlineno
 
 
 def _steps_of(error: BaseException) -> Iterator[TracebackType]:
@@ -206,7 +235,8 @@ class _Watch:
             makers = [one.f_locals for one in around if one.f_code.co_name in _SYMBOLIC]
             made = makers[0] if makers else {}
             operator = str(made["node"].kind()) if "node" in made else made.get("op_name")
-            self._called[key] = Own(_name(frame), operator, captures=not makers)
+            place = None if key[0].startswith(EXPRESSION) else (key[0], key[2])
+            self._called[key] = Own(_name(frame), operator, captures=not makers, written=place)
 
 
 def _turn(ours: Mapping[int, int], theirs: Mapping[int, int]) -> tuple[int, int] | None:
@@ -241,8 +271,10 @@ def _branch(frame: FrameType, step: int) -> Own:
     """Return the line of an instruction, with its function."""
     code = frame.f_code
     line = next((line for start, end, line in code.co_lines() if start <= step < end and line), code.co_firstlineno)
-    at = "" if code.co_filename.startswith(EXPRESSION) else f" at {Path(code.co_filename).name}:{line}"
-    return Own(f"{_name(frame)}{at}", captures=True, line=(code.co_filename, line))
+    place = code.co_filename, line
+    if code.co_filename.startswith(EXPRESSION):
+        return Own(_name(frame), captures=True, line=place)
+    return Own(f"{_name(frame)} at {Path(place[0]).name}:{line}", captures=True, line=place, written=place)
 
 
 def _is_own(file: str) -> bool:

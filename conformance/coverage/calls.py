@@ -52,6 +52,9 @@ class Run:
     deciding: set[Site] = field(default_factory=set)
     """Those on which outputs depend only by way of integers and booleans, as on a score that is compared with a
     limit. A tenth more or less of it may rightly change nothing."""
+    idle: set[Site] = field(default_factory=set)
+    """Those whose result is what they were given, as of a ``relu`` of positive numbers: left out they would not be
+    missed."""
     flops: int = 0
     """Floating-point operations of the matrix products, convolutions and attentions."""
     values: int = 0
@@ -92,8 +95,23 @@ def computes(func: Any, op: str, results: list[Any], has_tensors: bool, aliases:
     there before."""
     if not has_tensors or getattr(func, "is_view", False) or op in _UNCHANGED or op in _CONSTANT or _of_shape(op):
         return False
-    writes = hasattr(func, "_schema") and func._schema.is_mutable
-    return bool(disturbable(results)) and (not aliases or writes)
+    return bool(disturbable(results)) and (not aliases or _writes(func))
+
+
+def _writes(func: Any) -> bool:
+    """Whether an operator writes to its arguments."""
+    return bool(hasattr(func, "_schema") and func._schema.is_mutable)
+
+
+def _is_one_of(results: list[Any], given: list[Any]) -> bool:
+    """Whether the one result of a call has the values of a tensor that it was given."""
+    import torch
+
+    if len(results) != 1:
+        return False
+    (result,) = results
+    alike = (one for one in given if (one.shape, one.dtype) == (result.shape, result.dtype))
+    return any(torch.equal(one, result) for one in alike)
 
 
 def disturbable(results: list[Any]) -> list[Any]:
@@ -156,6 +174,7 @@ def recording(module: Any, apart: Collection[int] = ()) -> Iterator[Run]:
         after.remove()
         run.ops, run.flops, run.values, run.products = mode.ops, mode.flops, mode.values, mode.products
         run.sites, run.deciding = mode.counted()
+        run.idle = mode.idle & run.sites.keys()
 
 
 class _Where:
@@ -204,6 +223,7 @@ def _recorder(compiles: bool) -> Any:
             self._flow: dict[int, Flow] = {}
             """By the address of a storage."""
             self.products: dict[int, Any] = {}
+            self.idle: set[Site] = set()
             self._room = PRODUCTS
 
         @classmethod
@@ -215,6 +235,7 @@ def _recorder(compiles: bool) -> Any:
             held = {address(tensor) for tensor in given} - {NOWHERE}
             any_, direct = _joined(self._flow.get(place, (0, 0)) for place in held)
             own = 0
+            before = [tensor.clone() for tensor in given[:1]] if _writes(func) else given
             result = func(*args, **(kwargs or {}))
             op, results = name_of(func), tensors_of(result)
             if computes(func, op, results, bool(given), any(address(tensor) in held for tensor in results)):
@@ -222,16 +243,18 @@ def _recorder(compiles: bool) -> Any:
                 own = 1 << len(self._found)
                 self._found.append((Site(*site, self._numbers[site]), len(self.ops)))
                 self._numbers[site] += 1
+                if _is_one_of(results, before):
+                    self.idle.add(self._found[-1][0])
             computed = {id(tensor) for tensor in disturbable(results)} if own else ()
             for tensor in results:
                 place = address(tensor)
                 if place == NOWHERE:
                     continue
                 # memory that is new may be that of a tensor which is gone
-                before = self._flow.get(place, (0, 0)) if place in held else (0, 0)
+                there = self._flow.get(place, (0, 0)) if place in held else (0, 0)
                 bit = own if id(tensor) in computed else 0
                 continues = tensor.is_floating_point() or tensor.is_complex()
-                self._flow[place] = _joined([(any_ | bit, direct | bit if continues else 0), before])
+                self._flow[place] = _joined([(any_ | bit, direct | bit if continues else 0), there])
             most = MOST_FLOPS * _values(given) * _values(results)
             flops = _flops(func, args, kwargs or {}, result) if most > FEW else 0
             fits = isinstance(result, torch.Tensor) and result.nbytes <= self._room

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -81,16 +81,22 @@ class Covered:
     calls: int
     """How many calls there are; more than were asked about where they were sampled."""
     runs: int = 0
+    beyond: tuple[Site, ...] = ()
+    """Those of which something is seen only beyond the values that the trials have: that they are wrong, or that they
+    are there at all."""
 
 
 def measure(
-    module: Any, trials: Iterable[Trial], spend: Callable[[Run], int], tenths: Sequence[Disturbance] = TENTHS
-) -> Covered:
+    module: Any, trials: Iterable[Trial], spend: Callable[[Run], int], tenths: Sequence[Disturbance] = TENTHS,
+    beyond: Callable[[], Iterable[Trial]] | None = None,
+) -> Covered:  # fmt: skip
     """Which calls of the first trial are seen: some trial refuses the outputs with the call's result zeroed, and some
     with one of its disturbances by a tenth, if there are ``tenths``.
 
     ``spend`` gives of a run of the first trial how many runs to spend. Where these are not enough for all calls, some
-    are left out. A module that takes long is asked on smaller trials first, if such come next. Raises Unknown.
+    are left out. A module that takes long is asked on smaller trials first, if such come next. ``beyond`` gives
+    trials with other values, for calls that are not seen, and for those that give back what they are given in every
+    trial. Raises Unknown.
     """
     trials = iter(trials)
     first = next(trials, None)
@@ -101,35 +107,62 @@ def measure(
     known = spread([*recorded.run.sites], int(runs / RUNS))
     zeroed: set[Site] = set()
     seen: set[Site] = set()
-    for trial in _smaller_first(first, trials) if takes_long(recorded.run) else itertools.chain([first], trials):
+    trials = _smaller_first(first, trials) if takes_long(recorded.run) else itertools.chain([first], trials)
+    idle = recorded.run.idle & set(known) if beyond is not None else set()
+    for trial in trials:
         if ask.runs and ask.runs + len(known) - len(seen) > runs:
             break
         of_trial = recorded if trial is first else _Recorded(module, trial, again=False)
         of_trial.calls, run = len(known) - len(seen), of_trial.run
+        idle -= run.sites.keys() - run.idle
         for site in known:
-            if site in seen or site not in run.sites:
-                continue
-            index, shows_here = run.sites[site], False
-            if site not in zeroed:
-                shows_here = ask.notices(of_trial, index, ("zero",))
-                if not shows_here:
-                    continue
-                zeroed.add(site)
-            # where a result that shows has no tenth, or only decides, nothing more is asked of it
-            enough = not tenths or site in run.deciding
-            if enough or ask.notices(of_trial, index, tenths) or (shows_here and not ask.had_tenth):
+            if site not in seen and site in run.sites and ask.sees(of_trial, site, zeroed, tenths):
                 seen.add(site)
         if trial is not first:
             run.products.clear()  # the run itself may be kept
         if len(seen) == len(known):
             break
     recorded.run.products.clear()
+    for trial in trials if idle else ():
+        ask.runs += 1
+        if not idle or ask.runs > runs:
+            break
+        with contextlib.suppress(Unknown):
+            run = _Recorded(module, trial, again=False).run
+            idle -= run.sites.keys() - run.idle
+    blind = [site for site in known if site not in seen]
+    open_ = [site for site in known if site not in seen or site in idle]
     return Covered(
         tuple(site for site in known if site in seen),
-        tuple(site for site in known if site not in seen),
+        tuple(blind),
         calls,
         ask.runs,
+        tuple(_seen_beyond(module, open_, idle, beyond(), ask, tenths, runs)) if open_ and beyond is not None else (),
     )
+
+
+def _seen_beyond(
+    module: Any, sites: Sequence[Site], idle: Collection[Site], beyond: Iterable[Trial], ask: _Asked,
+    tenths: Sequence[Disturbance], runs: int,
+) -> list[Site]:  # fmt: skip
+    """Return which of these calls some trial with other values sees: of those that are ``idle``, that they do
+    something there."""
+    found: set[Site] = set()
+    zeroed: set[Site] = set()
+    for trial in beyond:
+        rest = [site for site in sites if site not in found]
+        if not rest or ask.runs > runs:
+            break
+        try:
+            recorded = _Recorded(module, trial, again=False)
+            for site in rest:
+                if site in recorded.run.sites and (
+                    site not in recorded.run.idle if site in idle else ask.sees(recorded, site, zeroed, tenths)
+                ):
+                    found.add(site)
+        except Unknown:  # what is known within the values of the case stays
+            continue
+    return [site for site in sites if site in found]
 
 
 def _smaller_first(first: Trial, others: Iterable[Trial]) -> Iterator[Trial]:
@@ -180,6 +213,18 @@ class _Asked:
         self.runs = 0
         self.had_tenth = True
         """Whether a tenth of the result that was disturbed last is anything."""
+
+    def sees(self, recorded: _Recorded, site: Site, zeroed: set[Site], tenths: Sequence[Disturbance]) -> bool:
+        """Whether the trial completes what is to be seen of a call; ``zeroed`` are those that were seen zeroed."""
+        index, shows_here = recorded.run.sites[site], False
+        if site not in zeroed:
+            shows_here = self.notices(recorded, index, ("zero",))
+            if not shows_here:
+                return False
+            zeroed.add(site)
+        # where a result that shows has no tenth, or only decides, nothing more is asked of it
+        enough = not tenths or site in recorded.run.deciding
+        return enough or self.notices(recorded, index, tenths) or (shows_here and not self.had_tenth)
 
     def notices(self, recorded: _Recorded, index: int, kinds: Sequence[Disturbance]) -> bool:
         """Whether the comparison refuses what the module gives with the call disturbed in one of these ways.

@@ -3,14 +3,15 @@ wrong model does outside of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from conformance.arrays import Inputs
+from conformance.case.declaration import Case
 from conformance.case.dims import Expression, Sizes
 from conformance.case.inputs import Between, Input, Values
-from conformance.draw.draw import Draw, Maker
+from conformance.draw.draw import Draw, Maker, seed_of
 from conformance.draw.values import make
 from conformance.errors import Stopped
 from conformance.export.reference import Reference
@@ -21,9 +22,31 @@ TRIED = 3
 """On how many draws a module has to take a wider range."""
 
 
-def taken_beyond(reference: Reference, maker: Maker, sizes: Sizes) -> dict[str, Values]:
-    """Return wider ranges for the inputs of a case whose module takes them. Where the case's own Python makes inputs
-    that belong together, nobody else knows which are legal."""
+def has_ranges(case: Case) -> bool:
+    """Return whether a case declares ranges that others may be wider than."""
+    values = [declared.values for declared in case.says.inputs.values() if declared.values is not None]
+    return case.says.draw is None and any(one.integers is not None or one.uniform is not None for one in values)
+
+
+def inputs_beyond(
+    reference: Reference, maker: Maker, draws: Sequence[Draw], times: float
+) -> Iterator[tuple[Draw, Inputs]]:
+    """Yield these draws with inputs of which some lie beyond the ranges that the case declares, by ``times`` their
+    width, where its module takes them."""
+    wider = taken_beyond(reference, maker, draws[0].dims, times) if draws else {}
+    for draw in draws if wider else ():
+        rng = np.random.default_rng(seed_of("beyond", draw.seed))
+        inputs = maker(draw)
+        for name, values in wider.items():
+            declared = reference.case.says.inputs[name].model_copy(update={"values": values})
+            inputs[name] = make(declared, draw.dims, "plain", rng)
+        if takes(reference, inputs):
+            yield draw, inputs
+
+
+def taken_beyond(reference: Reference, maker: Maker, sizes: Sizes, times: float = 1) -> dict[str, Values]:
+    """Return wider ranges for the inputs of a case whose module takes them: by ``times`` their width, to either side.
+    Where the case's own Python makes inputs that belong together, nobody else knows which are legal."""
     says = reference.case.says
     if says.draw is not None:
         return {}
@@ -33,7 +56,7 @@ def taken_beyond(reference: Reference, maker: Maker, sizes: Sizes) -> dict[str, 
         if declared.values is None or declared.type.dtype == "bool" or "mask" in name:
             continue
         for side in (-1, 1):
-            for width in _widths(declared.values, sizes):
+            for width in _widths(declared.values, sizes, times):
                 wider = _widened(declared, found.get(name, declared.values), side * width, sizes)
                 if wider is not None and _takes_all(reference, inputs, name, wider, sizes):
                     found[name] = wider
@@ -57,14 +80,14 @@ def _takes_all(reference: Reference, inputs: Inputs, name: str, wider: Values, s
     return all(takes(reference, {**inputs, name: array}) for array in drawn)
 
 
-def _widths(values: Values, sizes: Sizes) -> list[float]:
+def _widths(values: Values, sizes: Sizes, times: float) -> list[float]:
     """By how much a range is widened, the most first; nothing for what is no range."""
     if values.integers is not None:
         low, high = _numbers(values.integers, sizes)
-        return [max(high - low, LEAST), 1]
+        return [int(max(high - low, LEAST) * times), 1]
     if values.uniform is not None:
         low, high = _numbers(values.uniform, sizes)
-        return [high - low]
+        return [(high - low) * times]
     return []
 
 

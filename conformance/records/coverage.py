@@ -9,11 +9,12 @@ from conformance.records.clean import one_line
 
 
 def known(record: Mapping[str, Any]) -> dict[str, Any] | None:
-    """How many calls are ``seen`` in a record ``of`` how many, where it is about fp32 and has calls; else None."""
+    """How many calls are ``seen`` in a record ``of`` how many, where it is about fp32 and has calls, with those that
+    show only ``beyond`` the values of the case; else None."""
     told = record.get("coverage")
     if not told or record.get("precision") != "fp32" or not told.get("of"):
         return None
-    return {name: told[name] for name in ("seen", "of")}
+    return {name: told[name] for name in ("seen", "of", "beyond") if told.get(name) is not None}
 
 
 def unknown(record: Mapping[str, Any]) -> dict[str, str] | None:
@@ -44,6 +45,7 @@ def least(records: Sequence[Mapping[str, Any]], most: int = 6) -> Iterator[str]:
         yield f"  {share:>6.1%}  {told['seen']} of {told['of']}  {case}"
     if len(part) > most:
         yield f"  and {len(part) - most} more cases"
+    yield from _beyond(records, most)
     whys = {str(record["case"]): why for record in records if (why := unknown(record)) is not None}
     if whys:
         yield "it could not be measured which calls show in the outputs of:"
@@ -51,6 +53,18 @@ def least(records: Sequence[Mapping[str, Any]], most: int = 6) -> Iterator[str]:
         yield f"  {case}: {one_line(why.get('why') or 'two runs on the same values call other operators', 160)}"
     if len(whys) > most:
         yield f"  and {len(whys) - most} more cases"
+
+
+def _beyond(records: Sequence[Mapping[str, Any]], most: int) -> Iterator[str]:
+    """The calls that show only beyond the values of their case."""
+    cases = {case: told["beyond"] for case, told in _by_case(records).items() if told.get("beyond")}
+    if cases:
+        yield "calls of PyTorch that show only beyond the values that the case declares (lower `low`, raise `high`):"
+    for case, calls in [*cases.items()][:most]:
+        places = [f"{call['op']} at {call['at']}" if call.get("at") else str(call["op"]) for call in calls]
+        yield f"  {case}: {one_line(', '.join(places), 160)}"
+    if len(cases) > most:
+        yield f"  and {len(cases) - most} more cases"
 
 
 def _by_case(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

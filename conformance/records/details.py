@@ -138,11 +138,11 @@ _PLACES = 8
 """Of how many places it is told that their calls are not seen."""
 
 
-def blind(record: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+def blind(record: Mapping[str, Any], what: str = "blind") -> list[tuple[str, list[str]]]:
     """The places whose operator calls may be wrong without a failure, each with its operators: ``layers.0.norm at
-    model.py:12``."""
+    model.py:12``; with ``beyond`` those that show only beyond the values that the case declares."""
     places: dict[str, list[str]] = {}
-    for entry in (record.get("coverage") or {}).get("blind") or ():
+    for entry in (record.get("coverage") or {}).get(what) or ():
         at = f" at {entry['at']}" if entry.get("at") else ""
         count = f" ({entry['count']} calls)" if entry.get("count", 1) > 1 else ""
         places.setdefault(f"{entry['module'] or 'the module itself'}{at}", []).append(f"{entry['op']}{count}")
@@ -161,7 +161,12 @@ def _blind(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"not seen: {place}: {', '.join(operators)}"
     if len(places) > _PLACES:
         yield f"and at {len(places) - _PLACES} more places"
+    for place, operators in blind(record, "beyond")[:_PLACES]:
+        yield f"{BEYOND}: {place}: {', '.join(operators)}"
     yield from _hidden(known.get("hidden") or ())
+
+
+BEYOND = "seen only beyond the values that the case declares (lower `low`, raise `high`)"
 
 
 def _hidden(states: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -316,7 +321,10 @@ _SIZES = 8
 def _to_look_at(record: Mapping[str, Any]) -> Iterator[str]:
     own: Sequence[str] = record.get("own_code") or ()
     if own:
+        place = record.get("place") or {}
         yield f"the export used the case's own {', '.join(own)}: look there first"
+        if place.get("own"):
+            yield f"  at {place['file']}:{place['line']}"
     yield from (f"{name} = {value}" for name, value in (record.get("inputs") or {}).items())
     for entry in _declared(record, "another"):
         yield f"line {entry['line']} declares another failure there: stage {entry['stage']}, {entry['error']}"

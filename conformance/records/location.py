@@ -43,6 +43,9 @@ _PLACE = re.compile(r"(?P<file>[^:]+\.\w+):(?P<line>\d+)")
 
 def places_of(record: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     """Yield the file and line of each place that a record names: of what is wrong first, and of the case last."""
+    place = record.get("place") or {}
+    if place.get("own") and place.get("file") and place.get("line"):
+        yield str(place["file"]), int(place["line"])
     for told in (record.get("operator"), record.get("parts_at")):
         match = _PLACE.fullmatch(str((told or {}).get("line") or ""))
         if match is not None:

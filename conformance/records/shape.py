@@ -159,7 +159,10 @@ FIELDS: dict[str, Check] = {
     )),
     "coverage": or_null(form(
         ("seen", "of", "blind"), unknown=TEXT_OR_NULL, why=TEXT_OR_NULL,
-        blind=list_of(form(("module", "op"), module=TEXT, at=TEXT_OR_NULL, op=TEXT, count=integer)),
+        **dict.fromkeys(
+            ("blind", "beyond"),
+            list_of(form(("module", "op"), module=TEXT, at=TEXT_OR_NULL, op=TEXT, count=integer)),
+        ),
         hidden=list_of(form(("module",), module=TEXT, tensor=TEXT_OR_NULL, why=TEXT_OR_NULL)),
         **dict.fromkeys(("seen", "of", "calls", "places"), integer),
     )),

@@ -136,7 +136,9 @@ function coverageSection(row) {
   return section(`What of the module shows: ${told.seen} of ${told.of} operator calls`,
     told.calls ? el("p", { class: "quiet" }, `of ${told.calls} calls, ${told.of} at equal distances were asked about`) : null,
     bars([["seen", told.seen], ["not seen", told.of - told.seen]], (_, value) => String(value), "Operator calls"),
-    blind.length ? blindTree(blind) : null, rest, (told.hidden || []).length ? hiddenTable(told.hidden) : null);
+    blind.length ? blindTree(blind) : null, rest, (told.beyond || []).length ? [
+      el("p", { class: "quiet" }, "Seen only beyond the values that the case declares (lower low, raise high):"), blindTree(told.beyond)] : null,
+    (told.hidden || []).length ? hiddenTable(told.hidden) : null);
 }
 
 const LOSS = {
