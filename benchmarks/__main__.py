@@ -44,8 +44,7 @@ from benchmarks import (
     versions,
     whole_run,
 )
-from benchmarks.common import HEAD, Row
-from conformance.records.environment import environment
+from benchmarks.common import HEAD, Row, where
 
 GROUPS = {
     "seconds": seconds,
@@ -117,30 +116,19 @@ def main() -> None:
             print(row.line(), flush=True)
             own.append(row)
         if name in plain and not options.quick:
-            published.write(name, GROUPS[name], own, _where(), plain)
+            published.write(name, GROUPS[name], own, where(), plain)
         rows += own
     if not options.quick and "mutants" in options.group:
-        mutants.write(mutants.study(options.quick), _where())
+        mutants.write(mutants.study(options.quick), where())
     if not options.quick and options.group == ["size"]:
-        size.write(rows, _where())
+        size.write(rows, where())
     if not options.quick and options.group == ["endurance"]:
-        endurance.write(rows, _where())
+        endurance.write(rows, where())
     if not options.quick and "culprits" in options.group:
-        culprits.write(culprits.study(options.quick), _where())
+        culprits.write(culprits.study(options.quick), where())
     for name in EVIDENCE:
         if not options.quick and name in options.group:
-            GROUPS[name].write(_where())
-
-
-def _where() -> str:
-    found = environment([])
-    packages = ", ".join(f"{name} {version}" for name, version in found["versions"].items() if version)
-    import polygraphy
-
-    return (
-        f"Python {found['python']}, {found['cpu']['name']}, {found['cores']} cores. {packages}, "
-        f"polygraphy {polygraphy.__version__}."
-    )
+            GROUPS[name].write(where())
 
 
 if __name__ == "__main__":

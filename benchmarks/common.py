@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from conformance.records.environment import environment
+
 
 @dataclass(frozen=True)
 class Row:
@@ -147,3 +149,15 @@ def run_python(folder: Path, *arguments: str, allowed: Sequence[int] = (0,)) -> 
     if result.returncode not in allowed:
         raise RuntimeError(f"{command} gave {result.returncode}:\n{result.stdout[-2000:]}{result.stderr[-2000:]}")
     return result.stdout
+
+
+def where() -> str:
+    """Return the host and the versions that a page is about, as a sentence."""
+    import polygraphy
+
+    found = environment([])
+    packages = ", ".join(f"{name} {version}" for name, version in found["versions"].items() if version)
+    return (
+        f"Python {found['python']}, {found['cpu']['name']}, {found['cores']} cores. {packages}, "
+        f"polygraphy {polygraphy.__version__}."
+    )

@@ -34,7 +34,7 @@ def seen(*reds: Red) -> Study:
         Outcome(name, name, 1.0, {"dynamo": 5}, {"dynamo": 40}, reds=[one for one in reds if one.module == name])
         for name in list(names)[:400]
     ]
-    return Study(outcomes, {"Odd_0": "is random"}, 10, 1.0, whole=True)
+    return Study("usual", outcomes, {"Odd_0": "is random"}, 1.0, whole=True)
 
 
 def met(study: Study, *entries: Entry) -> dict[str, Row]:
@@ -80,14 +80,14 @@ examples: {shapes: 0, values: 10, boundary: 2}
 def test_a_planted_false_accusation_is_counted(bench: Bench) -> None:
     """A runtime whose outputs are spoiled on their way to the comparison accuses a module that is sound."""
     cases = load(write_case(bench.folder / "accused", SOUND))
-    (sound,) = run_cases(cases, [1, 2], None, bench.store)
+    (sound,) = run_cases(cases, 2, None, bench.store)
     assert not sound.reds
     assert sound.cells == {"torchscript": 9}, "the export once, and two checks of two runtimes for each seed"
     with wrong_runtime(lambda inputs, outputs: [one + 0.5 for one in outputs]):
-        (outcome,) = run_cases(cases, [1, 2, 3], None, bench.store)
+        (outcome,) = run_cases(cases, 3, None, bench.store)
     assert {(one.runtime, one.check, one.stage) for one in outcome.reds} >= {("onnxruntime", "accuracy", "compare")}
     assert all(one.seeds == [1, 2] for one in outcome.reds), "what is red in the same way twice is left out"
-    study = Study([outcome], {}, 3, 1.0, whole=False)
+    study = Study("usual", [outcome], {}, 1.0, whole=False)
     assert met(study)["unknown"].met is False
     known = [entry("planted", errors=(f"{one.error}",), fault=one.fault, verdict="false") for one in outcome.reds]
     rows = met(study, *known)

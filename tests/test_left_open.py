@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from conformance.draw.draw import Draw
-from tests.kit.cases import Bench, case_of, details, say
+from tests.kit.cases import Bench, case_of, details, module_of, say
 from tests.kit.judging import verifying
 from tests.kit.runtimes import wrong_runtime
 
@@ -114,3 +114,21 @@ def test_specials_that_are_all_open_are_skipped_with_the_rule(bench: Bench) -> N
     assert record.left_open == ["cast"]
     assert any("C++ [conv.fpint]" in line for line in details(record))
     assert wrong.status == "passed" and wrong.left_open == []
+
+
+DETECTOR = """
+import torch, torchvision
+
+class Detector(torch.nn.Module):
+    def forward(self, x):
+        return torchvision.ops.nms(x[:, :4], x[:, 4], 0.5)
+"""
+BOXES = np.float32([[0, 0, 1, 1, NAN], [2, 2, 3, 3, INF], [4, 4, 5, 5, 0.5]])
+
+
+def test_where_a_score_that_is_no_number_stands_is_open_and_a_box_that_is_lost_is_found(bench: Bench) -> None:
+    """NaN beside an infinity: it may come before it as well as behind it."""
+    with verifying(bench, module_of("Detector", shape="batch, 5"), DETECTOR) as verify:
+        example = verify.example(Draw({"batch": 3}, "plain", 0), {"x": BOXES})
+        verdicts = [verify.judged(example, [np.int64(kept)]).verdict for kept in ([0, 1, 2], [1, 0, 2], [1, 2])]
+    assert verdicts == ["verified", "ill-conditioned", "failed"]

@@ -21,20 +21,18 @@ PER_FILE = 40
 """Cases of a file."""
 
 
-def samples() -> Iterator[Named]:
-    yield from usual.samples()
-    yield from vision.samples()
-    yield from module_info.samples()
-    yield from open_values.samples()
+def samples(group: str) -> Iterator[Named]:
+    for source in {"usual": (usual, vision, module_info), "open": (open_values,)}[group]:
+        yield from source.samples()
 
 
-def collect(folder: Path, only: str = "*", every: int = 1) -> None:
-    """Writes cases of the samples whose name matches ``only``, of these each so-many-th, and the index at last."""
+def collect(folder: Path, group: str, only: str = "*", every: int = 1) -> None:
+    """Write cases of a group's samples that match ``only``, of these each so-many-th, and the index at last."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(beside.__file__, folder / "modules.py")
     cases: dict[str, dict[str, Any]] = {}
     unfit: dict[str, str] = {}
-    matching = ((name, make) for name, make in samples() if fnmatch.fnmatchcase(name, only))
+    matching = ((name, make) for name, make in samples(group) if fnmatch.fnmatchcase(name, only))
     for number, (name, make) in enumerate(matching):
         if number % every:
             continue
@@ -76,7 +74,8 @@ def _text(name: str, case: dict[str, Any]) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("group")
     parser.add_argument("--only", default="*")
     parser.add_argument("--every", type=int, default=1)
     given = parser.parse_args()
-    collect(given.folder, given.only, given.every)
+    collect(given.folder, given.group, given.only, given.every)

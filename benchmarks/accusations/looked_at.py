@@ -37,6 +37,11 @@ class Entry:
     reason: str | None = None
     """A part of the record's reason, where the error alone is not enough."""
 
+    @property
+    def group(self) -> str:
+        """The group whose modules it names; those of ``open`` have that in their names."""
+        return "open" if "_open_" in self.modules[0] else "usual"
+
     def about(self, red: Red) -> bool:
         narrow = ((self.exporter, red.exporter), (self.runtime, red.runtime), (self.check, red.check))
         return (
@@ -48,11 +53,12 @@ class Entry:
         )
 
 
-def read(file: Path = FILE) -> list[Entry]:
-    """The entries of the table; ValueError for one that does not say all it has to."""
+def read(group: str, file: Path = FILE) -> list[Entry]:
+    """Return the entries about a group; ValueError for one that does not say all it has to."""
     from ruamel.yaml import YAML
 
-    return [_entry(said, number) for number, said in enumerate(YAML(typ="safe").load(file) or [], 1)]
+    entries = [_entry(said, number) for number, said in enumerate(YAML(typ="safe").load(file) or [], 1)]
+    return [entry for entry in entries if entry.group == group]
 
 
 def _entry(said: dict[str, Any], number: int) -> Entry:

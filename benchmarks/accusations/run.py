@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -37,7 +37,8 @@ ROOT = Path(__file__).parents[2]
 INDEX = "index.json"
 """In the folder of the case files: the names of the cases, with what each is of, and why others are none."""
 KEPT = ROOT / ".conformance" / "accusations"
-SEEDS = 10
+SEEDS = {"usual": 10, "open": 5}
+"""The groups of modules, and how many seeds each is run in: as people use them, and those that leave values open."""
 PROCESSES = 2
 TOGETHER = 10
 """Modules of which the cells run in one process, as in any run of the suite; for each seed a fresh one."""
@@ -75,6 +76,8 @@ class Outcome:
 
     name: str
     about: str
+    seeds: int = 0
+    """How many were run, from 1 on."""
     seconds: float = 0.0
     cells: dict[str, int] = field(default_factory=dict)
     """By exporter."""
@@ -122,34 +125,45 @@ class Outcome:
         return cls(**{**values, "reds": [Red(**red) for red in values["reds"]]})
 
 
-def run_cases(cases: Sequence[Case], seeds: Sequence[int], worker: Worker | None, store: Path) -> list[Outcome]:
-    """What came of the cases, in their order, drawn with each of the seeds; models are exported once."""
-    outcomes = [Outcome(case.name, case.says.about) for case in cases]
-    for seed in seeds:
+def run_cases(
+    cases: Sequence[Case], seeds: int, worker: Worker | None, store: Path, outcomes: list[Outcome] | None = None
+) -> list[Outcome]:
+    """Return what came of the cases, in their order, drawn with each seed up to ``seeds`` that ``outcomes``, which
+    are alike in this, do not have yet; models are exported once."""
+    outcomes = outcomes or [Outcome(case.name, case.says.about) for case in cases]
+    for seed in range(outcomes[0].seeds + 1, seeds + 1):
         if worker is not None:
             worker.replace()
         runner = Runner(Settings(store=store, random=seed, smallest=False), TIMEOUT, worker)
         for case, outcome in zip(cases, outcomes, strict=True):
             start = time.perf_counter()
             for cell in plan(case):
-                if outcome.runs(cell, seed == seeds[0]):
+                if outcome.runs(cell, seed == 1):
                     outcome.add(runner(cell), seed)
+            outcome.seeds = seed
             outcome.seconds += time.perf_counter() - start
     return outcomes
 
 
 def run_part(folder: Path, results: Path, part: tuple[int, int], seeds: int) -> None:
-    """Writes the outcomes of the ``part[0]``-th of ``part[1]`` shares, from 1, but for those that are there."""
+    """Write the outcomes of the ``part[0]``-th of ``part[1]`` shares, from 1; those that are there get the seeds that
+    they lack, the fewest first."""
     results.mkdir(parents=True, exist_ok=True)
     cases = [case for file in case_files([folder]) for case in load(file)]
     mine = cases[part[0] - 1 :: part[1]]
-    left = [case for case in mine if not (results / f"{case.name}.json").is_file()]
-    done = len(mine) - len(left)
+    known = {outcome.name: outcome for outcome in _read(results, [case.name for case in mine])}
+    by_seeds = defaultdict[int, list[Case]](list)
+    for case in mine:
+        by_seeds[known[case.name].seeds if case.name in known else 0].append(case)
+    left = {had: by_seeds[had] for had in sorted(by_seeds) if had < seeds}
+    done = len(mine) - sum(map(len, left.values()))
+    chunks = [each[start : start + TOGETHER] for each in left.values() for start in range(0, len(each), TOGETHER)]
     with hasty_worker() as worker:
-        for start in range(0, len(left), TOGETHER):
+        for cases in chunks:
+            had = [known[case.name] for case in cases if case.name in known]
             with tempfile.TemporaryDirectory() as name:
                 store = Path(name) / "models"  # beside which bundles of what fails are left
-                outcomes = run_cases(left[start : start + TOGETHER], range(1, seeds + 1), worker, store)
+                outcomes = run_cases(cases, seeds, worker, store, had)
             for outcome in outcomes:
                 done += 1
                 print(_line(outcome, f"{part[0]}/{part[1]}", f"{done} of {len(mine)}"), file=sys.stderr, flush=True)
@@ -174,13 +188,21 @@ def _line(outcome: Outcome, part: str, place: str) -> str:
 class Study:
     """All outcomes, and the samples that no case could be made of, with the reason."""
 
+    group: str
     outcomes: list[Outcome]
     unfit: dict[str, str]
-    seeds: int
     seconds: float
     """That the processes took together, without what an earlier run had done."""
     whole: bool
     """Whether all modules ran."""
+
+    @property
+    def seeds(self) -> str:
+        """How many seeds the modules have, in words."""
+        counts = Counter(outcome.seeds for outcome in self.outcomes)
+        if len(counts) == 1:
+            return f"{next(iter(counts))} seeds"
+        return ", ".join(f"{number} in {seeds} seeds" for seeds, number in sorted(counts.items(), reverse=True))
 
     @property
     def reds(self) -> list[Red]:
@@ -188,14 +210,14 @@ class Study:
 
 
 def study(
-    *, seeds: int = SEEDS, only: str = "*", every: int = 1, part: tuple[int, int] | None = None,
+    group: str, *, seeds: int, only: str = "*", every: int = 1, part: tuple[int, int] | None = None,
     processes: int = PROCESSES,
 ) -> Study:  # fmt: skip
-    """Runs the modules whose name matches ``only``, of these each ``every``-th, or the ``part`` of them."""
+    """Run the modules of a group whose name matches ``only``, of these each ``every``-th, or the ``part`` of them."""
     start = time.monotonic()
-    folder = _folder(only, every)
-    _collected(folder, only, every)
-    results = folder / f"results-{seeds}"
+    folder = _folder(group, only, every)
+    _collected(folder, group, only, every)
+    results = folder / "results"
     parts = [part] if part is not None else [(k + 1, processes) for k in range(processes)]
     command = [sys.executable, "-c", "from benchmarks.accusations import run; run.main()"]
     command += [str(folder), str(results), str(seeds)]
@@ -211,7 +233,7 @@ def study(
     index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
     outcomes = list(_read(results, index["cases"]))
     whole = only == "*" and every == 1 and len(outcomes) == len(index["cases"])
-    return Study(outcomes, index["unfit"], seeds, time.monotonic() - start, whole)
+    return Study(group, outcomes, index["unfit"], time.monotonic() - start, whole)
 
 
 def _read(results: Path, names: Sequence[str]) -> Iterator[Outcome]:
@@ -221,7 +243,7 @@ def _read(results: Path, names: Sequence[str]) -> Iterator[Outcome]:
             yield Outcome.from_dict(json.loads(file.read_text(encoding="utf-8")))
 
 
-def _folder(only: str, every: int) -> Path:
+def _folder(group: str, only: str, every: int) -> Path:
     """The folder of what this code makes of these libraries."""
     digest = hashlib.blake2b(f"{only} {every}".encode(), digest_size=8)
     for file in sorted([*(ROOT / "conformance").rglob("*.py"), *Path(__file__).parent.glob("*.py")]):
@@ -229,16 +251,16 @@ def _folder(only: str, every: int) -> Path:
             digest.update(file.read_bytes())
     for package in ("torch", "torchvision", "onnx", "onnxscript", "onnxruntime", "numpy"):
         digest.update(metadata.version(package).encode())
-    return KEPT / digest.hexdigest()
+    return KEPT / f"{group}-{digest.hexdigest()}"
 
 
-def _collected(folder: Path, only: str, every: int) -> None:
+def _collected(folder: Path, group: str, only: str, every: int) -> None:
     """Makes the case files, unless they are there; those that other code made go."""
     if (folder / INDEX).is_file():
         return
-    for other in KEPT.glob("*") if only == "*" and every == 1 else ():
+    for other in KEPT.glob(f"{group}-*") if only == "*" and every == 1 else ():
         shutil.rmtree(other, ignore_errors=True)
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.accusations.collect", str(folder)]
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.accusations.collect", str(folder), group]
     subprocess.run([*command, "--only", only, "--every", str(every)], cwd=ROOT, check=True, stdout=sys.stderr)
 
 

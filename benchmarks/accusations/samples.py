@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ class Sample:
     """The tensors, by place, that special values may be put into; None for all that are floats."""
     shapes: int = 3
     """Boundary shapes of its case: the one of the trace, the smallest, the largest."""
+    changes: bool = False
+    """Whether a call changes the module, which then is called as a copy."""
 
     def tensors(self) -> list[torch.Tensor]:
         leaves = _pytree.tree_leaves((tuple(self.args), dict(self.kwargs)))
@@ -50,8 +53,9 @@ class Sample:
         args, kwargs = _pytree.tree_map(
             lambda leaf: next(left) if isinstance(leaf, torch.Tensor) else leaf, (tuple(self.args), dict(self.kwargs))
         )
+        module = copy.deepcopy(self.module) if self.changes else self.module
         with torch.no_grad():
-            leaves = [one for one in _pytree.tree_leaves(self.module(*args, **kwargs)) if one is not None]
+            leaves = [one for one in _pytree.tree_leaves(module(*args, **kwargs)) if one is not None]
         if not leaves or not all(isinstance(one, torch.Tensor) and not one.is_sparse for one in leaves):
             raise Unfit("its outputs are not all tensors")
         return leaves
