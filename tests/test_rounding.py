@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from conformance.draw.draw import Draw
+from conformance.export.rounding import Rounding, rounds
 from tests.kit.cases import case_of, say
 from tests.kit.judging import judged, verifying
 
@@ -45,6 +49,26 @@ def test_a_mean_that_is_added_up_otherwise_is_no_finding(bench, norm):
     answers = [(x - mean) / np.sqrt((x - mean).astype(np.float64) ** 2 + 1e-5) for mean in means]
     *sound, wrong = judged(bench, case_of(norm, x="[batch, 6, 9, 8]"), x, *answers)
     assert "failed" not in sound and wrong == "failed"
+
+
+PARTS = (
+    "F.layer_norm(x, [3])", "F.group_norm(x, 2)", "F.instance_norm(x)", "torch.var_mean(x, -1)",
+    "F.batch_norm(x, None, None, training=True)", "torch.std(x)", "F.gelu(x)",
+    "torch.addcmul(x, x, x)", "torch.lerp(x, x, 0.3)", "torch.logsumexp(x, 1)", "torch.softmax(x, 1)",
+)  # fmt: skip
+
+
+def imported_by_roundings(progress):
+    before = set(sys.modules)
+    for expression in PARTS:
+        with torch.no_grad(), rounds(Rounding(24, 1)):
+            eval(expression, {"F": F, "torch": torch, "x": torch.rand(2, 4, 3, dtype=torch.float64)})
+    return [name for name in ("torch._dynamo",) if name in sys.modules and name not in before]
+
+
+def test_operators_are_taken_apart_without_the_compiler_of_pytorch(worker):
+    """Importing it took longer than all comparisons of a norm, in every process that compares one."""
+    assert worker.call(imported_by_roundings, timeout=120) == []
 
 
 def one_by_one(x):

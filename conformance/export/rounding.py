@@ -9,6 +9,7 @@ last place of a given number of bits.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -88,12 +89,10 @@ class Units:
 
         unit = self._unit(value)
         nearest = torch.round(value / unit).mul_(unit)
-        moves = torch.isfinite(value)
-        if not self._ties:
-            moves &= nearest != value
+        moves = torch.isfinite(value) if self._ties else nearest != value  # NaN stays NaN
         rounded = torch.where(moves, nearest.add_(self._signs(value).mul_(unit)), value)
-        beyond = rounded.abs() > self.largest
-        if beyond.any():
+        if rounded.numel() and not max(map(abs, torch.stack(rounded.aminmax()).tolist())) <= self.largest:
+            beyond = rounded.abs() > self.largest
             rounded[beyond] = torch.copysign(rounded.new_tensor(math.inf), rounded[beyond])
         return rounded
 
@@ -130,7 +129,7 @@ class Units:
         exponents = value.contiguous().view(torch.int64).bitwise_right_shift(_FRACTION).bitwise_and_(0x7FF)
         small = exponents <= self._lowest + _BIAS - 1
         exponents -= self._bits - 1
-        exponents[small] = self._smallest + _BIAS
+        exponents.masked_fill_(small, self._smallest + _BIAS)
         return exponents.bitwise_left_shift_(_FRACTION).view(torch.float64)
 
     def _signs(self, value: Any) -> Any:
@@ -221,12 +220,14 @@ def one_by_one(name: str, args: Sequence[Any], out: Any, magnitude: Any) -> Any:
     last = [*range(-len(axes), 0)]
     terms = value.detach().movedim(axes, last).flatten(-len(axes)).numpy().astype(np.float32)
     with np.errstate(all="ignore"):
-        sums = np.add.accumulate(terms, -1, dtype=np.float32) - np.add.accumulate(terms, -1, dtype=np.float64)
-    most = np.maximum.accumulate(np.abs(sums), -1)  # the error of a whole sum may be small by luck
+        sums = np.add.accumulate(terms, -1, dtype=np.float64)
+        sums -= np.add.accumulate(terms, -1, dtype=np.float32)
+    sizes = np.abs(sums, out=sums)  # the largest counts, since the error of a whole sum may be small by luck
+    most = np.maximum.accumulate(sums, -1) if name == "aten.cumsum" else sizes.max(-1, keepdims=True)
     error = torch.from_numpy(np.nan_to_num(most, nan=0.0, posinf=0.0))
     if name == "aten.cumsum":
         return error.movedim(-1, axes[0])
-    return error[..., -1].reshape(out.shape) / (count if name == "aten.mean" else 1)
+    return error.reshape(out.shape) / (count if name == "aten.mean" else 1)
 
 
 MOVED_WEIGHTS = 2**24
@@ -250,6 +251,32 @@ def _variance(value: Any, dims: Any, correction: float = 1, **_: Any) -> Any:
     return (off * off).sum(dims) / max(count - correction, 0)
 
 
+def _var_mean(
+    value: Any, dims: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
+) -> tuple[Any, Any]:
+    """Return what ``aten.var_mean`` computes."""
+    import torch
+
+    var = _decompositions()[torch.ops.aten.var.correction]
+    variance = var(value, dims, correction=unbiased if correction is None else correction, keepdim=keepdim)
+    total = value.sum(dims, keepdim=keepdim)
+    return variance, total / (value.numel() // max(total.numel(), 1))
+
+
+_OWN_PARTS: Mapping[str, Any] = {
+    "prims.var.default": _variance, "aten.var_mean.correction": _var_mean, "aten.var_mean.dim": _var_mean,
+}  # fmt: skip
+"""Decompositions of norms come to these, of which PyTorch has no parts, or parts that import its compiler."""
+
+
+def _tensors(values: Any) -> list[Any]:
+    """Return the tensors among arguments of an operator."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
 def rounds(rounding: Rounding) -> Any:
     """A context in which torch's operators round their float64 results. It sees what the dispatcher runs, scripted
     code included; of what a single operator does inside, only that of ``FUSED``, by PyTorch's own decompositions."""
@@ -267,6 +294,12 @@ def _decompositions() -> Mapping[Any, Any]:
         return {}
     packets = (getattr(torch.ops.aten, name, None) for name in FUSED)
     return dict(get_decompositions([packet for packet in packets if packet is not None]))
+
+
+def _kernel(func: Any) -> Any:
+    """Return what computes an operator. One of ``prims`` is called by its function of ``aten``: PyTorch wraps its own
+    kernel so that torch.compile leaves it alone, and imports its compiler for that at the first call, for seconds."""
+    return getattr(func, "impl_aten", func)
 
 
 @cache
@@ -297,7 +330,7 @@ def _mode() -> Any:
                 return result
             if name in SUMS and self._is_plain(result) and result.numel():
                 sizes = tree_map_only(torch.Tensor, torch.abs, (args, dict(kwargs or {})))
-                magnitude = func(*sizes[0], **sizes[1])
+                magnitude = _kernel(func)(*sizes[0], **sizes[1])
                 result = self._units.summed(result, magnitude, one_by_one(name, args, result, magnitude))
             if name in TRANSFORMS:
                 return self._transformed(name, args, result)
@@ -321,13 +354,15 @@ def _mode() -> Any:
 
         def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             parts = None if func._schema.is_mutable else _decompositions().get(func)
-            if str(func) == "prims.var.default":  # to which decompositions of norms come, and which has none
-                parts = _variance
+            if str(func) in _OWN_PARTS:
+                parts = _OWN_PARTS[str(func)]
+            elif parts is not None and all(map(self._is_plain, _tensors((args, kwargs)))):
+                parts = inspect.unwrap(parts)  # without what promotes types, which imports PyTorch's compiler
             if parts is not None:
                 # some decompositions refuse arguments that the operator takes
                 with contextlib.suppress(Exception), self:
                     return parts(*args, **kwargs)
-            return func(*args, **kwargs)
+            return _kernel(func)(*args, **kwargs)
 
         def _constant(self, arg: Any) -> Any:
             """A number in the code of the module, such as 0.1, which a model holds rounded. What is beyond the format
