@@ -45,6 +45,7 @@ from benchmarks import (
     whole_run,
 )
 from benchmarks.common import HEAD, Row
+from benchmarks.culprits import own_code
 from conformance.records.environment import environment
 
 GROUPS = {
@@ -62,6 +63,7 @@ GROUPS = {
     "size": size,
     "endurance": endurance,
     "culprits": culprits,
+    "doors": own_code,
     "accusations": accusations,
     "location": location,
     "passes": passes,
@@ -77,6 +79,7 @@ GROUPS = {
     "depends": depends,
 }
 EVIDENCE = (
+    "doors",
     "accusations",
     "location",
     "passes",

@@ -16,6 +16,7 @@ from conformance.records.details import details as details
 from conformance.records.details import dropped_draws as dropped_draws
 from conformance.records.details import number
 from conformance.records.location import located as located
+from conformance.records.spent import own_seconds
 from conformance.records.testimony import SHOWN_BEST
 
 _WHO = {
@@ -63,7 +64,7 @@ _INSTEAD = {
 def verdict(record: Mapping[str, Any]) -> str:
     """The status of a cell, its id and the seconds that it took, on one line."""
     words = {"xfailed": "failed as declared", "failed": "FAILED", "xpassed": "PASSED though declared to fail"}
-    seconds = sum(record["seconds"].values())
+    seconds = own_seconds(record)
     return literal(f"{words.get(record['status'], record['status'])}  {record['id']}  {seconds:.2f} s")
 
 
