@@ -253,10 +253,10 @@ def plants() -> Iterator[Plant]:
     for door, written in DOORS.items():
         for mistake in MISTAKES if door in QUICK else SOME:
             name = f"{door}: {mistake.name}"
-            case, right = (written(mistake, wrong, _space(name, wrong)) for wrong in (True, False))
+            case, right = (written(mistake, wrong, space(name, wrong)) for wrong in (True, False))
             yield _plant(name, case, right, written_into_the_case, door)
         name = f"{door}: sound, beside an arctangent that the exporter writes as a tangent"
-        right = written(MISTAKES[0], False, _space(name, False))
+        right = written(MISTAKES[0], False, space(name, False))
         yield _plant(name, right, None, exported(edits.exchanged("Atan", "Tan")), "")
 
 
@@ -275,6 +275,6 @@ def _marked(python: str) -> range:
     return range(start + 1, next(number for number, line in enumerate(lines) if number > start and not line) + 1)
 
 
-def _space(name: str, wrong: bool) -> str:
+def space(name: str, wrong: bool) -> str:
     """A namespace of operators, of which a process may define one only once."""
     return f"planted_{hashlib.sha256(f'{name} {wrong}'.encode()).hexdigest()[:12]}"

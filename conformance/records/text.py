@@ -91,7 +91,8 @@ def finding(told: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
 
 def name_of_finding(told: Mapping[str, Any]) -> str:
     """Return who is at fault, what of it, and for what kind of difference, by the fields of ``findings.Key``."""
-    component = _COMPONENTS.get(told["component"], told["component"]).replace("{which}", told["which"]).strip()
+    which = told["which"] if told["by"] != "code" else ""
+    component = _COMPONENTS.get(told["component"], told["component"]).replace("{which}", which).strip()
     about = _ABOUT.get(told["by"], "{of}").replace("{of}", one_line(told["of"], _REPEATED))
     return f"{component}, {about}: {_kind_of_finding(told)}"
 
