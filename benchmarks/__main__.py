@@ -45,6 +45,7 @@ from benchmarks import (
     whole_run,
 )
 from benchmarks.common import HEAD, Row, where
+from benchmarks.culprits import own_code
 
 GROUPS = {
     "seconds": seconds,
@@ -61,6 +62,7 @@ GROUPS = {
     "size": size,
     "endurance": endurance,
     "culprits": culprits,
+    "doors": own_code,
     "accusations": accusations,
     "location": location,
     "passes": passes,
@@ -76,6 +78,7 @@ GROUPS = {
     "depends": depends,
 }
 EVIDENCE = (
+    "doors",
     "accusations",
     "location",
     "passes",

@@ -103,6 +103,8 @@ def asked(
     from conformance.checks.runner import died
 
     settings = Settings(store=folder / "store" / "models", **plant.settings)
+    if plant.alone:
+        worker.replace()
     answer = worker.call(run, cell, settings, key, timeout=plant.timeout)
     return (died(cell, answer, settings.instructions), True) if isinstance(answer, Death) else answer
 

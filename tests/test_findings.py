@@ -93,6 +93,7 @@ TWO = [
     (raised("ValueError", "ValueError: x", at(3, LINE, own=False), fault="case"),) * 2,
     ({"stage": "run", "error": "Fail", "fault": "runtime", **at(3, "onnxruntime/session.py", own=False)},) * 2,
     (FROZEN, {"operator": {**FROZEN["operator"], "line": "beside.py:8"}}),
+    ({"own_code": ["beside.Own.symbolic"], **at(9)}, {"own_code": ["beside.Own.symbolic"], **at(9, "net/beside.py")}),
 ]  # fmt: skip
 """Cells of two cases that come to two findings: another line, another text, or a line to which many causes come."""
 

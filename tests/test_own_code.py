@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks.culprits.edits import exchanged
 from benchmarks.culprits.planting import exported
+from conformance.checks.own_code import Own, accused, told_of
 from conformance.records.findings import findings
+from conformance.records.location import places_of
 from tests.kit.cases import PASSED, Bench, details, module_of, say, verdict
 from tests.kit.planting import planted, untyped
 
@@ -111,8 +115,23 @@ def test_own_code_that_is_wrong_is_named_whichever_door_it_came_by(
     assert (record.operator["operator"], record.operator["line"], record.operator["source"]) == (
         operator, line(source), source,
     )  # fmt: skip
+    file, number = next(places_of(record.as_dict()))
+    assert Path(file).name == "beside.py"
+    assert LINES[number - 1].strip() in ("@classmethod", "def half(g, x):", source)
     (finding,) = findings([record.as_dict()])
     assert (finding.key.by, finding.key.of) == ("code", own)
+
+
+@pytest.mark.parametrize("operator, named", [("aten.sub", True), ("aten.add", False), ("prims.sub", False)])
+def test_code_for_an_overload_is_named_for_its_operator_alone(operator: str, named: bool) -> None:
+    own = [
+        Own("beside.sub", "aten::sub.Tensor", written=("/cases/beside.py", 7)),
+        Own("beside.forward", captures=True),
+    ]
+    told = told_of(accused(own, {"operator": operator}))
+    assert told["own_code"] == (["beside.sub for aten::sub.Tensor"] if named else [])
+    places = list(places_of({**told, "operator": {"line": "beside.py:12"}}))
+    assert places == [*([("/cases/beside.py", 7)] if named else []), ("beside.py", 12)]
 
 
 @pytest.mark.parametrize("module", ["Gated", "Asks"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from conformance.checks.runner import Runner
@@ -56,3 +58,52 @@ def test_what_comes_after_a_failure_is_at_the_stage_around_it(bench: Bench, rais
         raise raised
     assert told.value.stage == "load"
     assert stages.stopped_by(KeyError("later")).stage == "declare"
+
+
+SLEEPS = """
+import time
+import torch
+
+time.sleep(0.2)
+
+class Own(torch.autograd.Function):
+    @staticmethod
+    def symbolic(g, x):
+        time.sleep(0.2)
+        return g.op("Sin", x)
+    @staticmethod
+    def forward(ctx, x):
+        return torch.sin(x)
+
+class Sleeps(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        time.sleep(0.2)
+    def forward(self, x):
+        time.sleep(0.01)
+        return Own.apply(x)
+
+def values(shape, sizes, rng):
+    time.sleep(0.01)
+    return rng.standard_normal(shape).astype("float32")
+"""
+
+
+@pytest.mark.parametrize("module, python, least", [
+    pytest.param("Sleeps", SLEEPS, 0.6, id="importing, building, exporting"),
+    pytest.param("Ends", PYTHON.replace("os._exit", "__import__('time').sleep(0.5) or os._exit"), 0.5, id="it ends"),
+    pytest.param("Quick", PYTHON.replace("Ends", "Quick").replace("os._exit(3)", "return x.sin()"), 0.0, id="quick"),
+])  # fmt: skip
+def test_every_second_of_a_cell_is_in_its_record_and_none_twice(bench, module, python, least):
+    body = say(HEAD, f"module: beside.{module}", "export: {torchscript: [17]}")
+    if module == "Sleeps":
+        body = body.replace('"float32[batch, 3]"', '{type: "float32[batch, 3]", values: {python: beside.values}}')
+    (cell,) = (cell for cell in bench.cells(body, python) if cell.check == "accuracy")
+    with new_worker() as worker:
+        run = Runner(Settings(store=bench.store), 60, worker)
+        start = time.perf_counter()
+        record = run(cell)
+        assert least <= sum(record.seconds.values()) <= time.perf_counter() - start + 0.01
+        assert all(seconds >= 0 for seconds in record.seconds.values())
+        inside = sum(seconds for name, seconds in record.seconds.items() if name not in ("process", "start"))
+    assert inside >= least or record.signal == "exit 3"

@@ -33,6 +33,8 @@ class Mistake:
     """With ``g`` at hand, and ``number(g, value)``."""
     translation: tuple[str, str]
     """With the operators ``op`` of ONNX at hand."""
+    spelt: str = ""
+    """The right one in operators that exporters have, where they lack that of PyTorch."""
 
 
 MISTAKES = [
@@ -80,6 +82,7 @@ MISTAKES = [
          "g.op('Div', g.op('Sin', g.op('Mul', x, number(g, 3.14159265))), g.op('Mul', x, number(g, 3.14159265)))"),
         ("op.Where(op.Equal(x, 0.0), 1.0, op.Div(op.Sin(op.Mul(x, 3.14159265)), op.Mul(x, 3.14159265)))",
          "op.Div(op.Sin(op.Mul(x, 3.14159265)), op.Mul(x, 3.14159265))"),
+        "torch.where(x == 0, torch.ones_like(x), torch.sin(x * 3.14159265) / (x * 3.14159265))",
     ),
     Mistake(
         "infinity for large values", "aten::softplus", ", beta=1.0, threshold=20.0",
@@ -151,7 +154,7 @@ def _branch(condition: str) -> Callable[[Mistake, bool, str], Written]:
 def computed(x, y):
     {MARK}
     if {condition}:
-        return {mistake.torch[wrong]}
+        return {mistake.torch[1] if wrong else mistake.spelt or mistake.torch[0]}
 
     return {mistake.torch[0]}
 """
@@ -209,7 +212,7 @@ library.define("own(Tensor x, Tensor y) -> Tensor")
 def composed(x, y):
     {MARK}
     if torch.compiler.is_exporting():
-        return {mistake.torch[wrong]}
+        return {mistake.torch[1] if wrong else mistake.spelt or mistake.torch[0]}
 
     return {mistake.torch[0]}
 
@@ -245,14 +248,15 @@ DOORS: dict[str, Callable[[Mistake, bool, str], Written]] = {
 
 
 def plants() -> Iterator[Plant]:
-    """A plant for each mistake by each door, or for some where an export takes long; and for each door the right code, beside an exporter that is wrong."""
+    """A plant for each mistake by each door, or for some where an export takes long; and for each door right code
+    beside an exporter that is wrong."""
     for door, written in DOORS.items():
         for mistake in MISTAKES if door in QUICK else SOME:
             name = f"{door}: {mistake.name}"
-            case, right = (written(mistake, wrong, _space(name, wrong)) for wrong in (True, False))
+            case, right = (written(mistake, wrong, space(name, wrong)) for wrong in (True, False))
             yield _plant(name, case, right, written_into_the_case, door)
         name = f"{door}: sound, beside an arctangent that the exporter writes as a tangent"
-        right = written(MISTAKES[0], False, _space(name, False))
+        right = written(MISTAKES[0], False, space(name, False))
         yield _plant(name, right, None, exported(edits.exchanged("Atan", "Tan")), "")
 
 
@@ -271,6 +275,6 @@ def _marked(python: str) -> range:
     return range(start + 1, next(number for number, line in enumerate(lines) if number > start and not line) + 1)
 
 
-def _space(name: str, wrong: bool) -> str:
+def space(name: str, wrong: bool) -> str:
     """A namespace of operators, of which a process may define one only once."""
     return f"planted_{hashlib.sha256(f'{name} {wrong}'.encode()).hexdigest()[:12]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from benchmarks.common import Row
+from benchmarks.common import HEAD, Row
 from benchmarks.culprits import score
 from benchmarks.culprits.plant import CULPRITS
 from benchmarks.culprits.run import ROOT, Outcome, study
@@ -89,6 +89,30 @@ converted models of the optimizer, the real ones, the symbolic that raises, and 
 {void}
 
 {where}
+{own_code}"""
+OWN_CODE = "\n## Code of the case's own\n"
+"""Where the section begins that is measured and written alone, and stays as it is where the rest is written."""
+SECTION = """
+Made by `tox run -e dev -- python -m benchmarks doors`, apart from the rest of this page. Of {count} defects most are
+planted in what a case itself brings for an export, by {doors} doors; the same code without the defect passes. The
+last of each door is an exporter that is wrong at another operator, beside right code by that door, which may not be
+named. The *place* is the first file and line that the record names, within the function or the branch that is wrong.
+
+| door | plants | right | wrong | not found | open | right place |
+|---|---|---|---|---|---|---|
+{table}
+
+{targets}
+
+### Not named rightly, or at another place
+
+{listed}
+
+### Plants that prove nothing
+
+{void}
+
+{where}
 """
 
 
@@ -108,10 +132,63 @@ def write(outcomes: Sequence[Outcome], where: str) -> None:
     PAGE.write_text(
         TEXT.format(
             count=len(counted), table="\n".join(table), targets="\n".join(targets), rules=rules,
-            listed="\n".join(listed) or "None.", void="\n".join(void) or "None.", where=where,
+            listed="\n".join(listed) or "None.", void="\n".join(void) or "None.", where=where, own_code=_parts()[1],
         ),
         encoding="utf-8",
     )  # fmt: skip
+
+
+def rows_of_own_code(outcomes: Sequence[Outcome]) -> Iterator[Row]:
+    """The rows with targets of code of the case's own."""
+    counted = [outcome for outcome in outcomes if outcome.counts]
+    named = [outcome for outcome in counted if outcome.placed is not None]
+    right = sum(outcome.verdict == "right" and outcome.placed is True for outcome in named)
+    share = right / len(named) if named else 0.0
+    yield Row(
+        "named rightly, at its place", f"{share:.1%}", f"{right} of {len(named)}", target=f"at least {RIGHT:.0%}",
+        met=share >= RIGHT, repeats=len(named),
+    )  # fmt: skip
+    wrong = _of(counted, "wrong", "not found")
+    yield Row(
+        "named wrongly or not found", str(wrong), f"{_of(counted, 'open')} open", target=f"at most {WRONG}",
+        met=wrong <= WRONG, repeats=len(counted),
+    )  # fmt: skip
+    void = len(outcomes) - len(counted)
+    yield Row("plants that prove nothing", str(void), target="at most 0", met=not void, repeats=len(outcomes))
+
+
+def write_own_code(outcomes: Sequence[Outcome], where: str) -> None:
+    """Writes the section of code of the case's own, and leaves the rest of the page as it is."""
+    counted = [outcome for outcome in outcomes if outcome.counts]
+    by_door: dict[str, list[Outcome]] = {}
+    for outcome in counted:
+        by_door.setdefault(outcome.name.partition(":")[0], []).append(outcome)
+    table = [
+        f"| {door} | {len(these)} | " + " | ".join(
+            str(_of(these, verdict)) for verdict in ("right", "wrong", "not found", "open")
+        ) + f" | {_placed(these)} |"
+        for door, these in [*by_door.items(), ("all", counted)]
+    ]  # fmt: skip
+    odd = [outcome for outcome in counted if outcome.verdict != "right" or outcome.placed is False]
+    void = [_void(outcome) for outcome in outcomes if not outcome.counts]
+    section = SECTION.format(
+        count=len(counted), doors=len(by_door), table="\n".join(table),
+        targets="\n".join([HEAD, *(row.line() for row in rows_of_own_code(outcomes))]),
+        listed="\n".join(map(_line, odd)) or "None.", void="\n".join(void) or "None.", where=where,
+    )  # fmt: skip
+    PAGE.write_text(f"{_parts()[0]}{OWN_CODE}{section}", encoding="utf-8")
+
+
+def _placed(outcomes: Sequence[Outcome]) -> str:
+    asked = [outcome for outcome in outcomes if outcome.placed is not None]
+    return f"{sum(outcome.placed is True for outcome in asked)} of {len(asked)}"
+
+
+def _parts() -> tuple[str, str]:
+    """The page without the section of code of the case's own, and that section."""
+    page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    rest, head, section = page.partition(OWN_CODE)
+    return rest, head + section
 
 
 def _line(outcome: Outcome) -> str:

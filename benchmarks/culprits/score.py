@@ -4,7 +4,7 @@ Written before any result was looked at; every rule here is about fields of a re
 
 | culprit | the record that names it |
 |---|---|
-| exporter | fault ``exporter``; a wrong symbolic of the case's own: ``own_code`` says which, or fault ``case`` |
+| exporter | fault ``exporter`` alone; wrong code of the case's own: ``own_code`` says which, or fault ``case`` |
 | optimizer | fault ``runtime`` and conclusion ``optimizer`` |
 | kernel | fault ``runtime``, and no conclusion ``optimizer`` |
 | conversion | fault ``precision`` |
@@ -46,7 +46,7 @@ def named(record: Mapping[str, Any]) -> str | None:
 
 
 def verdict(culprit: Culprit, own_code: bool, record: Mapping[str, Any]) -> Verdict:
-    """Whether a record names the culprit of a plant; ``own_code``: the defect is in a symbolic of the case's own."""
+    """Whether a record names the culprit of a plant; ``own_code``: the defect is in code of the case's own."""
     if record["status"] in ("passed", "xfailed") or (record["status"] == "skipped" and culprit != "host"):
         return "not found"
     who = named(record)
@@ -54,4 +54,4 @@ def verdict(culprit: Culprit, own_code: bool, record: Mapping[str, Any]) -> Verd
         return "open"
     if own_code:
         return "right" if who == "case" or (who == "exporter" and record.get("own_code")) else "wrong"
-    return "right" if who == culprit else "wrong"
+    return "right" if who == culprit and not record.get("own_code") else "wrong"

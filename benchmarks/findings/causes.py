@@ -11,7 +11,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-from benchmarks.culprits import conversion, edits, reference
+from benchmarks.culprits import conversion, doors, edits, reference
 from benchmarks.culprits import sound as of
 from benchmarks.culprits.plant import Culprit, Plant, Planting, Written, written_into_the_case
 from benchmarks.culprits.planting import exported, kernel
@@ -29,16 +29,22 @@ OPERATORS = {
     "Sqrt": "torch.sqrt(x.abs() + 1)", "Log": "torch.log(x.abs() + 1)", "ReduceMax": "x.amax(-1)",
     "ReduceMean": "x.mean(-1)", "ReduceSum": "x.sum(-1)", "LeakyRelu": "F.leaky_relu(x, 0.2)",
     "HardSigmoid": "F.hardsigmoid(x)", "Reciprocal": "torch.reciprocal(x.abs() + 1)",
+    "Tan": "torch.tan(x * 0.3)", "Sinh": "torch.sinh(x * 0.5)", "Cosh": "torch.cosh(x * 0.5)",
+    "Asin": "torch.asin(torch.tanh(x))", "Acosh": "torch.acosh(x.abs() + 2)", "Abs": "torch.abs(x)",
+    "ReduceMin": "x.amin(-1)", "CumSum": "torch.cumsum(x, 1)", "LogSoftmax": "torch.log_softmax(x, -1)",
+    "Where": "torch.where(x > 0.1, x, x * 3)",
 }  # fmt: skip
 """Operators that both exporters write, by the module that has them."""
 PASSES = (
     "MatMulAddFusion", "ConvAddFusion", "ConvActivationFusion", "GemmActivationFusion", "QuickGeluFusion",
-    "BiasGeluFusion", "NotWhereFusion", "MatMulScaleFusion", "LayerNormFusionL1", "ConstantFolding",
+    "BiasGeluFusion", "NotWhereFusion", "MatMulScaleFusion", "LayerNormFusionL1", "ConstantFolding", "ConvMulFusion",
+    "DivMulFusion", "GeluFusionL2", "MatmulTransposeFusion", "SimplifiedLayerNormFusion",
 )  # fmt: skip
 CONVERSIONS = ("a scale of weights off by two, int8", "one percent more, fp16")
 REFERENCES = ("an error function one part in a thousand off", "an exponential one part in a thousand off",
               "a logarithm with its constant off", "a softmax with a sum in half precision")  # fmt: skip
-SYMBOLICS = 10
+SYMBOLICS = 17
+UNDECLARED = ("autograd.Function", "is_in_onnx_export", "register_custom_op_symbolic")
 EXPORTS = ("{torchscript: [16, 17], dynamo: [20]}", "{torchscript: [17], dynamo: [20]}")
 
 
@@ -66,12 +72,25 @@ def plants() -> Iterator[Plant]:
         if plant.name in REFERENCES:
             case = _more_opsets(plant.case)
             yield from _both(f"reference {plant.name}", "reference", (case, case), plant.planting)
+    for name, (case, longer) in _own_code():
+        yield from _both(name, "exporter", (case, longer), written_into_the_case)
     for plant in list(wrong_exports())[:SYMBOLICS]:
         assert plant.exporter == "torchscript" and len(defects.SYMBOLICS) >= SYMBOLICS
         body = f"{plant.body}\nruntimes: [onnxruntime, onnx-reference]\nspecials: false".replace("[17]", "[16, 17]")
         case = Written(body, plant.python)
         both = case, _wrapped(case, "Planted")
         yield from _both(plant.name, "exporter", both, written_into_the_case)
+
+
+def _own_code() -> Iterator[tuple[str, tuple[Written, Written]]]:
+    """Code of the case's own that nobody declares: each mistake by doors of the TorchScript exporter, in a net
+    alone and in a net that computes something else before it."""
+    for door in UNDECLARED:
+        for mistake in doors.MISTAKES:
+            name = f"{door}: {mistake.name}"
+            case = doors.DOORS[door](mistake, True, doors.space(name, True))
+            case = dataclasses.replace(case, body=f"{case.body}\nspecials: false")
+            yield name, (case, dataclasses.replace(case, python=case.python.replace("x * 3) - y", "x * 2 + 1) - y")))
 
 
 def cause_of(plant: Plant) -> str:
@@ -84,7 +103,7 @@ def _both(
     check = "fidelity" if precision != "fp32" else "accuracy"
     for number, case in enumerate(cases):
         yield Plant(f"{name}{APART}{number + 1}", culprit, case, planting, check=check, precision=precision,
-                    settings={"examples": 2})  # fmt: skip
+                    settings={"examples": 2}, alone="torch.library" in case.python)  # fmt: skip
 
 
 def _cases(forward: str) -> tuple[Written, Written]:

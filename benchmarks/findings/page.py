@@ -21,7 +21,7 @@ from conformance.records.record import Record
 
 PAGE = ROOT / "docs" / "evidence" / "findings.md"
 TABLE = "benchmarks.findings.causes"
-CAUSES, SPLIT = 60, 0.1
+CAUSES, SPLIT = 120, 0.1
 CAUSE = "planted cause"
 """The key under which a record of the run has its cause, which nothing but this benchmark reads."""
 
@@ -53,10 +53,16 @@ class Counted:
 def counted(outcomes: Sequence[Seen]) -> Counted:
     """What the findings make of all red cells as one run."""
     red = [
-        {**record, CAUSE: cause_of(seen.plant)}
+        {**record, **_in_one_folder(record, seen.plant), CAUSE: cause_of(seen.plant)}
         for seen in outcomes if seen.counts for record in seen.records if record["status"] == "failed"
     ]  # fmt: skip
     return Counted(Counter(str(record[CAUSE]) for record in red), findings(red))
+
+
+def _in_one_folder(record: Mapping[str, Any], plant: Plant) -> dict[str, Any]:
+    """The places of a record as if both cases of its cause named code of one file."""
+    place = record.get("place") or {}
+    return {"place": {**place, "file": f"{cause_of(plant)}/beside.py"}} if place.get("own") else {}
 
 
 @functools.cache

@@ -30,6 +30,7 @@ from conformance.records.processor import instructions
 from conformance.records.record import Record, cell_id, cell_label
 from conformance.records.run_file import RunWriter
 from conformance.records.settle import Expectation, settle
+from conformance.records.spent import spending
 from conformance.records.text import replay_command
 from conformance.runtimes import Session, opener, registry
 from conformance.runtimes.onnxruntime import NO_FALLBACK, kernels
@@ -333,12 +334,8 @@ class _Replay:
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:
         self._progress.note(stage=name)
-        start = time.perf_counter()
-        try:
+        with spending(self.record.seconds, name):
             yield
-        finally:
-            seconds = self.record.seconds
-            seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import itertools
 import math
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -64,7 +63,8 @@ def note_coverage(run: CellRun, verify: Verifier) -> None:
     cell that answers for its case: Hollow where less than ``ENOUGH`` is seen without the case saying why, NotHollow
     where it says so and more than ``PLENTY`` is.
     """
-    start = time.perf_counter()
+    seconds = run.record.seconds
+    before = seconds.get("compare", 0.0)
     with run.stages("compare", "harness"):
         known = dict(_known(run, verify))
         paths = known.pop("hidden", ())
@@ -72,9 +72,8 @@ def note_coverage(run: CellRun, verify: Verifier) -> None:
     if states:
         known["hidden"] = [{"module": path, **state.as_dict()} for path, state in states.items()]
     run.record.coverage = known
-    spent = time.perf_counter() - start
-    run.record.seconds["compare"] -= spent  # which is told apart
-    run.record.seconds["coverage"] = run.record.seconds.get("coverage", 0.0) + spent
+    seconds["coverage"] = seconds.get("coverage", 0.0) + seconds["compare"] - before  # which is told apart
+    seconds["compare"] = before
     refuse_wrong(run, states)
     if run.cell.converted or not answers(run.cell):
         return
@@ -194,7 +193,7 @@ def _place(at: str | None) -> str | None:
 def _placed(known: dict[str, Any], case: Case) -> dict[str, Any]:
     """What is known, with the place of the case for that of its expression."""
     own = f"{display_path(case.file)}:{case.line}"
-    placed = {
+    placed: dict[str, Any] = {
         name: [{**entry, "at": own if entry["at"] == FORWARD else entry["at"]} for entry in known[name]]
         for name in ("blind", "beyond") if name in known
     }  # fmt: skip

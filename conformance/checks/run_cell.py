@@ -8,6 +8,7 @@ so that ``run_cell`` never raises for what a cell did.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 
 from conformance.checks.accuracy import check_accuracy
@@ -47,6 +48,7 @@ def run_cell(progress: Progress, cell: Cell, settings: Settings, fence: Fence | 
 
     ``fence``: that of this process, where only cells run in it; another process is looked at anew for each cell.
     """
+    start = time.perf_counter()
     record = cell.record()
     if settings.observe:
         uses.begin()
@@ -64,5 +66,7 @@ def run_cell(progress: Progress, cell: Cell, settings: Settings, fence: Fence | 
                 record.depends = depends_of(cell, known, settings.suite)
             note_last(settings.index, cell, record.depends)
     fail_replaced(record, (change["what"] for change in record.changed if change["kind"] == "function"))
-    record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
-    return settle(record, expectations(cell), settings.instructions)
+    settled = settle(record, expectations(cell), settings.instructions)
+    settled.add_rest("rest", time.perf_counter() - start)
+    settled.seconds = {name: round(seconds, 6) for name, seconds in settled.seconds.items()}
+    return settled

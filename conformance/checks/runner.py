@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from conformance.plan.settings import Settings
 from conformance.records.death import note_death
 from conformance.records.record import Record, cause_of_export, cause_of_smallest
 from conformance.records.settle import fail_as_declared, settle
+from conformance.records.spent import START
 from conformance.runtimes import registry
 from conformance.worker.isolation import Death, Worker
 from conformance.worker.state.fence import of_process
@@ -49,6 +51,8 @@ class Runner:
         self._timeout = timeout
         self._worker = worker
         self._begun: Cell | None = None
+        self._start = self._starting = 0.0
+        """When the cell that was begun was begun, and how long it took until a process had it."""
         self._before = Predecessors()
         self._shown: dict[str, str] = {} if shown is None else shown
         if worker is None:
@@ -68,9 +72,12 @@ class Runner:
 
             return self._noted(run_cell(Progress(), cell, self._settings_now()))
         before = self._before.told()
+        start = self._start if self._begun is cell else time.perf_counter()
         record, doubtful = self._finish(cell, on_wait)
         if doubtful:
             record = believed(record, self._alone(cell, on_wait), before)
+        record.seconds[START] = round(self._starting, 6)
+        record.add_rest("process", time.perf_counter() - start)
         self._noted(record)
         if then is not None:
             with contextlib.suppress(Exception):  # raised again when the cell ``then`` is asked for
@@ -108,9 +115,11 @@ class Runner:
 
     def _begin(self, cell: Cell, settings: Settings | None = None) -> None:
         assert self._worker is not None
+        self._start = time.perf_counter()
         if not self._before.allow(cell):
             self._replace()
         self._worker.begin(_run, cell, settings or self._settings_now())
+        self._starting = time.perf_counter() - self._start
         self._begun = cell
 
     def _alone(self, cell: Cell, on_wait: OnWait | None) -> Record:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from conformance.case.python import describe
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped, Unavailable
 from conformance.records.record import Record
+from conformance.records.spent import spending
 from conformance.worker.progress import Progress, encode
 
 _REASON = 1000  # characters of a failure that the parent process is told, which has room for 4,096
@@ -35,9 +35,9 @@ class Stages:
         """Inside the block the cell is at ``stage``; for what is raised there without a fault, ``fault`` is."""
         before, self.current = self.current, stage
         self._progress.note(stage=stage, **self._failed)
-        start = time.perf_counter()
         try:
-            yield
+            with spending(self._record.seconds, stage):
+                yield
         except Unavailable as reason:
             reason.stage = reason.stage or stage
             raise
@@ -46,8 +46,6 @@ class Stages:
         except BaseException as error:
             raise self.stopped_by(error, fault) from error
         finally:
-            spent = time.perf_counter() - start
-            self._record.seconds[stage] = self._record.seconds.get(stage, 0.0) + spent
             self.current = before
 
     def note(self, draw: Draw, stage: str) -> None:

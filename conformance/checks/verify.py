@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -31,6 +30,7 @@ from conformance.export.layout import fits, names_of_tensor, tensors_in
 from conformance.export.reference import Reference
 from conformance.plan.cell import Cell
 from conformance.records.record import Record
+from conformance.records.spent import spending
 from conformance.runtimes import Session
 from conformance.verdict.comparer import Comparer, Outcome
 from conformance.verdict.example import Answers, Effort, Example
@@ -162,10 +162,8 @@ class Verifier(Comparer):
         return moved
 
     def _timed_answers(self, inputs: Inputs) -> Answers:
-        start = time.perf_counter()
-        answers = self.answers(inputs)
-        self.add_seconds("reference", time.perf_counter() - start)
-        return answers
+        with spending(self._seconds, "reference"):
+            return self.answers(inputs)
 
     def answers(self, inputs: Inputs) -> Answers:
         """PyTorch's outputs in float32, and what asks for them in float64 where the module has such a form."""
@@ -311,10 +309,9 @@ class Verifier(Comparer):
                     return self.kept.first
                 except Stopped:
                     self.kept.forget()
-        start = time.perf_counter()
-        self.reference.restore()
-        outputs = self.reference(inputs)
-        self.add_seconds("reference", time.perf_counter() - start)
+        with spending(self._seconds, "reference"):
+            self.reference.restore()
+            outputs = self.reference(inputs)
         self._first = draw, inputs, outputs
         return outputs
 

@@ -27,6 +27,8 @@ class Writing:
         """``cut`` tells how a shard was cut."""
         self._options, self._cut, self._clustered = options, cut, clustered
         self._started = time.time()
+        self._begun = self._last = 0.0
+        """When the first cell could begin, and when the last record came."""
         self._writer: RunWriter | None = None
         self._unlocked = False
         self.records: list[dict[str, Any]] = []
@@ -57,6 +59,7 @@ class Writing:
             except UserError as error:
                 raise pytest.UsageError(f"--report {error}") from None
             self._unlocked = not self._writer.locked
+            self._begun = self._last = time.time()
         return self._writer
 
     def add(self, record: dict[str, Any]) -> None:
@@ -65,6 +68,7 @@ class Writing:
 
         writer = self.begin()
         self.records.append(brief(record))
+        self._last = time.time()
         with contextlib.suppress(OSError):  # tried again with the next record, and told at the end
             writer.add(record)
 
@@ -74,7 +78,9 @@ class Writing:
             return
         writer, self._writer = self._writer, None
         try:
-            writer.close(time.time() - self._started if finished else None)
+            now = time.time()
+            spent = {"before": self._begun - self._started, "after": now - self._last}
+            writer.close(now - self._started if finished else None, spent)
         except OSError as error:
             self.trouble = f"{display_path(self._options.report)}: the run is not whole ({why(error)})"
 

@@ -12,6 +12,7 @@ from conformance.records import coverage
 from conformance.records.clean import one_line
 from conformance.records.findings import RED, key_of
 from conformance.records.matrix import SLOW_SECONDS
+from conformance.records.spent import own_seconds
 
 _ALWAYS = ("case", "exporter", "opset", "runtime", "precision", "check", "status", "examples")
 _REASON = 240
@@ -28,7 +29,7 @@ def brief(record: Mapping[str, Any]) -> dict[str, Any]:
     told = coverage.known(record) or coverage.unknown(record)
     if told is not None:
         short["coverage"] = told
-    if sum(record["seconds"].values()) > SLOW_SECONDS:
+    if own_seconds(record) > SLOW_SECONDS:
         short["seconds"] = record["seconds"]
     if record["status"] == "skipped":
         short["reason"] = _shared(record["reason"])

@@ -12,6 +12,7 @@ from typing import Any
 
 from conformance.disk.reading import parse_json
 from conformance.records.run_file import LINES, WHOLE
+from conformance.records.spent import START
 
 _LONGEST_LINE = 2**24
 """Bytes of a record, at most; what is longer is no record."""
@@ -49,7 +50,7 @@ def _seconds(line: bytes) -> float | None:
     """All stages of a record together; None where they are not numbers."""
     try:
         stages: Any = parse_json(line.decode("utf-8"))["seconds"]
-        values = [float(value) for value in stages.values()]
+        values = [float(value) for name, value in stages.items() if name != START]
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return None
     return sum(values) if all(0 <= value <= _LONGEST for value in values) else None

@@ -32,7 +32,8 @@ class Key(NamedTuple):
     component: str
     """exporter, runtime, optimizer, precision, reference, case, harness, declaration, or open."""
     which: str
-    """The name of the component: a runtime, an exporter, a precision; empty where it has none."""
+    """The name of the component: a runtime, an exporter, a precision; of the case's own code its folder; empty where
+    it has none."""
     by: str
     """What ``of`` is: pass, code, operator, error, entry, or case."""
     of: str
@@ -106,6 +107,8 @@ def key_of(record: Mapping[str, Any]) -> Key:
     at_line = _at_line(record, component) if by == "case" else None
     if at_line is not None:
         return at_line
+    if by == "code":  # other folders may have code of that name
+        which = _folder(record)
     if component == "exporter" and by == "case":  # the other exporter may be wrong for another reason
         which = str(record["exporter"])
     return Key(component, which, by, of, kind)
@@ -144,6 +147,13 @@ def _subject(record: Mapping[str, Any], component: str) -> tuple[str, str]:
     source = record.get("source") or {}
     place_of_case = f"{source['file']}:{source['line']}" if source.get("line") else str(record["case"])
     return ("entry" if component == "declaration" else "case"), place_of_case
+
+
+def _folder(record: Mapping[str, Any]) -> str:
+    """The folder of the case's own code that is at fault, or of the case."""
+    place, source = record.get("place") or {}, record.get("source") or {}
+    file = place.get("file") if place.get("own") else source.get("file")
+    return str(file or "").rpartition("/")[0]
 
 
 def _captured(record: Mapping[str, Any]) -> Key | None:

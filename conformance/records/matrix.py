@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.records import coverage, text
+from conformance.records.spent import START, own_seconds
 from conformance.runtimes.registry import RUNTIMES
 
 Column = tuple[str, str, str, int]
@@ -255,9 +256,10 @@ def _decibels(value: float | str) -> str:
 
 def slow(records: Sequence[Mapping[str, Any]], most: int = 3) -> Iterator[str]:
     """The slowest cells, where they are slow enough to be worth a look."""
-    seconds = [(sum((record.get("seconds") or {}).values()), record) for record in records]
+    seconds = [(own_seconds(record), record) for record in records]
     slowest = sorted(seconds, key=lambda pair: -pair[0])[:most]
     for whole, record in slowest:
         if whole > SLOW_SECONDS:
-            stage = max(record["seconds"], key=record["seconds"].get)
+            stages = {name: seconds for name, seconds in record["seconds"].items() if name != START}
+            stage = max(stages, key=lambda name: stages[name])
             yield f"slow: {record['id']} took {whole:.0f} s, most of it in {stage}"

@@ -173,6 +173,12 @@ class Record:
         if self.error == "OutOfMemory":
             self.hints = [*self.hints, "memory"]
 
+    def add_rest(self, name: str, seconds: float) -> None:
+        """Count as ``name`` what is left of the ``seconds`` that the cell has taken."""
+        rest = seconds - sum(self.seconds.values())
+        if rest > 0:
+            self.seconds[name] = self.seconds.get(name, 0.0) + round(rest, 6)
+
     def take_back(self) -> None:
         """Leave out who was found guilty and what to do about it, of a failure that turned out to be another one."""
         empty = Record(self.id, self.case, self.exporter, self.opset, self.runtime, self.precision, self.check, {})

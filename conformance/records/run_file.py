@@ -77,8 +77,9 @@ class RunWriter:
             raise
         self._size, self._waiting = self._size + written, b""
 
-    def close(self, seconds: float | None) -> None:
-        """Makes ``run.json`` from the lines; ``seconds`` is what the whole run took, None if it was broken off.
+    def close(self, seconds: float | None, spent: Mapping[str, float] | None = None) -> None:
+        """Makes ``run.json`` from the lines; ``seconds`` is what the whole run took, None if it was broken off, and
+        ``spent`` what of it is in no cell's.
 
         Raises OSError where it cannot be written, or lines of ``add`` still cannot; no part of it is left then.
         """
@@ -91,7 +92,7 @@ class RunWriter:
             unfinished = self._folder / f".{WHOLE}"
             try:
                 with unfinished.open("w", encoding="ascii") as whole:
-                    whole.writelines(self._whole(seconds))
+                    whole.writelines(self._whole(seconds, spent))
                 unfinished.replace(self._folder / WHOLE)
             except OSError:
                 unfinished.unlink(missing_ok=True)
@@ -99,10 +100,12 @@ class RunWriter:
         finally:
             self._file.close()
 
-    def _whole(self, seconds: float) -> Iterator[str]:
+    def _whole(self, seconds: float, spent: Mapping[str, float] | None) -> Iterator[str]:
         self._file.seek(0)
         with io.BufferedReader(self._file) as lines:
             header = {**json.loads(lines.readline()), "seconds": round(seconds, 3)}
+            if spent is not None:
+                header["spent"] = {name: round(value, 3) for name, value in spent.items()}
             yield from with_records(header, map(json.loads, lines))
 
 

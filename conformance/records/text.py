@@ -16,6 +16,7 @@ from conformance.records.details import details as details
 from conformance.records.details import dropped_draws as dropped_draws
 from conformance.records.details import number
 from conformance.records.location import located as located
+from conformance.records.spent import own_seconds
 from conformance.records.testimony import SHOWN_BEST
 
 _WHO = {
@@ -63,7 +64,7 @@ _INSTEAD = {
 def verdict(record: Mapping[str, Any]) -> str:
     """The status of a cell, its id and the seconds that it took, on one line."""
     words = {"xfailed": "failed as declared", "failed": "FAILED", "xpassed": "PASSED though declared to fail"}
-    seconds = sum(record["seconds"].values())
+    seconds = own_seconds(record)
     return literal(f"{words.get(record['status'], record['status'])}  {record['id']}  {seconds:.2f} s")
 
 
@@ -90,7 +91,8 @@ def finding(told: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
 
 def name_of_finding(told: Mapping[str, Any]) -> str:
     """Return who is at fault, what of it, and for what kind of difference, by the fields of ``findings.Key``."""
-    component = _COMPONENTS.get(told["component"], told["component"]).replace("{which}", told["which"]).strip()
+    which = told["which"] if told["by"] != "code" else ""
+    component = _COMPONENTS.get(told["component"], told["component"]).replace("{which}", which).strip()
     about = _ABOUT.get(told["by"], "{of}").replace("{of}", one_line(told["of"], _REPEATED))
     return f"{component}, {about}: {_kind_of_finding(told)}"
 

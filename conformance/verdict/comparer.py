@@ -14,6 +14,7 @@ from conformance.compare.judges import Right
 from conformance.compare.tolerance import Comparison
 from conformance.compare.vacuity import Vacuity
 from conformance.errors import Stopped
+from conformance.records.spent import spending
 from conformance.runtimes import Session
 from conformance.verdict.example import Draw, Effort, Example
 
@@ -153,25 +154,21 @@ class Comparer(ABC):
     def _run(self, block: Iterable[_Step]) -> None:
         """Has the runtime answer, up to the first example that fails."""
         assert self.session is not None
-        start = time.perf_counter()
-        for step in block:
-            if step.failure is None:
-                self._note(step.example.draw, "run")
-                try:
-                    step.got = self.session.run(step.example.inputs)
-                except Exception as error:
-                    step.failure = Stopped("run", type(error).__name__, self.said(error))
-                    step.failure.__cause__ = error
-            if step.failure is not None:
-                break
-        self.add_seconds("run", time.perf_counter() - start)
+        with spending(self._seconds, "run"):
+            for step in block:
+                if step.failure is None:
+                    self._note(step.example.draw, "run")
+                    try:
+                        step.got = self.session.run(step.example.inputs)
+                    except Exception as error:
+                        step.failure = Stopped("run", type(error).__name__, self.said(error))
+                        step.failure.__cause__ = error
+                if step.failure is not None:
+                    break
 
     def _compared(self, step: _Step) -> Outcome:
-        start = time.perf_counter()
-        try:
+        with spending(self._seconds, "compare"):
             return self._judged(step)
-        finally:
-            self.add_seconds("compare", time.perf_counter() - start)
 
     def _judged(self, step: _Step) -> Outcome:
         if step.failure is None:
