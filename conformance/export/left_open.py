@@ -350,7 +350,7 @@ def _modes() -> _Modes:
                 self._rules.add("boxes")
                 if self._rng is None:
                     return result
-                return func(*self._with_numbers(*args[:2]), *args[2:], **kwargs)
+                return func(*self._with_numbers(self._rng, *args[:2]), *args[2:], **kwargs)
             if kwargs.get("stable") or not (of_boxes or isinstance(result, tuple)) or not scores.numel():
                 return result
             ranks = _ranks(scores)
@@ -367,15 +367,15 @@ def _modes() -> _Modes:
                 return func(args[0].double(), apart, *args[2:], **kwargs)
             return result[0], func(apart, *args[1:], **kwargs)[1]
 
-        def _with_numbers(self, boxes: Any, scores: Any) -> tuple[Any, Any]:
+        def _with_numbers(self, rng: np.random.Generator, boxes: Any, scores: Any) -> tuple[Any, Any]:
             """Return boxes and scores with others for those that are no numbers, each by itself: a score is the best
             or the least of all, and a box is where no other is, or where one is."""
             count = len(boxes)
-            best, apart = (self._direction * self._rng.choice([-1.0, 1.0], size=(2, count))).astype(np.float32)
+            best, apart = (self._direction * rng.choice([-1.0, 1.0], size=(2, count))).astype(np.float32)
             ends = FAR * (torch.arange(1.0, count + 1)[:, None] + torch.tensor([0.0, 0.0, 0.5, 0.5]))
-            taken = boxes.nan_to_num(0.0, 0.0, 0.0)[self._rng.integers(count, size=count)]
+            taken = boxes.nan_to_num(0.0, 0.0, 0.0)[rng.integers(count, size=count)]
             elsewhere = torch.where(torch.from_numpy(apart)[:, None] > 0, ends.to(boxes.dtype), taken)
-            extreme = FAR * torch.from_numpy(best * self._rng.uniform(1, 2, size=count)).to(scores.dtype)
+            extreme = FAR * torch.from_numpy(best * rng.uniform(1, 2, size=count)).to(scores.dtype)
             whole = boxes.isfinite().all(-1, keepdim=True)
             return torch.where(whole, boxes, elsewhere), torch.where(scores.isfinite(), scores, extreme)
 
