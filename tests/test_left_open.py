@@ -40,6 +40,10 @@ OPEN = {
     "matrix: NaN": ("torch.linalg.inv(x)", beside([NAN], (2, 2, 2)), 0.5),
     "unstable: a singular matrix": ("torch.logdet(x)[:, None]", SQUARE, -INF),
     "ties: the best of equal ones": ("torch.topk(x, 2).indices", beside([1, 1, 1, 1], (2, 4)), 3),
+    "ties: one of two NaN": ("torch.topk(x, 1).indices", beside([NAN, NAN, 1], (2, 3)), 0),
+    "order: an infinity times zero": ("x.prod(-1, keepdim=True)", beside([1e30, 1e30, 0], (2, 3)), 7),
+    "order: an infinity that becomes finite": ("x.prod(-1, keepdim=True)", beside([1e30, 1e30, 1e-30], (2, 3)), 1e30),
+    "order: each product": ("torch.cumprod(x, -1)[:, 2:]", beside([1e30, 1e30, 0], (2, 3)), 7),
     "rounding: a quantizer's tie": ("torch.round(x.sum(1, keepdim=True) / 0.1)", HALVES, 1.0),
     "rounding: a quantizer's tie as an integer":
         ("torch.round(x.sum(1, keepdim=True) / 0.1).int()", HALVES, 1),
@@ -76,6 +80,10 @@ CLOSED = {
     "what a mask leaves nothing of":
         ("F.scaled_dot_product_attention(x, x, x, (x[..., :1] < 0).mT)", beside([], (1, 1, 1, 8)), NAN),
     "NaN that is passed on": ("torch.relu(x)", np.float32([[NAN, 1.0]]), 0.0),
+    "NaN is the largest": ("torch.topk(x, 1).indices", np.float32([[1, NAN]]), 0),
+    "the median of NaN": ("torch.median(x, -1, keepdim=True).indices", np.float32([[1, NAN, 2, 2]]), 0),
+    "a product by zero": ("x.prod(-1, keepdim=True)", np.float32([[0, 2, 1e30]]), NAN),
+    "a product beyond float32": ("x.prod(-1, keepdim=True)", np.float32([[1e30, 1e30]]), 1.0),
     "a transform of numbers": ("torch.fft.rfft(x).abs()", beside([], (2, 8)), NAN),
     "a regular matrix": ("torch.logdet(x)[:, None]", SQUARE[1:], -INF),
 }  # fmt: skip
@@ -100,6 +108,19 @@ def test_how_many_values_there_are_is_open_where_rounding_decides(bench: Bench, 
         example = verify.example(Draw({"batch": 2}, "plain", 0), {"x": x})
         count = len(verify.reference({"x": x})[0])
         assert verify.judged(example, [x[:1] if count != 1 else x]).verdict == verdict
+
+
+@pytest.mark.parametrize("forward, x", [
+    ("torch.fft.rfft(x).real", np.where(np.arange(32) == 24, -INF, 1).astype(np.float32)[None]),
+    ("x.prod(-1, keepdim=True)", np.float32([[1e30, 1e30, 0]])),
+])  # fmt: skip
+def test_pytorch_is_not_wrong_where_float64_has_another_value_for_what_is_not_defined(
+    bench: Bench, forward: str, x: Any
+) -> None:
+    with verifying(bench, case_of(forward, x=f"[batch, {x.shape[1]}]")) as verify:
+        example = verify.example(Draw({"batch": 1}, "plain", 0), {"x": x})
+        assert example.exact is not None
+        assert verify.judged(example, [example.exact[0].astype(np.float32)]).verdict != "failed"
 
 
 def test_specials_that_are_all_open_are_skipped_with_the_rule(bench: Bench) -> None:

@@ -36,11 +36,11 @@ def rows(quick: bool) -> Iterator[Row]:
 
 def rows_of(seen: Study, entries: Sequence[Entry]) -> Iterator[Row]:
     """The rows of a run; only a whole one has to have so many modules, and shows which entries are out of date."""
-    judged, least = judge(seen.reds, entries, whole=seen.whole), LEAST[seen.group]
+    judged, least = _judged(seen, entries), LEAST[seen.group]
     count, cells = len(seen.outcomes), sum(sum(one.cells.values()) for one in seen.outcomes)
     examples = sum(sum(one.examples.values()) for one in seen.outcomes)
     yield Row(
-        "sound modules", f"{count:,}, {cells:,} cells, {examples:,} examples verified", seen.seeds,
+        "sound modules", f"{count:,}, {cells:,} cells, {examples:,} examples verified", _seeds(seen),
         target=f"at least {least}" if seen.whole else "", met=count >= least if seen.whole else None,
     )  # fmt: skip
     yield Row(
@@ -55,6 +55,17 @@ def rows_of(seen: Study, entries: Sequence[Entry]) -> Iterator[Row]:
         "what was looked at and is not red on this processor", str(len(judged.stale)),
         ", ".join(name for _, gone in judged.stale[:3] for name in gone),
     )  # fmt: skip
+
+
+def _judged(seen: Study, entries: Sequence[Entry]) -> Judged:
+    return judge(seen.reds, entries, whole=seen.whole and not seen.left)
+
+
+def _seeds(seen: Study) -> str:
+    """Return how many seeds the modules were run in."""
+    counts = sorted(Counter(outcome.seeds for outcome in seen.outcomes).items(), reverse=True)
+    said = [f"{number:,} in {seeds} seed{'s' * (seeds > 1)}" for seeds, number in counts]
+    return ", ".join([*said, *([f"{seen.left:,} not run"] if seen.left else [])])
 
 
 def _names(reds: Sequence[Red]) -> str:
@@ -143,7 +154,7 @@ def write_section(seen: Study, where: str, page: Path = PAGE) -> None:
 
 def section_of(seen: Study, entries: Sequence[Entry], where: str) -> str:
     """Return the section of a run, without its title."""
-    judged = judge(seen.reds, entries, whole=seen.whole)
+    judged = _judged(seen, entries)
     skipped = Counter[str]()
     for outcome in seen.outcomes:
         skipped.update({_clean(reason): count for reason, count in outcome.skipped.items()})

@@ -194,15 +194,9 @@ class Study:
     seconds: float
     """That the processes took together, without what an earlier run had done."""
     whole: bool
-    """Whether all modules ran."""
-
-    @property
-    def seeds(self) -> str:
-        """How many seeds the modules have, in words."""
-        counts = Counter(outcome.seeds for outcome in self.outcomes)
-        if len(counts) == 1:
-            return f"{next(iter(counts))} seeds"
-        return ", ".join(f"{number} in {seeds} seeds" for seeds, number in sorted(counts.items(), reverse=True))
+    """Whether it is about all modules of the group."""
+    left: int = 0
+    """Modules that have not run in any seed yet."""
 
     @property
     def reds(self) -> list[Red]:
@@ -232,8 +226,8 @@ def study(
         raise RuntimeError(f"a process of the benchmark ended with {max(codes, key=abs)}; what it did is kept")
     index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
     outcomes = list(_read(results, index["cases"]))
-    whole = only == "*" and every == 1 and len(outcomes) == len(index["cases"])
-    return Study(group, outcomes, index["unfit"], time.monotonic() - start, whole)
+    left = len(index["cases"]) - len(outcomes)
+    return Study(group, outcomes, index["unfit"], time.monotonic() - start, only == "*" and every == 1, left)
 
 
 def _read(results: Path, names: Sequence[str]) -> Iterator[Outcome]:

@@ -215,7 +215,7 @@ class Verifier(Comparer):
     ) -> list[Array] | None:
         """Return how far each value of the outputs moves with rounding, for ``Right``, which is infinitely far where
         the last effort finds it open; None where nothing is and the module has no float64 form to measure it with."""
-        found, rules = self._left_open(inputs, wanted) if wanted and effort == "all" else ([], set())
+        found, rules = self.open_values(inputs, wanted) if wanted and effort == "all" else ([], set())
         self.rules = rules
         if exact is None:
             self.rules = rules if rules and self._repeats(inputs, wanted) else set()
@@ -244,7 +244,8 @@ class Verifier(Comparer):
         self.reference.restore()
         return self.reference(inputs)
 
-    def _left_open(self, inputs: Inputs, wanted: Sequence[Array]) -> tuple[list[Array], set[str]]:
+    def open_values(self, inputs: Inputs, wanted: Sequence[Array]) -> tuple[list[Array], set[str]]:
+        """Return how far PyTorch parts from its own outputs, and the rules that leave it open (``left_open``)."""
         if self._operators is None:
             self._operators = called(self.reference, inputs)
         return left_open(self.reference, self._operators, inputs, wanted)

@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -172,11 +172,30 @@ def _cropped(func: Any, args: Sequence[Any], out: Any) -> Any:
     return bad.reshape(-1, *[1] * (out.dim() - 1)).expand(out.shape)
 
 
+def _multiplied(func: Any, args: Sequence[Any], out: Any) -> Any:
+    """Products of numbers that go beyond the format in some orders of their factors, and end elsewhere in others."""
+    import torch
+
+    factors = args[0]
+    if not out.is_floating_point() or not factors.is_floating_point():
+        return None
+    form, logs = torch.finfo(out.dtype), factors.double().abs().log2()
+    most, least = math.log2(form.max), math.log2(form.smallest_normal)
+    if "cumprod" in str(func):
+        add = partial(torch.cumsum, dim=args[1])
+    else:
+        add = partial(torch.sum, dim=args[1] if len(args) > 1 else list(range(factors.dim())))
+    up, down = add(logs.clamp(min=0)), add(logs.clamp(max=0))
+    in_between = ((up >= most) & ((up + down < most) | (down < least))) | ((down < least) & (up + down > least))
+    return (in_between & (add(~factors.isfinite()) == 0)).reshape(out.shape)
+
+
 RULES = (
     Rule("cast", re.compile(r"aten\.(_to_copy|copy_)"), _no_integer),
     Rule("quantizer", re.compile(r"(aten|quantized_decomposed)\._?(fake_)?quantize_"), _no_quantum),
     Rule("transform", re.compile(r"aten\._fft_"), _transformed),
     Rule("matrix", MATRICES, _factored),
+    Rule("order", re.compile(r"aten\.(cum)?prod"), _multiplied),
     Rule("place", re.compile(r"aten\._?grid_sampler"), _sampled),
     Rule("place", re.compile(r"torchvision\.(roi|ps_roi)_"), _cropped),
 )
@@ -223,10 +242,12 @@ def _by_channel(args: Sequence[Any]) -> Any:
     return scale.reshape([-1 if dim == axis else 1 for dim in range(value.dim())])
 
 
-def _has_ties(scores: Any) -> bool:
-    """Return whether some of the values are equal."""
-    ordered = scores.double().flatten().sort().values
-    return bool((ordered[1:] == ordered[:-1]).any())
+def _ranks(scores: Any) -> Any:
+    """Return the place of each value among all that are distinct, from 0; NaN comes last, as PyTorch sorts it."""
+    import torch
+
+    ordered = torch.unique(scores.double().nan_to_num(math.inf, math.inf, -math.inf), return_inverse=True)[1].double()
+    return torch.where(scores.isnan(), ordered.max() + 1, ordered)
 
 
 def _attention(
@@ -329,27 +350,32 @@ def _modes() -> _Modes:
                 self._rules.add("boxes")
                 if self._rng is None:
                     return result
-                return func(*self._with_numbers(*args[:2]), *args[2:], **kwargs)
-            if kwargs.get("stable") or not (of_boxes or isinstance(result, tuple)) or not _has_ties(scores):
+                return func(*self._with_numbers(self._rng, *args[:2]), *args[2:], **kwargs)
+            if kwargs.get("stable") or not (of_boxes or isinstance(result, tuple)) or not scores.numel():
+                return result
+            ranks = _ranks(scores)
+            if len(ranks.unique()) == ranks.numel():
                 return result
             self._rules.add("ties")
             if self._rng is None:
                 return result
             noise = torch.from_numpy(self._direction * self._rng.uniform(-1, 1, size=tuple(scores.shape)))
-            apart = torch.where(scores == 0, noise * 1e-200, scores.double() * (1 + noise * 2.0**-40))
+            apart = ranks + noise / 4
+            if "median" in name:  # which leaves NaN out, or is NaN
+                apart = torch.where(scores.isnan(), math.nan, apart)
             if of_boxes:
                 return func(args[0].double(), apart, *args[2:], **kwargs)
             return result[0], func(apart, *args[1:], **kwargs)[1]
 
-        def _with_numbers(self, boxes: Any, scores: Any) -> tuple[Any, Any]:
-            """Return boxes and scores with others for those that are no numbers, each by itself: a score is the best or
-            the least of all, and a box is where no other is, or where one is."""
+        def _with_numbers(self, rng: np.random.Generator, boxes: Any, scores: Any) -> tuple[Any, Any]:
+            """Return boxes and scores with others for those that are no numbers, each by itself: a score is the best
+            or the least of all, and a box is where no other is, or where one is."""
             count = len(boxes)
-            best, apart = (self._direction * self._rng.choice([-1.0, 1.0], size=(2, count))).astype(np.float32)
+            best, apart = (self._direction * rng.choice([-1.0, 1.0], size=(2, count))).astype(np.float32)
             ends = FAR * (torch.arange(1.0, count + 1)[:, None] + torch.tensor([0.0, 0.0, 0.5, 0.5]))
-            taken = boxes.nan_to_num(0.0, 0.0, 0.0)[self._rng.integers(count, size=count)]
+            taken = boxes.nan_to_num(0.0, 0.0, 0.0)[rng.integers(count, size=count)]
             elsewhere = torch.where(torch.from_numpy(apart)[:, None] > 0, ends.to(boxes.dtype), taken)
-            extreme = FAR * torch.from_numpy(best * self._rng.uniform(1, 2, size=count)).to(scores.dtype)
+            extreme = FAR * torch.from_numpy(best * rng.uniform(1, 2, size=count)).to(scores.dtype)
             whole = boxes.isfinite().all(-1, keepdim=True)
             return torch.where(whole, boxes, elsewhere), torch.where(scores.isfinite(), scores, extreme)
 
