@@ -230,8 +230,8 @@ def study(
         raise RuntimeError(f"a process of the benchmark ended with {max(codes, key=abs)}; what it did is kept")
     index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
     outcomes = list(_read(results, index["cases"]))
-    left = len(index["cases"]) - len(outcomes)
-    return Study(group, outcomes, index["unfit"], time.monotonic() - start, only == "*" and every == 1, left, folder.name)
+    whole, left = only == "*" and every == 1, len(index["cases"]) - len(outcomes)
+    return Study(group, outcomes, index["unfit"], time.monotonic() - start, whole, left, folder.name)
 
 
 def _read(results: Path, names: Sequence[str]) -> Iterator[Outcome]:
