@@ -106,6 +106,21 @@ def test_a_long_sum_that_is_added_up_one_by_one_is_no_finding(bench, operator, m
     assert found[0] != "failed" and found[1:] == ["failed"] * bool(spread)
 
 
+@pytest.mark.parametrize("forward", [
+    "x @ WEIGHTS", "x @ WEIGHTS[:, None]", "F.linear(x, WEIGHTS[None], torch.ones(1))",
+    "x[None] @ WEIGHTS[None, :, None]",
+])  # fmt: skip
+def test_a_product_whose_terms_have_one_sign_for_a_while_may_be_added_up_one_by_one(bench, forward):
+    """And one whose terms have 13 bits is found."""
+    x = (10 + 0.01 * np.random.default_rng(0).standard_normal((1, 4096))).astype(np.float32)
+    terms, bias = x * np.linspace(-1, 1, 4096, dtype=np.float32), np.float32("ones" in forward)
+    answers = [one_by_one(each) + bias for each in (terms, terms * np.float32(1 - 2.0**-13 * (terms > 0)))]
+    body = case_of(forward.replace("WEIGHTS", "torch.linspace(-1, 1, 4096)"), dims="", x="[1, 4096]")
+    shape = {"x @ WEIGHTS": (1,), "x[None] @ WEIGHTS[None, :, None]": (1, 1, 1)}.get(forward, (1, 1))
+    sound, narrow = judged(bench, body, x, *(answer.reshape(shape) for answer in answers))
+    assert sound != "failed" and narrow == "failed"
+
+
 def test_a_transform_that_is_added_up_otherwise_is_no_finding(bench):
     """Of equal values nothing is left at most frequencies but what their sum is off by."""
     x = np.full((1, 32), 1.3, np.float32)

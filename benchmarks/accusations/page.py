@@ -65,6 +65,8 @@ def _seeds(seen: Study) -> str:
     """Return how many seeds the modules were run in."""
     counts = sorted(Counter(outcome.seeds for outcome in seen.outcomes).items(), reverse=True)
     said = [f"{number:,} in {seeds} seed{'s' * (seeds > 1)}" for seeds, number in counts]
+    earlier = sum(outcome.code != seen.code for outcome in seen.outcomes)
+    said += [f"{earlier:,} by an earlier state of the suite"] * bool(earlier)
     return ", ".join([*said, *([f"{seen.left:,} not run"] if seen.left else [])])
 
 

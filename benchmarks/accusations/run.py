@@ -78,6 +78,8 @@ class Outcome:
     about: str
     seeds: int = 0
     """How many were run, from 1 on."""
+    code: str = ""
+    """The state of the package and its libraries that it ran with last, as the folder of its results is named."""
     seconds: float = 0.0
     cells: dict[str, int] = field(default_factory=dict)
     """By exporter."""
@@ -165,7 +167,7 @@ def run_part(folder: Path, results: Path, part: tuple[int, int], seeds: int) -> 
                 store = Path(name) / "models"  # beside which bundles of what fails are left
                 outcomes = run_cases(cases, seeds, worker, store, had)
             for outcome in outcomes:
-                done += 1
+                done, outcome.code = done + 1, folder.name
                 print(_line(outcome, f"{part[0]}/{part[1]}", f"{done} of {len(mine)}"), file=sys.stderr, flush=True)
                 _write(results / f"{outcome.name}.json", outcome)
 
@@ -197,6 +199,8 @@ class Study:
     """Whether it is about all modules of the group."""
     left: int = 0
     """Modules that have not run in any seed yet."""
+    code: str = ""
+    """The state of the package and its libraries now, as ``Outcome`` has it."""
 
     @property
     def reds(self) -> list[Red]:
@@ -226,8 +230,8 @@ def study(
         raise RuntimeError(f"a process of the benchmark ended with {max(codes, key=abs)}; what it did is kept")
     index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
     outcomes = list(_read(results, index["cases"]))
-    left = len(index["cases"]) - len(outcomes)
-    return Study(group, outcomes, index["unfit"], time.monotonic() - start, only == "*" and every == 1, left)
+    whole, left = only == "*" and every == 1, len(index["cases"]) - len(outcomes)
+    return Study(group, outcomes, index["unfit"], time.monotonic() - start, whole, left, folder.name)
 
 
 def _read(results: Path, names: Sequence[str]) -> Iterator[Outcome]:

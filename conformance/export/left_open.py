@@ -212,9 +212,6 @@ def leaves_open(operators: Collection[str]) -> bool:
 FILLED = (math.nan, 0.0, math.inf, 1.0, -math.inf)
 """What takes the place of values that are not defined."""
 
-FAR = 1e6
-"""Further than boxes and scores go: what takes the place of those that are no numbers."""
-
 _NEAR = 4 * float(np.finfo(np.float32).eps)
 """How near to a tie a quotient has to be, relative to itself, for another order of its rounding to decide."""
 
@@ -350,7 +347,8 @@ def _modes() -> _Modes:
                 self._rules.add("boxes")
                 if self._rng is None:
                     return result
-                return func(*self._with_numbers(self._rng, *args[:2]), *args[2:], **kwargs)
+                kept = (0, len(scores) // 2, len(scores))[self._seed % 3]
+                return torch.from_numpy(self._rng.permutation(len(scores))[:kept])
             if kwargs.get("stable") or not (of_boxes or isinstance(result, tuple)) or not scores.numel():
                 return result
             ranks = _ranks(scores)
@@ -366,18 +364,6 @@ def _modes() -> _Modes:
             if of_boxes:
                 return func(args[0].double(), apart, *args[2:], **kwargs)
             return result[0], func(apart, *args[1:], **kwargs)[1]
-
-        def _with_numbers(self, rng: np.random.Generator, boxes: Any, scores: Any) -> tuple[Any, Any]:
-            """Return boxes and scores with others for those that are no numbers, each by itself: a score is the best
-            or the least of all, and a box is where no other is, or where one is."""
-            count = len(boxes)
-            best, apart = (self._direction * rng.choice([-1.0, 1.0], size=(2, count))).astype(np.float32)
-            ends = FAR * (torch.arange(1.0, count + 1)[:, None] + torch.tensor([0.0, 0.0, 0.5, 0.5]))
-            taken = boxes.nan_to_num(0.0, 0.0, 0.0)[rng.integers(count, size=count)]
-            elsewhere = torch.where(torch.from_numpy(apart)[:, None] > 0, ends.to(boxes.dtype), taken)
-            extreme = FAR * torch.from_numpy(best * rng.uniform(1, 2, size=count)).to(scores.dtype)
-            whole = boxes.isfinite().all(-1, keepdim=True)
-            return torch.where(whole, boxes, elsewhere), torch.where(scores.isfinite(), scores, extreme)
 
         def _quantized(self, rule: Rule, func: Any, args: Any) -> Any:
             """The values with others for those that are no numbers of a quantizer, and on either side of a tie that

@@ -158,7 +158,7 @@ The bound is one unit for each addition (N. Higham, "Accuracy and Stability of N
 4.2; TOSA's conformance tests allow as many, ``verify_dot_product``). Products of both signs come nowhere near: adding
 up 4,096 one by one is off by 0.1 of these units, in blocks by less; products of 10 bits are off by 30. Terms of one
 sign do, as those of a mean: 16,384 equal ones are off by 400 to 800. So a plain sum is added up one by one as well,
-to see how far it is off."""
+to see how far it is off, and so are products of matrices, whose terms may have one sign for a while."""
 
 ONE_BY_ONE = 0.05
 """The same for a pool, whose terms may have one sign, for each of its terms: what equal ones come to."""
@@ -173,10 +173,16 @@ POOLS = (
     "aten.avg_pool2d", "aten.avg_pool3d", "aten._adaptive_avg_pool2d", "aten._adaptive_avg_pool3d",
 )  # fmt: skip
 
-SUMS = {
-    *PLAIN_SUMS, *POOLS, "aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "aten.mv", "aten.addmv", "aten.dot",
-    "aten.convolution", "aten.mkldnn_convolution", "aten.linear",
+PRODUCTS = {
+    "aten.mm": 0, "aten.bmm": 0, "aten.mv": 0, "aten.dot": 0, "aten.linear": 0, "aten.addmm": 1, "aten.baddbmm": 1,
+    "aten.addmv": 1,
 }  # fmt: skip
+"""Operators that multiply matrices, with the place of the first factor among their arguments."""
+
+MOST_TERMS = 2**19
+"""Of how many terms all sums of a product are added up one by one; those of more take too long."""
+
+SUMS = {*PLAIN_SUMS, *POOLS, *PRODUCTS, "aten.convolution", "aten.mkldnn_convolution"}
 """Operators that add up products of their tensors: of the sizes of their tensors they give the sizes of their terms,
 added up."""
 
@@ -210,6 +216,9 @@ def one_by_one(name: str, args: Sequence[Any], out: Any, magnitude: Any) -> Any:
         if "adaptive" not in name:
             window = math.prod(args[1]) ** (spatial // len(args[1]))
         return magnitude * (ONE_BY_ONE * window * 2.0**-24)
+    if name in PRODUCTS:
+        products = _products(name, args)
+        return 0.0 if products is None else torch.from_numpy(_off_one_by_one(products).reshape(out.shape))
     if name not in PLAIN_SUMS:
         return 0.0
     value, dims = args[0], args[1] if len(args) > 1 else None
@@ -218,16 +227,33 @@ def one_by_one(name: str, args: Sequence[Any], out: Any, magnitude: Any) -> Any:
     if count < LONG:
         return 0.0
     last = [*range(-len(axes), 0)]
-    terms = value.detach().movedim(axes, last).flatten(-len(axes)).numpy().astype(np.float32)
-    with np.errstate(all="ignore"):
-        sums = np.add.accumulate(terms, -1, dtype=np.float64)
-        sums -= np.add.accumulate(terms, -1, dtype=np.float32)
-    sizes = np.abs(sums, out=sums)  # the largest counts, since the error of a whole sum may be small by luck
-    most = np.maximum.accumulate(sums, -1) if name == "aten.cumsum" else sizes.max(-1, keepdims=True)
-    error = torch.from_numpy(np.nan_to_num(most, nan=0.0, posinf=0.0))
+    terms = value.movedim(axes, last).flatten(-len(axes))
+    error = torch.from_numpy(_off_one_by_one(terms, partial=name == "aten.cumsum"))
     if name == "aten.cumsum":
         return error.movedim(-1, axes[0])
     return error.reshape(out.shape) / (count if name == "aten.mean" else 1)
+
+
+def _products(name: str, args: Sequence[Any]) -> Any:
+    """Return the terms of each value of a product of matrices along the last axis; None where a sum has few, or all
+    together are too many."""
+    left, right = args[PRODUCTS[name] :][:2]
+    right = right.unsqueeze(0) if right.dim() == 1 else right if name == "aten.linear" else right.mT
+    if left.shape[-1] < LONG or left.numel() * right.shape[-2] > MOST_TERMS:
+        return None
+    return left.unsqueeze(-2) * (right if left.dim() == 1 else right.unsqueeze(-3))
+
+
+def _off_one_by_one(terms: Any, *, partial: bool = False) -> np.ndarray[Any, Any]:
+    """Return how far a sum of terms along the last axis is off where they are added up one by one: the most that it,
+    or a sum of the first of them, is; with ``partial`` so for each of these sums."""
+    values = terms.detach().numpy().astype(np.float32)
+    with np.errstate(all="ignore"):
+        sums = np.add.accumulate(values, -1, dtype=np.float64)
+        sums -= np.add.accumulate(values, -1, dtype=np.float32)
+    sizes = np.abs(sums, out=sums)  # the largest counts, since the error of a whole sum may be small by luck
+    most = np.maximum.accumulate(sizes, -1) if partial else sizes.max(-1, keepdims=True)
+    return np.nan_to_num(most, nan=0.0, posinf=0.0)
 
 
 MOVED_WEIGHTS = 2**24
