@@ -104,7 +104,7 @@ def compare_listed(judge: Tolerances, at: int, got: Sequence[Array], right: Righ
         return failed("WrongLength", f"{called} is a list of {max(length, 0)} tensors instead of {due}")
 
     def spread(values: Sequence[Any]) -> tuple[Any, ...]:
-        return (*values[:at], *values[at : at + 1] * due, *values[at + 1 :])
+        return (*values[:at], *[values[at]] * due, *values[at + 1 :])
 
     names = judge.reading.names or tuple(map(str, range(others + 1)))
     parts = [f"{names[at]}[{number}]" for number in range(due)]
