@@ -227,6 +227,7 @@ def test_inputs_that_do_not_fit_the_memory_are_refused_before_they_are_made(tmp_
     make_inputs = Maker(case, lambda name: None)
     assert make_inputs(Draw({"n": 1}, "plain", 0))["x"].size == 2_000_000
     with pytest.raises(
-        Stopped, match=r"the inputs take 1.49e\+04 GiB .*; the largest is x, float32\[2000000, 2000000\]"
+        Stopped,
+        match=r"the inputs take 1.49e\+04 GiB .*; the largest is x, float32\[2000000, 2000000\]: declare .*:1",
     ):
         make_inputs(Draw({"n": 2_000_000}, "plain", 0))

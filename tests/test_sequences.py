@@ -33,6 +33,21 @@ class Rows(torch.nn.Module):
             rows.append(x[i] * 0.3)
         return rows
 
+class Split(torch.nn.Module):
+    def forward(self, x):
+        return torch.cos(x), torch.split(torch.tanh(x), 2), x * 2.5
+
+class Empty(torch.nn.Module):
+    def forward(self, x):
+        rows: List[torch.Tensor] = []
+        for i in range(x.size(0) - 1):
+            rows.append(torch.tanh(x[i]) * 0.3)
+        return rows
+
+class Two(torch.nn.Module):
+    def forward(self, x):
+        return torch.split(x, 2), torch.unbind(x)
+
 def wrong(g, x):
     return g.op("Atan", x)
 """
@@ -79,8 +94,45 @@ def test_what_a_runtime_makes_of_a_list_is_its_fault(bench, alter, error, place)
     assert place is None or record.worst["output"] == place
 
 
+@pytest.mark.parametrize("module, outputs", [
+    ("Rows", ""), ("Split", ""), ("Split", "outputs: [a, parts, b]"), ("Empty", "outputs: [rows]"),
+])  # fmt: skip
+@pytest.mark.parametrize("runtime", ["onnxruntime", "onnx-reference"])
+def test_a_list_may_have_a_length_that_depends_on_the_inputs(bench, module, outputs, runtime):
+    body = say(f"module: beside.{module}", INPUTS, outputs)
+    assert verdict(bench.run(body, PYTHON, check="export")) == PASSED
+    assert verdict(bench.run(body, PYTHON, runtime=runtime)) == PASSED
+
+
+def last_off(parts):
+    return [*parts[:-1], parts[-1] + np.float32(1e-3)]
+
+
+@pytest.mark.parametrize("alter, error, said", [
+    pytest.param(lambda parts: parts[:-1], "WrongLength", "a list of 0 tensors instead of 1", id="too short"),
+    pytest.param(lambda parts: [*parts, parts[-1]], "WrongLength", "of 2 tensors instead of 1", id="too long"),
+    pytest.param(last_off, "WrongValue", "output rows[0]: ", id="one value"),
+    pytest.param(lambda parts: parts[::-1], "WrongValue", "output rows[0]: ", id="another order"),
+    pytest.param(lambda parts: [*parts[:2], *(part + np.float32(1e-3) for part in parts[2:])], "WrongValue",
+                 "output rows[2]: ", id="a later tensor"),
+])  # fmt: skip
+def test_what_a_runtime_makes_of_a_list_of_any_length_is_its_fault(bench, alter, error, said):
+    with wrong_runtime(lambda _, parts: alter(parts), *ANY_OPTIMIZER):
+        record = bench.run(say("module: beside.Rows", INPUTS, "outputs: [rows]"), PYTHON)
+    assert verdict(record) == ("failed", "compare", error, "runtime")
+    assert said in record.reason
+    assert error == "WrongLength" or f"output {record.worst['output']}: " == said
+
+
+def test_a_wrong_tensor_in_a_list_of_any_length_is_blamed_on_the_exporter(bench):
+    body = say("module: beside.Split", INPUTS.replace("export: {torchscript: [17]}", ""))
+    record = bench.run(say(body, with_symbolic('"aten::tanh"')), PYTHON + "\nsymbolic = wrong\n")
+    assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
+    assert "output 1[0]" in record.reason
+
+
 @pytest.mark.parametrize("body, error, reason", [
-    (say("module: beside.Rows", INPUTS), "VaryingOutputs", "return a tuple of a fixed length, or stack them"),
+    (say("module: beside.Two", INPUTS), "VaryingOutputs", "return a tuple of a fixed length, or stack them"),
     (say(NESTED, "outputs: [a, b]"), "WrongOutputs",
      "outputs declares 2 names, forward returns 5 tensors (2 of them in lists)"),
 ], ids=["a length that depends on the inputs", "too few names"])  # fmt: skip
@@ -115,6 +167,15 @@ def test_int8_keeps_a_list_and_fp16_refuses_it(bench, check):
     int8, fp16 = (bench.run(body, dense, check=check, precision=name) for name in ("int8", "fp16"))
     assert verdict(int8) == PASSED
     assert verdict(fp16) == ("failed", "convert", "SequenceOutput", "case")
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_a_model_with_a_list_of_any_length_is_not_converted_and_says_so(bench, precision):
+    body = say("module: beside.Net", INPUTS, "precisions: {fp16: {}, int8: {}}")
+    rows = net_of("torch.unbind(torch.relu(y))", "y = self.layer(x)", layer="Linear(4, 4)")
+    record = bench.run(body, rows, precision=precision)
+    assert (record.status, record.error) == ("skipped", None), record.reason
+    assert "length depends on the inputs" in record.reason
 
 
 def test_a_bundle_with_a_list_replays(tmp_path):

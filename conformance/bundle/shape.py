@@ -232,6 +232,7 @@ _READING = {
     "detections": _list(_BOXES),
 }  # fmt: skip
 """How outputs are read; bundles of earlier versions say nothing of it."""
+_LISTED = {"listed": _integer(0, 2**31 - 1)}
 
 
 def _check_boxes(value: Any, outputs: int, where: str) -> None:
@@ -254,7 +255,9 @@ def _is_beyond(known: Any, outputs: int) -> bool:
 def _judge(value: Any, where: str) -> None:
     _object({"kind": _one_of(*_JUDGES)}, others=True)(value, where)
     field, limits = _JUDGES[value["kind"]]
-    _object({"kind": _text, field: limits, "any_order": _list(_flag)}, _READING)(value, where)
+    _object({"kind": _text, field: limits, "any_order": _list(_flag)}, _READING | _LISTED)(value, where)
+    if value.get("listed", 0) >= max(len(value[field]), 1):
+        raise UserError(f"{where}.listed names {value['listed']}, which is no output")
     if len(value[field]) != len(value["any_order"]):
         raise UserError(f"{where}: {field} and any_order are of unequal length")
     for name in ("names", "indices"):  # one for each output, or none at all

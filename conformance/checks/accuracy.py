@@ -41,6 +41,9 @@ def check_accuracy(run: CellRun) -> None:
     cell, prepared = run.cell, run.prepared
     assert cell.runtime is not None
     stored = run.model()
+    if stored.facts.sequences:
+        with run.stages("declare", "case"):
+            prepared.see_lengths()  # before a judge is made
     converted = run.converted(stored) if cell.converted else None
     model = converted or stored
     dims, traced = run.dims(), prepared.trace()

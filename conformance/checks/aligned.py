@@ -63,6 +63,8 @@ def aligned(run: CellRun, inputs: Inputs, runtime: str) -> Alignment:
     if cell.converted:
         return at_reduced(given.graph, places, arrays, judge_of(wanted), cell.precision)
     oracle = everything.exact(inputs)
+    if oracle is not None and len(oracle) != len(_positions(calls)):
+        oracle = None  # in float64 a submodule returns more or fewer tensors, of which nobody knows which is which
     exact = {} if oracle is None else dict(zip(_positions(calls), oracle, strict=True))
 
     roundings = None if oracle is None else Roundings(everything, inputs, oracle)

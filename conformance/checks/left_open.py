@@ -56,7 +56,8 @@ def left_open(
 
     def see(rule: str, before: Sequence[Array], after: Sequence[Array] | None) -> None:
         for output, right in enumerate(before):
-            far = np.array(np.inf) if after is None else apart(right, after[output])
+            same = after is not None and len(after) == len(before)
+            far = apart(right, after[output]) if same and after is not None else np.array(np.inf)
             if np.isinf(far).any():
                 rules.add(rule)
             found[output] = np.maximum(found[output], far) if far.ndim == found[output].ndim else np.array(np.inf)

@@ -202,8 +202,9 @@ class CellRun:
                 # what PyTorch cannot run, or what returns something else, is not the exporter's fault
                 wanted = self.prepared.answer()
                 check_outputs(cell.case, self.reference.layout or [])
-                if len(wanted) > 1 or self.reference.layout != [1]:
-                    self.prepared.answer(odd=True)  # how many there are must not depend on sizes
+                if len(wanted) > 1 or self.reference.layout != [1] or cell.case.says.script:
+                    self.prepared.answer(odd=True)  # only in one list may it depend on sizes how many there are
+                    check_outputs(cell.case, self.reference.layout or [])
             try:
                 with self.stages("export", "exporter"):
                     start = time.perf_counter()
@@ -296,6 +297,13 @@ class CellRun:
     def _check_convertible(self, stored: Stored, precision: str) -> None:
         """Stopped where calibration cannot run the exported model (it does not load, or needs a library), or the
         converter would change the type of its outputs."""
+        if stored.facts.sequences:
+            self.prepared.see_lengths()
+        if self.reference.listed is not None:
+            raise Unavailable(
+                f"the output {stored.facts.sequences[0]} is a list whose length depends on the inputs, of which a "
+                "converted model's noise is not measured"
+            )
         if stored.facts.sequences and base_of(precision) == "fp16":
             text = (
                 f"the output {stored.facts.sequences[0]} is a sequence, whose type the fp16 converter changes; "

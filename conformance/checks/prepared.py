@@ -78,6 +78,11 @@ class Prepared:
             self._answers[odd] = self.reference(self.inputs(odd=odd))
         return self._answers[odd]
 
+    def see_lengths(self) -> None:
+        """Ask PyTorch at two sizes, which shows the reference whether the length of a list depends on them."""
+        self.answer()
+        self.answer(odd=True)
+
     def rebuilt(self, reference: Reference) -> None:
         """Takes a module that was built anew, as an earlier cell has changed the other."""
         self.reference, self._answers = reference, {}

@@ -74,6 +74,7 @@ class Verifier(Comparer):
         super().__init__(session, stages.note, record.seconds)
         self.cell, self.reference, self.maker = cell, reference, maker
         self.judge: Judge | None = None
+        self._listed_seen: tuple[int | None, str | None] = None, None
         self.kept = KeptAnswers()
         """What an earlier run asked PyTorch."""
         self.expects: Callable[[Stopped], bool] = lambda _: False
@@ -252,13 +253,25 @@ class Verifier(Comparer):
 
     def judge_of(self, wanted: Sequence[Array]) -> Judge:
         """The cell's judge, made of the first outputs of PyTorch, as it depends on their number and dtypes."""
-        if self.judge is None:
+        seen = self.reference.listed, self.reference.listed_dtype
+        if self.judge is None or seen != self._listed_seen:
             check_outputs(self.cell.case, self.reference.layout or [1] * len(wanted))
+            self._listed_seen = seen
+            wanted = self._one_for_the_list(wanted)
             outputs = self.outputs()
             rows = [entry.rows.match == "in any order" for entry in outputs] or [False] * len(wanted)
             self.judge = self.make_judge(wanted, tuple(rows), reading_of(self.cell.case, outputs))
             self.vacuity = self.judge.vacuity()
         return self.judge
+
+    def _one_for_the_list(self, wanted: Sequence[Array]) -> Sequence[Array]:
+        """Return the outputs with one array in place of a list whose length varies, whose values decide nothing."""
+        at = self.reference.listed_among()
+        if at is None:
+            return wanted
+        after = sum(self.reference.layout or []) - 1 - at
+        empty = np.zeros(0, self.reference.listed_dtype or "float32")
+        return [*wanted[:at], empty, *wanted[len(wanted) - after :]]
 
     def make_judge(self, wanted: Sequence[Array], any_order: tuple[bool, ...], reading: Reading) -> Judge:
         """A judge with the default tolerances by dtype, but for those that the case declares. Indices have the
@@ -283,7 +296,8 @@ class Verifier(Comparer):
                 absolute=own.atol is not None,
             )
 
-        return Tolerances(tuple(tolerance(output) for output in range(len(wanted))), any_order, reading)
+        tolerances = tuple(tolerance(output) for output in range(len(wanted)))
+        return Tolerances(tolerances, any_order, reading, self.reference.listed_among())
 
     def declared(self, output: int) -> OutputTolerance:
         """What the case declares for an output at this cell's precision."""

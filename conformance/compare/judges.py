@@ -13,7 +13,7 @@ from conformance.arrays import Array, Inputs
 from conformance.compare.noise import NoiseLimit, compare_outputs
 from conformance.compare.reading import PLAIN, Read, Reading
 from conformance.compare.rows import matched_rows
-from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, compare
+from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, Worst, compare, failed
 from conformance.compare.vacuity import Vacuity
 
 
@@ -61,8 +61,12 @@ class Tolerances:
     tolerances: tuple[Tolerance | None, ...]
     any_order: tuple[bool, ...]
     reading: Reading = PLAIN
+    listed: int | None = None
+    """The output that is a list whose length depends on the inputs; all of its tensors have its one entry."""
 
     def compare(self, got: Sequence[Array], right: Right) -> Comparison:
+        if self.listed is not None:
+            return compare_listed(self, self.listed, got, right)
         if self.reading.is_plain:
             return compare(
                 got, right.wanted, right.exact, self.tolerances, self.any_order, right.conditioning,
@@ -78,13 +82,40 @@ class Tolerances:
         return read.told(comparison)
 
     def vacuity(self) -> Vacuity:
-        return Vacuity(self.tolerances, self.reading)
+        return Vacuity(self.tolerances, self.reading, self.listed)
 
     def as_dict(self) -> dict[str, Any]:
         tolerances = [tolerance and dataclasses.asdict(tolerance) for tolerance in self.tolerances]
         return {
-            "kind": "tolerance", "tolerances": tolerances, "any_order": list(self.any_order), **self.reading.as_dict()
+            "kind": "tolerance", "tolerances": tolerances, "any_order": list(self.any_order),
+            **self.reading.as_dict(), **({} if self.listed is None else {"listed": self.listed}),
         }  # fmt: skip
+
+
+def compare_listed(judge: Tolerances, at: int, got: Sequence[Array], right: Right) -> Comparison:
+    """Compare outputs of which the one at ``at`` is a list: its length, and then its tensors one by one."""
+    others = len(judge.tolerances) - 1
+    length, due = len(got) - others, len(right.wanted) - others
+    called = str(judge.reading.subjects(at + 1)[at])
+    if right.exact is not None and len(right.exact) != len(right.wanted):
+        text = f"{called}: rounding decides how many tensors there are"
+        return Comparison("ill-conditioned", text=text)
+    if length != due:
+        return failed("WrongLength", f"{called} is a list of {max(length, 0)} tensors instead of {due}")
+
+    def spread(values: Sequence[Any]) -> tuple[Any, ...]:
+        return (*values[:at], *[values[at]] * due, *values[at + 1 :])
+
+    names = judge.reading.names or tuple(map(str, range(others + 1)))
+    parts = [f"{names[at]}[{number}]" for number in range(due)]
+    reading = dataclasses.replace(judge.reading, names=(*names[:at], *parts, *names[at + 1 :]))
+    each = Tolerances(spread(judge.tolerances), spread(judge.any_order), reading)
+    comparison = each.compare(got, right)
+
+    def placed(worst: Worst | None) -> Worst | None:
+        return worst and dataclasses.replace(worst, called=reading.names[worst.output])
+
+    return dataclasses.replace(comparison, worst=placed(comparison.worst), excuse=placed(comparison.excuse))
 
 
 @dataclass(frozen=True)
@@ -134,4 +165,4 @@ def judge_from(values: Mapping[str, Any]) -> Judge:
     if values["kind"] == "budget":
         return NoiseLimits(tuple(NoiseLimit(**limit) for limit in values["budgets"]), any_order, reading)
     tolerances = (given if given is None else Tolerance(**given) for given in values["tolerances"])
-    return Tolerances(tuple(tolerances), any_order, reading)
+    return Tolerances(tuple(tolerances), any_order, reading, values.get("listed"))

@@ -223,6 +223,8 @@ def compare_outputs(
     called = subjects(len(meant)) if called is None else called
     if len(got) != len(meant):
         return failed("WrongCount", f"{len(got)} outputs instead of {len(meant)}")
+    if len(exact) != len(meant):
+        return failed("WrongCount", f"the converted model gives {len(meant)} outputs, and PyTorch {len(exact)}")
     verdicts = []
     for output, (given, right, true) in enumerate(zip(got, meant, exact, strict=True)):
         verdict = odd_shape(called[output], given, right) or _compare_output(

@@ -94,6 +94,8 @@ class Worst:
     looked_up: dict[str, Any] | None = None
     """Of an output of indices, which ``got`` and ``wanted`` are then: what stands at them, under the same keys, and
     ``in``, what they index. ``error`` and ``ratio`` are about these."""
+    called: str | None = None
+    """What sentences call the output where its number says nothing, as for a tensor of a list: ``parts[3]``."""
     together: tuple[int, ...] = ()
     """The outputs whose rows belong to those of this one."""
 
@@ -102,7 +104,7 @@ class Worst:
 class Comparison:
     """What comparing one draw found.
 
-    ``error`` is the name of what is wrong (WrongCount, WrongDtype, WrongShape, WrongNaN, WrongInf,
+    ``error`` is the name of what is wrong (WrongLength, WrongCount, WrongDtype, WrongShape, WrongNaN, WrongInf,
     WrongValue, IllConditioned) or None; ``text`` says it in one line.
     """
 

@@ -30,8 +30,10 @@ class Limit(Protocol):
 class Vacuity:
     """Collects, over all draws of a cell, which wrong outputs were refused."""
 
-    def __init__(self, limits: Sequence[Limit | None], reading: Reading = PLAIN) -> None:
-        """One limit for each output; None is exact."""
+    def __init__(self, limits: Sequence[Limit | None], reading: Reading = PLAIN, listed: int | None = None) -> None:
+        """One limit for each output; None is exact. The one that is ``listed`` is a list of tensors, of which all
+        values are one output here."""
+        self._listed = listed
         self._limits, self._reading = limits, reading
         # A wrong output is possible until it has been refused; shuffling and the mean may never be applicable.
         self._possible: list[set[str]] = [{ZEROS, ANOTHER} for _ in limits]
@@ -47,6 +49,7 @@ class Vacuity:
         indices may be looked up in."""
         if all(refused == _ALL for refused in self._refused):
             return
+        wanted = self._joined(wanted)
         for output, right in enumerate(wanted):
             possible, refused = self._possible[output], self._refused[output]
             boxes = self._reading.detections_of(output)
@@ -69,6 +72,13 @@ class Vacuity:
                 if self._refuses(*compared, self._limits[output]):
                     refused.add(wrong)
         self._before = list(wanted)
+
+    def _joined(self, wanted: Sequence[Array]) -> Sequence[Array]:
+        if self._listed is None:
+            return wanted
+        start, end = self._listed, len(wanted) - (len(self._limits) - 1 - self._listed)
+        values = [array.reshape(-1) for array in wanted[start:end]] or [np.zeros(0, np.float32)]
+        return [*wanted[:start], np.concatenate(values), *wanted[end:]]
 
     def _wrong(self, kind: str, output: int, right: Array) -> Array | None:
         if kind == ZEROS:

@@ -15,7 +15,7 @@ from conformance.case.must_hold import When
 from conformance.case.python import call
 from conformance.case.words import REGIMES, SPECIALS
 from conformance.draw import values
-from conformance.errors import Stopped
+from conformance.errors import Stopped, display_path
 from conformance.verdict.example import Draw as Draw
 from conformance.worker import memory
 
@@ -78,7 +78,8 @@ class Maker:
             more = f", and {drawn / memory.GIB:.3g} GiB while values are drawn" if drawn else ""
             text = (
                 f"the inputs take {sum(sizes.values()) / memory.GIB:.3g} GiB of memory{more}, of which there are "
-                f"{room / memory.GIB:.3g} GiB; the largest is {name}, {shape}"
+                f"{room / memory.GIB:.3g} GiB; the largest is {name}, {shape}: declare smaller dims "
+                f"({display_path(self._case.file)}:{self._case.line})"
             )
             raise Stopped("declare", "OutOfMemory", text, "case")
 

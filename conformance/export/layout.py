@@ -14,9 +14,9 @@ from conformance.case.must_hold import Output
 from conformance.errors import Stopped
 
 
-def tensors_of(result: Any) -> list[Any]:
+def tensors_of(result: Any, *, listed: bool = False) -> list[Any]:
     """The tensors of an output, depth first; numbers, such as sizes, as tensors without dims. Stopped at ``declare``
-    where it has none, or anything else."""
+    where it has none, or anything else; where it is ``listed``, as by a scripted module, a list may be empty."""
     import torch
     from torch.utils import _pytree
 
@@ -28,7 +28,7 @@ def tensors_of(result: Any) -> list[Any]:
         if leaf is not None
     ]
     odd = [type(leaf).__name__ for leaf in leaves if not isinstance(leaf, torch.Tensor)]
-    if odd or not leaves:
+    if odd or not (leaves or (listed and layout_of(result))):
         what = f"a {odd[0]}" if odd else "nothing"
         text = f"forward returns {what} where tensors are expected"
         text += "; returns: names the tensors in it, as in [logits, past.0.key]" if odd else ""

@@ -59,6 +59,10 @@ class Reference:
         self._rounds_not = False
         self.layout: list[int] | None = None
         """How many tensors each output of the graph has (``export.layout``); None until the module was called."""
+        self.listed: int | None = None
+        """Which output of the graph was seen to be a list whose length depends on the inputs; 1 in ``layout``."""
+        self.listed_dtype: str | None = None
+        """Of what dtype its tensors are, once there were any."""
         self.changed_by_calls: list[str] = []
         """The names of what calls were seen to change in the module, and had put back."""
         self._again: torch.nn.Module | None = None
@@ -87,6 +91,7 @@ class Reference:
             return None
         other = copy.copy(self)
         other.case, other.layout, other.repeats, other.oracle_missing = case, None, False, None
+        other.listed = other.listed_dtype = None
         other.changed_by_calls = []
         other._eager, other._twin = _sharing(self._uncalled.module), None
         other.module = other._eager
@@ -251,9 +256,10 @@ class Reference:
                         "the module changes its input in place, so that the reference and the runtimes would see "
                         "different inputs; clones: true hands it a clone", "case",
                     )  # fmt: skip
-            leaves = tensors_of(result)
-            self._hold_layout(layout_of(result) if self.case.says.script else [1] * len(leaves))
-            return [array_of(leaf).copy() for leaf in leaves]
+            leaves = tensors_of(result, listed=self.case.says.script)
+            arrays = [array_of(leaf).copy() for leaf in leaves]
+            self._hold_layout(layout_of(result) if self.case.says.script else [1] * len(leaves), arrays)
+            return arrays
 
     @contextlib.contextmanager
     def standing(self, *, told: bool = True) -> Iterator[None]:
@@ -287,16 +293,28 @@ class Reference:
                 raise Stopped("declare", "NotDeterministic", text, "case")
         return self._again
 
-    def _hold_layout(self, layout: list[int]) -> None:
-        """Stopped at ``declare`` where there are more or fewer tensors than there were before."""
-        if self.layout is None:
-            self.layout = layout
-        if layout != self.layout:
+    def _hold_layout(self, layout: list[int], arrays: list[Array]) -> None:
+        """Stopped at ``declare`` where there are more or fewer tensors than there were before, but in one list of a
+        scripted module, which is ``listed`` then."""
+        before = layout if self.layout is None else self.layout
+        changed = [output for output, counts in enumerate(zip(layout, before, strict=False)) if len({*counts}) > 1]
+        vary = [output for output in changed if output != self.listed]
+        most = 1 if self.case.says.script and self.listed is None else 0
+        if len(layout) != len(before) or len(vary) > most:
             text = (
                 f"how many tensors forward returns depends on its inputs: {tensors_in(layout)}, and for others "
-                f"{tensors_in(self.layout)}; return a tuple of a fixed length, or stack them into one tensor"
+                f"{tensors_in(before)}; return a tuple of a fixed length, or stack them into one tensor; with "
+                "script: true one list may have any length"
             )
             raise Stopped("declare", "VaryingOutputs", text, "case")
+        self.listed = vary[0] if vary else self.listed
+        self.layout = [1 if output == self.listed else count for output, count in enumerate(before)]
+        if self.listed is not None and layout[self.listed]:
+            self.listed_dtype = str(arrays[sum(layout[: self.listed])].dtype)
+
+    def listed_among(self) -> int | None:
+        """Return which tensor that ``outputs`` is about is the list; None where no length was seen to vary."""
+        return None if self.listed is None else sum((self.layout or [])[: self.listed])
 
     def outputs(self) -> list[Output]:
         """Return what the case declares of each tensor that forward returns, of the tensors of a list one by one."""
@@ -350,7 +368,7 @@ class Reference:
         positional, keywords = self.arguments(inputs)
         self.restore()
         with self.standing(), way:
-            return _own(self.module(*positional, **keywords))
+            return _own(self.module(*positional, **keywords), self.case.says.script)
 
     def _has_float64(self) -> bool:
         """Whether there is a float64 form, which is made when it is first asked for."""
@@ -370,7 +388,7 @@ class Reference:
         positional, keywords = self.arguments(inputs)
         self.restore()
         with torch.no_grad():
-            eager = [array_of(leaf) for leaf in tensors_of(self._eager(*positional, **keywords))]
+            eager = _own(self._eager(*positional, **keywords), listed=True)
         self.restore()
         return defaults_for(eager).compare(self(inputs), Right(eager)).verdict != "failed"
 
@@ -386,11 +404,11 @@ class Reference:
         try:
             with torch.no_grad():
                 if rounding is None:
-                    return _own(self._twin(*positional, **keywords))
+                    return _own(self._twin(*positional, **keywords), self.case.says.script)
                 moved = contextlib.nullcontext() if rounding.given else self._weights_moved(rounding)
                 with moved, rounds(rounding):
                     result = self._twin(*positional, **keywords)
-                return _own(result)
+                return _own(result, self.case.says.script)
         finally:
             torch.set_default_dtype(before)
             if self.changed_by_calls and self._uncalled is not None:
@@ -423,8 +441,8 @@ class _Uncalled:
         return copied(self.module).double()
 
 
-def _own(result: Any) -> list[Array]:
-    return [array_of(leaf).copy() for leaf in tensors_of(result)]
+def _own(result: Any, listed: bool) -> list[Array]:
+    return [array_of(leaf).copy() for leaf in tensors_of(result, listed=listed)]
 
 
 def _sharing(module: Any) -> Any:

@@ -108,7 +108,7 @@ def _look_at_nodes(opinion: Opinion, suspect: Suspect, example: Example, stop: S
     damning = "wrong" if stop.stage == "compare" else "stops"
     if suspect.runtime != "onnxruntime" or answers.get("onnxruntime-unoptimized") != damning:
         return
-    if stop.error in ("WrongCount", "WrongDtype"):
+    if stop.error in ("WrongCount", "WrongLength", "WrongDtype"):
         return
     try:
         walked = aside.ask(lambda: walk(suspect.model, suspect.libraries, example.inputs), WALK_SECONDS)

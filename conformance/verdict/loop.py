@@ -105,6 +105,8 @@ def worst_dict(worst: Worst, draw: Draw) -> dict[str, Any]:
     """The worst element as it goes into a record."""
     told = dataclasses.asdict(worst)
     del told["together"]
+    if (called := told.pop("called")) is not None:
+        told["output"] = called
     return {**told, "index": list(worst.index), "dims": dict(draw.dims)}
 
 

@@ -86,6 +86,7 @@ _WRONG = {
     STOPS: "exports a model that does not run", RAISES: "raises an error",
     "WrongShape": "gives outputs of another shape",
     "WrongDtype": "gives outputs of another dtype", "WrongCount": "gives another number of outputs",
+    "WrongLength": "gives a list of another length",
 }  # fmt: skip
 
 

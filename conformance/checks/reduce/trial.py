@@ -50,7 +50,7 @@ def kind_of(stage: str, error: str) -> str:
     """The kind of a failure at that stage with that error."""
     if stage != "compare":
         return f"stops {error}"
-    return "values" if error in VALUES else error
+    return "values" if error in VALUES else "WrongCount" if error == "WrongLength" else error
 
 
 def difference(got: Sequence[Array], right: Sequence[Array], limit: float, floor: float = 0.0) -> str | None:
