@@ -43,6 +43,7 @@ OPEN = {
     "ties: one of two NaN": ("torch.topk(x, 1).indices", beside([NAN, NAN, 1], (2, 3)), 0),
     "order: an infinity times zero": ("x.prod(-1, keepdim=True)", beside([1e30, 1e30, 0], (2, 3)), 7),
     "order: an infinity that becomes finite": ("x.prod(-1, keepdim=True)", beside([1e30, 1e30, 1e-30], (2, 3)), 1e30),
+    "order: an infinity and what vanishes": ("x.prod(-1, keepdim=True)", beside([INF, 1e-30, 1e-30], (2, 3)), 7),
     "order: each product": ("torch.cumprod(x, -1)[:, 2:]", beside([1e30, 1e30, 0], (2, 3)), 7),
     "rounding: a quantizer's tie": ("torch.round(x.sum(1, keepdim=True) / 0.1)", HALVES, 1.0),
     "rounding: a quantizer's tie as an integer":
@@ -82,6 +83,7 @@ CLOSED = {
     "NaN that is passed on": ("torch.relu(x)", np.float32([[NAN, 1.0]]), 0.0),
     "NaN is the largest": ("torch.topk(x, 1).indices", np.float32([[1, NAN]]), 0),
     "the median of NaN": ("torch.median(x, -1, keepdim=True).indices", np.float32([[1, NAN, 2, 2]]), 0),
+    "an infinity by zero": ("x.prod(-1, keepdim=True)", np.float32([[INF, 0, 1]]), 0.0),
     "a product by zero": ("x.prod(-1, keepdim=True)", np.float32([[0, 2, 1e30]]), NAN),
     "a product beyond float32": ("x.prod(-1, keepdim=True)", np.float32([[1e30, 1e30]]), 1.0),
     "a transform of numbers": ("torch.fft.rfft(x).abs()", beside([], (2, 8)), NAN),

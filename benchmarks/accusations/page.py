@@ -78,8 +78,8 @@ def _names(reds: Sequence[Red]) -> str:
 TEXT = """# False accusations
 
 Made by `tox run -e dev -- python -m benchmarks accusations`, which takes more than an hour;
-`python -m benchmarks.accusations --group open --write` runs one group and writes its section. Modules that are sound
-are written as cases and run as any other case is. The question is whether the suite calls anything wrong that is
+`python -m benchmarks.accusations` runs one group, and writes its section if asked to. Modules that are sound are
+written as cases and run as any other case is. The question is whether the suite calls anything wrong that is
 right, or blames one who did nothing. What is said of the modules of one section was measured on its day, with its
 versions, and not since.
 

@@ -173,7 +173,7 @@ def _cropped(func: Any, args: Sequence[Any], out: Any) -> Any:
 
 
 def _multiplied(func: Any, args: Sequence[Any], out: Any) -> Any:
-    """Products of numbers that go beyond the format in some orders of their factors, and end elsewhere in others."""
+    """Products that go beyond the format in some orders of their factors, and end elsewhere in others."""
     import torch
 
     factors = args[0]
@@ -187,7 +187,8 @@ def _multiplied(func: Any, args: Sequence[Any], out: Any) -> Any:
         add = partial(torch.sum, dim=args[1] if len(args) > 1 else list(range(factors.dim())))
     up, down = add(logs.clamp(min=0)), add(logs.clamp(max=0))
     in_between = ((up >= most) & ((up + down < most) | (down < least))) | ((down < least) & (up + down > least))
-    return (in_between & (add(~factors.isfinite()) == 0)).reshape(out.shape)
+    nan = (add(factors.isnan()) > 0) | ((add(factors == 0) > 0) & (add(factors.isinf()) > 0))  # in any order
+    return (in_between & ~nan).reshape(out.shape)
 
 
 RULES = (
