@@ -83,12 +83,13 @@ class _Table:
 def outcomes() -> list[Outcome]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "TABLES", (_Table,))
+        patch.setattr(runs, "DOORS", ())
         patch.setattr(runs, "run_planted", _run_own)
         return list(part(0, 1, 1))
 
 
 def _run_own(*arguments: Any) -> Any:
-    runs.TABLES = (_Table,)  # type: ignore[assignment]  # the worker is another process
+    runs.TABLES, runs.DOORS = (_Table,), ()  # type: ignore[assignment]  # the worker is another process
     return _run_planted(*arguments)
 
 
