@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ from conformance.case.python import Folder
 from conformance.checks.prepared import prepare
 from conformance.plan.cell import Cell
 from conformance.records.record import FLOAT64, Witness
+from conformance.records.settle import why_too_wide
 from conformance.runtimes import onnxruntime
 from conformance.verdict.blame import decide
 from tests.kit.cases import Bench, say
+from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
 
 A, B, C = "onnxruntime-unoptimized", "onnx-reference", "openvino"
 
@@ -55,6 +59,29 @@ def test_the_fault_follows_from_the_answers_alone(suspect, stage, answers, fault
 
 def test_a_model_made_with_own_code_is_accused_where_nobody_else_can_be_asked():
     assert decide([Witness(A, "wrong")], "onnxruntime", "compare", own_code=True) == ("exporter", None)
+
+
+@pytest.mark.parametrize("own, other, answer", [
+    (0.02, 0.001, "nearer"), (0.02, 0.003, "otherwise"), (-0.02, 0.001, "nearer"), (np.nan, 0.001, "otherwise"),
+    (0.02, np.inf, "otherwise"),
+])  # fmt: skip
+def test_a_witness_that_is_off_ten_times_less_speaks_for_the_model(bench, monkeypatch, own, other, answer):
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    off = {name: own for name in ANY_OPTIMIZER} | {B: other}
+    with contextlib.ExitStack() as stack:
+        for name, error in off.items():
+            stack.enter_context(wrong_runtime(lambda _, outputs, error=error: [outputs[0] + np.float32(error)], name))
+        record = bench.run("forward: torch.sin(x)\ninputs: {x: 'float32[3, 4]'}\nexport: {torchscript: [17]}")
+    assert {witness["runtime"]: witness["answer"] for witness in record.witnesses}[B] == answer
+
+
+@pytest.mark.parametrize("text, stage, wide", [
+    ("12345678", "export", False), ("1234567", "export", True), ("  1234567  ", "export", True),
+    ("the model the model", "check", True),
+    ("the inputs of ", "check", True), ("the operator is missing", "compare", True),
+])  # fmt: skip
+def test_a_part_of_a_text_that_excuses_an_error_is_long_and_of_that_error(text, stage, wide):
+    assert bool(why_too_wide(stage, text)) is wide
 
 
 COUNTED = """

@@ -27,7 +27,7 @@ OWN_TESTS = {
         "align/test_parting",
     ),
     "records/settle.py": ("test_hosts", "test_planted_expectations", "test_record"),
-    "verdict/blame.py": ("test_blame", "test_planted_blame"),
+    "verdict/blame.py": ("test_blame", "test_planted_blame", "test_nodes", "test_witnesses"),
 }  # fmt: skip
 """By files of the package: the tests that are about them, below ``tests/``."""
 MINUTES = 180.0
