@@ -67,7 +67,7 @@ def test_a_model_made_with_own_code_is_accused_where_nobody_else_can_be_asked():
 ])  # fmt: skip
 def test_a_witness_that_is_off_ten_times_less_speaks_for_the_model(bench, monkeypatch, own, other, answer):
     monkeypatch.setitem(sys.modules, "openvino", None)
-    off = {name: own for name in ANY_OPTIMIZER} | {B: other}
+    off = dict.fromkeys(ANY_OPTIMIZER, own) | {B: other}
     with contextlib.ExitStack() as stack:
         for name, error in off.items():
             stack.enter_context(wrong_runtime(lambda _, outputs, error=error: [outputs[0] + np.float32(error)], name))
