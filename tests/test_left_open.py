@@ -35,6 +35,9 @@ OPEN = {
     "cast: beyond the range": ("x.to(torch.uint8)", beside([-3.0], (2, 1)), 0),
     "quantizer: an infinity": ("torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127)",
                                beside([INF], (2, 1)), 12.7),
+    "quantizer: an infinity in a channel":
+        ("torch.fake_quantize_per_channel_affine(x, torch.full((1,), 0.1), torch.zeros(1).int(), 1, -128, 127)",
+         beside([INF], (2, 1)), 12.7),
     "transform: an infinity": ("torch.fft.rfft(x).abs()", beside([INF], (2, 8)), NAN),
     "transform: both parts of NaN": ("torch.view_as_real(torch.fft.fft(x))", beside([NAN], (2, 8)), 0.5),
     "matrix: NaN": ("torch.linalg.inv(x)", beside([NAN], (2, 2, 2)), 0.5),
