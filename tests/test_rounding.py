@@ -108,7 +108,8 @@ def test_a_long_sum_that_is_added_up_one_by_one_is_no_finding(bench, operator, m
 
 @pytest.mark.parametrize("forward", [
     "x @ WEIGHTS", "x @ WEIGHTS[:, None]", "F.linear(x, WEIGHTS[None], torch.ones(1))",
-    "x[None] @ WEIGHTS[None, :, None]",
+    "x[None] @ WEIGHTS[None, :, None]", "F.conv1d(x[None], WEIGHTS[None, None])",
+    "F.conv2d(x.view(1, 16, 16, 16), WEIGHTS.view(1, 16, 16, 16))",
 ])  # fmt: skip
 def test_a_product_whose_terms_have_one_sign_for_a_while_may_be_added_up_one_by_one(bench, forward):
     """And one whose terms have 13 bits is found."""
@@ -116,7 +117,8 @@ def test_a_product_whose_terms_have_one_sign_for_a_while_may_be_added_up_one_by_
     terms, bias = x * np.linspace(-1, 1, 4096, dtype=np.float32), np.float32("ones" in forward)
     answers = [one_by_one(each) + bias for each in (terms, terms * np.float32(1 - 2.0**-13 * (terms > 0)))]
     body = case_of(forward.replace("WEIGHTS", "torch.linspace(-1, 1, 4096)"), dims="", x="[1, 4096]")
-    shape = {"x @ WEIGHTS": (1,), "x[None] @ WEIGHTS[None, :, None]": (1, 1, 1)}.get(forward, (1, 1))
+    three = forward.startswith(("x[None]", "F.conv1d"))
+    shape = (1,) if forward == "x @ WEIGHTS" else (1, 1, 1, 1) if "conv2d" in forward else (1, 1, 1)[: 2 + three]
     sound, narrow = judged(bench, body, x, *(answer.reshape(shape) for answer in answers))
     assert sound != "failed" and narrow == "failed"
 

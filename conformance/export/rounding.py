@@ -158,7 +158,8 @@ The bound is one unit for each addition (N. Higham, "Accuracy and Stability of N
 4.2; TOSA's conformance tests allow as many, ``verify_dot_product``). Products of both signs come nowhere near: adding
 up 4,096 one by one is off by 0.1 of these units, in blocks by less; products of 10 bits are off by 30. Terms of one
 sign do, as those of a mean: 16,384 equal ones are off by 400 to 800. So a plain sum is added up one by one as well,
-to see how far it is off, and so are products of matrices, whose terms may have one sign for a while."""
+to see how far it is off, and so are products of matrices and convolutions, whose terms may have one sign for a
+while."""
 
 ONE_BY_ONE = 0.05
 """The same for a pool, whose terms may have one sign, for each of its terms: what equal ones come to."""
@@ -216,8 +217,8 @@ def one_by_one(name: str, args: Sequence[Any], out: Any, magnitude: Any) -> Any:
         if "adaptive" not in name:
             window = math.prod(args[1]) ** (spatial // len(args[1]))
         return magnitude * (ONE_BY_ONE * window * 2.0**-24)
-    if name in PRODUCTS:
-        products = _products(name, args)
+    if name in PRODUCTS or name == "aten.convolution":
+        products = _products(name, args) if name in PRODUCTS else _of_convolution(args, out)
         return 0.0 if products is None else torch.from_numpy(_off_one_by_one(products).reshape(out.shape))
     if name not in PLAIN_SUMS:
         return 0.0
@@ -242,6 +243,21 @@ def _products(name: str, args: Sequence[Any]) -> Any:
     if left.shape[-1] < LONG or left.numel() * right.shape[-2] > MOST_TERMS:
         return None
     return left.unsqueeze(-2) * (right if left.dim() == 1 else right.unsqueeze(-3))
+
+
+def _of_convolution(args: Sequence[Any], out: Any) -> Any:
+    """Return the same of a convolution over one or two dims without groups, of shape ``[*out.shape, terms]``."""
+    import torch
+
+    value, weight, _, stride, padding, dilation, transposed, _, groups = args[:9]
+    count, spatial = weight[0].numel(), weight.dim() - 2
+    if transposed or groups > 1 or spatial not in (1, 2) or count < LONG or out.numel() * count > MOST_TERMS:
+        return None
+    if spatial == 1:  # one dim of size 1 before its own
+        value, weight = value.unsqueeze(-2), weight.unsqueeze(-2)
+        stride, padding, dilation = [1, *stride], [0, *padding], [1, *dilation]
+    columns = torch.nn.functional.unfold(value, weight.shape[2:], dilation, padding, stride)
+    return columns.mT.unsqueeze(1) * weight.flatten(1).unsqueeze(1)
 
 
 def _off_one_by_one(terms: Any, *, partial: bool = False) -> np.ndarray[Any, Any]:
