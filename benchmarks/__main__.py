@@ -46,6 +46,7 @@ from benchmarks import (
 )
 from benchmarks.common import HEAD, Row, where
 from benchmarks.culprits import own_code
+from benchmarks.depends import cost
 
 GROUPS = {
     "seconds": seconds,
@@ -76,6 +77,7 @@ GROUPS = {
     "cluster": cluster,
     "neighbours": neighbours,
     "depends": depends,
+    "observing": cost,
 }
 EVIDENCE = (
     "doors",

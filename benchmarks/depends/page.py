@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 
 from benchmarks.common import HEAD, Row
-from benchmarks.depends import cost
 from benchmarks.depends.run import MODES, Outcome, study
 from benchmarks.depends.ways import UNOBSERVABLE
 from benchmarks.planted import ROOT
@@ -18,13 +16,6 @@ WAYS = 45
 def rows(quick: bool) -> Iterator[Row]:
     """Yield what was counted."""
     yield from rows_of(study(quick))
-    yield from measured(quick)
-
-
-@functools.cache
-def measured(quick: bool) -> list[Row]:
-    """Return what observing costs."""
-    return list(cost.rows(quick))
 
 
 def rows_of(outcomes: Sequence[Outcome]) -> Iterator[Row]:
@@ -76,7 +67,7 @@ declared by its case, and counts by itself. A sound twin does not use what is ch
 def write(where: str) -> None:
     """Write ``docs/evidence/depends.md``; ``where`` says on what host and with which versions."""
     outcomes = study(False)
-    targets = "\n".join([HEAD, *(row.line() for row in [*rows_of(outcomes), *measured(False)])])
+    targets = "\n".join([HEAD, *(row.line() for row in rows_of(outcomes))])
     broken = "".join(f"- {outcome.way.what}: {outcome.broken}\n" for outcome in outcomes if outcome.broken)
     PAGE.write_text(
         TEXT.format(
