@@ -13,6 +13,8 @@ FEWEST = 48
 """So many calls are asked about whatever they cost."""
 RUNS = 2.5
 """About how many runs a call takes."""
+BEYOND = 0.1
+"""The share of these runs that is spent besides on what shows only with other values."""
 LONG = 0.05
 """From how many seconds on, by these guesses, a run is one that takes long."""
 TAPE_CALLS, TAPE_SECONDS = 4, 0.05

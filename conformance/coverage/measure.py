@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from conformance.arrays import Array, same
 from conformance.coverage.calls import Run, Site, recording
-from conformance.coverage.cost import RUNS, takes_long, worth_a_tape
+from conformance.coverage.cost import BEYOND, RUNS, takes_long, worth_a_tape
 from conformance.coverage.disturb import TENTHS, Disturbance, disturb, disturbed
 from conformance.coverage.replay import OffTape, Tape, taped
 
@@ -123,9 +123,10 @@ def measure(
         if len(seen) == len(known):
             break
     recorded.run.products.clear()
+    most = ask.runs + int(BEYOND * runs)
     for trial in trials if idle else ():
         ask.runs += 1
-        if not idle or ask.runs > runs:
+        if not idle or ask.runs > most:
             break
         with contextlib.suppress(Unknown):
             run = _Recorded(module, trial, again=False).run
@@ -137,7 +138,7 @@ def measure(
         tuple(blind),
         calls,
         ask.runs,
-        tuple(_seen_beyond(module, open_, idle, beyond(), ask, tenths, runs)) if open_ and beyond is not None else (),
+        tuple(_seen_beyond(module, open_, idle, beyond(), ask, tenths, most)) if open_ and beyond is not None else (),
     )
 
 
