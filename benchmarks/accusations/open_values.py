@@ -227,7 +227,7 @@ ATTENDS: tuple[tuple[str, str], ...] = (
     )),
     ("m(x, x.flip(1))", f"nn.TransformerDecoderLayer{_LAYER})"),
 )  # fmt: skip
-"""What is computed, and its module."""
+"""Expressions by group, and the modules that compute them."""
 
 STATE: tuple[tuple[str, str], ...] = (
     *((source, "None") for source in (

@@ -77,7 +77,7 @@ class Outcome:
     name: str
     about: str
     seeds: int = 0
-    """How many were run, from 1 on."""
+    """The number of seeds that were run, from 1 on."""
     code: str = ""
     """The state of the package and its libraries that it ran with last, as the folder of its results is named."""
     seconds: float = 0.0
@@ -196,7 +196,7 @@ class Study:
     seconds: float
     """That the processes took together, without what an earlier run had done."""
     whole: bool
-    """Whether it is about all modules of the group."""
+    """True where it is about all modules of the group."""
     left: int = 0
     """Modules that have not run in any seed yet."""
     code: str = ""

@@ -41,7 +41,7 @@ class Sample:
     shapes: int = 3
     """Boundary shapes of its case: the one of the trace, the smallest, the largest."""
     changes: bool = False
-    """Whether a call changes the module, which then is called as a copy."""
+    """True where a call changes the module, which is then called as a copy."""
 
     def tensors(self) -> list[torch.Tensor]:
         leaves = _pytree.tree_leaves((tuple(self.args), dict(self.kwargs)))

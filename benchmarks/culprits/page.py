@@ -91,7 +91,7 @@ converted models of the optimizer, the real ones, the symbolic that raises, and 
 {where}
 {own_code}"""
 OWN_CODE = "\n## Code of the case's own\n"
-"""Where the section begins that is measured and written alone, and stays as it is where the rest is written."""
+"""The heading of the section that is measured and written alone, and stays as it is where the rest is written."""
 SECTION = """
 Made by `tox run -e dev -- python -m benchmarks doors`, apart from the rest of this page. Of {count} defects most are
 planted in what a case itself brings for an export, by {doors} doors; the same code without the defect passes. The

@@ -60,11 +60,11 @@ class Plant:
     timeout: float = 90.0
     """Seconds."""
     own_code: bool = False
-    """Whether the defect is in code of the case's own that an export runs."""
+    """True where the defect is in code of the case's own that an export runs."""
     lines: range | None = None
     """Those of ``beside.py`` of which the record has to name one; None where it need not."""
     alone: bool = False
-    """Whether its Python registers what stays in a process, so that it takes a worker of its own."""
+    """True where its Python registers what stays in a process, so that it takes a worker of its own."""
 
     @property
     def twin(self) -> Written | None:

@@ -51,7 +51,7 @@ class Outcome:
     """How its sound form ended where it did not pass, and then the plant proves nothing; else empty."""
     seconds: float
     placed: bool | None = None
-    """Whether the first line that it names is one of those that are wrong; None where it need not name one."""
+    """True where the first line that it names is one of those that are wrong; None where it need not name one."""
 
     @property
     def counts(self) -> bool:

@@ -46,7 +46,7 @@ def named(record: Mapping[str, Any]) -> str | None:
 
 
 def verdict(culprit: Culprit, own_code: bool, record: Mapping[str, Any]) -> Verdict:
-    """Whether a record names the culprit of a plant; ``own_code``: the defect is in code of the case's own."""
+    """Say whether a record names the culprit of a plant; ``own_code``: the defect is in code of the case's own."""
     if record["status"] in ("passed", "xfailed") or (record["status"] == "skipped" and culprit != "host"):
         return "not found"
     who = named(record)

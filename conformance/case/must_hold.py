@@ -95,7 +95,7 @@ class Fails(Says):
     """The whole name of the error (an exception, what it was caused by, a signal, or a name of this package such as
     WrongValue), or a part of its text: at least 8 characters that not every error of the stage has."""
     fault: Fault | None = None
-    """Who is at fault, as the author knows; then others are asked only with `--explain all`."""
+    """The one at fault, as the author knows; others are then asked only with `--explain all`."""
     because: Annotated[str, BeforeValidator(_said)] = Field(min_length=1)
     """The fact behind the failure, in a sentence."""
 

@@ -52,7 +52,7 @@ class Runner:
         self._worker = worker
         self._begun: Cell | None = None
         self._start = self._starting = 0.0
-        """When the cell that was begun was begun, and how long it took until a process had it."""
+        """The time at which the current cell was begun, and the seconds until a process had it."""
         self._before = Predecessors()
         self._shown: dict[str, str] = {} if shown is None else shown
         if worker is None:

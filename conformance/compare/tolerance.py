@@ -95,7 +95,7 @@ class Worst:
     """Of an output of indices, which ``got`` and ``wanted`` are then: what stands at them, under the same keys, and
     ``in``, what they index. ``error`` and ``ratio`` are about these."""
     called: str | None = None
-    """What sentences call the output where its number says nothing, as for a tensor of a list: ``parts[3]``."""
+    """The output's name in sentences, where its number says nothing, as for a tensor of a list: ``parts[3]``."""
     together: tuple[int, ...] = ()
     """The outputs whose rows belong to those of this one."""
 

@@ -99,12 +99,12 @@ def computes(func: Any, op: str, results: list[Any], has_tensors: bool, aliases:
 
 
 def _writes(func: Any) -> bool:
-    """Whether an operator writes to its arguments."""
+    """Return whether an operator writes to its arguments."""
     return bool(hasattr(func, "_schema") and func._schema.is_mutable)
 
 
 def _is_one_of(results: list[Any], given: list[Any]) -> bool:
-    """Whether the one result of a call has the values of a tensor that it was given."""
+    """Return whether the one result of a call has the values of a tensor that it was given."""
     import torch
 
     if len(results) != 1:

@@ -216,7 +216,7 @@ class _Asked:
         """Whether a tenth of the result that was disturbed last is anything."""
 
     def sees(self, recorded: _Recorded, site: Site, zeroed: set[Site], tenths: Sequence[Disturbance]) -> bool:
-        """Whether the trial completes what is to be seen of a call; ``zeroed`` are those that were seen zeroed."""
+        """Return whether the trial completes what is to be seen of a call; of ``zeroed`` zero was seen."""
         index, shows_here = recorded.run.sites[site], False
         if site not in zeroed:
             shows_here = self.notices(recorded, index, ("zero",))

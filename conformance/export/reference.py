@@ -60,7 +60,7 @@ class Reference:
         self.layout: list[int] | None = None
         """How many tensors each output of the graph has (``export.layout``); None until the module was called."""
         self.listed: int | None = None
-        """Which output of the graph was seen to be a list whose length depends on the inputs; 1 in ``layout``."""
+        """The output of the graph that was seen to be a list whose length depends on the inputs; 1 in ``layout``."""
         self.listed_dtype: str | None = None
         """Of what dtype its tensors are, once there were any."""
         self.changed_by_calls: list[str] = []

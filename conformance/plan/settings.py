@@ -39,7 +39,7 @@ class Settings:
     observe: bool = True
     """Whether it is observed what cells use; where it is not, nothing is kept for a later run."""
     explain_declared: bool = True
-    """Whether others are asked also about a failure that the case declares with its fault."""
+    """Ask others also about a failure that the case declares with its fault."""
     suite: str | None = None
     """What ``depends.fingerprint.suite`` said where the run was started; None asks it where the cells run."""
     require_provider: bool = False

@@ -28,7 +28,7 @@ class Writing:
         self._options, self._cut, self._clustered = options, cut, clustered
         self._started = time.time()
         self._begun = self._last = 0.0
-        """When the first cell could begin, and when the last record came."""
+        """The times at which the first cell could begin, and at which the last record came."""
         self._writer: RunWriter | None = None
         self._unlocked = False
         self.records: list[dict[str, Any]] = []

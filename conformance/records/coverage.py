@@ -9,8 +9,8 @@ from conformance.records.clean import one_line
 
 
 def known(record: Mapping[str, Any]) -> dict[str, Any] | None:
-    """How many calls are ``seen`` in a record ``of`` how many, where it is about fp32 and has calls, with those that
-    show only ``beyond`` the values of the case; else None."""
+    """Return how many calls are ``seen`` in a record ``of`` how many, with those that show only ``beyond`` the values
+    of the case; None where it is not about fp32 or has no calls."""
     told = record.get("coverage")
     if not told or record.get("precision") != "fp32" or not told.get("of"):
         return None

@@ -1,4 +1,4 @@
-"""How long the parts of a cell take, each second in one of them."""
+"""Seconds of a cell, each counted in one of its parts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 START = "start"
-"""What starting a process for a cell took, which others may need none for."""
+"""The part in which a process is started for a cell; other cells may need none."""
 
 
 def own_seconds(record: Mapping[str, Any]) -> float:
-    """How long a cell took, whoever started its process."""
+    """Return the seconds of a cell, without those in which its process was started."""
     return sum(float(seconds) for name, seconds in (record.get("seconds") or {}).items() if name != START)
 
 
