@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from conformance.depends.contents import content, of_text, short
+from conformance.depends.syntax import Said, said
 from conformance.disk.values import KeptValues
 
 LARGE = 2**14
@@ -26,8 +27,6 @@ LOADED = "when loaded"
 WHOLE = "the whole file"
 AS_IT_IS = "*"
 """The hash of the file's content: where it is the same, so is each part."""
-_COMPUTED = frozenset({"eval", "exec", "globals", "locals", "vars", "__import__"})
-_COMPUTING = tuple(name.encode() for name in sorted(_COMPUTED))
 
 Parts = Mapping[str, str]
 """By name the hash of a part's text."""
@@ -105,7 +104,7 @@ def part_now(file: str, name: str) -> str | None:
 
 
 _kept = KeptValues(None)
-_FORMAT = 1
+_FORMAT = 2
 
 
 def keep_in(folder: Path | None) -> None:
@@ -141,90 +140,61 @@ def _source(text: bytes) -> Source:
 
 
 def _parsed(text: bytes) -> Source:
-    source = Source()
     try:
         tree = ast.parse(text)
+        statements = [(node, said([node])) for node in tree.body]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        source.whole = of_text(text.decode("utf-8", "surrogateescape"))
-        return source
-    binding = False
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            binding = binding or bool(_binding(node))
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
+        return Source(whole=of_text(text.decode("utf-8", "surrogateescape")))
+    source = Source()
+    for statement in itertools.chain.from_iterable(read.imports for _, read in statements):
+        for alias in statement.names:
+            if isinstance(statement, ast.Import):
                 source.imports[alias.asname or alias.name.partition(".")[0]] = (alias.name, None)
-        elif isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                source.imports[alias.asname or alias.name] = (
-                    "." * node.level + (node.module or ""),
-                    None if alias.name == "*" else alias.name,
-                )
-    if (_may_compute(text) and _computes(tree)) or "*" in source.imports:
-        source.whole = of_text(ast.dump(tree))
+            else:
+                module = "." * statement.level + (statement.module or "")
+                source.imports[alias.asname or alias.name] = module, None if alias.name == "*" else alias.name
+    if any(read.computes for _, read in statements) or "*" in source.imports:
+        source.whole = of_text("\n".join(read.text for _, read in statements))
         return source
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)] if binding else []
-    binders = {node.name for node in functions if any(map(_binding, ast.walk(node)))}
-    for function in functions:
+    functions = [(node, read) for node, read in statements if isinstance(node, ast.FunctionDef)]
+    binders = {node.name for node, read in functions if read.binders}
+    for function, read in functions if binders else ():
         for decorator in function.decorator_list:
-            if isinstance(decorator, ast.Call) and binders.intersection(_names(decorator.func)):
+            if isinstance(decorator, ast.Call) and binders.intersection(said([decorator.func]).names):
                 for part in decorator.args:
                     if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                        _bind(source, part.value, function)
-    for node in tree.body:
-        _sort(source, node)
+                        _bind(source, part.value, read)
+    for node, read in statements:
+        _sort(source, node, read)
         if isinstance(node, ast.ClassDef) and b"__init_subclass__" in text:
-            _load(source, ast.dump(node), ())
+            _load(source, read.text, ())
     return source
 
 
-def _binding(node: ast.AST) -> set[int]:
-    """Return the places of ``globals`` in ``globals()[name] = function``, which reads no name."""
-    if not isinstance(node, ast.Assign):
-        return set()
-    subscripts = (target.value for target in node.targets if isinstance(target, ast.Subscript))
-    return {id(value.func) for value in subscripts if isinstance(value, ast.Call)}
-
-
-def _may_compute(text: bytes) -> bool:
-    """Return False where no code of a file reads names that it computes, without a look at its tree.
-
-    Names beyond ASCII may be other spellings of these (PEP 3131), and an encoding may be another one than UTF-8.
-    """
-    first_lines = b"".join(text.split(b"\n", 2)[:2])
-    return not text.isascii() or b"coding" in first_lines or any(name in text for name in _COMPUTING)
-
-
-def _computes(tree: ast.AST) -> bool:
-    """Return whether code reads names that it computes."""
-    binding = set().union(*map(_binding, ast.walk(tree)))
-    return any(isinstance(n, ast.Name) and n.id in _COMPUTED and id(n) not in binding for n in ast.walk(tree))
-
-
-def _sort(source: Source, node: ast.stmt) -> None:
+def _sort(source: Source, node: ast.stmt, read: Said) -> None:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        _bind(source, node.name, node)
+        _bind(source, node.name, read)
         if node.decorator_list:
-            said = [ast.dump(part) for part in (*node.decorator_list, node.args)]
-            _load(source, f"{node.name} {said}", itertools.chain.from_iterable(map(_names, node.decorator_list)))
+            decorators = said(node.decorator_list)
+            _load(source, "\0".join([node.name, decorators.text, said([node.args]).text]), decorators.names)
     elif isinstance(node, ast.ClassDef):
-        _bind(source, node.name, node)
+        _bind(source, node.name, read)
         known = all(_last(base) in _BASES or _last(base) in source.texts for base in node.bases)
         if node.decorator_list or node.keywords or not known:
-            _load(source, ast.dump(node), ())  # a class may be told of by those that it is derived from
+            _load(source, read.text, ())  # a class may be told of by those that it is derived from
     elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         roots = [name for target in targets for name in _bound(target)]
         for name in roots:
-            _bind(source, name, node)
-        if not roots or any(isinstance(part, ast.Call) for part in ast.walk(node)):
-            _load(source, ast.dump(node), _names(node))
+            _bind(source, name, read)
+        if not roots or read.calls:
+            _load(source, read.text, read.names)
     elif isinstance(node, ast.Import | ast.ImportFrom):
-        _load(source, ast.dump(node), ())
+        _load(source, read.text, ())
     elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
-        for name in (part.name for part in ast.walk(node) if isinstance(part, ast.FunctionDef | ast.ClassDef)):
-            _bind(source, name, node)
-        _load(source, ast.dump(node), _names(node))
+        for name in read.defined:
+            _bind(source, name, read)
+        _load(source, read.text, read.names)
 
 
 _BASES = frozenset({"Module", "Function", "object", "Protocol", "NamedTuple", "ABC", "Exception"})
@@ -235,9 +205,9 @@ def _last(base: ast.expr) -> str:
     return base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(base, ast.Name) else ""
 
 
-def _bind(source: Source, name: str, node: ast.AST) -> None:
-    source.texts.setdefault(name, []).append(of_text(ast.dump(node)))
-    source.uses.setdefault(name, set()).update(_names(node))
+def _bind(source: Source, name: str, read: Said) -> None:
+    source.texts.setdefault(name, []).append(of_text(read.text))
+    source.uses.setdefault(name, set()).update(read.names)
 
 
 def _load(source: Source, text: str, names: Iterable[str]) -> None:
@@ -255,18 +225,3 @@ def _bound(target: ast.expr) -> Iterator[str]:
         target = target.value
     if isinstance(target, ast.Name):
         yield target.id
-
-
-def _names(tree: ast.AST) -> Iterator[str]:
-    """The names that code uses, and of attributes of names ``a.b`` besides."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            yield node.id
-        elif isinstance(node, ast.Attribute):
-            chain = [node.attr]
-            inner: ast.expr = node.value
-            while isinstance(inner, ast.Attribute):
-                chain.append(inner.attr)
-                inner = inner.value
-            if isinstance(inner, ast.Name):
-                yield ".".join([inner.id, *reversed(chain)])
