@@ -14,8 +14,10 @@ import pytest
 import torch
 
 from conformance.checks.conditioning import Roundings
+from conformance.checks.prepared import _kept
 from conformance.export.answers import LARGEST, KeptAnswers
 from conformance.export.reference import Reference
+from conformance.plan.cell import Cell
 from conformance.records.record import Record
 from conformance.runtimes import onnxruntime
 from conformance.runtimes.onnxruntime import kernels, open_literal
@@ -53,11 +55,19 @@ def runs(
     bench: Bench, body: str = BODY, python: str = SINE, check: str = "accuracy", precision: str = "fp32", **more: Any
 ) -> Record:
     """The record of the cell in a run that keeps answers in the folder of the bench."""
+    return run_again(bench, cell_of(bench, body, python, check, precision), **more)
+
+
+def cell_of(bench: Bench, body: str, python: str, check: str = "accuracy", precision: str = "fp32") -> Cell:
     (cell,) = (
         cell
         for cell in bench.cells(body, python)
         if (cell.check, cell.precision) == (check, precision) and cell.runtime in (None, "onnxruntime")
     )
+    return cell
+
+
+def run_again(bench: Bench, cell: Cell, **more: Any) -> Record:
     return bench.run_cell(cell, **{"examples": 4, "answers": bench.folder / "answers", **more})
 
 
@@ -98,6 +108,21 @@ def test_a_second_run_asks_pytorch_once_and_says_the_same(bench, check, precisio
     assert counts["oracle"] <= first.ill_conditioned * 8 + 8
     for name in ("status", "examples", "worst", "draw", "histogram", "nothing", "ill_conditioned", "fidelity"):
         assert getattr(second, name) == getattr(first, name), name
+
+
+def test_a_process_asks_the_first_draw_of_a_case_once_until_its_module_changes(bench):
+    weighted = SINE.replace("torch.sin(x) * 2", "torch.sin(x) * self.weight").replace(
+        "    def forward", "    def __init__(self):\n        super().__init__()\n"
+        "        self.weight = torch.nn.Parameter(torch.tensor(2.0))\n\n    def forward",
+    )  # fmt: skip
+    cell = cell_of(bench, BODY, weighted)
+    assert verdict(run_again(bench, cell)) == PASSED
+    for change, calls in ((False, 0), (True, 1)):
+        with count_calls(Reference.__call__) as counts:
+            if change:
+                _kept[cell.case.file, cell.case.name].reference.module.weight.data += 1
+            assert verdict(run_again(bench, cell)) == PASSED
+        assert counts["__call__"] == calls
 
 
 def test_a_second_run_opens_nothing_but_the_runtime_and_tells_its_kernels(bench):

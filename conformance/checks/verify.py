@@ -320,13 +320,12 @@ class Verifier(Comparer):
             self._measure_spreads(inputs)
             if self.kept.first is not None:
                 try:
-                    check_again(self.reference, inputs, self.kept.first)
+                    hold_alike(self.reference, self.reference.once(inputs), self.kept.first)
                     return self.kept.first
                 except Stopped:
                     self.kept.forget()
         with spending(self._seconds, "reference"):
-            self.reference.restore()
-            outputs = self.reference(inputs)
+            outputs = self.reference.once(inputs)
         self._first = draw, inputs, outputs
         return outputs
 
@@ -383,7 +382,11 @@ def reading_of(case: Case, outputs: Sequence[Output]) -> Reading:
 def check_again(reference: Reference, inputs: Inputs, before: Sequence[Array]) -> None:
     """Stopped at ``declare`` where PyTorch's outputs are not those of an earlier call with the same inputs."""
     reference.restore()
-    again = reference(inputs)
+    hold_alike(reference, reference(inputs), before)
+
+
+def hold_alike(reference: Reference, again: Sequence[Array], before: Sequence[Array]) -> None:
+    """Stopped at ``declare`` where PyTorch's outputs ``again`` are not those that it gave ``before``."""
     random = {number for number, output in enumerate(reference.outputs()) if output.random}
     kept, same = ([array for number, array in enumerate(one) if number not in random] for one in (before, again))
     comparison = defaults_for(kept).compare(same, Right(kept))

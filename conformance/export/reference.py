@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.arrays import Array, same
 from conformance.case.copying import copied
 from conformance.case.declaration import Case
 from conformance.case.made import part_of, value_of
@@ -69,6 +69,8 @@ class Reference:
         self._sums_tell = True  # until a call changes nothing
         self.repeats = False
         """Whether several calls in a row with the same inputs were seen to give the same outputs."""
+        self._last: tuple[Mapping[str, Array], list[Array]] | None = None
+        """The inputs that ``once`` was last asked for, and the outputs."""
         try:
             if not case.says.script:
                 self._uncalled = _Uncalled(_sharing(self._eager))
@@ -91,6 +93,7 @@ class Reference:
             return None
         other = copy.copy(self)
         other.case, other.layout, other.repeats, other.oracle_missing = case, None, False, None
+        other._last = None
         other.listed = other.listed_dtype = None
         other.changed_by_calls = []
         other._eager, other._twin = _sharing(self._uncalled.module), None
@@ -292,6 +295,16 @@ class Reference:
                 text = f"calling the module changes {', '.join(changed)}, and built again it has other weights"
                 raise Stopped("declare", "NotDeterministic", text, "case")
         return self._again
+
+    def once(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """Return the outputs for these inputs, of an earlier call where that was the last that was asked for so.
+
+        The cells of a case ask for the same first draw, each for the module as it was built. Whoever takes these
+        outputs for right asks once more whether the module still gives them."""
+        if self._last is None or not same([*self._last[0].values()], [*inputs.values()]):
+            self.restore()
+            self._last = inputs, self(inputs)
+        return self._last[1]
 
     def _hold_layout(self, layout: list[int], arrays: list[Array]) -> None:
         """Stopped at ``declare`` where there are more or fewer tensors than there were before, but in one list of a
