@@ -422,6 +422,18 @@ def test_what_is_wrong_in_it_is_the_exporters_fault_though_outputs_agree(bench):
     }  # fmt: skip
 
 
+@pytest.mark.own_store
+def test_what_a_hidden_submodule_returns_is_compared_once_for_an_unchanged_model(bench, monkeypatch):
+    first = closed(bench, WHY, with_symbolic("aten::sigmoid"))
+    _kept.clear()  # as in another process
+    monkeypatch.setattr(hidden, "aligned", lambda *_: pytest.fail("compared again"))
+    assert [r.coverage["hidden"] for r in closed(bench, WHY, with_symbolic("aten::sigmoid"))] == [
+        record.coverage["hidden"] for record in first
+    ]  # fmt: skip
+    _kept.clear()
+    assert closed(bench, WHY)[0].coverage["hidden"][0]["tensor"] is None, "another model was not compared"
+
+
 def test_a_case_that_declares_its_tolerance_is_told_alone(bench):
     loose = "tolerance: {fp32: {atol: 0.001, because: sigmoid is a table}}"
     records = closed(bench, WHY, with_symbolic("aten::sigmoid"), loose)
@@ -429,6 +441,7 @@ def test_a_case_that_declares_its_tolerance_is_told_alone(bench):
     assert records[0].coverage["hidden"][0]["tensor"] == "differs"
 
 
+@pytest.mark.own_store
 def test_a_comparison_that_cannot_be_made_fails_nothing(bench, monkeypatch):
     monkeypatch.setattr(hidden, "aligned", lambda *_: 1 / 0)
     (record, *_) = closed(bench, WHY, "export: {torchscript: [17]}")

@@ -5,8 +5,9 @@ That shows whether their export is right. What a runtime makes of it still reach
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Literal
 
 from conformance.align.parting import Row
@@ -51,15 +52,24 @@ def _around(path: str) -> list[str]:
 
 def compare_hidden(run: CellRun, paths: Collection[str]) -> dict[str, State]:
     """The state of each of these submodules in the cell's exported model, on the inputs of the export; compared once
-    for all cells of the model."""
+    for all cells of the model, and kept for later runs."""
     known: dict[Any, dict[str, State]] = run.prepared.hidden
     model = run.cell.exporter, run.cell.opset
     if model not in known:
+        folder = run.settings.store.parent / "coverage"
+        key = hashlib.sha256(repr(("hidden", run.key, *paths)).encode()).hexdigest()[:32]
         try:
-            known[model] = aside.ask(lambda: _compared(run, paths), SECONDS)
+            kept = run.keeping.kept(
+                folder, key, lambda: _as_values(aside.ask(lambda: _compared(run, paths), SECONDS))
+            )
+            known[model] = {path: State(*values) for path, values in kept.items()}
         except Exception as error:  # this adds to what outputs show, and must not be a failure of its own
             known[model] = dict.fromkeys(paths, State(None, describe(error, run.cell.case.folder)))
     return known[model]
+
+
+def _as_values(states: Mapping[str, State]) -> dict[str, Any]:
+    return {path: [*astuple(state)] for path, state in states.items()}
 
 
 def refuse_wrong(run: CellRun, states: Mapping[str, State]) -> None:
