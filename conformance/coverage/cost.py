@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from conformance.coverage.calls import Run
 
-SECONDS = 10.0
+SECONDS = 5.0
 """About how long all runs may take, on two cores that are otherwise idle."""
-FEWEST = 48
+FEWEST = 32
 """So many calls are asked about whatever they cost."""
 RUNS = 2.5
 """About how many runs a call takes."""
