@@ -117,6 +117,21 @@ def test_a_long_sum_that_is_added_up_one_by_one_is_no_finding(bench, operator, m
     assert found[0] != "failed" and found[1:] == ["failed"] * bool(spread)
 
 
+@pytest.mark.parametrize("step", [0.0, 2.0**-12])
+def test_a_norm_of_two_values_may_drift_where_the_sum_that_is_tried_does_not(bench, step):
+    """Of equal terms each addition rounds alike, up or down by their last bits, which ``step`` makes others."""
+    x = np.where(np.random.default_rng(3).random((1, 1, 65536)) < 0.5, 4, -4).astype(np.float32)
+
+    def answer(eps=1e-5):
+        off = x - np.float32(x.mean(dtype=np.float64))
+        squares = np.square(off) * np.float32(1 + step)
+        return off / np.sqrt(one_by_one(squares) / np.float32(x.size) / np.float32(1 + step) + np.float32(eps))
+
+    body = case_of("F.layer_norm(x, (65536,))", x="[batch, 1, 65536]")
+    sound, wrong = judged(bench, body, x, answer(), answer(eps=0.5))
+    assert sound != "failed" and wrong == "failed"
+
+
 @pytest.mark.parametrize("forward", [
     "x @ WEIGHTS", "x @ WEIGHTS[:, None]", "F.linear(x, WEIGHTS[None], torch.ones(1))",
     "x[None] @ WEIGHTS[None, :, None]", "F.conv1d(x[None], WEIGHTS[None, None])",
@@ -134,13 +149,14 @@ def test_a_product_whose_terms_have_one_sign_for_a_while_may_be_added_up_one_by_
     assert sound != "failed" and narrow == "failed"
 
 
-def test_a_transform_that_is_added_up_otherwise_is_no_finding(bench):
-    """Of equal values nothing is left at most frequencies but what their sum is off by."""
-    x = np.full((1, 32), 1.3, np.float32)
-    angles = 2 * np.pi / 32 * np.outer(np.arange(32), np.arange(32))
+@pytest.mark.parametrize("size, angle", [(32, np.float64), (30, np.float32)])
+def test_a_transform_that_is_added_up_otherwise_is_no_finding(bench, size, angle):
+    """Of equal values nothing is left at most frequencies but what their sum is off by, and a formula's angles."""
+    x = np.full((1, size), 1.3, np.float32)
+    angles = angle(2 * np.pi / size) * np.outer(np.arange(size), np.arange(size)).astype(angle)
     waves = np.float32([np.cos(angles), -np.sin(angles)])
     plain = np.moveaxis(one_by_one(x[0] * waves)[..., 0], 0, -1)[None]
-    body = case_of("torch.view_as_real(torch.fft.fft(x))", x="[batch, 32]")
+    body = case_of("torch.view_as_real(torch.fft.fft(x))", x=f"[batch, {size}]")
     sound, narrow, shifted = judged(bench, body, x, plain, plain * np.float32(1 + 2.0**-10), plain + 1e-3)
     assert sound != "failed" and narrow == shifted == "failed"
 
