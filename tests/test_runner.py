@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
 
 from conformance.checks.runner import Runner
 from conformance.checks.stages import Stages
+from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped, Unavailable
 from conformance.plan.settings import Settings
 from conformance.worker.progress import Progress
@@ -58,6 +60,16 @@ def test_what_comes_after_a_failure_is_at_the_stage_around_it(bench: Bench, rais
         raise raised
     assert told.value.stage == "load"
     assert stages.stopped_by(KeyError("later")).stage == "declare"
+
+
+def test_outputs_that_are_too_large_to_compare_are_no_mistake_in_the_harness(bench: Bench) -> None:
+    (cell, *_) = bench.cells(case_of("x + 1"))
+    record = cell.record()
+    huge = np.broadcast_to(np.float32(0), (10**7, 10**7))
+    with pytest.raises(Stopped) as told, Stages(record, Progress(), cell.case.folder)("compare", "runtime"):
+        defaults_for([huge]).compare([huge], Right([huge]))
+    record.stop(told.value)
+    assert (record.error, record.fault, record.hints, record.traceback) == ("OutOfMemory", None, ["memory"], [])
 
 
 SLEEPS = """

@@ -12,7 +12,7 @@ from typing import Any
 from conformance import HOME
 from conformance.case.python import describe
 from conformance.draw.draw import Draw
-from conformance.errors import Stopped, Unavailable
+from conformance.errors import Stopped, Unavailable, lacks_memory
 from conformance.records.record import Record
 from conformance.records.spent import spending
 from conformance.worker.progress import Progress, encode
@@ -64,15 +64,18 @@ class Stages:
         self._progress = Progress()
 
     def stopped_by(self, error: BaseException, fault: str = "harness") -> Stopped:
-        """The exception as a stop at the current stage; the harness is at fault for what this package raised."""
-        if _is_of_this_package(error):
+        """The exception as a stop at the current stage; the harness is at fault for what this package raised, but not
+        for want of memory, of which outputs may take more than there is."""
+        short_of_memory = lacks_memory(error)
+        if _is_of_this_package(error) and not short_of_memory:
             fault = "harness"
         text = describe(error, self._folder)
         lost = None if fault == "harness" else _lost_stream()
         if lost is not None:  # whoever writes there stops, and is not at fault
             fault, text = "case", f"the case's Python has set {lost}, to which others write: {text}"
         stop = Stopped(self.current, type(error).__name__, text, fault)
-        if fault == "harness":
+        stop.__cause__ = error
+        if fault == "harness" and not short_of_memory:
             lines = "".join(traceback.format_exception(error)).rstrip().splitlines()
             stop.fields = {"hints": ["report"], "traceback": lines[-12:]}
         return stop
