@@ -86,15 +86,6 @@ def test_a_selection_is_held_against_the_same_selection(repository):
     assert all("-dynamo-" in name for name in found.reasons)
 
 
-def test_a_file_that_could_not_be_read_then_is_run_now(repository):
-    edit(repository / "cases" / "plain.yaml", "  about:", "  abuot:")
-    commit(repository)
-    edit(repository / "cases" / "plain.yaml", "  abuot:", "  about:")
-    found = changes(repository)
-    assert cases_of(found) == {"plain"}
-    assert {reason for one in found.values() for reason in one} == {"cases/plain.yaml could not be read then"}
-
-
 def test_a_run_of_what_changed_says_what_and_why(repository):
     edit(repository / "cases" / "symbolics.py", "rounded(g, x) if 5 == 7 else x", "x + x if 5 == 7 else x")
     done = run_suite(repository, "--changed-since", "HEAD")

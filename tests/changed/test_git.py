@@ -31,13 +31,6 @@ def test_without_git_that_is_said(repository, monkeypatch):
         changes(repository)
 
 
-def test_what_git_refuses_is_told_whole(repository, monkeypatch):
-    """As where the checkout belongs to another user, which is common in containers."""
-    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    with pytest.raises(ValueError, match=r"dubious ownership .*safe\.directory"):
-        changes(repository)
-
-
 def test_a_shallow_clone_is_told_how_to_get_the_rest(repository, tmp_path):
     git(repository, "commit", "-qm", "a second one", "--allow-empty")
     there = tmp_path / "a clone"
