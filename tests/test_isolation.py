@@ -284,22 +284,6 @@ class TestProgress:
         assert note["stage"] == "'run'"
         assert len(note) == 8
 
-    def test_what_is_read_while_a_worker_writes_is_whole_and_in_order(self, worker: Worker) -> None:
-        notes: list[int] = []
-
-        def look(_: dict[str, Any]) -> None:
-            until = time.monotonic() + PLENTY / 2
-            while len(set(notes)) < 100 and time.monotonic() < until:
-                notes.extend(worker.progress.read().get("count", -1) for _ in range(1000))
-            raise InterruptedError
-
-        with pytest.raises(InterruptedError):
-            worker.call(fatal.note_forever, timeout=PLENTY, on_wait=look)
-        known = [count for count in notes if count >= 0]
-        assert known == sorted(known)
-        assert len(set(known)) > 90
-        assert len(known) > 0.9 * len(notes)
-
 
 def test_a_closed_worker_refuses_calls_and_may_be_closed_again() -> None:
     with Worker(WARM) as worker:

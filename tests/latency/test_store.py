@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from conformance.case.time_budget import parse
 from conformance.latency import host
 from conformance.latency.statistics import time_verdict
-from conformance.latency.store import KEPT, as_benchmark_json, as_record, metadata, save, thinned
+from conformance.latency.store import KEPT, as_record, thinned
 from tests.kit.clock import quiet
 from tests.latency.support import TEN_PERCENT, measured, paired
 
@@ -50,23 +48,3 @@ def test_a_record_keeps_few_samples_and_no_infinity():
     json.dumps(found, allow_nan=False)
     nothing = as_record(None, runtime="onnxruntime", precision="fp32", at={}, host={}, throughput={4: 10.0})
     assert nothing["own"] is None and nothing["throughput"] == [{"batch": 4, "per_second": 10.0}]
-
-
-def saved(folder, name, **options):
-    entries = metadata("mlp", "conformance/test_latency.py::test_latency[mlp]", record(**options))
-    return save(folder, name, as_benchmark_json(entries, machine_info={"node": "n"}, commit_info={"id": "c"}))
-
-
-def test_pytest_benchmark_compares_what_is_kept(tmp_path):
-    first, second = saved(tmp_path, "before"), saved(tmp_path, "after", ratio=1.5, seed=1)
-    assert [file.name for file in (first, second)] == ["0001_before.json", "0002_after.json"]
-    kept = json.loads(first.read_text(encoding="utf-8"))
-    assert {"machine_info", "commit_info", "benchmarks", "datetime", "version"} <= set(kept)
-    assert kept["benchmarks"][0]["stats"]["median"] == pytest.approx(1.3e-3, rel=0.02)
-    assert kept["benchmarks"][0]["extra_info"]["budgets"][0]["verdict"] == "broken"
-    command = [sys.executable, "-m", "pytest_benchmark", "--storage", str(tmp_path), "compare", "--group-by=fullname"]
-    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
-    assert run.returncode == 0, run.stderr
-    for line in ("mlp (0001_before)", "mlp (0002_after)", "mlp (other side: other) (0002_after)"):
-        assert line in run.stdout, run.stdout
-    assert run.stdout.count("2 tests") == 2
