@@ -18,7 +18,6 @@ from conformance import cli
 from conformance.records.record import Record
 from conformance.records.shape import FIELDS
 from tests.baseline.support import CRASHED, HEADER, SKIPPED, XFAILED, put, record, written
-from tests.kit.runs import run_suite
 
 LATENCY = {
     "runtime": "onnxruntime", "unit": "seconds",
@@ -226,13 +225,3 @@ def test_changes_beside_a_run_are_held_to_their_form(tmp_path, ends):
 
 def test_every_field_of_a_record_has_its_form():
     assert set(Record.__dataclass_fields__) | {"details", "accepted"} == set(FIELDS)
-
-
-@pytest.mark.parametrize("option", ["--baseline", "--reuse"])
-@pytest.mark.parametrize("content", [b"\xff\xfe\0", b"[" * 100_000, b'{"schema": 1, "records": [5]}'])
-def test_a_bad_run_that_an_option_names_is_a_usage_error(tmp_path, option, content):
-    (tmp_path / "bad.json").write_bytes(content)
-    outcome = run_suite(tmp_path, option, "bad.json")
-    assert outcome.code == 4
-    assert "INTERNALERROR" not in outcome.text and "Traceback" not in outcome.text
-    assert sum("bad.json" in line for line in outcome.text.splitlines()) == 1
