@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks import browser as browsers
+from benchmarks.browser import Browser, Page
 from conformance.report.html import page
-from tests.kit import browser as browsers
-from tests.kit.browser import Browser, Page
 from tests.report.support import (
     HEADER,
     HOSTILE,
