@@ -18,6 +18,7 @@ from conformance import cli
 from conformance.records.record import Record
 from conformance.records.shape import FIELDS
 from tests.baseline.support import CRASHED, HEADER, SKIPPED, XFAILED, put, record, written
+from tests.kit.harmless import changed, places
 
 LATENCY = {
     "runtime": "onnxruntime", "unit": "seconds",
@@ -156,28 +157,6 @@ def test_a_file_may_end_at_any_byte(tmp_path, ends, file):
         place.write_bytes(data[:end])
         codes = ends(place)
         assert file != "run.json" or codes == {2}, end
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where a value lies in nested data."""
-    if path:
-        yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, item in items:
-        yield from places(item, (*path, name))
-
-
-def changed(value: Any, path: tuple[Any, ...], to: Any) -> Any:
-    """The data with another value at one place; ``Ellipsis`` takes the value out."""
-    new = copy.deepcopy(value)
-    inner = new
-    for name in path[:-1]:
-        inner = inner[name]
-    if to is ...:
-        del inner[path[-1]]
-    else:
-        inner[path[-1]] = to
-    return new
 
 
 @pytest.mark.parametrize("file", ["run.json", "baseline.jsonl"])
