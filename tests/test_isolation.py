@@ -273,6 +273,22 @@ class TestProgress:
                 memory[at] = after[at]
             assert progress.read() == {"count": 1}
 
+    def test_what_is_read_while_a_worker_writes_is_whole_and_in_order(self, worker: Worker) -> None:
+        notes: list[int] = []
+
+        def look(_: dict[str, Any]) -> None:
+            until = time.monotonic() + PLENTY / 2
+            while len(set(notes)) < 100 and time.monotonic() < until:
+                notes.extend(worker.progress.read().get("count", -1) for _ in range(1000))
+            raise InterruptedError
+
+        with pytest.raises(InterruptedError):
+            worker.call(fatal.note_forever, timeout=PLENTY, on_wait=look)
+        known = [count for count in notes if count >= 0]
+        assert known == sorted(known)
+        assert len(set(known)) > 90
+        assert len(known) > 0.9 * len(notes)
+
     def test_garbage_reads_as_unknown(self) -> None:
         assert Progress(bytearray(b"\xa5" * Progress.SIZE)).read() == {}
 

@@ -148,6 +148,11 @@ def fatal_initializer() -> None:
     os._exit(4)
 
 
+def note_forever(progress: Progress) -> None:
+    for count in itertools.count():
+        progress.note(count=count, padding="x" * (count % 1000))
+
+
 def start_a_process(progress: Progress) -> int | None:
     process = multiprocessing.get_context("spawn").Process(target=os._exit, args=(5,))
     process.start()

@@ -131,6 +131,22 @@ def test_most_cases_are_seen_early(workers):
     assert sum(early[case] == cases[case] for case in cases) >= 0.75 * len(cases)
 
 
+def test_what_is_equally_long_keeps_its_order():
+    given = [Work(number // 3, number // 3, number // 3, 1.0) for number in range(30)]
+    assert in_order(given, [1.0] * 30) == list(range(30))
+
+
+def test_a_worker_that_comes_later_gets_its_share():
+    given = [Work(number, number, number, 1.0) for number in range(10)]
+    schedule = Schedule(given, [1.0] * 10)
+    schedule.add("first")
+    assert schedule.take("first") is not None
+    schedule.add("second")
+    taken = [schedule.take("second") for _ in range(9)]
+    assert None not in taken
+    assert schedule.take("first") is None
+
+
 def test_an_order_that_others_gave_is_kept():
     """Each worker takes the first family that nobody has."""
     given, took = planted(2)

@@ -29,6 +29,26 @@ def test_an_engine_is_kept_for_exactly_what_it_depends_on(tmp_path, name, value)
     assert key(DEPENDS) != key({**DEPENDS, name: value})
 
 
+SPOILT = {
+    "cut": lambda data: data[:-1],
+    "empty": lambda data: b"",
+    "one bit": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+    "longer": lambda data: data + b"more",
+    "another model's": lambda data: data.replace(b"abc", b"abd"),
+}
+
+
+def test_a_damaged_engine_is_never_loaded(tmp_path):
+    engines = Engines(tmp_path)
+    for what, spoil in SPOILT.items():
+        engines.put(DEPENDS, b"engine")
+        (file,) = tmp_path.glob("*.engine")
+        file.write_bytes(spoil(file.read_bytes()))
+        assert engines.get(DEPENDS) is None, what
+    engines.put(DEPENDS, b"engine")
+    assert engines.get(DEPENDS) == b"engine"
+
+
 def test_the_second_session_loads_the_first_ones_engine_and_a_spoilt_one_is_built_again(bench, double, tmp_path):
     double()
     model, build = stored_model(bench), Build({"x": ((1, 6), (2, 6), (4, 6))}, store=tmp_path)
