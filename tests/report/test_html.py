@@ -27,6 +27,13 @@ from tests.report.support import (
 )
 
 
+def test_columns_keep_every_value_apart() -> None:
+    values = [1, 1.0, True, "1", None, {"a": 1}, {"a": 1.0}, 1, 1, 1, 1, 1, 1, 1, 1, 1]
+    column = embed.column(values)
+    assert "rows" in column and json.dumps(cells_of(column)) == json.dumps(values)
+    assert embed.column(["a", "b", "c"]) == {"values": ["a", "b", "c"]}
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_text_in_a_script_ends_nothing_and_comes_back(name: str) -> None:
     found = embed.script_text([HOSTILE[name]])
