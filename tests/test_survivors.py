@@ -334,6 +334,15 @@ def test_the_header_of_a_run_has_the_version_of_every_package_that_exports_or_ru
 # ---- more comparing and drawing --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("moved", "error"), [(0.3, None), (2.0, "WrongRows")])
+def test_boxes_match_where_they_overlap_by_nine_tenths(moved: float, error: str | None) -> None:
+    """Boxes of 10 by 10 that are moved by 2 overlap by two thirds; by 0.3, by 0.94."""
+    wanted = np.array([[0, 0, 10, 10], [50, 50, 60, 60]], F32)
+    got = wanted + np.array([moved, 0, moved, 0], F32)
+    judge = Tolerances((Tolerance(1, 1),), (False,), Reading((), (), (Detections(0, (), 0.9),)))
+    assert judge.compare([got], Right([wanted])).error == error
+
+
 def test_what_conditioning_excuses_of_rows_it_excuses_of_none_of_their_outputs() -> None:
     """It was measured row by row, and rows that match stand at other places."""
     boxes = np.array([[0, 0, 10, 10], [50, 50, 60, 60]], F32)
