@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks import browser
 from benchmarks.common import Row, seconds_of
 from conformance.depends.changed import changed_since
 from conformance.plan.catalogue import Selection, read_suite
 from conformance.records.run_file import read_lines, read_run
 from conformance.report.html import page
-from tests.kit import browser
 
 CASE = """
 op{n}:

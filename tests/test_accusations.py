@@ -8,11 +8,8 @@ import pytest
 
 from benchmarks.accusations.looked_at import Entry, judge
 from benchmarks.accusations.page import rows_of
-from benchmarks.accusations.run import Outcome, Red, Study, run_cases
+from benchmarks.accusations.run import Outcome, Red, Study
 from benchmarks.common import Row
-from conformance.case.file import load
-from tests.kit.cases import Bench, write_case
-from tests.kit.runtimes import wrong_runtime
 
 ROWS = {"false": "false accusations", "unknown": "reds that nobody has looked at"}
 
@@ -66,29 +63,3 @@ def test_another_error_or_another_blame_is_another_red(differs: dict[str, Any]) 
     assert not judge([red()], [entry(errors=("WrongInf", "WrongValue"))], whole=True).of("not looked at")
     other = red(**{"reason": "output 0: 3 of 4", **differs})
     assert judge([other], [exact], whole=True).of("not looked at") == [other]
-
-
-SOUND = """
-forward: torch.tanh(x) * 2
-inputs: {x: "float32[batch, 5]"}
-dims: {batch: 1..4}
-export: {torchscript: [17]}
-examples: {shapes: 0, values: 10, boundary: 2}
-"""
-
-
-def test_a_planted_false_accusation_is_counted(bench: Bench) -> None:
-    """A runtime whose outputs are spoiled on their way to the comparison accuses a module that is sound."""
-    cases = load(write_case(bench.folder / "accused", SOUND))
-    (sound,) = run_cases(cases, 2, None, bench.store)
-    assert not sound.reds
-    assert sound.cells == {"torchscript": 9}, "the export once, and two checks of two runtimes for each seed"
-    with wrong_runtime(lambda inputs, outputs: [one + 0.5 for one in outputs]):
-        (outcome,) = run_cases(cases, 3, None, bench.store)
-    assert {(one.runtime, one.check, one.stage) for one in outcome.reds} >= {("onnxruntime", "accuracy", "compare")}
-    assert all(one.seeds == [1, 2] for one in outcome.reds), "what is red in the same way twice is left out"
-    study = Study("usual", [outcome], {}, 1.0, whole=False)
-    assert met(study)["unknown"].met is False
-    known = [entry("planted", errors=(f"{one.error}",), fault=one.fault, verdict="false") for one in outcome.reds]
-    rows = met(study, *known)
-    assert (rows["unknown"].met, rows["false"].met) == (True, False)

@@ -2,52 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
-
 from benchmarks import published, whole_run
-from benchmarks.common import HEAD, Row, Spread
+from benchmarks.common import Row, Spread
 from benchmarks.depends.page import rows_of
 from benchmarks.depends.run import Outcome
 from benchmarks.depends.way import Way
-
-ROOT = Path(__file__).parent.parent
 
 
 def cells(line: str) -> list[str]:
     assert line.startswith("| ") and line.endswith(" |")
     return [cell.strip() for cell in line[1:-1].split("|")]
-
-
-def assert_row_of_a_group(line: str) -> str:
-    """Return what a row is about; it has every column, a time above 0, and a verdict where it has a target."""
-    what, measured, *_, repeats, target, verdict = cells(line)
-    assert len(cells(line)) == len(cells(HEAD.splitlines()[0]))
-    number, _, unit = measured.partition(" ")
-    assert unit in ("ms", "ms of a processor") and float(number) > 0, what
-    assert int(repeats) >= 1
-    assert (target == "") == (verdict == ""), what
-    return what
-
-
-@pytest.mark.thorough
-def test_cheapest_group_prints_a_table_and_writes_nothing() -> None:
-    page = ROOT / "docs" / "benchmarks.md"
-    before = page.read_bytes()
-    command = [sys.executable, "-m", "benchmarks", "--quick", "isolation"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    assert run.returncode == 0, run.stderr
-    head, rule, *rows = run.stdout.splitlines()
-    assert f"{head}\n{rule}" == HEAD
-    assert [assert_row_of_a_group(row) for row in rows] == [
-        "a cell in a worker process", "looking at the process after a cell", "an empty call of a worker",
-        "a worker dies and is replaced",
-    ]  # fmt: skip
-    assert "×" in cells(rows[0])[3]
-    assert page.read_bytes() == before
 
 
 def test_a_group_that_is_measured_again_leaves_the_sections_of_others(tmp_path) -> None:

@@ -15,7 +15,6 @@ from conformance.case.python import Folder
 from conformance.checks.prepared import prepare
 from conformance.plan.cell import Cell
 from conformance.records.record import FLOAT64, Witness
-from conformance.records.settle import why_too_wide
 from conformance.runtimes import onnxruntime
 from conformance.verdict.blame import decide
 from tests.kit.cases import Bench, say
@@ -73,15 +72,6 @@ def test_a_witness_that_is_off_ten_times_less_speaks_for_the_model(bench, monkey
             stack.enter_context(wrong_runtime(lambda _, outputs, error=error: [outputs[0] + np.float32(error)], name))
         record = bench.run("forward: torch.sin(x)\ninputs: {x: 'float32[3, 4]'}\nexport: {torchscript: [17]}")
     assert {witness["runtime"]: witness["answer"] for witness in record.witnesses}[B] == answer
-
-
-@pytest.mark.parametrize("text, stage, wide", [
-    ("12345678", "export", False), ("1234567", "export", True), ("  1234567  ", "export", True),
-    ("the model the model", "check", True),
-    ("the inputs of ", "check", True), ("the operator is missing", "compare", True),
-])  # fmt: skip
-def test_a_part_of_a_text_that_excuses_an_error_is_long_and_of_that_error(text, stage, wide):
-    assert bool(why_too_wide(stage, text)) is wide
 
 
 COUNTED = """

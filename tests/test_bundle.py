@@ -127,15 +127,6 @@ def test_a_bundle_replays_with_the_ids_and_verdicts_of_the_suite_and_its_runs_ar
     assert "planted-torchscript-op17-onnxruntime-fp16" in (tmp_path / "onnxruntime" / "report.html").read_text()
 
 
-@pytest.mark.thorough
-@pytest.mark.filterwarnings(r"ignore::RuntimeWarning:onnx\.backend\.test\.case")
-def test_onnx_s_own_runner_finds_the_cells_of_a_bundle(packed):
-    """It computes its own test data, for seconds, when it is imported; the next test reads ours."""
-    from onnx.backend.test.loader import load_model_tests
-
-    assert {test.name for test in load_model_tests(str(packed), "cells")} == NAMES
-
-
 def test_data_sets_lie_as_those_of_onnx_in_the_order_of_the_graph(packed):
     """https://github.com/onnx/onnx/blob/main/docs/OnnxBackendTest.md"""
     from onnx.reference import ReferenceEvaluator
@@ -320,18 +311,6 @@ def test_what_only_an_engine_can_show_is_found_in_a_replay_and_expected_where_it
     assert found["rebuild"][0] == ("failed", "RebuildDiffers")
 
 
-def test_a_process_that_dies_is_the_verdict_of_its_cell(packed, tmp_path):
-    done, records = replay_on_double(tmp_path, packed, CONFORMANCE_DOUBLE_FAULT="crash")
-    assert done.code == 1
-    assert [(record["status"], record["signal"]) for record in records] == [("failed", "SIGABRT")] * 4
-
-
-def test_a_cell_that_hangs_ends_at_the_time_limit_of_the_replay(packed, tmp_path):
-    words = ("-k", "accuracy[planted-torchscript-op17-tensorrt-fp32]", "--cell-timeout", "1")
-    done, records = replay_on_double(tmp_path, packed, *words, CONFORMANCE_DOUBLE_FAULT="hang")
-    assert (done.code, [(one["status"], one["error"]) for one in records]) == (1, [("failed", "Timeout")])
-
-
 def test_the_time_limit_of_a_replay_is_that_of_its_option(bundle):
     code, records = replay(bundle, "--runtime", "onnxruntime", "--cell-timeout", "1e-9")
     assert (code, {record["error"] for record in records.values()}) == (1, {"Timeout"})
@@ -353,28 +332,6 @@ def test_a_host_that_cannot_run_tensorrt_skips_and_says_why_and_fails_where_it_i
 
 
 # ---- bad input ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("damage, words", [
-    (Path.unlink, "there is no bundle here"),
-    (lambda head: head.write_text(head.read_text().replace('"format": 1', '"format": 99')), "bundle of format 1"),
-], ids=["no head", "another format"])  # fmt: skip
-def test_what_is_no_bundle_is_one_clear_line(bundle, capsys, damage, words):
-    damage(bundle / "bundle.json")
-    assert cli.main(["replay", str(bundle)]) == 2
-    said = capsys.readouterr().err
-    assert words in said
-    assert "Traceback" not in said
-
-
-@pytest.mark.parametrize("damage", [lambda file: file.write_bytes(file.read_bytes()[:-2]), Path.unlink])
-def test_a_damaged_example_fails_its_cell_and_names_the_folder(bundle, damage):
-    for file in (bundle / "cells").glob("*/test_data_set_3/input_0.pb"):
-        damage(file)
-    code, records = replay(bundle, "--runtime", "onnxruntime")
-    assert code == 1
-    assert {record["error"] for record in records.values()} == {"BadBundle"}
-    assert all("test_data_set_3" in record["reason"] for record in records.values())
 
 
 def test_a_selection_of_nothing_is_an_error(bundle, tmp_path, capsys):

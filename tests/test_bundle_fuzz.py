@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from conformance.bundle.entry import Entry
 from conformance.bundle.layout import Bundle, BundleWriter
 from conformance.errors import UserError
 from conformance.records.run_file import read_run
-from tests.kit.harmless import ANY, PARTS, assert_ours
+from tests.kit.harmless import ANY, PARTS, assert_ours, changed, places
 
 OPTIONS = {
     "workspace": 64, "optimization_level": None, "tf32": False, "hardware_compatibility": "none",
@@ -89,13 +88,6 @@ def replayed(folder: Path, data: str | bytes, capsys: pytest.CaptureFixture[str]
     return code
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in items:
-        yield from places(item, (*path, key))
-
-
 def at(value: Any, path: tuple[Any, ...]) -> Any:
     for key in path:
         value = value[key]
@@ -112,25 +104,18 @@ def test_the_bundle_that_is_spoiled_here_is_a_sound_one(tmp_path, capsys) -> Non
 @pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.thorough), 29])
 def test_values_of_every_wrong_type_in_every_place(tmp_path, capsys, step) -> None:
     """All of them, or each 29th, which takes another kind of value in each place."""
-    tried = [(path, wrong) for path in places(HEAD) for wrong in WRONG if path]
+    tried = [(path, wrong) for path in places(HEAD) for wrong in WRONG]
     assert len(tried) > 2000
-    codes = []
-    for path, wrong in tried[::step]:
-        head = copy.deepcopy(HEAD)
-        at(head, path[:-1])[path[-1]] = wrong
-        codes.append(replayed(tmp_path, json.dumps(head), capsys))
+    codes = [replayed(tmp_path, json.dumps(changed(HEAD, *one)), capsys) for one in tried[::step]]
     assert codes.count(2) > len(codes) / 2
 
 
 def test_fields_that_are_missing_or_unknown(tmp_path, capsys) -> None:
+    replayed(tmp_path, json.dumps({**HEAD, "unknown": 1}), capsys)
     for path in places({**HEAD, "entries": HEAD["entries"][:1]}):
-        lacks, more = copy.deepcopy(HEAD), copy.deepcopy(HEAD)
-        if path:
-            del at(lacks, path[:-1])[path[-1]]
-            replayed(tmp_path, json.dumps(lacks), capsys)
-        if isinstance(at(HEAD, path), dict):
-            at(more, path)["unknown"] = 1
-            replayed(tmp_path, json.dumps(more), capsys)
+        replayed(tmp_path, json.dumps(changed(HEAD, path, ...)), capsys)
+        if isinstance(there := at(HEAD, path), dict):
+            replayed(tmp_path, json.dumps(changed(HEAD, path, {**there, "unknown": 1})), capsys)
 
 
 @pytest.mark.parametrize("path, words", [

@@ -169,10 +169,6 @@ def test_other_values_or_another_order_have_another_hash(tmp_path, change):
     assert first != sha_of(tmp_path / "other", np.ascontiguousarray(change(GOOD)))
 
 
-def test_other_batches_of_the_same_samples_have_another_hash(tmp_path):
-    assert len({sha_of(tmp_path / str(batch), GOOD, batch=batch) for batch in (1, 4, 8)}) == 3
-
-
 OBJECTS = np.array([{"a": 1}, None], dtype=object)
 
 

@@ -111,14 +111,6 @@ def test_a_folder_that_cannot_be_looked_into_is_refused(folder):
     assert "cannot be read: File name too long" in str(only_error(files))
 
 
-def test_a_file_whose_name_is_no_text_is_read(folder):
-    (folder / os.fsdecode(b"b\xff.yaml")).write_text(BODY, encoding="utf-8")
-    cells, files = beside_sound(folder)
-    assert "spoiled" in {cell.case.name for cell in cells}
-    for name in files:
-        name.encode("utf-8")
-
-
 @pytest.mark.parametrize("path", ["x" * 5000, "nul\0nul", "file.yaml/inside"])
 def test_a_path_that_cannot_be_is_told(folder, path):
     (folder / "file.yaml").touch()

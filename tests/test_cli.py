@@ -1,4 +1,4 @@
-"""Exit codes of the command: what the user has to correct is told in a line, a mistake of ours with its traceback."""
+"""What the user has to correct is told in a line, with its exit code; a mistake of ours with its traceback."""
 
 from __future__ import annotations
 
@@ -9,15 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from conformance import cli
+from tests.kit.runs import run_command, run_suite
 
 pytestmark = pytest.mark.smoke
-
-
-def test_what_the_user_has_to_correct_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["diff", str(tmp_path / "a"), str(tmp_path / "b")]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("conformance diff: ")
-    assert "there is no run" in line
 
 
 @pytest.mark.parametrize("error", [ValueError("planted"), KeyError("planted"), AssertionError("planted")])
@@ -36,12 +30,26 @@ def test_a_mistake_in_the_harness_is_not_called_the_users(
     assert any("test_cli.py" in line for line in trace)
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "command"), [("records.jsonl", b"\xff\xfe", "report"), ("bundle.json", b"{", "replay")]
-)
-def test_a_damaged_file_is_the_users_to_correct(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, content: bytes, command: str
-) -> None:
-    (tmp_path / file).write_bytes(content)
-    assert cli.main([command, str(tmp_path)]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+@pytest.mark.parametrize("option, value", [
+    *(("--cell-timeout", value) for value in ("nan", "0", "-5", "inf", "soon")),
+    *(("--examples", value) for value in ("-1", "1.5")),
+    *(("--cell-workers", value) for value in ("0", "two")),
+    *(("--cell-memory", value) for value in ("0", "-1", "nan", "plenty")),
+    ("--cluster-timeout", "0"),
+])  # fmt: skip
+def test_the_suite_refuses_a_number_that_cannot_be(tmp_path: Path, option: str, value: str) -> None:
+    outcome = run_suite(tmp_path, f"{option}={value}")
+    assert outcome.code == 4
+    assert f"{option.removeprefix('-')}: '{value}' is not a" in outcome.text
+    assert "Traceback" not in outcome.text
+
+
+@pytest.mark.parametrize("words", [
+    ("check", "model.onnx", "--examples=-1"), ("replay", "bundle", "--cell-timeout=nan"),
+    ("pack", "--bundle", "out", "--cell-timeout=0"), ("watch", "--cell-timeout=-5"),
+    ("sensitivity", "case", "--samples=0"), ("diff", "one", "two", "--slower-factor=nan"),
+], ids=lambda words: words[0])  # fmt: skip
+def test_a_command_refuses_a_number_that_cannot_be(tmp_path: Path, words: tuple[str, ...]) -> None:
+    outcome = run_command(tmp_path, *words)
+    assert outcome.code == 2
+    assert f"argument {words[-1].partition('=')[0]}: " in outcome.text

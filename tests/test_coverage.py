@@ -350,19 +350,16 @@ def test_weights_come_from_a_file_beside_the_case(bench, tmp_path):
     assert cell.case.folder.resolve() / "own.pt" in files(cell.case)  # editing it exports again
 
 
-def test_safetensors_need_their_package(bench, monkeypatch):
-    (cell, *_) = cells_of(bench, say(CASE, "weights: own.safetensors"))
-    (cell.case.folder / "own.safetensors").write_bytes(b"")
-    for name in ("safetensors", "safetensors.torch"):
-        monkeypatch.setitem(sys.modules, name, None)  # as where it is not installed
-    assert verdict(bench.run_cell(cell)) == ("failed", "declare", "MissingPackage", "case")
-
-
-@pytest.mark.parametrize("content, error", [(None, "MissingFile"), (b"no weights", "WrongWeights")])
-def test_a_file_without_the_weights_is_the_fault_of_the_case(bench, content, error):
-    (cell, *_) = cells_of(bench, say(CASE, "weights: own.pt"))
+@pytest.mark.parametrize("name, content, error", [
+    ("own.pt", None, "MissingFile"), ("own.pt", b"no weights", "WrongWeights"),
+    ("own.safetensors", b"", "MissingPackage"),
+])  # fmt: skip
+def test_a_file_without_the_weights_is_the_fault_of_the_case(bench, monkeypatch, name, content, error):
+    for package in ("safetensors", "safetensors.torch"):
+        monkeypatch.setitem(sys.modules, package, None)  # as where it is not installed
+    (cell, *_) = cells_of(bench, say(CASE, f"weights: {name}"))
     if content is not None:
-        (cell.case.folder / "own.pt").write_bytes(content)
+        (cell.case.folder / name).write_bytes(content)
     assert verdict(bench.run_cell(cell)) == ("failed", "declare", error, "case")
 
 

@@ -1,4 +1,4 @@
-"""The benchmark of known culprits: what counts as named, and that plants are defects."""
+"""The benchmark of known culprits: what counts as named, and that plants are defects, those in PyTorch too."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from benchmarks.culprits import edits
+from benchmarks.culprits import edits, reference
 from benchmarks.culprits import run as runs
 from benchmarks.culprits import sound as of
 from benchmarks.culprits.plant import CULPRITS, Culprit, Plant, Written
 from benchmarks.culprits.planting import exported, kernel, optimizer, refusing
 from benchmarks.culprits.run import Outcome, part, plants
 from benchmarks.culprits.score import verdict
+from benchmarks.planted import walk
+from conformance.records.findings import key_of
+from tests.kit.cases import Bench, say
 
 
 def record(fault: str | None, **more: Any) -> dict[str, Any]:
@@ -113,3 +116,31 @@ def test_plants_are_run_and_scored(outcomes: list[Outcome]) -> None:
 def test_of_a_converted_model_the_optimizer_is_named() -> None:
     (outcome,) = part(0, 1, 1, "optimizer: an activation lost in a converted model, fp16")
     assert (outcome.record["fault"], outcome.record["conclusion"]) == ("runtime", "optimizer")
+
+
+VECTOR = "inputs: {x: 'float32[batch, 16]'}\ndims: {batch: 1..4}"
+
+
+@pytest.mark.parametrize("name, operator", [
+    ("an error function one part in a thousand off", "aten.erf"),
+    ("a softmax with a sum in half precision", "aten._softmax"),
+])  # fmt: skip
+def test_the_operator_that_is_wrong_in_pytorch_makes_one_finding_of_all_cases(name: str, operator: str) -> None:
+    (plant,) = (plant for plant in reference.plants() if plant.name == name)
+    (seen,) = walk("benchmarks.culprits.reference", [plant], True)
+    assert seen.record["fault"] == "reference"
+    assert seen.record["operator"]["operator"] == operator
+    assert key_of(seen.record)[2:4] == ("operator", operator)
+
+
+@pytest.mark.parametrize("forward", [
+    "torch.floor(x / 0.1)",
+    "(x * x).sum(1) - x.sum(1) ** 2 / 16",
+    "x.exp() / (1 + x.exp())",
+    "F.glu(x)",  # below float32's normal numbers, its sigmoid is zero by one form and not by another
+])  # fmt: skip
+def test_rounding_and_overflow_are_no_wrong_reference(bench: Bench, forward: str) -> None:
+    """On every regime: jumps at ties, cancellation of offsets, exponentials beyond float32."""
+    record = bench.run(say(f"forward: {forward}", VECTOR))
+    assert record.fault != "reference"
+    assert record.error != "WrongReference"

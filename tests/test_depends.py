@@ -159,17 +159,6 @@ def test_what_code_asks_of_the_host_is_a_fact(bench: Bench, way: str, facts: set
     assert known.host.keys() == facts and known.holds(Now(home))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="has no personality by which os.uname answers otherwise")
-def test_another_answer_of_uname_is_another_platform() -> None:
-    told = "import ctypes, os; from conformance.depends.observed import fact; one = fact('platform'), os.uname()\n"
-    told += "ctypes.CDLL(None).personality(0x20000); other = fact('platform'), os.uname()\n"
-    told += "print(one[0] == other[0], one[1] == other[1])"
-    same_fact, same = subprocess.run(
-        [sys.executable, "-c", told], capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert same_fact == same, "and it is another, unless the kernel denies it"
-
-
 def test_another_time_zone_makes_all_results_again() -> None:
     told = "from conformance.depends.fingerprint import host; print(host('suite'))"
     one, other = (

@@ -27,7 +27,7 @@ OPTIONS_OF_OTHERS = (
     "--no-deps", "--system-site-packages", "--quick", "--check", "--random-order", "--ff", "--stepwise",
     "--memory-limit", "--nthreads", "--nworkers", "--port", "--remote-python",
 )  # fmt: skip
-"""Of pip, venv, benchmarks, tests/doubles/record.py, pytest-random-order, pytest's cache and Dask."""
+"""Of pip, venv, benchmarks, benchmarks/bindings.py, pytest-random-order, pytest's cache and Dask."""
 OPTIONS_OF_POLYGRAPHY = (
     "--atol", "--check-error-stat", "--data-loader-script", "--fp-to-fp16", "--fp16", "--input-shapes", "--int8",
     "--load-inputs", "--load-outputs", "--model", "--onnx-outputs", "--onnxrt", "--rtol", "--save-outputs", "--trt",

@@ -72,13 +72,6 @@ def test_files_are_found_wherever_their_tensors_are(tmp_path: Path) -> None:
 CASE = "m:\n  about: a file\n  onnx: deep/m.onnx\n"
 
 
-def test_a_case_depends_on_them_in_whatever_folder_they_are(tmp_path: Path) -> None:
-    write(tmp_path / "deep", model())
-    (tmp_path / "case.yaml").write_text(CASE, encoding="utf-8")
-    (case,) = load(tmp_path / "case.yaml")
-    assert {"deep/m.onnx", "deep/then.data", "deep/function.data"} <= {*case.says.depends}
-
-
 def test_a_case_depends_on_the_files_beside_the_other_model_that_it_runs(tmp_path: Path) -> None:
     for folder in ("deep", "other"):
         write(tmp_path / folder, model())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import re
 import resource
 import subprocess
@@ -213,14 +212,3 @@ def test_the_store_is_kept_below_its_limit_but_for_what_the_run_uses(folder: Pat
     assert outcome.text.count("more than --store-limit 1B") == 1
     names = [path.name for path in (store / "models").iterdir() if path.is_dir()]
     assert len(names) == 2 and "of an earlier run" not in names and ".new-abc" not in names
-
-
-def test_draws_that_cannot_be_read_are_told_at_the_end(folder: Path) -> None:
-    name = "accuracy[one-torchscript-op17-onnxruntime-fp32]"
-    place = folder / ".conformance" / "failures" / hashlib.sha384(name.encode()).hexdigest()[:16]
-    place.mkdir(parents=True)
-    (place / "garbage").write_bytes(b"\0\xff")
-    outcome = run_suite(folder, *QUICK)
-    assert outcome.code == 0
-    assert outcome.text.count(f"{name}: 1 kept failing draw could not be read and was dropped") == 1
-    assert outcome.records[name]["dropped_draws"] == 1

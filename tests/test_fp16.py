@@ -159,14 +159,6 @@ def test_nothing_is_rounded_for_nodes_that_are_kept(tmp_path, model, kept):
     assert model is not CHAIN or (computing and HALF not in computing)
 
 
-def test_two_kept_nodes_that_read_one_value_share_a_cast(tmp_path):
-    model = of_rows("a = Sin (x) b = Exp (a) c = Tanh (a) y = Add (b, c)")
-    made = to_fp16(model, tmp_path, "Exp", "Tanh")
-    (sine,) = (node for node in made.graph.node if node.op_type == "Sin")
-    assert sum(node.op_type == "Cast" and node.input[0] == sine.output[0] for node in made.graph.node) == 1
-    assert_like_fp32(model, made, x=X)
-
-
 SHARED = """g (float[2, 4] x) => (float[2, 4] y, float[2, 4] z) {
     [kept] y = Mul (x, w)
     [other] z = Add (x, w)

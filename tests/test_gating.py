@@ -63,14 +63,6 @@ def baseline(folder: Path, started: Callable[..., Outcome] = run) -> None:
     assert made.code == 0, made.text
 
 
-def test_the_same_run_again_is_no_change(folder):
-    baseline(folder)
-    done = run(folder, "--baseline", "baseline.jsonl")
-    assert done.code == 0, done.text
-    assert "no change" in done.text
-    assert run_command(folder, "diff", "baseline.jsonl", "reports/latest").code == 0
-
-
 @pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["alone", "under xdist"])
 def test_a_case_that_vanished_fails_the_run_until_that_is_accepted(folder, more):
     baseline(folder)
@@ -177,21 +169,6 @@ def assert_are_together(folder: Path, *parts: str) -> None:
     assert merged.code == 0, merged.text
     (_, together), (_, alone) = read_run(folder / "merged"), read_run(folder / "whole")
     assert {(one["id"], one["status"]) for one in together} == {(one["id"], one["status"]) for one in alone}
-
-
-def test_shards_together_are_the_whole_run(folder):
-    assert run(folder, "--report", "whole").code == 0
-    parts = []
-    for part in (1, 2, 3):
-        parts.append(f"part{part}")
-        done = run(folder, "--shard", f"{part}/3", "--report", parts[-1])
-        assert done.code == 0, done.text  # a job that gets no cell has done its part
-        assert (folder / parts[-1] / "run.json").is_file()
-    assert_are_together(folder, *parts)
-    assert run_command(folder, "diff", "whole", "merged").code == 0
-    missing = run_command(folder, "merge", "again", *parts[:-1])
-    assert missing.code == 2
-    assert "3/3" in missing.text
 
 
 def test_shards_by_durations_are_the_whole_run_and_belong_together(folder):

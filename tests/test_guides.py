@@ -42,6 +42,12 @@ class File:
     name: str
     text: str
 
+    def write(self, folder: Path) -> Path:
+        file = folder / self.name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(self.text, encoding="utf-8")
+        return file
+
 
 @dataclass(frozen=True)
 class Command:
@@ -69,9 +75,7 @@ def commands() -> list[tuple[str, Command]]:
 def test_every_case_of_a_guide_loads(page: Path, tmp_path: Path) -> None:
     for part in parts(page):
         if isinstance(part, File):
-            file = tmp_path / part.name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(part.text, encoding="utf-8")
+            file = part.write(tmp_path)
             if file.suffix == ".py":
                 compile(part.text, part.name, "exec")
             if file.suffix == ".yaml":
@@ -129,9 +133,7 @@ def test_what_a_guide_shows_is_what_happens(page: Path, tmp_path: Path) -> None:
         _installed(NEEDS[page.stem])
     for part in parts(page):
         if isinstance(part, File):
-            file = tmp_path / part.name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(part.text, encoding="utf-8")
+            part.write(tmp_path)
         elif not part.not_run:
             said = output(part.line, tmp_path)
             assert missing(part.shown, said) == [], f"{part.line}\n{said}"

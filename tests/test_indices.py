@@ -247,18 +247,3 @@ def test_rows_of_indices_may_come_in_any_order(got, error):
     judge = Tolerances((None,), (True,), Reading((), (Indices("x", (0,)),)))
     right = Right([np.array([0, 1, 2])], inputs={"x": np.array([7, 5, 7, 2], "int64")})
     assert judge.compare([np.array(got)], right).error == error
-
-
-X4 = np.arange(96, dtype="float32").reshape(2, 3, 4, 4)
-
-
-@pytest.mark.parametrize(("x", "axis", "indices", "values"), [
-    (X4, (-2, -1), (2, 3, 2, 2), np.repeat(X4[:, :, 0, 1], 4)),  # as of max pooling: they count over a plane
-    (X4[0], (1,), (3, 4), X4[0, :, 1]),
-    (X4[0, 0], (0, 1), (), [1]),
-    (X4[:0, 0], (1,), (0, 4), []),
-])  # fmt: skip
-def test_indices_have_the_dims_of_what_they_index_but_for_the_axis(x, axis, indices, values):
-    known, right = Indices("x", axis), np.ones(indices, "int64")
-    known.check(right, x)
-    np.testing.assert_array_equal(known.values_at(right, x), np.reshape(values, indices))

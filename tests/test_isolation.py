@@ -273,17 +273,6 @@ class TestProgress:
                 memory[at] = after[at]
             assert progress.read() == {"count": 1}
 
-    def test_garbage_reads_as_unknown(self) -> None:
-        assert Progress(bytearray(b"\xa5" * Progress.SIZE)).read() == {}
-
-    @pytest.mark.parametrize("text", ["x", "ä", '"', "\0", "😀"])
-    def test_a_long_note_is_cut_not_refused(self, text: str) -> None:
-        progress = Progress()
-        progress.note(stage="run", draw=[text * 100_000], **{f"more{n}": text * 500 for n in range(99)})
-        note = progress.read()
-        assert note["stage"] == "'run'"
-        assert len(note) == 8
-
     def test_what_is_read_while_a_worker_writes_is_whole_and_in_order(self, worker: Worker) -> None:
         notes: list[int] = []
 
@@ -299,6 +288,17 @@ class TestProgress:
         assert known == sorted(known)
         assert len(set(known)) > 90
         assert len(known) > 0.9 * len(notes)
+
+    def test_garbage_reads_as_unknown(self) -> None:
+        assert Progress(bytearray(b"\xa5" * Progress.SIZE)).read() == {}
+
+    @pytest.mark.parametrize("text", ["x", "ä", '"', "\0", "😀"])
+    def test_a_long_note_is_cut_not_refused(self, text: str) -> None:
+        progress = Progress()
+        progress.note(stage="run", draw=[text * 100_000], **{f"more{n}": text * 500 for n in range(99)})
+        note = progress.read()
+        assert note["stage"] == "'run'"
+        assert len(note) == 8
 
 
 def test_a_closed_worker_refuses_calls_and_may_be_closed_again() -> None:

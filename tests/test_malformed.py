@@ -18,7 +18,7 @@ from conformance import cli
 from conformance.records.record import Record
 from conformance.records.shape import FIELDS
 from tests.baseline.support import CRASHED, HEADER, SKIPPED, XFAILED, put, record, written
-from tests.kit.runs import run_suite
+from tests.kit.harmless import changed, places
 
 LATENCY = {
     "runtime": "onnxruntime", "unit": "seconds",
@@ -159,28 +159,6 @@ def test_a_file_may_end_at_any_byte(tmp_path, ends, file):
         assert file != "run.json" or codes == {2}, end
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where a value lies in nested data."""
-    if path:
-        yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, item in items:
-        yield from places(item, (*path, name))
-
-
-def changed(value: Any, path: tuple[Any, ...], to: Any) -> Any:
-    """The data with another value at one place; ``Ellipsis`` takes the value out."""
-    new = copy.deepcopy(value)
-    inner = new
-    for name in path[:-1]:
-        inner = inner[name]
-    if to is ...:
-        del inner[path[-1]]
-    else:
-        inner[path[-1]] = to
-    return new
-
-
 @pytest.mark.parametrize("file", ["run.json", "baseline.jsonl"])
 def test_no_value_in_the_wrong_place_is_a_mistake_of_ours(tmp_path, ends, file):
     """One seeded wrong value for each place of the header and a record, also the place left out."""
@@ -226,13 +204,3 @@ def test_changes_beside_a_run_are_held_to_their_form(tmp_path, ends):
 
 def test_every_field_of_a_record_has_its_form():
     assert set(Record.__dataclass_fields__) | {"details", "accepted"} == set(FIELDS)
-
-
-@pytest.mark.parametrize("option", ["--baseline", "--reuse"])
-@pytest.mark.parametrize("content", [b"\xff\xfe\0", b"[" * 100_000, b'{"schema": 1, "records": [5]}'])
-def test_a_bad_run_that_an_option_names_is_a_usage_error(tmp_path, option, content):
-    (tmp_path / "bad.json").write_bytes(content)
-    outcome = run_suite(tmp_path, option, "bad.json")
-    assert outcome.code == 4
-    assert "INTERNALERROR" not in outcome.text and "Traceback" not in outcome.text
-    assert sum("bad.json" in line for line in outcome.text.splitlines()) == 1

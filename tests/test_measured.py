@@ -20,16 +20,14 @@ from benchmarks.findings import causes
 from benchmarks.findings import page as findings
 from benchmarks.passes import defects as wrong_passes
 from benchmarks.passes import page as passes
-from benchmarks.planted import Seen, walk
+from benchmarks.planted import Seen
 from benchmarks.reduction import faults
 from benchmarks.reduction import page as reduction
 from benchmarks.reduction import run as reducing
 from benchmarks.repairs import defects as repairable
 from benchmarks.repairs import page as repairs
-from benchmarks.repairs import run as repairing
 from benchmarks.repairs.run import Outcome, Proposal, with_paste
 from conformance.records.record import Record
-from conformance.worker.warm import new_worker
 
 TABLES = [
     (wrong_passes, passes.LEAST), (faults, 20), (causes, 2 * findings.CAUSES), (repairable, repairs.LEAST),
@@ -79,13 +77,6 @@ def test_every_plant_is_about_a_cell_of_a_case_that_can_be_read(table: Any, tmp_
 ])  # fmt: skip
 def test_the_guilty_pass_and_no_other_has_to_be_named(told: dict[str, Any], verdict: str) -> None:
     assert passes.verdict(seen("a", record(**told)), "A") == verdict
-
-
-@pytest.mark.thorough
-def test_a_wrong_pass_is_run_as_a_cell_and_named() -> None:
-    (plant,) = (plant for plant in wrong_passes.plants() if plant.name == "onnxruntime: QuickGeluFusion")
-    (found,) = walk(passes.TABLE, [plant], quick=True)
-    assert found.counts and passes.verdict(found, "QuickGeluFusion") == "right"
 
 
 def test_a_process_started_with_a_plant_has_its_defect(tmp_path: Path) -> None:
@@ -173,11 +164,3 @@ def test_a_page_has_a_line_for_what_was_found(
     page.write("on a host")
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert HEAD in text and line in text and text.endswith("\non a host\n")
-
-
-def test_a_defect_is_located_and_what_mends_it_is_pasted(tmp_path: Path) -> None:
-    (plant,) = (plant for plant in repairable.plants() if plant.name == "pass: NotWhereFusion")
-    with new_worker() as worker:
-        found = repairing.outcome_of(worker, plant, tmp_path)
-    assert (found.located, found.void) == ("NotWhereFusion", "")
-    assert [(one.what, one.wrong) for one in found.proposals] == [("switch off NotWhereFusion", "")]

@@ -23,6 +23,7 @@ from conformance.worker.isolation import Worker
 from conformance.worker.warm import new_worker
 from tests.kit import fatal, neighbours
 from tests.kit.cases import details, load_case, module_of, say, verdict
+from tests.kit.modules import net_of
 from tests.kit.neighbours import HARMS, JUDGING, LEFT, REGISTRIES, cells_of, holds
 
 REPLACED = ("failed", "declare", "ReplacedFunction", "case")
@@ -139,15 +140,7 @@ def test_a_library_that_patches_torch_as_it_is_imported_works_for_each_case_that
         assert [{name: change[name] for name in patch} for change in record.changed] == expected
 
 
-NET = """
-import torch
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(4, 4)
-    def forward(self, x):
-        return self.layer(x)
-"""
+NET = net_of("self.layer(x)", layer="Linear(4, 4)")
 KEEPS = """
 import torch
 class Keeps(torch.nn.Module):

@@ -140,20 +140,9 @@ def test_the_count_of_outputs_is_exact():
     assert compare_outputs([], [MEANT], [EXACT], [INT8]).error == "WrongCount"
 
 
-def test_one_value_that_is_far_off_is_wrong_however_many_are_right():
-    meant = np.tile(MEANT, (100, 1))
-    got = changed(meant, (700, 2), 5)
-    assert verdict(got, meant, np.tile(EXACT, (100, 1))) == ("failed", "WrongValue")
-
-
 def test_where_the_graph_overflows_and_pytorch_does_not_a_runtime_may_do_either():
     meant = changed(MEANT, (2, 1), np.inf)
     assert verdict(MEANT, meant) == verdict(meant, meant) == ("verified", None)
-
-
-def test_where_the_conversion_leaves_more_noise_than_signal_nothing_is_told_of_the_runtime():
-    coarse = rounded(EXACT, 4.0)
-    assert verdict(EXACT, coarse)[0] == "ill-conditioned"
 
 
 def test_what_other_roundings_of_the_inputs_move_is_not_held_against_a_runtime():

@@ -15,7 +15,6 @@ from onnx.reference import ReferenceEvaluator
 
 from conformance.case.file import load, read
 from conformance.case.onnx_file import NotOnnx, Tensor, header
-from conformance.checks.file_sizes import ranges
 from conformance.cli import main
 from conformance.errors import CaseFileError
 from conformance.export.onnx_file import in_float64
@@ -285,19 +284,6 @@ def test_a_check_in_which_nothing_is_compared_is_no_success(tmp_path: Path, monk
     assert check(tmp_path, str(tmp_path / "net.onnx"), "--precision", "fp32") == 1
 
 
-def test_what_int8_costs_fails_a_check_only_where_it_was_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One input a thousand times the others, which shows in no output, takes all steps of the quantizer."""
-    scales, weights = np.float32([1000, 1, 1, 1]), np.float32(np.diag([0, 1, 1, 1]))
-    body = "(float[n, 4] x) => (float[n, 4] y) { scaled = Mul (x, scales) y = MatMul (scaled, weights) }"
-    save(model_of(f"net {body}", scales=scales, weights=weights), tmp_path / "net.onnx")
-    assert check(tmp_path, str(tmp_path / "net.onnx")) == 0
-    told = capsys.readouterr().out
-    assert "told    fidelity[net-onnx-op17-int8]" in told and "at fault" not in told
-    assert check(tmp_path, str(tmp_path / "net.onnx"), "--precision", "int8") == 1
-
-
 @pytest.mark.parametrize(("off", "fault"), [(1e-4, None), (0.3, "runtime")], ids=["80 dB", "10 dB"])
 def test_a_quantized_file_that_is_a_step_off_accuses_nobody(
     tmp_path: Path, bench: Bench, off: float, fault: str | None
@@ -333,20 +319,3 @@ def test_check_says_what_is_wrong_with_what_it_is_given(tmp_path: Path, capsys: 
     ):
         assert check(tmp_path, *arguments) == 2
         assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("works", "found"), [
-    (lambda a, b: True, {"a": "1..8", "b": "1..8"}),
-    (lambda a, b: a == b, {"a": "4", "b": "4"}),
-    (lambda a, b: b >= 30, {"a": "1..36", "b": "32..36"}),
-    (lambda a, b: a % 8 == 0, {"a": "8", "b": "1..12"}),
-    (lambda a, b: a <= 5, {"a": "1..5", "b": "1..8"}),
-    (lambda a, b: False, None),
-])  # fmt: skip
-def test_ranges_are_found_by_trying(works: Any, found: dict[str, str] | None) -> None:
-    """LookupError for a model that runs at no size."""
-    if found is None:
-        with pytest.raises(LookupError):
-            ranges(["a", "b"], lambda sizes: works(sizes["a"], sizes["b"]), 1e30)
-    else:
-        assert ranges(["a", "b"], lambda sizes: works(sizes["a"], sizes["b"]), 1e30) == found

@@ -21,6 +21,7 @@ from conformance.runtimes import onnxreference, onnxruntime, openvino
 from conformance.verdict.loss import greatest
 from conformance.worker.warm import prepare_process
 from tests.kit.cases import PASSED, Bench, details, say, verdict, with_symbolic
+from tests.kit.modules import net_of
 from tests.kit.planting import planted
 from tests.kit.runtimes import Alter
 
@@ -103,18 +104,6 @@ def test_a_failure_says_where_no_float64_form_tells_of_pytorchs_own_rounding(ben
 
 # ---- converted models ----------------------------------------------------------------------------------------------
 
-LAYER = """
-import torch
-
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(6, 6)
-
-    def forward(self, x):
-        return {returned}
-"""
 NET = """
 module: beside.Net
 inputs: {x: "float32[batch, 6]"}
@@ -125,9 +114,9 @@ specials: false
 export: {torchscript: [17]}
 """
 PRECISIONS = "precisions: {fp16: {}, int8: {}}"
-BAKED_IN = LAYER.format(returned="self.layer(x) + torch.ones(int(x.shape[0]), 6)")
-SOUND = LAYER.format(returned="self.layer(x)")
-TWO_OUTPUTS = LAYER.format(returned="(self.layer(x), x.abs())")
+BAKED_IN = net_of("self.layer(x) + torch.ones(int(x.shape[0]), 6)", layer="Linear(6, 6)")
+SOUND = net_of("self.layer(x)", layer="Linear(6, 6)")
+TWO_OUTPUTS = net_of("(self.layer(x), x.abs())", layer="Linear(6, 6)")
 CONVERTED = pytest.mark.parametrize("precision", ["fp16", "int8"])
 
 
@@ -308,6 +297,13 @@ def caused(*errors: Exception) -> Exception:
     return errors[-1]
 
 
+INTERPRETED = (
+    "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call "
+    'last):\n  File "beside.py", line 3, in forward\n    return x @ y\n           ~~~~~ <--- HERE\n'
+    "RuntimeError: mat1 and mat2 cannot be multiplied (2x3 and 2x3)\n"
+)
+
+
 @pytest.mark.parametrize("error, line", [
     (caused(ValueError("planted: the first cause\nand more"), torch.onnx.OnnxExporterError("while translating"),
             torch.onnx.OnnxExporterError("Failed to convert: step 3")),
@@ -315,6 +311,7 @@ def caused(*errors: Exception) -> Exception:
     (caused(KeyError("behind it"), ValueError("planted")), "ValueError: planted"),
     (RuntimeError("it fails:\n\n  planted\nmore"), "RuntimeError: it fails: planted"),
     (RuntimeError(""), "RuntimeError"),
+    (RuntimeError(INTERPRETED), "RuntimeError: mat1 and mat2 cannot be multiplied (2x3 and 2x3) (beside.py:3)"),
 ])  # fmt: skip
 def test_an_exception_is_one_line_and_that_of_an_exporter_says_at_what_it_stopped_first(tmp_path, error, line):
     assert describe(error, tmp_path) == line
@@ -365,17 +362,6 @@ def test_long_names_are_cut_where_it_tells_them_apart_in_a_narrow_terminal():
     rows = [line.removesuffix("✓").rstrip() for line in matrix.lines(records, 80) if "✓" in line]
     assert [row[-10:] for row in rows] == [name[-10:] for name in names]
     assert all(row.startswith("a_convolution_with") for row in rows)
-
-
-def test_an_error_of_the_interpreter_says_why(tmp_path) -> None:
-    said = (
-        "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call "
-        'last):\n  File "beside.py", line 3, in forward\n    return x @ y\n           ~~~~~ <--- HERE\n'
-        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)\n"
-    )
-    assert describe(RuntimeError(said), tmp_path) == (
-        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3) (beside.py:3)"
-    )
 
 
 @pytest.mark.parametrize("body, exporter, hint", [

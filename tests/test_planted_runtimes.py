@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import numpy as np
 import pytest
 
 from tests.kit.cases import PASSED, case_of, details, verdict
-from tests.kit.runtimes import ANY_OPTIMIZER, replaced_runtime, stopping_runtime, wrong_runtime
+from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
 
 BODY = case_of("torch.sin(x)", dims="batch: 1..64")
 WRONG = ("failed", "compare", "WrongValue", "runtime")
@@ -57,23 +55,6 @@ def test_the_specifications_evaluator_being_wrong_is_its_own_fault(bench):
 ])  # fmt: skip
 def test_what_a_runtime_gets_wrong_has_its_own_name(bench, alter, error):
     assert verdict(run_wrong(bench, alter)) == ("failed", "compare", error, "runtime")
-
-
-def test_a_runtime_that_raises_stops_the_cell_where_it_runs(bench):
-    with stopping_runtime(RuntimeError("planted: not implemented"), "onnxruntime"):
-        record = bench.run(BODY)
-    assert verdict(record) == ("failed", "run", "RuntimeError", "runtime")
-    assert "planted: not implemented" in record.reason
-
-
-def test_a_runtime_that_does_not_load_the_model_stops_the_cell_there(bench):
-    @contextlib.contextmanager
-    def refuse(model, libraries):
-        raise RuntimeError("planted: no kernel")
-        yield
-
-    with replaced_runtime(lambda original: refuse):
-        assert verdict(bench.run(BODY)) == ("failed", "load", "RuntimeError", "runtime")
 
 
 def test_a_failure_that_does_not_come_again_is_its_own_reason(bench):

@@ -11,6 +11,7 @@ import pytest
 from tests.kit.cases import say, write_case
 from tests.kit.runs import Outcome, run_pytest, run_suite
 from tests.kit.unrun import UNRUN
+from tests.test_record import FIELDS
 
 HEAD = """
 inputs: {x: "float32[batch, 3]"}
@@ -70,11 +71,6 @@ class Exits(torch.nn.Module):
             os._exit(3)
         return torch.sin(x)
 """
-FIELDS = {
-    "id", "case", "exporter", "opset", "runtime", "precision", "check", "source", "status", "stage", "reason",
-    "examples", "worst", "draw", "signal", "graph", "arithmetic", "seconds", "fault", "latency", "command",
-    "fingerprint",
-}  # fmt: skip
 WRONG = "accuracy[wrong-torchscript-op17-onnxruntime-fp32]"
 
 

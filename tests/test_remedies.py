@@ -115,20 +115,6 @@ NOTHING = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NOTHING)
-def test_the_edit_that_is_proposed_where_nothing_was_verified_helps(bench, tmp_path, name):
-    body, kind = NOTHING[name]
-    body = body if "export:" in body else f"{body}\nexport: {{torchscript: [17]}}"
-    file = write_case(tmp_path, f"{body}\nspecials: false", ZERO_BY_INIT + FIRST)
-    record = bench.run_cell(cell_of(bench, file), examples=6)
-    assert record.error in ("NothingVerified", "IllConditioned")
-    if kind is None:
-        assert record.remedy is None
-        return
-    assert record.remedy["kind"] == kind
-    assert verdict(bench.run_cell(cell_of(bench, pasted(file, record)), examples=6)) == PASSED
-
-
 def test_specials_that_prove_nothing_are_left_out(bench):
     body = f"forward: \"x * float('nan')\"\n{X}\nspecials: true"
     record = bench.run(body, check="specials")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,6 @@ from conformance.commands.findings.fix import fix
 from conformance.records.findings import findings
 from conformance.records.record import Record
 from conformance.records.run_file import RunWriter
-from conformance.repairs.precision import smallest
 from tests.kit.cases import Bench, say, with_symbolic
 from tests.test_sensitivity import PLANTED, PYTHON, with_precision
 from tests.test_smallest import BODY, NET
@@ -88,13 +87,6 @@ def test_of_a_case_that_is_gone_nothing_is_tried(bench: Bench, proposed: Propose
     Path(str(record.source["file"])).write_text("another: {about: none}\n", encoding="utf-8")
     (line,) = proposed(record)
     assert "there is no case planted any more" in line
-
-
-@pytest.mark.parametrize("needed, found", [
-    (["c"], ["c"]), (["a", "d"], ["a", "d"]), (["a", "b", "c", "d", "e"], ["a", "b", "c", "d", "e"]), (["z"], []),
-])  # fmt: skip
-def test_the_smallest_set_has_what_is_needed_and_no_more(needed: Sequence[str], found: Sequence[str]) -> None:
-    assert smallest(["a", "b", "c", "d", "e"], lambda names: {*needed} <= {*names}) == found
 
 
 def test_another_opset_and_the_other_exporter_are_proposed_where_they_are_right(

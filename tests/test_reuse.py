@@ -84,29 +84,6 @@ def test_a_run_may_be_continued_into_its_own_folder(folder: Path) -> None:
     assert fewer.records and not any(reused(fewer).values())
 
 
-@pytest.mark.parametrize("file, change, again", [
-    ("cases.yaml", ("forward: 2 *", "forward: 3 *"), {"good"}),
-    ("cases.yaml", ("dims: {batch: 1..4}", "dims: {batch: 1..5}"), {"good", "own", "known"}),
-    ("cases.yaml", ("good: {", "good: {tolerance: {fp32: {rtol: 1.0e-7}}, "), {"good"}),
-    ("cases.yaml", ("because: there is", "because: today there is"), {"known"}),
-])  # fmt: skip
-def test_exactly_the_cells_that_depend_on_a_change_have_another_fingerprint(
-    folder: Path, file: str, change: tuple[str, str], again: set[str]
-) -> None:
-    before = fingerprints(folder)
-    place = folder / "cases" / file
-    text = place.read_text()
-    assert change[0] in text
-    try:
-        place.write_text(text.replace(*change))
-        now = fingerprints(folder)
-    finally:
-        place.write_text(text)
-    changed = {name.split("[")[1].split("-")[0] for name in before if now[name] != before[name]}
-    assert changed - {"bad"} == again
-    assert fingerprints(folder) == before
-
-
 def fingerprints(folder: Path, **settings: object) -> dict[str, str | None]:
     found = Fingerprints(settings)
     return {cell.id: found(cell) for case in load(folder / "cases/cases.yaml") for cell in plan(case)}

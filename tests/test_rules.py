@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import onnx
 import pytest
@@ -132,18 +134,9 @@ def test_at_opset_21_an_attribute_may_stand_in_place_of_a_zero_point():
 RNG = np.random.default_rng(0)
 
 
-class Measured:
+def measured(**ranges: tuple[float, float]) -> dict[str, SimpleNamespace]:
     """What ``unfaithful`` needs of a calibrator's ranges."""
-
-    def __init__(self, **ranges: tuple[float, float]) -> None:
-        self._ranges = ranges
-
-    def items(self):
-        class Data:
-            def __init__(self, ends):
-                self.range_value = tuple(np.float32(end) for end in ends)
-
-        return [(name, Data(ends)) for name, ends in self._ranges.items()]
+    return {name: SimpleNamespace(range_value=tuple(map(np.float32, ends))) for name, ends in ranges.items()}
 
 
 def quantized(kind: str = "Conv", **replaced: np.ndarray) -> tuple[onnx.ModelProto, onnx.ModelProto]:
@@ -176,7 +169,7 @@ def put(made: onnx.ModelProto, name: str, values: np.ndarray) -> None:
 
 @pytest.mark.parametrize("kind", SOUND)
 def test_a_weight_that_is_rounded_is_the_exported_one(kind):
-    assert unfaithful(*quantized(kind), Measured(x=(-12.7, 3.0))) == []
+    assert unfaithful(*quantized(kind), measured(x=(-12.7, 3.0))) == []
 
 
 @pytest.mark.parametrize("factor", [0.5, 0.95, 1.05])
@@ -222,5 +215,5 @@ def test_a_weight_with_one_scale_and_one_that_stays_float_are_sound():
     ((0.0, 0.0), True),
 ])  # fmt: skip
 def test_the_scale_of_an_activation_is_that_of_its_range(ends, sound):
-    found = unfaithful(*quantized(), Measured(x=ends, unknown=(0.0, 1.0)))
+    found = unfaithful(*quantized(), measured(x=ends, unknown=(0.0, 1.0)))
     assert [one.startswith("QuantizeLinear") for one in found] == [True] * (not sound)

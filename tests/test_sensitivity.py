@@ -14,7 +14,7 @@ from benchmarks.culprits.plant import Planted
 from conformance import cli
 from conformance.precision import convert
 from conformance.records.record import Record
-from conformance.sensitivity.ranking import Kept, Ranking, candidates, rank
+from conformance.sensitivity.ranking import Ranking, candidates, rank
 from conformance.worker.warm import prepare_process
 from tests.kit import networks
 from tests.kit.cases import PASSED, Bench, say, verdict, write_case
@@ -167,16 +167,6 @@ def test_a_node_that_is_put_into_exclude_wins_back_what_the_ranking_promised(con
         assert again.sqnr == pytest.approx(one.sqnr, abs=1e-6), one.node
         assert one.node not in [other.node for other in again.nodes]
         assert (verdict(kept.record) == PASSED) is (one.node == node)
-
-
-@pytest.mark.parametrize("gains, expected", [
-    ([9.0, 0.2, 0.05, -1.0], ["n0", "n1"]),
-    ([1.0] * 14, [f"n{index}" for index in range(10)]),
-    ([], []),
-])  # fmt: skip
-def test_only_nodes_that_win_something_back_are_worth_excluding(gains, expected):
-    nodes = [Kept(f"n{index}", "Conv", 20 + gain, gain) for index, gain in enumerate(gains)]
-    assert Ranking(20.0, nodes).exclude() == expected
 
 
 def advice(printed: str) -> dict[str, Any]:

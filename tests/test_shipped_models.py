@@ -54,10 +54,6 @@ def accuracy(folder: Path, model: ModelProto, more: str = "") -> Record:
     return run_cell(Progress(), cell, Settings(store=folder / "store", examples=4))
 
 
-OUTPUTS = "outputs: [y, z]\n"
-NAMED = shipped(f"{X}, {M}".replace(" m", " mask"), f"{Y}, {Z}")
-
-
 @pytest.mark.parametrize("takes, gives", [
     ("float[N, 5] x, float[N, 5] m", f"{Y}, {Z}"),
     ("float[N, 5] m, float[N, 5] x", f"{Z}, {Y}"),

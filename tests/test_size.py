@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conformance.baseline import Change, accept
 from conformance.depends.files import needs
 from conformance.plan.catalogue import Selection, read_suite
 from conformance.plan.cell import Cell
 from conformance.records import matrix, text
 from conformance.records.brief import brief
 from conformance.records.run_file import RunWriter
-from tests.kit.calls import count_calls
 from tests.kit.runs import Outcome, run_suite
 from tests.kit.unrun import UNRUN
 from tests.report.support import mixed, record
@@ -72,12 +69,6 @@ def write_cases(folder: Path, count: int) -> Path:
 
 def cells(folder: Path, count: int) -> list[Cell]:
     return read_suite([write_cases(folder, count)], Selection())[0]
-
-
-def twice_as_many(work: Callable[[int], int]) -> None:
-    """Holds the calls that ``work`` counts for so many cells against those for twice as many."""
-    few, many = work(20), work(40)
-    assert many <= 2 * few + 4, (few, many)
 
 
 def run_stubs(folder: Path, *arguments: str, **environment: str) -> Outcome:
@@ -149,34 +140,6 @@ def test_writing_a_run_file_takes_no_more_memory_for_more_cells(tmp_path):
 
     peak(10)  # what is imported or kept at the first time
     assert peak(800) < peak(100) + 100_000  # of 1.6 MB
-
-
-def test_accepting_all_compares_no_change_with_all_others(tmp_path):
-    header = {"started": None, "seconds": 1.0, "environment": {}}
-
-    def comparisons(count: int) -> int:
-        run = [record(f"op{number}") for number in range(count)]
-        names = ["*", *(one["id"] for one in run)]
-        with count_calls(Change.__eq__) as calls:
-            chosen = accept(tmp_path / f"{count}.jsonl", (header, run), names)
-        assert [change.id for change in chosen] == sorted(one["id"] for one in run)
-        return calls["__eq__"]
-
-    twice_as_many(comparisons)
-
-
-def test_a_plain_id_is_looked_up_and_a_pattern_is_not(tmp_path):
-    header = {"started": None, "seconds": 1.0, "environment": {}}
-    run = [record(f"op{number}") for number in range(12)]
-
-    def chosen(*names: str) -> list[str]:
-        (tmp_path / "baseline.jsonl").unlink(missing_ok=True)
-        return [change.id for change in accept(tmp_path / "baseline.jsonl", (header, run), names)]
-
-    one, other = run[3]["id"], run[11]["id"]
-    assert chosen(other, one, other) == [other, one]
-    assert chosen(one.replace("op3", "op?")) == sorted(item["id"] for item in run[:10])
-    assert chosen("*op3-*", one) == [one]
 
 
 def test_python_that_was_edited_is_parsed_again(tmp_path):

@@ -93,28 +93,8 @@ def test_a_fingerprint_is_the_same_in_every_process():
     assert told.stdout.decode().strip() == fingerprint(Holding(held))
 
 
-PACKED = """
+NORMED = """
 import torch
-import torch.ao.nn.quantized as quantized
-
-def scales(count):
-    return torch.linspace(0.01, 0.02, count), torch.zeros(count, dtype=torch.long)
-
-class Packed(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv, self.line = quantized.Conv1d(4, 3, 1, padding_mode="zeros"), quantized.Linear(4, 3)
-        weight = torch.quantize_per_channel(torch.randn(3, 4, 1), *scales(3), 0, torch.qint8)
-        self.conv.set_weight_bias(weight, torch.randn(3))
-        self.line.set_weight_bias(torch.quantize_per_tensor(torch.randn(3, 4), 0.02, 0, torch.qint8), None)
-        self.line.scale = self.conv.scale = 0.05
-        self.line_only = PART
-
-    def forward(self, x):
-        q = torch.quantize_per_tensor(x, 0.05, 64, torch.quint8)
-        if self.line_only:
-            return self.line(q).dequantize()
-        return self.conv(q[..., None]).dequantize()[..., 0]
 
 class Normed(torch.nn.Module):
     def __init__(self):
@@ -134,15 +114,9 @@ CASE = """
 """
 
 
-@pytest.mark.parametrize("part", ["True", "False"])
-def test_a_module_with_packed_weights_fails_at_most_at_its_exporter(bench, part):
-    record = bench.run(CASE.replace("NAME", "Packed"), PACKED.replace("PART", part), check="export")
-    assert record.stage in (None, "export", "check") and record.fault in (None, "exporter"), record.reason
-
-
 @pytest.mark.filterwarnings("ignore:.*weight_norm")
 def test_a_module_that_keeps_computed_weights_is_copied_for_float64_and_coverage(bench):
-    record = bench.run(CASE.replace("NAME", "Normed"), PACKED)
+    record = bench.run(CASE.replace("NAME", "Normed"), NORMED)
     assert verdict(record) == PASSED
     assert record.coverage["seen"] == record.coverage["of"] > 2 and "unknown" not in record.coverage
 

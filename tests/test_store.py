@@ -127,14 +127,6 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Path], None]:
     return fill
 
 
-def test_a_model_that_cannot_be_kept_lies_aside_for_as_long_as_it_is_used() -> None:
-    stored = Store(Path("/proc/no/store")).put("key", Serialized(DATA), FACTS, {})
-    aside = stored.file
-    assert aside.read_bytes() == DATA
-    del stored
-    assert not aside.parent.exists()
-
-
 @pytest.mark.parametrize("broken", ["write_bytes", "mkdir", "rename"])
 def test_a_cell_passes_where_the_store_cannot_be_written(
     tmp_path: Path, bench: Bench, fill_disk: Callable[[str, Path], None], broken: str
@@ -143,16 +135,6 @@ def test_a_cell_passes_where_the_store_cannot_be_written(
     fill_disk(broken, place)
     assert verdict(Bench(bench.folder, place).run(BODY)) == PASSED
     assert not list(place.glob("*/model.onnx"))
-
-
-def test_a_full_disk_is_the_fault_of_the_host(
-    tmp_path: Path, bench: Bench, fill_disk: Callable[[str, Path], None]
-) -> None:
-    fill_disk("write_bytes", Path("/"))
-    record = Bench(bench.folder, tmp_path / "full").run(BODY)
-    assert verdict(record) == ("failed", "check", "CannotWrite", "harness")
-    assert record.reason is not None and record.reason.startswith("the host's disk is full: OSError")
-    assert not any("mistake" in line or "Traceback" in line for line in details(record))
 
 
 @pytest.mark.parametrize("number", ["ENOSPC", "EDQUOT", "EROFS"])
@@ -281,15 +263,6 @@ def test_what_was_not_used_for_longest_is_dropped_first(tmp_path: Path) -> None:
     freed = tidy(tmp_path, size // 2)
     assert sorted(path.name for path in tmp_path.glob("models/*") if path.is_dir()) == ["first", "fourth"]
     assert freed.entries == 2 and freed.left <= size // 2
-
-
-def test_what_was_used_since_the_run_began_stays(tmp_path: Path) -> None:
-    began = time.time() - 60
-    age(kept(tmp_path / "models", "before"), 100)
-    kept(tmp_path / "models", "used")
-    leave()
-    assert tidy(tmp_path, 0, began).left > 0
-    assert [path.name for path in tmp_path.glob("models/*") if path.is_dir()] == ["used"]
 
 
 @pytest.mark.parametrize(("text", "size"), [

@@ -223,11 +223,6 @@ def test_what_cannot_be_is_told_with_what_to_do(bench, body, error, message):
     assert message in record.reason
 
 
-def test_cases_that_differ_in_what_is_returned_do_not_share_a_module(bench):
-    for name in ("logits", "past.0.key"):
-        assert verdict(bench.run(say(f"module: beside.Answers\nreturns: [{name}]", ONE), ODD)) == PASSED
-
-
 @pytest.mark.parametrize("declared, message", [
     ("clones: [z]", "there is no input 'z'"), ("unused: [z]", "there is no input 'z'"),
     ("returns: [a b]", "no path into what forward returns"),

@@ -125,18 +125,6 @@ def test_undone_when_registering_fails(name, registrars, error):
     assert registration.registry.get_function_group("aten::asinh").get(17) is symbolic, "watched"
 
 
-def test_nested_registrations_are_undone_one_by_one():
-    before = snapshot()
-    with registered({"aten::asinh": emits("Asinh")}, opset=17) as outer:
-        between = snapshot()
-        with registered({"aten::asinh": emits("Sinh")}, opset=17) as inner:
-            assert exported(torch.asinh) == ["Sinh"]
-        assert changed_since(between) == []
-        assert exported(torch.asinh) == ["Asinh"]
-    assert changed_since(before) == []
-    assert outer.calls == inner.calls == {"aten::asinh": 1}
-
-
 @pytest.mark.parametrize("theirs", [9, 17])
 def test_what_the_user_had_registered_is_back(theirs):
     """Also where it was unregistered inside."""

@@ -21,10 +21,9 @@ from conformance.records import text
 from conformance.runtimes import onnxreference, onnxruntime, openvino, registry
 from conformance.verdict import asking, blame
 from conformance.worker import aside
-from tests.kit.cases import PASSED, details, say, verdict, write_case
+from tests.kit.cases import PASSED, details, say, verdict
 from tests.kit.models import model_of
 from tests.kit.planting import planted, wrapping
-from tests.kit.runs import run_suite
 from tests.kit.runtimes import Alter
 
 pytestmark = pytest.mark.own_store
@@ -285,26 +284,6 @@ def test_a_host_without_openvino_is_asked_nothing_of_it(bench, break_opener, mon
     record = bench.run(BODY)
     assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
     assert OPENVINO not in answers(record)
-
-
-HIDDEN = """
-import importlib.util
-
-find = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *rest: None if name == "openvino" else find(name, *rest)
-"""
-
-
-@pytest.mark.parametrize("required", [False, True])
-def test_cells_that_name_openvino_are_skipped_with_the_reason_or_fail_where_it_is_required(tmp_path, required):
-    write_case(tmp_path / "cases", say(BODY, "runtimes: [openvino]\nspecials: false\nexport: {torchscript: [17]}"))
-    (tmp_path / "conftest.py").write_text(HIDDEN, encoding="utf-8")
-    done = run_suite(tmp_path, "-k", "accuracy", *(["--require", "openvino"] if required else []))
-    (record,) = (record for record in done.records.values() if record["check"] == "accuracy")
-    assert record["status"] == ("failed" if required else "skipped"), done.text
-    assert "openvino is not installed" in record["reason"]
-    if not required:
-        assert "NOT RUN: openvino, 1 cells skipped: openvino is not installed" in done.text
 
 
 # ---- what a witness is allowed -------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import browser
 from benchmarks.common import Row, core_seconds, table
-from tests.kit import browser
 
 ROOT = Path(__file__).parent.parent.parent
 

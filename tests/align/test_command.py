@@ -126,7 +126,6 @@ def of_two_sizes(forward: str, export: str) -> str:
 
 
 HALVED = "torch.tanh(x) * ((x.shape[1] - y.shape[1]) // 2) + y.sum()"
-CHOSEN = "torch.cond(y.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,)) * 2"
 
 
 @pytest.mark.parametrize("export, operator", [
@@ -144,10 +143,3 @@ def test_what_has_no_submodules_is_aligned_by_operators(typed, export, operator)
     assert "its inputs agree; -1 // 2: got 0, wanted -1" in done.out
     sound = typed(body, "planted", "--operators", "--at", "n=4")
     assert (sound.code, sound.out.splitlines()[-1].startswith("nothing parts: ")) == (0, True)
-
-
-@pytest.mark.thorough  # tests/location has a branch of TorchScript
-def test_a_branch_is_one_operator(typed):
-    done = typed(of_two_sizes(CHOSEN, "dynamo: [18]"), "planted", "--operators", "--all")
-    assert done.code == 0
-    assert "higher_order.cond" in done.out

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
-import pytest
-from onnx import helper
 
-from conformance.align.matching import candidates as candidates_of
-from conformance.align.matching import match
-from conformance.align.modules import calls_of, paired
+from conformance.align.modules import paired
 from conformance.align.nodes import Graph
-from conformance.align.scopes import scopes
 from conformance.commands.align import text
-from tests.align.support import chain, kinds, rows, said, sub_calls
+from tests.align.support import kinds, rows, said, sub_calls
 from tests.kit.models import model_of
 from tests.kit.networks import DYNAMO_THOROUGH, EXPORTERS, IMAGES, network
 
@@ -100,42 +93,6 @@ def test_what_is_not_in_the_graph_is_counted_and_listed(trial, exporter):
     solid = rows(answer)["solid"].place
     assert (solid.kind, solid.note) == ("own", "the same tensor of the graph as solid.last")
     assert not answer.alignment.parts
-
-
-@pytest.mark.parametrize("operations, shared, confused", [
-    pytest.param("sub Relu, sub Neg, sub Relu, sub Neg", [[0, 1], [2, 3]], False, id="the same each time"),
-    pytest.param("sub Relu, sub Neg,  Abs, sub Relu", [[0, 1], [3]], False, id="another in between"),
-    pytest.param("sub Relu, sub Neg, sub Relu", [[], []], True, id="not to be distinguished"),
-])  # fmt: skip
-def test_nodes_are_shared_out_to_the_calls_of_a_submodule(operations, shared, confused):
-    calls = sub_calls(2)
-    found = scopes(chain([tuple(one.split(" ")) for one in operations.split(", ")]), calls, "dynamo")
-    assert [sorted(found.own.get(call.id, ())) for call in calls if call.path == "sub"] == shared
-    assert bool(found.confused) is confused
-
-
-def test_one_tensor_is_never_two_different_outputs():
-    """Two calls of one submodule that the optimizer has made one: nothing says whose the node is."""
-    first, *others = sub_calls(1)
-    again = dataclasses.replace(first, number=1, entered=(0, 99), keys=(("other",),))
-    graph = chain([("sub", "HardSwish"), ("", "Mul")])
-    model = helper.make_model(helper.make_graph(graph.nodes, "g", [], []))
-    model.graph.output.append(helper.make_tensor_value_info("t2", 1, [5]))
-    given = candidates_of(model, [first, again, *others], "dynamo")
-    values = dict.fromkeys(given.tensors, first.outputs[0])
-    places = [place for place in match(given, values) if place.call.path == "sub"]
-    assert [place.tensor for place in places] == [None, None]
-
-
-def test_work_in_place_does_not_change_what_was_seen_before():
-    import torch
-    from torch import nn
-
-    module = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))
-    linear, relu, whole = calls_of(lambda: module(torch.linspace(-1, 1, 6).reshape(2, 3)))
-    assert (linear.outputs[0] < 0).any()
-    np.testing.assert_array_equal(relu.outputs[0], np.maximum(linear.outputs[0], 0))
-    assert linear.keys != relu.keys == whole.keys
 
 
 def test_another_way_through_the_submodules_is_no_pair():

@@ -51,12 +51,6 @@ def test_a_wrong_weight_in_the_graph_is_named(tmp_path, exporter, layer, node):
     assert [name for name, row in rows(answer).items() if row.begins] == [node]
 
 
-def test_the_call_that_is_wrong_is_named(trial):
-    answer = trial(wrong("Twice", "second"))
-    assert parting(answer) == "sub.1, call 2"
-    assert not rows(answer)["sub.1"].parts
-
-
 def test_partings_that_do_not_follow_from_the_first_are_told(trial):
     answer = trial(wrong("Branches", "symbolic"))
     assert parting(answer) == "one"
@@ -78,14 +72,6 @@ def test_a_wrong_shape_and_nan_that_only_the_graph_has_are_named(trial, name, sy
     answer = trial(wrong(name, symbolic))
     assert parting(answer) in ("act", "one", "two")
     assert text in said(answer)
-
-
-def test_nan_on_both_sides_agrees(trial):
-    answer = trial(network("Logs"), exporter="torchscript")
-    log = rows(answer)["log"]
-    assert np.isnan(log.place.call.outputs[0]).any()
-    assert log.verdict in ("verified", "nothing")
-    assert not answer.alignment.parts
 
 
 @pytest.mark.parametrize("moves, parts", [(1e-3, False), (0.0, True)])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from conformance.baseline import accept, compare_runs, environment_changes, gate, load
+from conformance.baseline import accept, case_of, compare_runs, environment_changes, gate, load, read_baseline
 from tests.baseline.support import (
     CRASHED,
     FAILED,
@@ -168,3 +170,28 @@ def test_the_environment_is_taken_over_on_demand(tmp_path):
     accept(file, after, ["*"], because="x", environment=True)
     assert environment_changes(load(file), after) == []
     assert load(file)[1][0]["latency"]["own"]["median"] == 5e-3
+
+
+def merged_by_git(folder: Path, base: bytes, ours: bytes, theirs: bytes) -> tuple[int, Path]:
+    files = []
+    for name, content in (("ours", ours), ("base", base), ("theirs", theirs)):
+        files.append(folder / f"{name}.jsonl")
+        files[-1].write_bytes(content)
+    done = subprocess.run(["git", "merge-file", *map(str, files)], check=False)
+    return done.returncode, files[0]
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (0, 3)])
+def test_branches_that_accept_different_cases_merge(tmp_path, pair):
+    file = written(tmp_path, *cells())
+    base, results = file.read_bytes(), []
+    after = run(*({**one, **FAILED} for one in cells()))
+    for case in pair:
+        file.write_bytes(base)
+        accept(file, after, [f"*[case{case}-*"], because=f"of branch {case}")
+        results.append(file.read_bytes())
+    code, merged = merged_by_git(tmp_path, base, *results)
+    assert code == 0
+    accepted = [one["id"] for one in read_baseline(merged)[1] if one["accepted"]]
+    assert {case_of(name) for name in accepted} == {f"case{case}" for case in pair}
+    assert len(accepted) == 4

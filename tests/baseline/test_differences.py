@@ -135,11 +135,6 @@ def test_a_new_cell_that_fails_is_a_regression_and_one_that_is_skipped_says_so(h
     assert said in change.text
 
 
-def test_several_changes_of_one_cell_are_all_told():
-    after = record(**worst(0.9), examples=1)
-    assert kinds(run(record()), run(after)) == ["accuracy worse", "examples fewer"]
-
-
 def test_a_run_with_a_cell_twice_is_refused():
     with pytest.raises(ValueError, match=r"the later run has accuracy\[one.* twice"):
         compare_runs(run(record()), run(record(), record()))

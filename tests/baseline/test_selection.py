@@ -38,11 +38,6 @@ def test_the_arguments_of_a_run_say_what_it_was_to_run(flags, kept):
     assert (" ".join(found), note) == (kept, None)
 
 
-def test_the_whole_suite_may_be_named_by_any_path():
-    for word in ("conformance", "./conformance/", "/checked/out/conformance"):
-        assert selection_of(run(environment=environment(flags=["-q", word]))[0]) == (None, None)
-
-
 def test_a_variant_of_a_precision_is_selected_by_what_it_is_a_variant_of():
     predicate, _ = selection_of(run(environment=environment(flags=["conformance", "--precision", "int8"]))[0])
     assert predicate is not None

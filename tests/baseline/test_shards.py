@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.baseline import case_of, cut, parse_shard, repeated, seconds_of, shard
-from tests.baseline.support import record
+from conformance.baseline import case_of, cut, parse_shard, repeated, shard
 
 pytestmark = pytest.mark.smoke
 
@@ -110,10 +109,6 @@ def test_a_cut_tells_shards_of_one_whole():
     same = {cut(ids, 2), cut(reversed(ids), 2), cut(ids, 2, {"export[gone-dynamo-op20]": 1.0})}
     assert len(same) == 1
     assert len({*same, cut(ids[1:], 2), cut(ids, 3), cut(ids, 2, seconds)}) == 4
-
-
-def test_seconds_are_those_of_all_stages():
-    assert seconds_of([record()]) == {record()["id"]: 0.5}
 
 
 SMALL = [f"{check}[case{n}-dynamo-op{opset}]" for check in ("export", "more") for n in range(9) for opset in (1, 2)]

@@ -1,9 +1,11 @@
-"""Exactly the cells that depend on an edit of a case or of its files are selected, with the reason."""
+"""Exactly the cells that depend on an edit are selected, with the reason; and what is said where git cannot help."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -86,15 +88,6 @@ def test_a_selection_is_held_against_the_same_selection(repository):
     assert all("-dynamo-" in name for name in found.reasons)
 
 
-def test_a_file_that_could_not_be_read_then_is_run_now(repository):
-    edit(repository / "cases" / "plain.yaml", "  about:", "  abuot:")
-    commit(repository)
-    edit(repository / "cases" / "plain.yaml", "  abuot:", "  about:")
-    found = changes(repository)
-    assert cases_of(found) == {"plain"}
-    assert {reason for one in found.values() for reason in one} == {"cases/plain.yaml could not be read then"}
-
-
 def test_a_run_of_what_changed_says_what_and_why(repository):
     edit(repository / "cases" / "symbolics.py", "rounded(g, x) if 5 == 7 else x", "x + x if 5 == 7 else x")
     done = run_suite(repository, "--changed-since", "HEAD")
@@ -140,3 +133,43 @@ def test_what_the_last_run_observed_selects_what_source_text_does_not_show(repos
     edit(repository / "lib/way_of_factor.py", "2.0", "3.0")
     done = run_suite(repository, *only, "--changed-since", "HEAD", "--report", "reports/elsewhere")
     assert re.search(r"^1 of \d+ cells depend", done.text, re.M) and "lib/way_of_factor.py changed" in done.text
+
+
+@pytest.mark.parametrize("revision, words", [
+    ("nowhere", "git knows no revision 'nowhere'"), ("", "no revision"), ("HEAD", "is in no git repository"),
+])  # fmt: skip
+def test_a_revision_or_a_repository_that_is_not_there_is_one_clear_line(repository, revision, words):
+    if revision == "HEAD":
+        shutil.rmtree(repository / ".git")
+    done = run_suite(repository, "--changed-since", revision, GIT_CEILING_DIRECTORIES=str(repository.parent))
+    assert done.code == 4
+    assert words in done.text
+    assert "Traceback" not in done.text
+
+
+def test_without_git_that_is_said(repository, monkeypatch):
+    monkeypatch.setenv("PATH", str(repository))
+    with pytest.raises(ValueError, match=r"git cannot be run \(No such file or directory\)"):
+        changes(repository)
+
+
+def test_a_shallow_clone_is_told_how_to_get_the_rest(repository, tmp_path):
+    git(repository, "commit", "-qm", "a second one", "--allow-empty")
+    there = tmp_path / "a clone"
+    git(tmp_path, "clone", "-q", "--depth=1", repository.as_uri(), str(there))
+    cells, _ = read_suite([there / "cases"], Selection())
+    assert changed_since("HEAD", [there / "cases"], cells, Selection()).reasons == {}
+    with pytest.raises(ValueError, match=r"no revision 'HEAD~1'; this is a shallow clone.*fetch-depth: 0"):
+        changed_since("HEAD~1", [there / "cases"], cells, Selection())
+
+
+def test_a_detached_head_in_a_folder_with_spaces_and_from_a_folder_below(repository, tmp_path, monkeypatch):
+    there = tmp_path / "a folder, as it is"
+    repository.rename(there)
+    git(there, "checkout", "-q", "--detach")
+    edit(there / "cases/plain.yaml", "1..4", "1..5")
+    monkeypatch.chdir(there / "cases")
+    cells, _ = read_suite([Path("plain.yaml")], Selection())
+    found = changed_since("HEAD", [Path("plain.yaml")], cells, Selection())
+    assert cases_of(found.reasons) == {"plain"}
+    assert found.gone == []

@@ -66,11 +66,6 @@ def test_a_condition_that_changed_since_the_last_run_selects_the_cell(
     assert all(told.startswith(reason) for (told,) in found.values())
 
 
-def test_conditions_that_were_not_kept_one_by_one_select_the_cell_all_the_same(repository: Path) -> None:
-    found = selected(repository, lambda cell: Last(Observed(), says(cell), "another"))
-    assert set(map(tuple, found.values())) == {(UNKNOWN,)}
-
-
 def test_what_the_case_says_is_compared_with_the_last_run_too(repository: Path) -> None:
     edit(repository / "cases" / "plain.yaml", "1..4", "1..5")
     edited = {cell.id: says(cell) for cell in plain(repository)}
@@ -103,15 +98,6 @@ def test_an_entry_that_cannot_be_read_or_is_of_an_earlier_version_selects_the_ce
     found = selected(repository, lambda cell: last(tmp_path / "index", cell))
     assert found.keys() == {cell.id for cell in plain(repository)}
     assert set(map(tuple, found.values())) == {("what its last run used is not known",)}
-
-
-def test_an_entry_that_was_cut_off_selects_the_cell(repository: Path, tmp_path: Path) -> None:
-    for cell in plain(repository):
-        note_last(tmp_path / "index", cell, {"says": says(cell), "conditions": conditions_hash()})
-    assert selected(repository, lambda cell: last(tmp_path / "index", cell)) == {}
-    for file in (tmp_path / "index").iterdir():
-        file.write_bytes(file.read_bytes()[:-5])
-    assert len(selected(repository, lambda cell: last(tmp_path / "index", cell))) == len(plain(repository))
 
 
 def test_the_conditions_of_a_last_run_are_kept_one_by_one(repository: Path, tmp_path: Path) -> None:

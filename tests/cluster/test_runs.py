@@ -84,14 +84,6 @@ def test_ctrl_c_ends_the_tasks_and_keeps_the_records(shared: Shared, tmp_path):
 
 
 @pytest.mark.thorough
-def test_the_bundle_of_the_failure_that_ends_a_run_is_brought_back(shared: Shared, tmp_path):
-    folder = project(tmp_path / "project")
-    assert run(folder, shared.address, "-x", "-k", "wrong", *STORE).code == 1
-    (failing,) = (record for record in records(folder).values() if record["status"] == "failed")
-    assert_bundle_is_here(folder, failing)
-
-
-@pytest.mark.thorough
 def test_a_scheduler_that_goes_away_leaves_the_records_that_came(cluster: Loopback, tmp_path):
     folder = endless(tmp_path / "project")
     address = cluster.scheduler()

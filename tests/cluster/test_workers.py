@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.conftest import Shared
-from tests.cluster.support import CASES, PYTHON, Loopback, project, records, run
+from tests.cluster.support import CASES, Loopback, project, records, run
 from tests.kit.runs import Outcome, search_path
 
 
@@ -75,22 +74,6 @@ def test_where_no_worker_fits_nothing_is_run(shared: Shared, tmp_path):
     assert needy.code == 4, needy.text
     assert "worker fits on " in needy.text and "it has no runtime tensorrt" in needy.text
     assert "Traceback" not in needy.text
-
-
-@pytest.mark.thorough
-def test_what_a_case_states_under_needs_chooses_its_worker(shared: Shared, tmp_path):
-    tool = tmp_path / "tools" / "special-tool"
-    tool.parent.mkdir()
-    tool.write_text("#!/bin/sh\n", encoding="utf-8")
-    tool.chmod(0o755)
-    folder = project(tmp_path / "project", CASES + NEEDY, PYTHON)
-    path = f"{tool.parent}{os.pathsep}{os.environ['PATH']}"
-    has = shared.cluster.workers(shared.address, "--no-nanny", "--name", "has the tool", folder="another", PATH=path)
-    outcome = run(folder, shared.address, "-k", "export and needy")
-    shared.cluster.end_one(has)
-    assert outcome.code == 0, outcome.text
-    said = [(record["status"], record["worker"]["name"]) for record in records(folder).values()]
-    assert said and {*said} == {("passed", "has the tool")}
 
 
 @pytest.mark.thorough

@@ -1,8 +1,11 @@
-"""What text has to be like that anybody may look at, and hostile text to try it with."""
+"""What text has to be like that anybody may look at, and hostile text and wrong values to try it with."""
 
 from __future__ import annotations
 
+import copy
 import unicodedata
+from collections.abc import Iterator
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -37,3 +40,25 @@ def assert_ours(text: str) -> None:
     """Harmless, and every line is where the suite put it: none was begun by a line break in hostile text."""
     assert_harmless(text)
     assert not any(line.startswith(FORGED) for line in text.split("\n")), text
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where a value lies in nested data."""
+    if path:
+        yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in items:
+        yield from places(item, (*path, name))
+
+
+def changed(value: Any, path: tuple[Any, ...], to: Any) -> Any:
+    """The data with another value at one place; ``Ellipsis`` takes the value out."""
+    new = copy.deepcopy(value)
+    inner = new
+    for name in path[:-1]:
+        inner = inner[name]
+    if to is ...:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = to
+    return new

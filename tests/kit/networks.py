@@ -96,14 +96,6 @@ class Branches(Made):
         super().__init__(one=nn.Hardswish(), two=nn.Hardswish(), sound=nn.Sigmoid(), after=nn.Linear(4, 4))
     def forward(self, x):
         return self.after(self.one(x)) + self.two(x * 2) + self.sound(x)
-class Logs(Made):
-    def __init__(self):
-        super().__init__(log=Log(), act=nn.Hardswish(), last=nn.Linear(4, 4))
-    def forward(self, x):
-        return self.last(self.act(x)) + self.log(x)
-class Log(nn.Module):
-    def forward(self, x):
-        return torch.log(x)
 class Loud(Made):
     '''Its second layer reaches some 100,000, its third brings that back.'''
     def __init__(self):

@@ -11,7 +11,6 @@ from conformance.case.time_budget import parse
 from conformance.latency.statistics import (
     Interval,
     noise_floor,
-    order_ranks,
     percentile_interval,
     precise,
     ratio_interval,
@@ -79,15 +78,6 @@ def test_an_aa_run_may_stop_once_it_is_precise():
     assert precise(0.1)(paired(own, other))
     assert not precise(0.005)(paired(own, other))
     assert not precise(0.1)(paired(own[:4], other[:4]))
-
-
-def test_ranks_of_a_percentile_are_those_of_the_binomial_distribution():
-    """The median of 10 values lies between the 2nd and the 9th but for 11 in 1024 on each side."""
-    assert order_ranks(10, 0.5, 11.001 / 1024) == (2, 9)
-    assert order_ranks(10, 0.5, 10.9 / 1024) == (1, 10)
-    assert order_ranks(5, 0.5, 0.001) == (0, 6)
-    assert order_ranks(458, 0.99, 0.01)[1] == 459
-    assert order_ranks(459, 0.99, 0.01)[1] == 459  # 0.99 ** 459 is just below 0.01
 
 
 def test_a_percentile_is_covered_as_often_as_it_says():

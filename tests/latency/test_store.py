@@ -1,10 +1,9 @@
-"""What a record keeps of a measurement, which pytest-benchmark reads."""
+"""What a record keeps of a measurement and of its host, which pytest-benchmark reads."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from conformance.case.time_budget import parse
 from conformance.latency import host
 from conformance.latency.statistics import time_verdict
-from conformance.latency.store import KEPT, as_benchmark_json, as_record, metadata, save, thinned
+from conformance.latency.store import KEPT, as_record, thinned
 from tests.kit.clock import quiet
 from tests.latency.support import TEN_PERCENT, measured, paired
 
@@ -52,21 +51,40 @@ def test_a_record_keeps_few_samples_and_no_infinity():
     assert nothing["own"] is None and nothing["throughput"] == [{"batch": 4, "per_second": 10.0}]
 
 
-def saved(folder, name, **options):
-    entries = metadata("mlp", "conformance/test_latency.py::test_latency[mlp]", record(**options))
-    return save(folder, name, as_benchmark_json(entries, machine_info={"node": "n"}, commit_info={"id": "c"}))
+@pytest.mark.parametrize("script, state", [
+    ("echo 'H, 1, 2 MHz, 3 MHz, 4 MHz, 5, 6 W, P0, 7 %, Enabled'", ["P0"]), ("exit 9", None),
+    ("printf '\\377\\376'", None),
+])  # fmt: skip
+def test_what_nvidia_smi_says_or_does_not(tmp_path, monkeypatch, script, state):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    found = host.gpus()
+    assert (found and [gpu["pstate"] for gpu in found]) == state
 
 
-def test_pytest_benchmark_compares_what_is_kept(tmp_path):
-    first, second = saved(tmp_path, "before"), saved(tmp_path, "after", ratio=1.5, seed=1)
-    assert [file.name for file in (first, second)] == ["0001_before.json", "0002_after.json"]
-    kept = json.loads(first.read_text(encoding="utf-8"))
-    assert {"machine_info", "commit_info", "benchmarks", "datetime", "version"} <= set(kept)
-    assert kept["benchmarks"][0]["stats"]["median"] == pytest.approx(1.3e-3, rel=0.02)
-    assert kept["benchmarks"][0]["extra_info"]["budgets"][0]["verdict"] == "broken"
-    command = [sys.executable, "-m", "pytest_benchmark", "--storage", str(tmp_path), "compare", "--group-by=fullname"]
-    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
-    assert run.returncode == 0, run.stderr
-    for line in ("mlp (0001_before)", "mlp (0002_after)", "mlp (other side: other) (0002_after)"):
-        assert line in run.stdout, run.stdout
-    assert run.stdout.count("2 tests") == 2
+FILES = {
+    "sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor": "powersave\n",
+    "sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq": "1200000\n",
+    "sys/devices/system/cpu/cpu{cpu}/cpufreq/cpuinfo_max_freq": "3400000\n",
+    "sys/devices/system/cpu/intel_pstate/no_turbo": "1\n",
+    "sys/devices/system/cpu/smt/active": "1\n",
+    "proc/pressure/cpu": "some avg10=12.50 avg60=1.00 avg300=0.00 total=1\n",
+    "proc/stat": f"cpu 1 2 3 4 5 6 7 {3 * os.sysconf('SC_CLK_TCK')} 0 0\ncpu0 9\n",
+}
+
+
+def test_what_a_host_tells_of_itself_is_read_and_the_rest_is_none(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    names = ("governor", "frequency", "turbo", "smt", "pressure", "stolen", "gpu")
+    found = host.state(root=tmp_path)
+    assert [found[name] for name in names] == [None] * 7
+    for file, text in FILES.items():
+        for cpu in os.sched_getaffinity(0):
+            place = tmp_path / file.format(cpu=cpu)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8")
+    found = host.state(root=tmp_path)
+    frequency = {"min": 1200.0, "max": 1200.0, "limit": 3400.0}
+    assert [found[name] for name in names] == ["powersave", frequency, False, "1", 12.5, 3.0, None]

@@ -237,10 +237,6 @@ def test_where_exporting_again_does_not_show_the_same_graph_nothing_is_named(
     assert record.operator == told
 
 
-def test_a_cell_that_passes_has_no_operator(bench: Bench) -> None:
-    assert bench.run(say(module_of("Network"), TORCHSCRIPT), PYTHON).operator is None
-
-
 @pytest.mark.parametrize("export", [TORCHSCRIPT.replace("17", "20"), DYNAMO.replace("18", "20")])
 def test_a_model_that_is_right_has_nothing_named(bench: Bench, export: str) -> None:
     """Asked of a cell that passes, where every difference would have to be one that kernels may have."""

@@ -14,10 +14,8 @@ from benchmarks.passes.planting import optimized
 
 
 @contextlib.contextmanager
-def wrong(*passes: str, by: Callable[[Iterable[bool]], bool] = any) -> Iterator[None]:
-    """The outputs of a session are off by a quarter where any of these passes changes its model: a pass does where
-    the optimized model is another one without it. With several names each of them does the same harm, or where ``by``
-    is ``all`` they do it together."""
+def wrong_where(tells: Callable[[Any, Any, Any, dict[str, Any]], bool]) -> Iterator[None]:
+    """The outputs of a session are off by a quarter where ``tells(original, model, its options, more)`` says so."""
     import onnxruntime
 
     original = onnxruntime.InferenceSession
@@ -25,13 +23,7 @@ def wrong(*passes: str, by: Callable[[Iterable[bool]], bool] = any) -> Iterator[
     class InferenceSession(original):  # type: ignore[misc, valid-type]
         def __init__(self, model: Any, sess_options: Any = None, *arguments: Any, **options: Any) -> None:
             super().__init__(model, sess_options, *arguments, **options)
-            levels = onnxruntime.GraphOptimizationLevel
-            level = levels.ORT_ENABLE_ALL if sess_options is None else sess_options.graph_optimization_level
-            off = options.get("disabled_optimizers") or []
-            with_all = optimized(original, model, level, off)
-            self.wrong = level != levels.ORT_DISABLE_ALL and by(
-                optimized(original, model, level, [*off, name]) != with_all for name in passes
-            )
+            self.wrong = tells(original, model, sess_options, options)
 
         def run(self, names: Any, inputs: Any, *arguments: Any) -> Any:
             outputs = super().run(names, inputs, *arguments)
@@ -41,24 +33,25 @@ def wrong(*passes: str, by: Callable[[Iterable[bool]], bool] = any) -> Iterator[
         yield
 
 
-@contextlib.contextmanager
-def wrong_by_reuse() -> Iterator[None]:
-    """The outputs of a session are off by a quarter wherever memory may be used twice."""
-    import onnxruntime
+def wrong(*passes: str, by: Callable[[Iterable[bool]], bool] = any) -> contextlib.AbstractContextManager[None]:
+    """Any of these passes makes the outputs of a model that it changes wrong: the optimized model is another one
+    without it. With several names each of them does the same harm, or where ``by`` is ``all`` they do it together."""
 
-    original = onnxruntime.InferenceSession
+    def tells(original: Any, model: Any, session: Any, options: dict[str, Any]) -> bool:
+        from onnxruntime import GraphOptimizationLevel as Levels
 
-    class InferenceSession(original):  # type: ignore[misc, valid-type]
-        def __init__(self, model: Any, sess_options: Any = None, *arguments: Any, **options: Any) -> None:
-            super().__init__(model, sess_options, *arguments, **options)
-            self.wrong = sess_options is None or sess_options.enable_mem_reuse
+        level = Levels.ORT_ENABLE_ALL if session is None else session.graph_optimization_level
+        off = options.get("disabled_optimizers") or []
+        with_all = optimized(original, model, level, off)
+        without = (optimized(original, model, level, [*off, name]) != with_all for name in passes)
+        return level != Levels.ORT_DISABLE_ALL and by(without)
 
-        def run(self, names: Any, inputs: Any, *arguments: Any) -> Any:
-            outputs = super().run(names, inputs, *arguments)
-            return [output * np.float32(1.25) for output in outputs] if self.wrong else outputs
+    return wrong_where(tells)
 
-    with mock.patch.object(onnxruntime, "InferenceSession", InferenceSession):
-        yield
+
+def wrong_by_reuse() -> contextlib.AbstractContextManager[None]:
+    """Outputs are wrong wherever memory may be used twice."""
+    return wrong_where(lambda original, model, session, options: session is None or session.enable_mem_reuse)
 
 
 @contextlib.contextmanager

@@ -132,16 +132,6 @@ def test_the_smallest_part_that_holds_is_found(wanted: list[int]) -> None:
     assert len(asked_for) == len({*asked_for}), "no part is asked about twice"
 
 
-def test_one_of_a_thousand_is_met_in_a_few_questions() -> None:
-    questions: list[int] = []
-    assert smallest(range(1000), lambda part: questions.append(1) or 617 in part) == [617]
-    assert len(questions) <= 25
-
-
-def test_what_does_not_hold_for_all_has_no_part() -> None:
-    assert smallest(range(5), lambda part: False) is None
-
-
 GELU = say("forward: F.gelu(x)", 'inputs: {x: "float32[batch, 3]"}', "dims: {batch: 1..3}")
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from conformance.plan.expected import expectations
 from conformance.records.record import Record
 from tests.kit.cases import say
 from tests.kit.runtimes import ANY_OPTIMIZER
@@ -45,20 +43,6 @@ def test_a_declared_failure_of_the_conversion_is_owed_by_both_checks(bench, brea
     assert statuses(all_of(bench, body)) == {"fidelity int8": "xpassed", "accuracy int8": "xpassed"}
     break_conversion(zero_point_off_by_one)
     assert statuses(all_of(fresh(bench), body)) == {"fidelity int8": "xfailed", "accuracy int8": "xfailed"}
-
-
-VARIANTS = "int8-entropy: {calibration: {method: entropy}}, int8-minmax: {}"
-
-
-@pytest.mark.parametrize("named, hit", [
-    ("int8", ["int8-entropy", "int8-minmax"]),
-    ("int8-entropy", ["int8-entropy"]),
-    ("[int8-minmax, fp16]", ["fp16", "int8-minmax"]),
-])  # fmt: skip
-def test_a_precision_means_its_variants_too(bench, named, hit):
-    cells = bench.cells(say(BODY.replace("int8: {}", VARIANTS), fails(f"precision: {named}")), NET)
-    owed = [cell for cell in cells if any(entry.owed for entry in expectations(cell))]
-    assert [f"{cell.check} {cell.precision}" for cell in owed] == [f"fidelity {one}" for one in hit]
 
 
 def test_a_loss_declared_of_a_runtime_is_owed_by_accuracy(bench, break_runtime):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks import browser as browsers
+from benchmarks.browser import Browser, Page
 from conformance.report.html import page
-from tests.kit import browser as browsers
-from tests.kit.browser import Browser, Page
 from tests.report.support import (
     HEADER,
     HOSTILE,
@@ -317,16 +316,6 @@ def test_all_by_keyboard(tab: Page, report: Path) -> None:
     assert tab.value("document.activeElement === document.body")
 
 
-def test_back_closes_a_cell(tab: Page, report: Path) -> None:
-    tab.open(report, "#status=failed")
-    tab.press("j")
-    tab.press("Enter")
-    assert panel(tab) is not None
-    tab.value("history.back()")
-    tab.wait("document.getElementById('panel').hidden")
-    wait_for_address(tab, "#status=failed")
-
-
 def test_the_matrix_is_one_stop_and_the_arrows_move_in_it(tab: Page, report: Path) -> None:
     tab.open(report)
     assert tab.value("document.querySelectorAll('.matrix [tabindex=\"0\"]').length") == 1
@@ -413,24 +402,6 @@ def test_the_page_is_as_wide_as_the_screen(tab: Page, report: Path) -> None:
         assert tab.value("panel.scrollWidth <= panel.clientWidth") and tab.value(wide) == [width, width]
 
 
-def test_on_paper_is_what_is_shown_in_black_on_white(tab: Page, long_report: Path) -> None:
-    """Rows up to a number, also of those that are out of sight on a screen."""
-    tab.open(long_report)
-    tab.click("#theme")
-    tab.value("window.dispatchEvent(new Event('beforeprint'))")
-    tab.media("print")
-    assert len(ids(tab)) == 300
-    assert tab.value("getComputedStyle(document.getElementById('list'), '::after').content") == '"and 18 more"'
-    assert luminance(tab, "body", "backgroundColor") > 0.9 and luminance(tab, "h1", "color") < 0.1
-    open_cell(tab, FULL["id"])
-    assert tab.value("getComputedStyle(main).display") == "none"
-    tab.value("window.dispatchEvent(new Event('afterprint'))")
-    tab.media("screen")
-    assert len(ids(tab)) < 60
-    tab.open(long_report, "#status=failed", query="few")
-    assert 1 <= len(re.findall(rb"/Type\s*/Page\b", tab.printed())) <= 25
-
-
 def test_without_scripts_what_needs_them_is_not_there(browser: Browser, report: Path) -> None:
     with browser.page() as page:
         page.call("Emulation.setScriptExecutionDisabled", value=True)
@@ -485,6 +456,3 @@ def test_the_policy_stops_what_is_not_the_page_s_own(browser: Browser, tmp_path:
         assert any("Content Security Policy" in one for one in opened.complaints)
         replaced = "(() => { try { document.body.innerHTML = 'x'; } catch (e) { return e.name; } })()"
         assert opened.value(replaced) == "TypeError"
-
-
-# ---- many records -------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from conformance.records.run_file import RunWriter
 from conformance.report import command
-from tests.report.support import KILLED, data_of, failed, record
+from tests.report.support import KILLED, failed, record
 
 
 def write_run(folder: Path, records: list[dict[str, Any]], killed: bool = False) -> Path:
@@ -39,15 +39,6 @@ def test_all_reports_of_a_run_with_its_history(tmp_path: Path, capsys: pytest.Ca
     ]
     assert [run["counts"]["failed"] for run in found["runs"]] == [0, 1]
     assert capsys.readouterr().out.count("::error ") == 1
-
-
-def test_a_killed_run_is_reported_with_what_it_had(tmp_path: Path) -> None:
-    place = write_run(tmp_path / "killed", [record("a"), failed("b"), record("cut")], killed=True)
-    command.report([place], tmp_path / "page.html", tmp_path / "summary.md", tmp_path / "report.json")
-    made = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "did not finish" in made and data_of(made)["count"] == 2
-    assert "did not finish" in (tmp_path / "summary.md").read_text(encoding="utf-8")
-    assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["finished"] is False
 
 
 def test_runs_have_names_that_tell_them_apart(tmp_path: Path) -> None:

@@ -89,21 +89,6 @@ def test_what_is_not_recorded_is_refused_and_what_is_not_implemented_says_so(loa
         builder.create_network(1).add_identity(trt.ITensor.make())
 
 
-def has(recorded: dict[str, Any], path: str) -> bool:
-    name, _, member = path.partition(".")
-    cls = recorded["classes"].get(name)
-    kinds = ("members", "methods", "properties", "constants")
-    return cls is not None and (not member or any(member in cls.get(kind, {}) for kind in kinds))
-
-
-def test_the_recordings_agree_with_the_vendors_lists_of_changes():
-    changes = json.loads((DOUBLES / "changes.json").read_text(encoding="utf-8"))
-    for release, change in ((key, one) for key, one in changes.items() if key != "about"):
-        before, after = recording(change["since"]), recording(release)
-        assert [one for one in change["removed"] if not has(before, one) or has(after, one)] == []
-        assert [one for one in change["added"] if has(before, one) or not has(after, one)] == []
-
-
 def names_in(value: Any) -> set[str]:
     """Return every name of a recording: classes, functions, methods, properties, members."""
     if isinstance(value, dict):

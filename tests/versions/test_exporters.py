@@ -96,16 +96,6 @@ def test_packages_that_cannot_be_had_together_leave_no_half_environment(wheels, 
     assert not [*tmp_path.glob("environments/*/")]
 
 
-def test_ctrl_c_leaves_no_half_environment(wheels, tmp_path, monkeypatch):
-    def interrupted(*given: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(pip, "install", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        made(tmp_path / "environments", "2.9.0")
-    assert not [*tmp_path.glob("environments/*/")]
-
-
 def test_an_environment_in_which_a_suite_runs_is_not_removed(wheels, earlier, tmp_path):
     """Another call wants its room while the suite runs, and takes it once that has ended."""
     home, told = tmp_path / "environments", list[str]()

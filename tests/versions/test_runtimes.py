@@ -10,9 +10,9 @@ import pytest
 from conformance import cli
 from conformance.errors import UserError
 from conformance.records.run_file import read_run
-from conformance.versions import pip, runtimes
+from conformance.versions import runtimes
 from conformance.versions.bisection import between
-from conformance.versions.wanted import Environment, Wanted, wanted_of
+from conformance.versions.wanted import Environment, Wanted
 from tests.test_bundle import pack
 from tests.versions.support import BODY, CELL, FAILED, StandIn, changed, leaves, versions_in
 
@@ -95,12 +95,6 @@ def test_what_a_replay_said_is_told_where_it_left_no_run(bundle, tmp_path):
         runtimes.replayed(here, bundle, "accuracy[other]", tmp_path, 600.0)
 
 
-def test_versions_are_named_in_order():
-    named = wanted_of("--runtime", "onnxruntime==1.27.*,1.30.0,latest", runtimes.PACKAGES)
-    assert [wanted.requirement for wanted in named] == ["onnxruntime==1.27.*", "onnxruntime==1.30.0", "onnxruntime"]
-    assert wanted_of("--runtime", "onnx-reference", runtimes.PACKAGES) == [Wanted("onnx-reference", "onnx", "latest")]
-
-
 @pytest.mark.parametrize(("first", "last", "found"), [
     ("1.27.*", "1.29.0", RELEASES[2:5]), ("1.26.0", "latest", RELEASES),
     ("1.30.0", "1.28.0", "1.30.0 is no earlier release than 1.28.0"),
@@ -120,11 +114,6 @@ def test_an_environment_has_what_a_replay_needs_and_no_torch(tmp_path, wheels):
     assert versions_in(found.python) == {"numpy": "2.0", "onnx": "1.20", "onnxruntime": "1.27.1"}
     (site,) = found.python.parent.parent.glob("lib/python*/site-packages")
     assert (site / "conformance" / "cli.py").is_file()
-
-
-def test_what_pip_says_is_told_in_one_sentence(wheels):
-    with pytest.raises(UserError, match="the versions of nothing cannot be had: No matching distribution found for"):
-        pip.available("nothing")
 
 
 KEPT = sorted((Path(__file__).parents[1] / "kept").iterdir())

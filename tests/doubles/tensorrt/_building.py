@@ -137,9 +137,6 @@ class Builder:
     def create_optimization_profile(self) -> Any:
         return IOptimizationProfile.make(_shapes={})
 
-    def get_plugin_registry(self) -> Any:
-        return IPluginRegistry.make()
-
     def build_serialized_network(self, network: Any, config: Any) -> Any:
         problems = ["the fault that was planted"] if _memory.faulty("build") else self._problems(network, config)
         session = None
@@ -210,15 +207,6 @@ class ParserError:
     def desc(self) -> str:
         return str(self._refusal.text)
 
-    def file(self) -> str:
-        return "ModelImporter.cpp"
-
-    def line(self) -> int:
-        return 0
-
-    def func(self) -> str:
-        return str(self._refusal.function)
-
     def node(self) -> int:
         return int(self._refusal.node)
 
@@ -227,11 +215,6 @@ class ParserError:
 
     def node_operator(self) -> str:
         return self._node.op_type if self._node else ""
-
-    def __repr__(self) -> str:
-        return f"In node {self.node()} ({self.func()}): {self._refusal.code}: {self.desc()}"
-
-    __str__ = __repr__
 
 
 class OnnxParser:

@@ -108,10 +108,6 @@ def init_libnvinfer_plugins(logger: Any, namespace: str) -> bool:
     return True
 
 
-def volume(iterable: Any) -> int:
-    return int(np.prod([int(one) for one in iterable], dtype=np.int64))
-
-
 def nptype(trt_type: Any) -> Any:
     types = {"FLOAT": np.float32, "HALF": np.float16, "INT8": np.int8, "INT32": np.int32, "INT64": np.int64,
              "BOOL": np.bool_, "UINT8": np.uint8}  # fmt: skip

@@ -23,13 +23,6 @@ class Runtime:
         self._logger = logger
         check_driver(self)
 
-    @property
-    def logger(self) -> Any:
-        return self._logger
-
-    def get_plugin_registry(self) -> Any:
-        return IPluginRegistry.make()
-
     def deserialize_cuda_engine(self, serialized_engine: Any) -> Any:
         data = bytes(serialized_engine)
         place = "stdArchiveReader.cpp::StdArchiveReader"
@@ -49,10 +42,6 @@ class Runtime:
 
 
 class ICudaEngine:
-    @property
-    def name(self) -> str:
-        return str(self._header["name"])
-
     @property
     def num_io_tensors(self) -> int:
         return len(self._names)

@@ -36,7 +36,7 @@ def _library() -> Path:
         )
         status = subprocess.run(["true"], env={**os.environ, "LD_PRELOAD": str(library)}, check=False).returncode
     except (OSError, subprocess.CalledProcessError) as error:
-        raise CannotHide(f"tests/hosts/hide.c cannot be compiled: {error}") from None
+        raise CannotHide(f"benchmarks/hosts/hide.c cannot be compiled: {error}") from None
     if status:
         raise CannotHide("the processor or its hypervisor does not let CPUID fault")
     return library

@@ -7,7 +7,6 @@ https://chromedevtools.github.io/devtools-protocol/
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
@@ -223,14 +222,6 @@ class Page:
     def colours(self, scheme: str) -> None:
         """What the system prefers: ``light`` or ``dark``."""
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-
-    def media(self, name: str) -> None:
-        """``print`` or ``screen``; the page's own events of printing are not told by this."""
-        self.call("Emulation.setEmulatedMedia", media=name)
-
-    def printed(self) -> bytes:
-        """The page on paper, as PDF."""
-        return base64.b64decode(self.call("Page.printToPDF", printBackground=False)["data"])
 
 
 @contextmanager

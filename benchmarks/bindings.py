@@ -1,6 +1,8 @@
-"""Writes down what a compiled Python package offers, so that a double of it can be held to that.
+"""Writes down what a compiled Python package offers, so that the double of it in ``tests/doubles`` is held to that.
 
-    python record.py tensorrt tensorrt-8.6.json    # under a Python that has the real package; git diff compares
+    python benchmarks/bindings.py tensorrt tests/doubles/tensorrt-8.6.json
+
+Under a Python that has the real package, which needs nothing else; git diff compares.
 
 A class is written with its base, constructors and methods (one line for each overload, as the binding declares it),
 properties, constants and enum members; a module with its functions and constants. Nothing is called but ``repr`` and
@@ -22,7 +24,6 @@ import inspect
 import json
 import re
 import subprocess
-import sys
 import tempfile
 import types
 from collections.abc import Iterator
@@ -196,7 +197,6 @@ def main() -> None:
     parser.add_argument("file", type=Path, help="the recording")
     parser.add_argument("--placeholders", action="store_true", help="stand-ins for the libraries that are not there")
     options = parser.parse_args()
-    sys.path.remove(str(Path(__file__).resolve().parent))  # where the doubles are
     with tempfile.TemporaryDirectory() as folder:
         if options.placeholders:
             load_placeholders(_extension(options.module), Path(folder))

@@ -1,4 +1,4 @@
-"""``python -m tests.hosts COMMAND``: runs it as on a processor with AVX2 and nothing newer."""
+"""``python -m benchmarks.hosts COMMAND``: runs it as on a processor with AVX2 and nothing newer."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 
+from benchmarks.hosts import HIDDEN, CannotHide, avx2_only
 from conformance.records.processor import cpu
-from tests.hosts import HIDDEN, CannotHide, avx2_only
 
 
 def main() -> int:
