@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from conformance.baseline import accept
 from conformance.depends.files import needs
 from conformance.plan.catalogue import Selection, read_suite
 from conformance.plan.cell import Cell
@@ -170,3 +171,17 @@ def test_a_store_that_is_emptied_meanwhile_loses_no_cell(stubbed):
     done = run_stubs(stubbed, "--store", "store", "-k", "op0 and export", EMPTIED="yes")
     assert done.code == 0, done.text
     assert len(done.records) == 1
+
+
+def test_a_plain_id_is_looked_up_and_a_pattern_is_not(tmp_path):
+    header = {"started": None, "seconds": 1.0, "environment": {}}
+    run = [record(f"op{number}") for number in range(12)]
+
+    def chosen(*names: str) -> list[str]:
+        (tmp_path / "baseline.jsonl").unlink(missing_ok=True)
+        return [change.id for change in accept(tmp_path / "baseline.jsonl", (header, run), names)]
+
+    one, other = run[3]["id"], run[11]["id"]
+    assert chosen(other, one, other) == [other, one]
+    assert chosen(one.replace("op3", "op?")) == sorted(item["id"] for item in run[:10])
+    assert chosen("*op3-*", one) == [one]

@@ -369,3 +369,22 @@ def test_a_draw_that_was_kept_is_made_as_small_as_a_new_one(bench: Bench) -> Non
         new, kept = (bench.run(body, failures=failures) for _ in range(2))
     assert new.draw is not None and kept.draw is not None
     assert new.draw["dims"] == kept.draw["dims"] == {"n": 2, "batch": 1}
+
+
+def test_a_full_disk_is_the_fault_of_the_host(
+    tmp_path: Path, bench: Bench, fill_disk: Callable[[str, Path], None]
+) -> None:
+    fill_disk("write_bytes", Path("/"))
+    record = Bench(bench.folder, tmp_path / "full").run(BODY)
+    assert verdict(record) == ("failed", "check", "CannotWrite", "harness")
+    assert record.reason is not None and record.reason.startswith("the host's disk is full: OSError")
+    assert not any("mistake" in line or "Traceback" in line for line in details(record))
+
+
+def test_what_was_used_since_the_run_began_stays(tmp_path: Path) -> None:
+    began = time.time() - 60
+    age(kept(tmp_path / "models", "before"), 100)
+    kept(tmp_path / "models", "used")
+    leave()
+    assert tidy(tmp_path, 0, began).left > 0
+    assert [path.name for path in tmp_path.glob("models/*") if path.is_dir()] == ["used"]

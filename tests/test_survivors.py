@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -500,3 +502,13 @@ def test_a_worker_stands_for_a_package_in_the_version_that_a_case_needs_alone() 
     plugin = Admission(json.dumps({**wanted, "python": here["python"], "code": here["code"]}))
     asyncio.run(plugin.setup(worker))
     assert [name for name in worker.given if "package" in name] == ["r package numpy"]
+
+
+def test_what_was_measured_under_another_version_has_another_key(tmp_path: Path) -> None:
+    (tmp_path / "numpy-0.1.dist-info").mkdir()
+    (tmp_path / "numpy-0.1.dist-info" / "METADATA").write_text("Name: numpy\nVersion: 0.1\n", encoding="utf-8")
+    code = (
+        "import sys; sys.path[:0] = sys.argv[1:]; from conformance.depends.fingerprint import suite; print(suite())"
+    )
+    found = [subprocess.check_output([sys.executable, "-c", code, *more]) for more in ([], [], [str(tmp_path)])]
+    assert found[0] == found[1] != found[2]

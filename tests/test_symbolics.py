@@ -286,3 +286,15 @@ def test_operator_without_schema_lends_the_names_of_the_symbolic():
     with registered({"prim::PythonOp": named}, opset=17) as usage:
         exported(lambda x: Scaled.apply(x, x + 1))
     assert usage.ignored == {"prim::PythonOp": ("factor",)}
+
+
+def test_nested_registrations_are_undone_one_by_one():
+    before = snapshot()
+    with registered({"aten::asinh": emits("Asinh")}, opset=17) as outer:
+        between = snapshot()
+        with registered({"aten::asinh": emits("Sinh")}, opset=17) as inner:
+            assert exported(torch.asinh) == ["Sinh"]
+        assert changed_since(between) == []
+        assert exported(torch.asinh) == ["Asinh"]
+    assert changed_since(before) == []
+    assert outer.calls == inner.calls == {"aten::asinh": 1}
