@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from conformance.align.operators.program import Unable
-from conformance.align.operators.refused import refused_model, stopped_export
+from conformance.align.operators.refused import Refused, refused_model, stopped_export
 from conformance.case.declaration import Case
 from conformance.checks.own_code import accused, declared_own, own_code, told_of
 from conformance.errors import Stopped, display_path
@@ -39,9 +39,18 @@ def note_refused_model(run: CellRun, stop: Stopped) -> None:
         return
     known, name = run.prepared.refused, (run.cell.exporter, run.cell.opset)
     if name not in known:
-        operator = _asked(run, lambda: refused_model(run.cell.exporter, lambda: run.export().model).told)
+        operator = _asked(run, lambda: refused_by_checker(run).told)
         known[name] = {"operator": operator, **told_of(accused(own_code(run), operator))}
     stop.fields |= known[name]
+
+
+def refused_by_checker(run: CellRun) -> Refused:
+    """Return the operator behind what the checker refuses of the model of a cell. Raises Unable."""
+    run.reference.restore()
+    fed = run.prepared.inputs()
+    positional, keywords = run.reference.arguments(fed)
+    inputs = [*positional, *keywords.values()]
+    return refused_model(run.cell.exporter, lambda: run.export().model, inputs, fed, run.libraries())
 
 
 def _asked(run: CellRun, question: Any) -> dict[str, Any]:

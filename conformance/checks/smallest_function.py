@@ -17,7 +17,7 @@ import numpy as np
 
 from conformance.align.operators.locate import Search
 from conformance.align.operators.program import Operator, Program, Unable
-from conformance.align.operators.refused import refused_model, stopped_export
+from conformance.align.operators.refused import stopped_export
 from conformance.case.export import OnnxFile
 from conformance.case.python import describe
 from conformance.checks.functions.lines import Exporting, Names
@@ -28,6 +28,7 @@ from conformance.checks.functions.written import VALUES, Shown, issue, script
 from conformance.checks.models import CellRun
 from conformance.checks.reduce.trial import OutOfTime, difference
 from conformance.checks.reduce.written import shows
+from conformance.checks.refused import refused_by_checker
 from conformance.depends.files import imported
 from conformance.errors import Stopped, display_path
 from conformance.plan.expected import fails_as_declared
@@ -186,7 +187,7 @@ def _of_refused(run: CellRun, stop: Stopped) -> Reduced:
     cell, reference = run.cell, run.reference
     assert not isinstance(run.target, OnnxFile)  # which nobody exports
     try:
-        refused = refused_model(cell.exporter, lambda: run.export().model)
+        refused = refused_by_checker(run)
     except Unable as reason:
         return Reduced(None, {"why_not": reason.why, "seconds": 0.0})
     reference.restore()
@@ -195,7 +196,8 @@ def _of_refused(run: CellRun, stop: Stopped) -> Reduced:
     if place is None:
         return Reduced(None, {"why_not": "capture"})
     how = Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode, _defines(run))
-    return _found(place, Trials(how, REFUSED, deadline, stop.error))
+    kind = _KINDS[refused.form] if refused.form else REFUSED
+    return _found(place, Trials(how, kind, deadline, stop.error))
 
 
 def _suspects(program: Program, said: str, known: Operator | None) -> list[Operator]:

@@ -105,6 +105,8 @@ def _values(told: Mapping[str, Any]) -> Iterator[str]:
     how = told.get("how")
     got, wanted = number(told.get("got")), number(told.get("wanted"))
     if how in _HEADS:
+        if told.get("detail"):
+            yield f"for what is computed of it: got the {told['detail']} {got}, wanted {wanted}"
         return
     if how == "stops":
         yield f"its inputs agree; it cannot be computed: {told.get('detail')}"

@@ -82,6 +82,12 @@ def mixed(x: Any) -> Any:
     return op.Mul(op.HardSigmoid(x), op.Cast(x, to=11))
 
 
+def mean_of_rows(x: Any, *_: Any, **__: Any) -> Any:
+    from onnxscript import opset18 as op
+
+    return op.ReduceMean(x, op.Constant(value_ints=[1]), keepdims=0)
+
+
 def as_double(g: Any, x: Any) -> Any:
     return g.op("Cast", g.op("HardSwish", x), to_i=11)
 
@@ -130,6 +136,13 @@ REFUSED = {
         {"operator": "aten.hardswish", "how": "dtype", "got": "float64", "wanted": "float32"},
         "its inputs agree; got the dtype float64, wanted float32", "accuracy",
         say("forward: F.hardswish(torch.sin(x) * 3)", 'inputs: {x: "float32[batch, 4]"}', "dims: {batch: 1..4}")),
+    "a dtype that a node after it does not take": Refused(
+        DYNAMO, lowering(mean_of_rows, "mean"), ("check", "InferenceError"),
+        {"operator": "aten.mean", "how": "refused", "type": "Mul", "got": "float32", "wanted": "float64"},
+        "for what is computed of it: got the dtype float32, wanted float64",
+        case=say("forward: torch.sin(x.mean(1, dtype=torch.float64)) * 2", 'inputs: {x: "float32[batch, 4]"}',
+                 "dims: {batch: 1..4}"),
+        small=("aten.mean",)),
     "values that are off by little": Refused(
         TORCHSCRIPT, symbolic(off_by_little), ("compare", "WrongValue"), {**HERE, "how": "value"},
         "parts first at beside.py:8", "accuracy"),

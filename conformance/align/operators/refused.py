@@ -6,16 +6,20 @@ refused, and the operator that the node was made of; of an export that stops, th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from conformance.align.nodes import Graph, rewritten
 from conformance.align.operators import dynamo, torchscript
+from conformance.align.operators.forced import Parting, steps
 from conformance.align.operators.instruments import below_forward, frames_of, told
 from conformance.align.operators.locate import completed, exhibited, of_operator, with_outputs
 from conformance.align.operators.program import Exhibit, Operator, Program, Unable
 from conformance.align.operators.rewrites import guilty
+from conformance.align.operators.tensors import Tensors
+from conformance.arrays import Inputs
 from conformance.errors import causes, text_of
 from conformance.export import graph
 from conformance.verdict.nodes import operator_of
@@ -35,6 +39,8 @@ class Refused:
     operator: Operator
     told: dict[str, Any]
     """The fields of ``Record.operator``."""
+    form: str | None = None
+    """What the graph has wrong of the operator, where another one's node is refused for it: dtype or shape."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +77,12 @@ def _line_of(error: BaseException) -> dict[str, Any]:
     raise Unable("nothing")
 
 
-def refused_model(exporter: str, export: Callable[[], ModelProto]) -> Refused:
-    """Export again and find the operator whose node the checker refuses. Raises Unable where none can be named."""
+def refused_model(
+    exporter: str, export: Callable[[], ModelProto], inputs: Sequence[Any], fed: Inputs, libraries: Sequence[str] = ()
+) -> Refused:
+    """Export again and find the operator whose node the checker refuses, or the first before it of which the graph
+    has another dtype or shape than PyTorch; ``inputs`` as the program takes them, and ``fed`` as the graph. Raises
+    Unable where none can be named."""
     exhibit = exhibited(exporter, export)
     only_sizes = graph.refusal(exhibit.model) is None
 
@@ -85,10 +95,16 @@ def refused_model(exporter: str, export: Callable[[], ModelProto]) -> Refused:
     operator = operator_behind(exhibit.program, exhibit.model, node)
     if operator is None:
         raise Unable("whole")
+    wrong = None
+    with contextlib.suppress(Exception):  # then the one that is refused has to do
+        wrong = _of_another_form(exhibit, operator, inputs, fed, libraries)
+    operator = wrong.operator if wrong is not None else operator
     fields = of_operator(operator) | {
         "stage": "export", "how": "refused", "node": node.name, "type": operator_of(node),
         "tensor": next(filter(None, node.output), ""),
     }  # fmt: skip
+    if wrong is not None:
+        fields |= {"detail": wrong.how, "got": wrong.got, "wanted": wrong.wanted}
     if rewritten(node):
         fields["rules"] = rewritten(node)
     if exhibit.raw is not None:
@@ -96,7 +112,29 @@ def refused_model(exporter: str, export: Callable[[], ModelProto]) -> Refused:
         fields["stage"] = "optimizer" if by_passes else "translation"
         if by_passes:
             fields["passes"] = guilty(lambda: not refuses(export()))
-    return Refused(exhibit, operator, fields)
+    return Refused(exhibit, operator, fields, None if wrong is None else wrong.how)
+
+
+def _of_another_form(
+    exhibit: Exhibit, refused: Operator, inputs: Sequence[Any], fed: Inputs, libraries: Sequence[str]
+) -> Parting | None:
+    """Return the first operator that another one is computed of and that the graph has in another dtype or shape than
+    PyTorch, by what ONNX Runtime computes of the nodes before."""
+    program, model = with_outputs(exhibit.program, exhibit.model), exhibit.model
+    needed = {*refused.inputs}
+    for operator in reversed(program.operators):
+        if needed & {*operator.outputs}:
+            needed |= {*operator.inputs}
+    names = [tensor for operator in program.operators for name in operator.outputs if name in needed
+             for tensor in program.ties.get(name, ()) if tensor is not None]  # fmt: skip
+    for step in steps(program, inputs, Tensors(model, libraries, fed, names, {})):
+        found = step.form or step.parting
+        if found is None or found.how not in ("dtype", "shape"):
+            continue
+        of_floats = found.value is None or found.value.is_floating_point()  # a number may have one axis, or none
+        if found.how == "dtype" or of_floats:
+            return found
+    return None
 
 
 def stopped_export(exporter: str, export: Callable[[], object]) -> Stopped:
