@@ -110,7 +110,7 @@ _NO_SCRIPT = {
 
 _DIFFERS = {
     "sizes": "is exported at other sizes than those at which it fails",
-    "dims": "is exported with the dims of the case open",
+    "dims": "has the dims of the case open",
     "optimizer": "goes through the exporter's passes as a whole",
 }
 """What is said of a cell beside functions that are right by themselves."""
