@@ -15,6 +15,7 @@ from conformance.checks import hidden
 from conformance.checks.prepared import _kept
 from conformance.coverage import calls
 from conformance.coverage.calls import recording
+from conformance.coverage.composites import parts_of_composites
 from conformance.coverage.disturb import disturb, disturbed
 from conformance.coverage.measure import Covered, Trial, Zeroed, measure
 from conformance.coverage.replay import OffTape, taped
@@ -224,7 +225,8 @@ def test_another_comparison_on_the_same_draw_takes_the_runs_that_were_made():
     assert len(seen(True, zeroed)) == 2
     made = len(runs)
     assert seen(False, zeroed) == seen(False, Zeroed()) == ()
-    assert len(runs) == 2 * made, "those of the last one alone"
+    # and one each in which it is seen what Python called, since nothing showed
+    assert len(runs) == 2 * made + 2, "those of the last one alone"
 
 
 def filters(*shape):
@@ -487,3 +489,34 @@ def test_a_hollow_case_says_what_values_would_show_more(bench):
     assert "raise `high`" in line and line.endswith(": aten.sin, aten.tanh, aten.where")
     (told,) = (line for line in least([red.as_dict()]) if "aten.tanh" in line)
     assert told.startswith("  planted: aten.sin at ")
+
+
+OWN_CALLS = "(x - y).abs() <= 0.5 + 1e-5 * y.abs()"
+
+
+@pytest.mark.parametrize("forward, left", [
+    pytest.param("torch.isclose(x, y, atol=0.5)", [], id="one call, whose result is no float"),
+    pytest.param(OWN_CALLS, ["sub", "abs", "abs", "mul", "add"], id="the same in calls of its own"),
+    pytest.param("torch.cosine_similarity(x, y, 1) * 1e-9 + x[:, 0]", ["sum", "mul", "add"], id="its last call"),
+    pytest.param("torch.trapezoid(x)", None, id="what exporters take apart"),
+])  # fmt: skip
+def test_an_operator_that_exporters_translate_as_a_whole_is_one_call(forward, left):
+    class Net(torch.nn.Module):
+        def forward(self, x, y):
+            return eval(forward)
+
+    net, given = Net(), (torch.rand(2, 4), torch.rand(2, 4))
+    with recording(net) as run:
+        net(*given)
+    parts = parts_of_composites(lambda: net(*given), run)
+    ops = [site.op.partition(".")[2] for site in run.sites if site not in parts]
+    assert ops == left if left is not None else len(ops) > 1 and not parts
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("forward, error", [("torch.isclose(x, y, atol=0.5)", None), (OWN_CALLS, "Hollow")])
+def test_a_module_of_one_such_call_is_not_hollow(bench, forward, error):
+    body = say(f'forward: "{forward}"', 'inputs: {x: "float32[batch, 4]", y: "float32[batch, 4]"}',
+               "dims: {batch: 1..4}", "specials: false", "runtimes: onnxruntime", "export: {dynamo: 20}")  # fmt: skip
+    (cell,) = (cell for cell in bench.cells(body) if cell.check == "accuracy")
+    assert bench.run_cell(cell).error == error

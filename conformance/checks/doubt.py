@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.arrays import Array
 from conformance.checks.models import CellRun
+from conformance.checks.refused import note_refused_model
 from conformance.checks.verify import Verifier
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped
@@ -39,7 +40,9 @@ def check_doubted(run: CellRun, stored: Stored) -> None:
         ran = {name for name, told in answers.items() if told is not None}
         if declared or wrong or not ran:
             why = declared or "; ".join(wrong) or f"neither {' nor '.join(ASKED)} can run it"
-            raise Stopped("check", error, f"onnx.checker refuses the model: {text} ({why})", "exporter")
+            stop = Stopped("check", error, f"onnx.checker refuses the model: {text} ({why})", "exporter")
+            note_refused_model(run, stop)
+            raise stop
         agree &= ran
     run.record.warnings = [
         {**warning, "agree": sorted(agree)} if warning["name"] == "shape inference" else warning

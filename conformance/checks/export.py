@@ -47,7 +47,11 @@ def check_export(run: CellRun) -> None:
         if abstains is not None:
             text = f"{abstains}; what is right was computed by ONNX Runtime node by node, with its optimizer off"
             run.record.warnings = [*run.record.warnings, {"name": "reference", "error": "Abstains", "text": text}]
-        check_doubted(run, stored)
+        try:
+            check_doubted(run, stored)
+        except Stopped as failure:
+            note_failed_export(run, failure)
+            raise
         run.note_changes()
         _check_second_trace(run, stored)
     run.record.examples = 1

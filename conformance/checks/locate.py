@@ -17,12 +17,12 @@ from conformance.case.declaration import Case
 from conformance.checks.coverage import draws
 from conformance.checks.models import CellRun
 from conformance.checks.own_code import Own, accused, own_code, told_of, turn
+from conformance.checks.refused import in_the_case_file, placed
 from conformance.checks.smallest_function import Reduced, longest, reduced
 from conformance.checks.verify import Verifier
 from conformance.checks.wrong_operator import wrong_operator
 from conformance.compare.judges import Right, defaults_for
-from conformance.errors import Stopped, display_path
-from conformance.export.expression import EXPRESSION
+from conformance.errors import Stopped
 from conformance.export.store import Stored
 from conformance.records.record import cause_of_smallest
 from conformance.verdict.example import Example
@@ -79,7 +79,7 @@ def _located(
     if told.get("how") == "path":
         with contextlib.suppress(Exception):  # then the first call on the other way is all that is known
             told |= _line_of(turn(run, example.inputs))
-    in_file = _in_the_case_file(_with_module(told, run), run.cell.case)
+    in_file = placed(run, told)
     if search is None or stop.fault != "exporter" or not run.settings.smallest:
         return in_file, None
     shown_in = run.settings.shown.get(cause_of_smallest(run.record.case, run.cell.exporter, in_file))
@@ -96,7 +96,7 @@ def _at_own_code(case: Case, told: dict[str, Any], own: Sequence[Own]) -> dict[s
     if told.get("unable") not in _CAPTURED_OTHERWISE or found is None:
         return told
     known = {"operator": found.name.partition(" at ")[0], "how": "export", "stage": "capture"}
-    return _in_the_case_file(known | _line_of(found), case)
+    return in_the_case_file(known | _line_of(found), case)
 
 
 def _line_of(found: Own | None) -> dict[str, Any]:
@@ -106,19 +106,6 @@ def _line_of(found: Own | None) -> dict[str, Any]:
     file, number = found.line
     source = linecache.getline(file, number).strip()
     return {"line": f"{Path(file).name}:{number}", **({"source": source} if source else {})}
-
-
-def _with_module(told: dict[str, Any], run: CellRun) -> dict[str, Any]:
-    """The same without the path of a submodule that the module does not have: exporters note some of their own."""
-    known = dict(run.reference.module.named_modules())
-    return {name: value for name, value in told.items() if name != "module" or value in known}
-
-
-def _in_the_case_file(told: dict[str, Any], case: Case) -> dict[str, Any]:
-    """The same, where the module is an expression with the place and the text that it has in the case file."""
-    if not str(told.get("line")).startswith(EXPRESSION):
-        return told
-    return {**told, "line": f"{display_path(case.file)}:{case.line}", "source": case.says.forward}
 
 
 def question(run: CellRun, verify: Verifier, stored: Stored, example: Example) -> Failing:

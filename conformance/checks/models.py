@@ -17,6 +17,7 @@ from conformance.checks.advice import advice
 from conformance.checks.outcomes import Outcomes
 from conformance.checks.own_code import raising
 from conformance.checks.prepared import prepare
+from conformance.checks.refused import note_refused_model, note_stopped_export
 from conformance.checks.replaced import replaced_function
 from conformance.checks.stages import Stages
 from conformance.checks.verify import check_again, check_outputs
@@ -222,6 +223,8 @@ class CellRun:
                         "own_code": [*cell.own_code, *seen], "hints": advice(stop), "warnings": self.warnings(),
                         "place": raised_at(stop, cell.case.folder),
                     }  # fmt: skip
+                    if not self.outcomes.is_declared(stop):
+                        note_stopped_export(self, stop)
                 self.outcomes.note_failed_export(name, stop)
                 self.prepared.failed[name] = stop
                 raise
@@ -389,6 +392,7 @@ class CellRun:
             error, text = facts.invalid
             stop = Stopped("check", error, f"onnx.checker refuses the model: {text}", "exporter")
             stop.fields["own_code"] = self.cell.own_code
+            note_refused_model(self, stop)
             raise stop
         if facts.doubted:
             error, text = facts.doubted

@@ -53,11 +53,16 @@ class Own:
 
 def own_code(run: CellRun) -> list[Own]:
     """Return what the case declares, and what was seen while it was exported."""
-    told = [
+    told = declared_own(run)
+    return [*told, *(own for own in _seen(run) if own.name not in {one.name for one in told})]
+
+
+def declared_own(run: CellRun) -> list[Own]:
+    """Return what the case declares."""
+    return [
         Own(function, None if name == function else name, written=_written(run, function))
         for name, function in run.target.own_code().items()
     ]
-    return [*told, *(own for own in _seen(run) if own.name not in {one.name for one in told})]
 
 
 def told_of(own: Sequence[Own]) -> dict[str, Any]:

@@ -105,11 +105,11 @@ class Runner:
         told = record.smallest or {}
         if "calls" not in told and "seconds" not in told:
             return record
-        if record.operator is not None:
-            cause = cause_of_smallest(record.case, record.exporter, record.operator)
-            self._shown.setdefault(cause, record.id)
-        elif record.stage == "export":
+        if record.stage in ("export", "check"):
             cause = cause_of_export(record.case, record.exporter, record.error, record.reason)
+            self._shown.setdefault(cause, record.id)
+        elif record.operator is not None:
+            cause = cause_of_smallest(record.case, record.exporter, record.operator)
             self._shown.setdefault(cause, record.id)
         return record
 

@@ -9,23 +9,26 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from conformance.align.operators.locate import Search, captured
+from conformance.align.operators.locate import Search
 from conformance.align.operators.program import Operator, Program, Unable
+from conformance.align.operators.refused import stopped_export
 from conformance.case.export import OnnxFile
 from conformance.case.python import describe
 from conformance.checks.functions.lines import Exporting, Names
 from conformance.checks.functions.program import Function, Place, Unwritten
 from conformance.checks.functions.search import fewest, simplified
-from conformance.checks.functions.trial import RAISES, STOPS, Trials, defining, gist
+from conformance.checks.functions.trial import RAISES, REFUSED, STOPS, Trials, defining, gist
 from conformance.checks.functions.written import VALUES, Shown, issue, script
 from conformance.checks.models import CellRun
 from conformance.checks.reduce.trial import OutOfTime, difference
 from conformance.checks.reduce.written import shows
+from conformance.checks.refused import refused_by_checker
 from conformance.depends.files import imported
 from conformance.errors import Stopped, display_path
 from conformance.plan.expected import fails_as_declared
@@ -77,15 +80,31 @@ def _searched(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced
         return Reduced(None, {"why_not": "libraries"})
     assert not isinstance(run.target, OnnxFile)  # nobody's export, of which no function is looked for
     how = Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode, _defines(run))
-    trials = Trials(how, kind, deadline)
+    found = _found(place, Trials(how, kind, deadline))
+    return found if found.shown else Reduced(None, found.told | {"differs": _differs(run, search, operator)})
+
+
+def _differs(run: CellRun, search: Search, operator: dict[str, Any]) -> list[str]:
+    """In what a function that is tried differs from the cell: it is exported with what it is run with."""
+    case, exported = run.cell.case, run.prepared.inputs()
+    open_dims = any(not one.fixed and name not in run.target.static for name, one in case.dims.ranges.items())
+    failing = dict(zip(run.reference.graph_order(), search.inputs, strict=False))
+    sizes = any(tuple(exported[name].shape) != tuple(value.shape) for name, value in failing.items())
+    known = {"sizes": sizes, "dims": open_dims, "optimizer": operator.get("stage") == "optimizer"}
+    return [name for name, differs in known.items() if differs]
+
+
+def _found(place: Place, trials: Trials) -> Reduced:
+    """The smallest function that fails at a place, or why there is none."""
     try:
-        found = fewest(place, trials, how.own)
+        found = fewest(place, trials, trials.how.own)
     except Unwritten as call:
         return Reduced(None, {"why_not": "call", "detail": str(call)})
     except OutOfTime:
         return Reduced(None, {"why_not": "time", "tried": trials.count})
     if found is None:
-        return Reduced(None, {"why_not": "right", "tried": trials.count})
+        why = "right" if trials.alone else "untried"
+        return Reduced(None, {"why_not": why, "tried": trials.count})
     return _made_simple(place, found, trials)
 
 
@@ -93,7 +112,7 @@ def _made_simple(place: Place, function: Function, trials: Trials) -> Reduced:
     """The function with what it can do without left out, and what the record says of it."""
     function, finished = simplified(function, trials)
     calls = tuple(step.operator for step in function.steps if step.call.function)
-    by_evaluator = trials.kind != RAISES and _by_evaluator(trials, function)
+    by_evaluator = trials.kind not in (RAISES, REFUSED) and _by_evaluator(trials, function)
     error = trials.error.partition(":")[0]
     shown = Shown(
         function, trials.how, trials.kind, trials.limit, trials.allowed(), by_evaluator, calls, place.of, error
@@ -104,10 +123,12 @@ def _made_simple(place: Place, function: Function, trials: Trials) -> Reduced:
 
 
 def note_failed_export(run: CellRun, stop: Stopped) -> None:
-    """Leaves the smallest function that cannot be exported either, where an export fails by the exporter's fault and
-    is not declared to. What there is to know of it goes into the fields of the failure."""
+    """Leaves the smallest function that cannot be exported either, or of which the checker refuses the model too,
+    where that is the exporter's fault and not declared. What there is to know of it goes into the fields of the
+    failure."""
     cell, settings = run.cell, run.settings
-    if (stop.stage, stop.fault) != ("export", "exporter") or not settings.smallest:
+    refused = stop.stage == "check" and (stop.fields.get("operator") or {}).get("how") == "refused"
+    if (stop.stage != "export" and not refused) or stop.fault != "exporter" or not settings.smallest:
         return
     if fails_as_declared(cell, settings.instructions, stop.stage, stop.error, stop.reason):
         return
@@ -117,7 +138,8 @@ def note_failed_export(run: CellRun, stop: Stopped) -> None:
         return
     start = time.monotonic()
     try:
-        found = aside.ask(lambda: _of_failed(run), longest(run))
+        question = partial(_of_refused, run, stop) if refused else partial(_of_failed, run)
+        found = aside.ask(question, longest(run))
         found.told["seconds"] = round(time.monotonic() - start, 3)
         place = settings.store.parent / "failing" / f"{cell.check}-{cell.label}" / "smallest"
         stop.fields["smallest"] = leave_function(run, found, place)
@@ -134,15 +156,18 @@ def _of_failed(run: CellRun) -> Reduced:
     cell, reference = run.cell, run.reference
     assert not isinstance(run.target, OnnxFile)  # which nobody exports
     try:
-        program, error = captured(cell.exporter, run.export)
+        stopped = stopped_export(cell.exporter, run.export)
     except Unable as reason:
-        return Reduced(None, {"why_not": "uncaptured" if reason.why == "instruments" else reason.why, "seconds": 0.0})
+        return Reduced(None, {"why_not": reason.why, "seconds": 0.0})
+    program, error = stopped.program, stopped.error
+    if program is None:
+        return Reduced(None, {"why_not": "uncaptured", "seconds": 0.0})
     reference.restore()
     positional, keywords = reference.arguments(run.prepared.inputs())
     how = Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode, _defines(run))
     trials = Trials(how, RAISES, deadline, gist(error))
     try:
-        for operator in _suspects(program, str(error)):
+        for operator in _suspects(program, str(error), stopped.operator):
             place = Place.at(program, operator, [*positional, *keywords.values()])
             with contextlib.suppress(Unwritten):
                 found = fewest(place, trials, how.own)
@@ -153,12 +178,36 @@ def _of_failed(run: CellRun) -> Reduced:
     return Reduced(None, {"why_not": "exported", "tried": trials.count})
 
 
-def _suspects(program: Program, said: str) -> list[Operator]:
-    """A call of each operator of a program, those that the exporter names first."""
+def _of_refused(run: CellRun, stop: Stopped) -> Reduced:
+    import torch
+
+    deadline = time.monotonic() + run.settings.smallest_seconds
+    run.stages.told_to_nobody()
+    torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
+    cell, reference = run.cell, run.reference
+    assert not isinstance(run.target, OnnxFile)  # which nobody exports
+    try:
+        refused = refused_by_checker(run)
+    except Unable as reason:
+        return Reduced(None, {"why_not": reason.why, "seconds": 0.0})
+    reference.restore()
+    positional, keywords = reference.arguments(run.prepared.inputs())
+    place = Place.in_exhibit(refused.exhibit, refused.operator, [*positional, *keywords.values()])
+    if place is None:
+        return Reduced(None, {"why_not": "capture"})
+    how = Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode, _defines(run))
+    kind = _KINDS[refused.form] if refused.form else REFUSED
+    return _found(place, Trials(how, kind, deadline, stop.error))
+
+
+def _suspects(program: Program, said: str, known: Operator | None) -> list[Operator]:
+    """A call of each operator of a program; first those at which the exporter is known to have stopped, then those
+    that it names."""
+    first = () if known is None else (known.called, known.operator)
     calls = {(one.operator, str(one.constants)): one for one in program.operators if not one.plumbing}
     plain = said.replace("::", ".")
     named = {key: re.search(rf"\b{re.escape(key[0])}\b", plain) is not None for key in calls}
-    return [calls[key] for key in sorted(calls, key=lambda key: not named[key])]
+    return [calls[key] for key in sorted(calls, key=lambda key: (key[0] not in first, not named[key]))]
 
 
 def _by_evaluator(trials: Trials, function: Any) -> bool:

@@ -93,9 +93,14 @@ def _of_shape(op: str) -> bool:
 def computes(func: Any, op: str, results: list[Any], has_tensors: bool, aliases: bool) -> bool:
     """Whether a call computes floating-point values of its tensors; ``aliases`` is whether it gives memory that was
     there before."""
-    if not has_tensors or getattr(func, "is_view", False) or op in _UNCHANGED or op in _CONSTANT or _of_shape(op):
+    if not has_tensors or hands_on(func) or op in _CONSTANT or _of_shape(op):
         return False
     return bool(disturbable(results)) and (not aliases or _writes(func))
+
+
+def hands_on(func: Any) -> bool:
+    """Whether the results of a call have the values of an argument: a view, or a copy."""
+    return bool(getattr(func, "is_view", False)) or name_of(func) in _UNCHANGED
 
 
 def _writes(func: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from conformance.arrays import Array, same
 from conformance.coverage.calls import Run, Site, recording
+from conformance.coverage.composites import parts_of_composites
 from conformance.coverage.cost import BEYOND, RUNS, takes_long, worth_a_tape
 from conformance.coverage.disturb import TENTHS, Disturbance, disturb, disturbed
 from conformance.coverage.replay import OffTape, Tape, taped
@@ -131,6 +132,9 @@ def measure(
         with contextlib.suppress(Unknown):
             run = _Recorded(module, trial, again=False).run
             idle -= run.sites.keys() - run.idle
+    if len(seen) < len(known):
+        parts = parts_of_composites(first.run, recorded.run)
+        known, calls = [site for site in known if site not in parts], calls - len(parts)
     blind = [site for site in known if site not in seen]
     open_ = [site for site in known if site not in seen or site in idle]
     return Covered(

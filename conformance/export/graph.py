@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from conformance.case.declaration import Case
 from conformance.case.dims import Sizes
 from conformance.case.must_hold import Graph
-from conformance.disk.onnx_models import Serialized
+from conformance.disk.onnx_models import Serialized, serialized
 from conformance.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -91,10 +91,17 @@ def _validate(data: Serialized) -> tuple[list[str] | None, list[str] | None]:
         _check(data, full=True)
     except Exception as error:  # ValidationError, InferenceError and what their C++ lets through
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        told = [type(error).__name__, lines[0] if lines else "no text"]
+        told = [type(error).__name__, " ".join(lines) or "no text"]
         sizes_differ = all(any(words in line for words in _SIZES_DIFFER) for line in lines)
         return (None, told) if lines and sizes_differ and _passes_the_checker(data) else (told, None)
     return None, None
+
+
+def refusal(model: ModelProto, *, sizes: bool = False) -> list[str] | None:
+    """Return [error, text] of what refuses the model; None where nothing does. ``sizes`` is whether it counts that
+    shape inference infers another size than the model declares."""
+    invalid, doubted = _validate(serialized(model))
+    return invalid or (doubted if sizes else None)
 
 
 _SIZES_DIFFER = (

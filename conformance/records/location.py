@@ -23,10 +23,13 @@ _UNABLE = {
     "capture": "the captured program is not what the module computes here",
     "again": "the captured program is not what the module computes here, and cannot be captured here: {detail}",
     "nothing": "no operator by itself explains the failure",
+    "whole": "the checker refuses the model as a whole, and no node by itself",
     "vanished": "the failure vanishes where the graph is computed node by node",
     "interpreted": "the captured program cannot be run operator by operator: {detail}",
     "raised": "{detail}",
 }
+_HEADS = {"raises": "the exporter stops at", "refused": "the checker refuses what becomes of"}
+"""What is said before the place, where no values are compared."""
 _SIGNS = {
     "operator.floordiv": "//", "operator.add": "+", "operator.sub": "-", "operator.mul": "*", "operator.mod": "%",
     "operator.truediv": "/", "operator.pow": "**", "aten.add": "+", "aten.sub": "-", "aten.mul": "*", "aten.div": "/",
@@ -66,7 +69,9 @@ def located(record: Mapping[str, Any]) -> Iterator[str]:
         return
     source = f"  {told['source']}" if told.get("source") else ""
     where = told.get("line") or (f"the module {told['module']}" if told.get("module") else "an unknown line")
-    yield f"parts first at {where}{source}  ({told['operator']})"
+    if told.get("operator") or told.get("line"):  # else a pass alone is known
+        name = f"  ({told['operator']})" if told.get("operator") else ""
+        yield f"{_HEADS.get(str(told.get('how')), 'parts first at')} {where}{source}{name}"
     yield from _node(told)
     yield from _values(told)
     if told.get("inside"):
@@ -99,6 +104,10 @@ def _values(told: Mapping[str, Any]) -> Iterator[str]:
     """What the graph has where PyTorch has something else."""
     how = told.get("how")
     got, wanted = number(told.get("got")), number(told.get("wanted"))
+    if how in _HEADS:
+        if told.get("detail"):
+            yield f"for what is computed of it: got the {told['detail']} {got}, wanted {wanted}"
+        return
     if how == "stops":
         yield f"its inputs agree; it cannot be computed: {told.get('detail')}"
     elif how in ("shape", "dtype"):

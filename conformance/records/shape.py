@@ -115,7 +115,8 @@ FIELDS: dict[str, Check] = {
         arguments=list_of(scalar),
     )),
     "smallest": or_null(form(
-        seconds=or_null(number), unfinished=FLAG, **dict.fromkeys(("operators", "passes", "own_code"), _TEXTS),
+        seconds=or_null(number), unfinished=FLAG,
+        **dict.fromkeys(("operators", "passes", "own_code", "differs"), _TEXTS),
         **dict.fromkeys(("nodes", "calls", "of", "tried"), _COUNTS),
         **dict.fromkeys(("bundle", "repro", "issue", "why_not", "detail", "as"), TEXT_OR_NULL),
     )),

@@ -101,15 +101,27 @@ _NO_SCRIPT = {
     "capture": "the program was captured wrongly, which no call in it shows by itself",
     "call": "Python cannot write {detail} by itself",
     "right": "its call alone is exported rightly, and so it is with those before it",
+    "untried": "its call cannot be exported by itself, nor with those before it",
     "time": "there was no time for it",
     "uncaptured": "the exporter stops before it has captured a program",
     "exported": "each of its calls is exported by itself",
 }
 
 
+_DIFFERS = {
+    "sizes": "is exported at other sizes than those at which it fails",
+    "dims": "has the dims of the case open",
+    "optimizer": "goes through the exporter's passes as a whole",
+}
+"""What is said of a cell beside functions that are right by themselves."""
+
+
 def _smallest(told: Mapping[str, Any]) -> Iterator[str]:
     """The smallest model or function that still fails, and what shows it."""
     why_not = _NO_SCRIPT.get(str(told.get("why_not")), told.get("why_not"))
+    if told.get("differs"):
+        differs = " and ".join(_DIFFERS.get(str(one), str(one)) for one in told["differs"])
+        why_not = f"{why_not}; unlike these, the model {differs}"
     why_not = str(why_not).replace("{detail}", str(told.get("detail") or "it")) if why_not else None
     operators = ", ".join(told.get("operators") or ())
     far = ", when time ran out" if told.get("unfinished") else ""

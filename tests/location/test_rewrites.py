@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import re
+from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from conformance.align.operators.rewrites import name_of_rule
 from tests.kit.cases import Bench, details, say, verdict
 from tests.kit.planting import planted, wrapping
 
@@ -26,23 +32,62 @@ def named(record: Any) -> tuple[Any, Any]:
     return record.operator["stage"], record.operator["passes"]
 
 
-def test_a_wrong_rule_is_named_without_which_the_model_stays_right(bench: Bench) -> None:
-    """Clip and Relu are made a Max of what the Clip would have."""
+@contextlib.contextmanager
+def fused_as(operator: str, name: str | None = "FuseSuccessiveReluClip") -> Iterator[None]:
+    """Clip and Relu are fused to this operator in place of Clip, by a rule of that name; none: that raises."""
     from onnxscript import rewriter
 
     def wrong(original: Any, match: Any) -> Any:
         made = original(match)
         for node in made.new_nodes if made is not None else ():
-            if node.op_type == "Clip":
-                node.op_type = "Max"
+            if not operator:
+                raise RuntimeError("not thought of")
+            node.op_type = operator if node.op_type == "Clip" else node.op_type
         return made
 
     (rule,) = (one for one in rewriter._DEFAULT_REWRITE_RULES if str(one) == "FuseSuccessiveReluClip")
-    with planted(wrapping(rule._replacement_pattern, "get_replacement", wrong)):
+    with (
+        planted(wrapping(rule._replacement_pattern, "get_replacement", wrong)),
+        mock.patch.object(rule, "name", name),
+    ):
+        yield
+
+
+def test_a_wrong_rule_is_named_without_which_the_model_stays_right(bench: Bench) -> None:
+    with fused_as("Max"):
         record = bench.run(say(CLIPPED, "export: {dynamo: [18]}"))
     assert named(record) == ("optimizer", ["FuseSuccessiveReluClip"])
     (line,) = [line for line in details(record) if "the exporter's own passes" in line]
     assert line.endswith(", and without FuseSuccessiveReluClip it stays right")
+
+
+@pytest.mark.parametrize("operator, found, how", [
+    pytest.param("NoSuchOperator", ("check", "ValidationError"), "refused", id="an invalid node"),
+    pytest.param("", ("export", "PassError"), "raises", id="an exception"),
+])  # fmt: skip
+@pytest.mark.thorough
+def test_a_rule_that_makes_no_valid_model_is_named_and_without_a_name_by_its_function(
+    bench: Bench, operator: str, found: tuple[str, str], how: str
+) -> None:
+    with fused_as(operator, None):
+        record = bench.run(say(CLIPPED, "export: {dynamo: [18]}"), check="export")
+    assert verdict(record) == ("failed", *found, "exporter")
+    told = record.operator or {}
+    assert (told["how"], told["stage"]) == (how, "optimizer")
+    (rule,) = told["passes"]
+    assert re.fullmatch(r"[\w.]+ at onnxscript/rewriter/rules/common/_fuse_relus_clips\.py:\d+", rule)
+    assert any(rule in line for line in details(record))
+
+
+def test_a_rule_without_a_name_is_called_by_its_function_and_file() -> None:
+    from onnxscript.rewriter import pattern
+
+    def replaced(op: Any, x: Any) -> Any:
+        return op.Identity(x)
+
+    rule = pattern.RewriteRule(lambda op, x: op.Relu(x), functools.partial(replaced))
+    code = replaced.__code__
+    assert name_of_rule(rule) == f"{code.co_qualname} at {code.co_filename}:{code.co_firstlineno}"
 
 
 def test_a_wrong_pass_is_named(bench: Bench) -> None:

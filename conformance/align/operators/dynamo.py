@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import operator as python
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from conformance.align.nodes import metadata
 from conformance.align.operators.instruments import below_forward, frames_of, part_of, told, wrapped
 from conformance.align.operators.program import Call, Exhibit, Name, Operator, Program, Unable, Values
 
 _CORE = "torch.onnx._internal.exporter._core"
+_STOPPED_AT = re.compile(r"Error when translating node %?(\w+) :")
+_NOTED = re.compile(r"%?(\w+) :")
 
 
 class Seen:
@@ -24,6 +28,8 @@ class Seen:
         """By id of a graph of FX, what the exporter made of each of its nodes."""
         self.functions: dict[int, tuple[str, str]] = {}
         """By id of a graph of FX, the domain and name of the local function that the exporter made of it."""
+        self.stopped: Any = None
+        """The node of FX at which the exporter has stopped."""
 
 
 @contextlib.contextmanager
@@ -38,7 +44,11 @@ def watching() -> Iterator[Seen]:
         return seen.decomposed
 
     def translated(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
-        values = original(graph, *args, **kwargs)
+        try:
+            values = original(graph, *args, **kwargs)
+        except Exception as error:
+            seen.stopped = seen.stopped or _named_in(str(error), graph)
+            raise
         seen.values[id(graph)] = values
         made = kwargs.get("graph_like")
         if made is not None and hasattr(made, "domain"):
@@ -66,6 +76,12 @@ def watching() -> Iterator[Seen]:
         yield seen
 
 
+def _named_in(said: str, graph: Any) -> Any:
+    """The node of a graph of FX that the exporter says it stopped at."""
+    name = _STOPPED_AT.search(said)
+    return None if name is None else next((node for node in graph.nodes if node.name == name[1]), None)
+
+
 def _named(pair: tuple[str, Any]) -> tuple[str, list[str | None]]:
     """The names that the values of a node have in the raw graph, which the passes after that do not change here."""
     name, value = pair
@@ -80,6 +96,20 @@ def exhibit(seen: Seen, model: Any) -> Exhibit:
     captured = program_of(seen)
     origins = {node.name: node for node in seen.captured.graph_module.graph.nodes if node.op == "call_function"}
     return Exhibit(model, captured, _of_exported(seen.decomposed, seen, origins), seen.raw)
+
+
+def stopped_at(seen: Seen) -> Operator | None:
+    """The call at which the exporter has stopped; None where that was at none."""
+    if seen.stopped is None or seen.stopped.op != "call_function" or seen.captured is None:
+        return None
+    origins = {node.name: node for node in seen.captured.graph_module.graph.nodes if node.op == "call_function"}
+    return _operator(seen.stopped, Seen(), origins)
+
+
+def noted(node: Any) -> str:
+    """The name of the node of FX that a node of ONNX was made of, as the exporter has noted it there; or nothing."""
+    found = _NOTED.match(metadata(node).get("pkg.torch.onnx.fx_node", ""))
+    return "" if found is None else found[1]
 
 
 def program_of(seen: Seen) -> Program:
@@ -129,12 +159,19 @@ def of_graph(module: Any, seen: Seen, origins: Mapping[str, Any]) -> Program:
             program.inputs.append(node.name)
         elif node.op == "get_attr":
             start[node.name] = part_of_module(module, node.target)
-        elif node.op == "call_function":
+        elif node.op == "call_function" and not _only_asserts(node):
             program.operators.append(_operator(node, seen, origins))
         elif node.op == "output":
             returned = node.args[0] if isinstance(node.args[0], list | tuple) else [node.args[0]]
             program.outputs = [getattr(value, "name", None) for value in returned]
     return program
+
+
+def _only_asserts(node: Any) -> bool:
+    """Whether an operator gives nothing, as one that asserts what the capture took for granted of sizes. A graph has
+    no such node, and is run at the sizes that it refuses."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and not schema.returns and not schema.is_mutable
 
 
 def _untie_unused(node: Any, program: Program) -> None:

@@ -67,6 +67,9 @@ class Step:
     ratio: float | None = None
     """The largest error over what is allowed; None where it was not compared."""
     parting: Parting | None = None
+    form: Parting | None = None
+    """Where the values agree and the graph has them in another dtype or shape, as it may where the operators after
+    take that."""
 
 
 def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator[Step]:
@@ -90,11 +93,11 @@ def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator
                     value = _look(step, partial(picked, output, place), results, tensors, values)
                     if step.parting is not None and _folded(program, step, {**values, name: right}, tensors):
                         known, value, step.tensor, step.parting = False, member, None, None
-                    if step.parting is not None:
-                        step.parting.untied = before
-                        step.parting.right = [array(member) for right in results for member in leaves(right)]
+                    for parting in filter(None, (step.parting, step.form)):
+                        parting.untied = before
+                        parting.right = [array(member) for right in results for member in leaves(right)]
                         inner = operator.inner(values)
-                        step.parting.inside = None if inner is None else Inside(*inner)
+                        parting.inside = None if inner is None else Inside(*inner)
                 yield step
                 if value is None and member is not None:
                     return
@@ -158,6 +161,7 @@ def _look(step: Step, pick: _Pick, results: Sequence[Any], tensors: Tensors, val
         return None
     if got is None:
         return right
+    form = _form(operator, tensor, right, got, wanted)
     if got.size == wanted.size == 1:  # numbers have one axis, or none
         got = got.reshape(wanted.shape)
     if got.shape != wanted.shape:
@@ -173,6 +177,7 @@ def _look(step: Step, pick: _Pick, results: Sequence[Any], tensors: Tensors, val
     off = errors > 1
     value = like(right, got.astype(wanted.dtype))
     if not off.any():
+        step.form = form
         return right if value is None else value
     at = tuple(int(i) for i in np.argwhere(off)[0]) if off.ndim else ()
     step.parting = Parting(
@@ -180,6 +185,19 @@ def _look(step: Step, pick: _Pick, results: Sequence[Any], tensors: Tensors, val
         _arguments(operator, values, wanted, at, pick), int(off.sum()), off.size, value=value, array=got,
     )  # fmt: skip
     return value
+
+
+def _form(operator: Operator, tensor: str, right: Any, got: Array, wanted: Array) -> Parting | None:
+    """How the dtype or the shape of a tensor differs; None where both are PyTorch's, or PyTorch has no tensor."""
+    import torch
+
+    if not isinstance(right, torch.Tensor) or right.is_complex():
+        return None
+    forms = {"shape": (list(got.shape), list(wanted.shape)), "dtype": (str(got.dtype), str(wanted.dtype))}
+    how = next((name for name, (ours, theirs) in forms.items() if ours != theirs), None)
+    if how is None:
+        return None
+    return Parting(operator, tensor, how, got=forms[how][0], wanted=forms[how][1], value=torch.from_numpy(got.copy()))
 
 
 def _is_tensor(value: Any) -> bool:
@@ -262,8 +280,16 @@ def _arguments(operator: Operator, values: Values, wanted: Array, at: tuple[int,
         return []
 
 
-def explains(program: Program, inputs: Sequence[Any], parting: Parting, fails: Callable[[list[Array]], bool]) -> bool:
-    """Whether PyTorch's outputs are wrong as soon as this operator alone gives what the graph has."""
+def explains(
+    program: Program,
+    inputs: Sequence[Any],
+    parting: Parting,
+    fails: Callable[[list[Array]], bool],
+    *,
+    raising: bool = True,
+) -> bool:
+    """Whether PyTorch's outputs are wrong as soon as this operator alone gives what the graph has; ``raising`` where
+    PyTorch cannot go on with that."""
     if parting.value is None:
         return True
     values: Values = {**program.start, **dict(zip(program.inputs, inputs, strict=True))}
@@ -271,7 +297,7 @@ def explains(program: Program, inputs: Sequence[Any], parting: Parting, fails: C
         try:
             results = operator.compute(values)
         except Exception:
-            return True
+            return raising
         for name, right in zip(operator.outputs, results, strict=True):
             values[name] = right
             if operator is parting.operator and parting.tensor in program.ties.get(name, ()):

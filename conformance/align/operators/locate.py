@@ -77,7 +77,9 @@ class Search:
         """The graph that was looked at last."""
         self.parting: Parting | None = None
         """That of the operator that was named; None where the program was captured otherwise."""
-        self.exhibit = _exhibited(failing)
+        self._right: list[Array] = []
+        """The outputs of the program."""
+        self.exhibit = exhibited(failing.exporter, lambda: failing.export(None))
         if graph.structure(self.exhibit.model) != failing.structure:
             raise Unable("changed")
         self.inputs = failing.arguments(failing.inputs)
@@ -99,6 +101,7 @@ class Search:
             return self._captured(error)
         if self._failing.fails(outputs):
             return self._captured(None)
+        self._right = outputs
         stage, model, fails = self._stage()
         if not fails and not self._whole:
             raise Unable("vanished")
@@ -115,7 +118,7 @@ class Search:
         exhibit, final = self.exhibit, self._outcome(self.exhibit.model)
         if exhibit.raw is None or final == "right":
             return "optimizer" if exhibit.raw is not None else "export", exhibit.model, final != "right"
-        raw = _completed(exhibit.raw, exhibit.model)
+        raw = completed(exhibit.raw, exhibit.model)
         before = self._outcome(raw)
         if before == "wrong":
             return "translation", raw, True
@@ -150,13 +153,15 @@ class Search:
     ) -> dict[str, Any] | None:
         found = None
         self.model = model
-        program = _with_outputs(program, model)
+        program = with_outputs(program, model)
         names = [tensor for operator in program.operators for name in operator.outputs
                  for tensor in program.ties.get(name, ()) if tensor is not None]  # fmt: skip
         tensors = Tensors(model, self._failing.libraries, self._fed(model), names, sizes)
         weak: list[Parting] = []
+        forms: list[Parting] = []
         for step in steps(program, self.inputs, tensors):
             self.steps.append(step)
+            forms += [step.form] if step.form is not None else []
             if step.parting is None or found is not None:
                 continue
             if step.ratio is not None and step.ratio < CLEAR:
@@ -169,7 +174,28 @@ class Search:
             if explains(program, self.inputs, parting, self._failing.fails):
                 self.parting = parting
                 return self._told(parting, stage, model, program)
+        if found is None and forms:
+            self.parting = self._in_another_form(program, model, forms)
+            return self._told(self.parting, stage, model, program) if self.parting is not None else None
         return found
+
+    def _in_another_form(self, program: Program, model: ModelProto, forms: Sequence[Parting]) -> Parting | None:
+        """The first operator with whose dtype or shape PyTorch gives an output the dtype and shape of the graph's,
+        where that is not PyTorch's own. One with which PyTorch cannot go on may be meant for the nodes after it, and
+        is named only if there is no other."""
+        names = [value.name for value in model.graph.output]
+        outputs = run(model, Graph(model), names, self._failing.libraries, self._fed(model))
+        ours, theirs = ([(one.dtype, one.shape) for one in arrays] for arrays in (outputs, self._right))
+
+        def alike(arrays: Sequence[Array]) -> bool:
+            forms = [(one.dtype, one.shape) for one in arrays]
+            return any(form == got != right for form, got, right in zip(forms, ours, theirs, strict=False))
+
+        for raising in (False, True) if ours != theirs else ():
+            for parting in forms:
+                if explains(program, self.inputs, parting, alike, raising=raising):
+                    return parting
+        return None
 
     def _within(self, parting: Parting, model: ModelProto) -> tuple[Parting, str, ModelProto, Program] | None:
         """The operator inside of one that chooses between programs, which explains what comes out of it."""
@@ -229,11 +255,11 @@ class Search:
 
     def _captured(self, error: Exception | None) -> dict[str, Any]:
         """Where the captured program itself is not what the module computes."""
-        captured = self.exhibit.captured
+        captured, failing = self.exhibit.captured, self._failing
         if captured is not self.exhibit.program and self._computes(captured):
             raise Unable("decomposition")
         try:
-            again = _exhibited(self._failing, self._failing.inputs).captured
+            again = exhibited(failing.exporter, lambda: failing.export(failing.inputs)).captured
         except Unable:
             raise
         except Exception as refused:
@@ -253,7 +279,7 @@ class Search:
             return False
 
 
-def _with_outputs(program: Program, model: ModelProto) -> Program:
+def with_outputs(program: Program, model: ModelProto) -> Program:
     """The program with its outputs tied to those of a graph by their place, where they are tied to nothing in it: the
     exporter's own passes give the outputs other names."""
     outputs = [value.name for value in model.graph.output]
@@ -266,7 +292,7 @@ def _with_outputs(program: Program, model: ModelProto) -> Program:
     return dataclasses.replace(program, ties=ties)
 
 
-def _completed(raw: ModelProto, final: ModelProto) -> ModelProto:
+def completed(raw: ModelProto, final: ModelProto) -> ModelProto:
     """A graph as it was translated, with the opset that its operators are of, and the case's own functions."""
     known = {(function.domain, function.name) for function in raw.functions}
     raw.functions.extend(one for one in final.functions if (one.domain, one.name) not in known)
@@ -278,33 +304,17 @@ def _completed(raw: ModelProto, final: ModelProto) -> ModelProto:
     return raw
 
 
-def _exhibited(failing: Failing, inputs: Inputs | None = None) -> Exhibit:
-    if failing.exporter == "dynamo":
+def exhibited(exporter: str, export: Callable[[], ModelProto]) -> Exhibit:
+    """Return what an export shows while it is watched. Raises Unable where it cannot be watched."""
+    if exporter == "dynamo":
         with dynamo.watching() as seen:
-            model = failing.export(inputs)
+            model = export()
         return dynamo.exhibit(seen, model)
-    if failing.exporter == "torchscript":
+    if exporter == "torchscript":
         with torchscript.watching() as traced:
-            model = failing.export(inputs)
+            model = export()
         return torchscript.exhibit(traced, model)
     raise Unable("exporter")
-
-
-def captured(exporter: str, export: Callable[[], object]) -> tuple[Program, Exception]:
-    """What an export that fails has captured before that, and how it fails. Raises Unable where nothing was captured,
-    or the export does not fail."""
-    exporters: dict[str, Any] = {"dynamo": dynamo, "torchscript": torchscript}
-    if exporter not in exporters:
-        raise Unable("exporter")
-    raised: Exception | None = None
-    with exporters[exporter].watching() as seen:
-        try:
-            export()
-        except Exception as error:
-            raised = error
-    if raised is None:
-        raise Unable("vanished")
-    return exporters[exporter].program_of(seen), raised
 
 
 def _line(text: str | None) -> str:

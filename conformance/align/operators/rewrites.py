@@ -8,6 +8,9 @@ switched off: those without which the model is right are named.
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
+import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -50,6 +53,30 @@ def guilty(right: Callable[[], bool]) -> list[str]:
 
 
 @contextlib.contextmanager
+def _noting(note: Callable[[], object]) -> Iterator[None]:
+    """Has what raises inside the block noted."""
+    try:
+        yield
+    except Exception:
+        note()
+        raise
+
+
+def name_of_rule(rule: Any) -> str:
+    """Return what a rule is called, or, of one without a name, which function of which file makes its nodes."""
+    if getattr(rule, "name", None):
+        return str(rule.name)
+    function = inspect.unwrap(getattr(getattr(rule, "_replacement_pattern", None), "_function", rule))
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if code is None:
+        return str(rule)
+    file = code.co_filename.rpartition(f"site-packages{os.sep}")[2]
+    return f"{code.co_qualname} at {file}:{code.co_firstlineno}"
+
+
+@contextlib.contextmanager
 def _watched(fires: Callable[[str], object], skipped: Collection[str]) -> Iterator[None]:
     """Inside the block ``fires`` gets the names of the passes that change a model, and those of ``skipped`` change
     none. Raises Unable where this onnxscript works in another way."""
@@ -58,8 +85,11 @@ def _watched(fires: Callable[[str], object], skipped: Collection[str]) -> Iterat
     result = part_of("onnx_ir.passes", "PassResult")
 
     def rewritten(original: Any, self: Any, *arguments: Any, **options: Any) -> Any:
-        name = str(self)
-        done = None if name in skipped else original(self, *arguments, **options)
+        name = name_of_rule(self)
+        if name in skipped:
+            return None
+        with _noting(lambda: fires(name)):
+            done = original(self, *arguments, **options)
         if done is not None:
             fires(name)
         return done
@@ -68,7 +98,8 @@ def _watched(fires: Callable[[str], object], skipped: Collection[str]) -> Iterat
         name = type(self).__name__
         if name in skipped and self.in_place:
             return result(getattr(model, "model", model), modified=False)
-        done = original(self, model)
+        with _noting(lambda: fires(name) if self.in_place and name not in _NEEDED else None):
+            done = original(self, model)
         if done.modified and self.in_place and name not in _NEEDED:
             fires(name)
         return done

@@ -31,6 +31,8 @@ class Seen:
         """The calls of an ``autograd.Function`` that makes nodes by itself: its name, and those of its outputs."""
         self.raw: Any = None
         """The model before onnxsim, where the case has it simplified."""
+        self.stopped: Operator | None = None
+        """The call at which the exporter has stopped."""
 
 
 @contextlib.contextmanager
@@ -53,14 +55,25 @@ def watching() -> Iterator[Seen]:
 
     def lowered(original: Callable[..., Any], graph: Any, block: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
         outputs = [output.debugName() for output in node.outputs()]
-        result = original(graph, block, node, *args, **kwargs)
+        try:
+            result = original(graph, block, node, *args, **kwargs)
+        except Exception:
+            seen.stopped = seen.stopped or _operator(node, {}, {})
+            raise
         _mark(outputs, result)
         return result
 
     def by_function(original: Callable[..., Any], graph: Any, name: str, *args: Any) -> Any:
-        result = original(graph, name, *args)
+        # the exporter comes to them in the order in which they are called
         call = next((call for call in seen.python if call[0] == name), None)
-        if call is not None:  # the exporter comes to them in the order in which they are called
+        try:
+            result = original(graph, name, *args)
+        except Exception:
+            made = call[1] if call is not None else []
+            calls = seen.program.operators if seen.program is not None else []
+            seen.stopped = seen.stopped or next((one for one in calls if {*one.outputs} & {*made}), None)
+            raise
+        if call is not None:
             seen.python.remove(call)
             _mark(call[1], result)
         return result
@@ -123,6 +136,11 @@ def exhibit(seen: Seen, model: Any) -> Exhibit:
     program.ties = seen.ties
     _fold(program)
     return Exhibit(model, program, program, seen.raw)
+
+
+def stopped_at(seen: Seen) -> Operator | None:
+    """The call at which the exporter has stopped; None where that was at none."""
+    return seen.stopped
 
 
 def program_of(seen: Seen) -> Program:

@@ -95,7 +95,7 @@ def _short(letter: str, names: Mapping[str, Any]) -> dict[str, str]:
 def module(function: Function) -> list[str]:
     """The class of a module whose forward is the function; it gives a tuple. Raises Unwritten."""
     names = Names.of(function)
-    lines = ["class Small(torch.nn.Module):", f"    def forward(self, {', '.join(names.inputs.values())}):"]
+    lines = ["class Small(torch.nn.Module):", f"    def forward({', '.join(['self', *names.inputs.values()])}):"]
     for step in function.steps:
         if handed_on(step) is not None:
             continue

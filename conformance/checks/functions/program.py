@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from conformance.align.operators.locate import Search
-from conformance.align.operators.program import Call, Name, Operator, Program, array, leaves
+from conformance.align.operators.program import Call, Exhibit, Name, Operator, Program, array, leaves
 from conformance.arrays import Array
 
 MOST_CALLS = 12
@@ -74,15 +74,19 @@ class Place:
 
     @classmethod
     def of_search(cls, search: Search) -> Place | None:
-        """The place that a search has found in what was captured, or, of an operator that decomposing has added, in
-        the decomposed program. None where the program was captured wrongly."""
-        parting, exhibit = search.parting, search.exhibit
-        if parting is None:
+        """The place that a search has found; None where the program was captured wrongly."""
+        if search.parting is None:
             return None
-        for program, name in ((exhibit.captured, parting.operator.origin), (exhibit.program, parting.operator.name)):
+        return cls.in_exhibit(search.exhibit, search.parting.operator, search.inputs)
+
+    @classmethod
+    def in_exhibit(cls, exhibit: Exhibit, found: Operator, inputs: Sequence[Any]) -> Place | None:
+        """The place of an operator in what was captured, or, of one that decomposing has added, in the decomposed
+        program."""
+        for program, name in ((exhibit.captured, found.origin), (exhibit.program, found.name)):
             for operator in program.operators:
                 if operator.name == name:
-                    return cls.at(program, operator, search.inputs)
+                    return cls.at(program, operator, inputs)
         return None
 
     @classmethod
@@ -154,8 +158,7 @@ class Place:
         return any(one.operator in _SIZES for one in chosen)
 
     def function(self, chosen: Sequence[Operator], *, dynamic: bool, own: Collection[str]) -> Function | None:
-        """These calls, given the values of what others compute; None where that would be no tensor at all. Raises
-        Unwritten."""
+        """These calls, given the values of what others compute; None where nobody reads theirs. Raises Unwritten."""
         parts = self._parts()
         calls = [*chosen, *parts]
         made = {name for one in calls for name in one.outputs}
@@ -194,12 +197,12 @@ class Place:
         shown = [name for one in parts or [self.operator] for name in one.outputs if name in read]
         if not inputs:
             inputs, constants = constants, {}
-        if not inputs or not shown:
+        if not shown:
             return None
         return Function(
             tuple(steps), tuple(shown), frozenset(name for name in shown if self.plain(name)),
             frozenset(name for name in shown if isinstance(self.values.get(name), list | tuple)), inputs, constants,
-            dynamic, tuple(own),
+            dynamic and bool(inputs), tuple(own),
         )  # fmt: skip
 
     def _call(self, operator: Operator) -> Call:

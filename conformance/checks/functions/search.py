@@ -35,6 +35,7 @@ def fewest(place: Place, trials: Trials, own: Collection[str]) -> Function | Non
                 assert function is not None
                 trials.settle()
                 return _without_calls(place, function, chosen, trials)
+        trials.alone |= len(chosen) == 1 and trials.right > 0
     return None
 
 

@@ -19,10 +19,13 @@ from conformance.arrays import Array
 from conformance.checks.functions.lines import RUN, Exporting, exporting, feeding, module
 from conformance.checks.functions.program import Function
 from conformance.checks.reduce.trial import TIGHTEST, OutOfTime, difference, largest, limit_of
+from conformance.compare.judges import Right, defaults_for
+from conformance.export.graph import refusal
 from conformance.export.symbolics import registered
 
 STOPS = "stops"
 RAISES = "raises"
+REFUSED = "refused"
 GIST = 60
 """Characters of what an exporter says that count."""
 VANISHING = 1e-3
@@ -35,14 +38,19 @@ class Trials:
 
     how: Exporting
     kind: str
-    """``values`` or another error of a comparison, ``stops``, or ``raises`` where it cannot be exported."""
+    """``values`` or another error of a comparison, ``stops``, ``raises`` where it cannot be exported, or ``refused``
+    where onnx.checker refuses it."""
     deadline: float
     error: str = ""
-    """The ``gist`` of what the exporter raises."""
+    """The ``gist`` of what the exporter raises, or the name of the checker's error."""
     limit: float = TIGHTEST
     """How far outputs may be off, relative to their largest value or to ``floor``."""
     floor: float = 0.0
     count: int = 0
+    right: int = 0
+    """How many were exported and gave what PyTorch gives."""
+    alone: bool = False
+    """Whether that is so of the call alone."""
     expected: list[Array] = field(default_factory=list)
     """What is right for the function that failed last."""
     actual: list[Array] = field(default_factory=list)
@@ -63,6 +71,7 @@ class Trials:
             kind, expected, actual, model = self._outcome(function)
         except Exception:
             return False
+        self.right += kind is None
         if kind != self.kind:
             return False
         self.expected, self.actual, self.model = expected, actual, model
@@ -70,8 +79,9 @@ class Trials:
 
     def settle(self) -> None:
         """From now on a function fails that is off by an eighth as much as the last one, as far as that is no
-        rounding."""
-        self.limit = limit_of(_off(self.actual, self.expected))
+        rounding; half as much where the last one was off by less than that."""
+        off = _off(self.actual, self.expected)
+        self.limit = limit_of(off) if off > TIGHTEST else off / 2
         self.floor = VANISHING * max(map(largest, (*self.expected, *self.actual)), default=0.0)
 
     def allowed(self) -> list[float]:
@@ -80,13 +90,22 @@ class Trials:
 
     def _outcome(self, function: Function) -> tuple[str | None, list[Array], list[Array], bytes]:
         """How it fails, if it does. Raises what PyTorch or the exporter raises."""
+        import onnx
+
         with self._undone():
             space = exported(function, self.how)
+        if self.kind == REFUSED:
+            refused = refusal(onnx.load_from_string(space["model"]), sizes=True)
+            kind = None if refused is None else REFUSED if refused[0] == self.error else refused[0]
+            return kind, space["expected"], [], space["model"]
         try:
             actual = [np.asarray(one) for one in space["run"]()]
         except Exception:
             return STOPS, space["expected"], [], space["model"]
         kind = difference(actual, space["expected"], self.limit, self.floor)
+        if kind is None and not self.actual:  # so far any function counts that a cell would call wrong
+            wanted = [one.copy() for one in space["expected"]]
+            kind = "values" if defaults_for(wanted).compare(actual, Right(wanted)).verdict == "failed" else None
         return kind, space["expected"], actual, space["model"]
 
     def _raises(self, function: Function) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from conformance.arrays import Array
 from conformance.checks.functions.lines import RUN, Exporting, exporting, feeding, module
 from conformance.checks.functions.program import Function
-from conformance.checks.functions.trial import RAISES, STOPS, imports
+from conformance.checks.functions.trial import RAISES, REFUSED, STOPS, imports
 from conformance.checks.reduce.written import LIVES, MOST_LINES, block, ending, literal, to_reproduce
 from conformance.records.clean import one_line
 
@@ -50,20 +50,28 @@ def script(shown: Shown) -> tuple[str, dict[str, Array]] | None:
     given = [{name: str(texts[name]) for name in names} for names in (function.inputs, function.constants)]
     names = imports(function, how)
     standard = [name for name in names if name in ("io", "math", "operator")]
-    raises = shown.kind == RAISES
-    end = [*exporting(function, how), *RUN, *ending(shown.kind, shown.allowed, "run()")]
+    raises, runs = shown.kind == RAISES, shown.kind not in (RAISES, REFUSED)
+    end = [*RUN, *ending(shown.kind, shown.allowed, "run()")] if runs else _CHECKING
     lines = [
         *(f"import {name}" for name in sorted([*standard, "sys"])), *(["from pathlib import Path"] if apart else []),
-        "import numpy as np", *(["import onnxruntime as ort"] if not raises else []), "import torch",
+        "import numpy as np", *(["import onnx"] if shown.kind == REFUSED else []),
+        *(["import onnxruntime as ort"] if runs else []), "import torch",
         *(f"import {name}" for name in names if name not in standard), "", *module(function), "",
         *([f"values = np.load(Path(__file__).with_name({VALUES!r}))"] if apart else []), *feeding(function, *given),
-        *(_raising(exporting(function, how), shown.error) if raises else end),
+        *(_raising(exporting(function, how), shown.error) if raises else [*exporting(function, how), *end]),
     ]  # fmt: skip
     if len(lines) > MOST_LINES:
         lines = [line for line in lines if line]
     if len(lines) > MOST_LINES or any(len(line) > 400 for line in lines):
         return None
     return "\n".join(lines) + "\n", {key: arrays[name] for key, name in apart.items()}
+
+
+_CHECKING = [
+    "try:", "    onnx.checker.check_model(model, full_check=True)", "except Exception as error:",
+    f"    print('{LIVES}:', error)", "    sys.exit(1)", "print('the checker accepts it')",
+]  # fmt: skip
+"""The end of a script about a model that the checker refuses."""
 
 
 def _raising(lines: Iterable[str], error: str) -> list[str]:
@@ -84,6 +92,7 @@ def issue(text: str, said: str, shown: Shown, versions: Mapping[str, str | None]
 _EXPORTERS = {"dynamo": "torch.onnx.export(dynamo=True)", "torchscript": "torch.onnx.export(dynamo=False)"}
 _WRONG = {
     STOPS: "exports a model that does not run", RAISES: "raises an error",
+    REFUSED: "exports a model that onnx.checker refuses",
     "WrongShape": "gives outputs of another shape",
     "WrongDtype": "gives outputs of another dtype", "WrongCount": "gives another number of outputs",
     "WrongLength": "gives a list of another length",
@@ -104,6 +113,8 @@ def _issue(text: str, said: str, shown: Shown, versions: Mapping[str, str | None
     yield ""
     if shown.kind == RAISES:
         yield "Expected is a model, since PyTorch runs the module; actual is the error."
+    elif shown.kind == REFUSED:
+        yield "Expected is a model that onnx.checker accepts; actual is its error."
     else:
         yield "Expected is what PyTorch computes, actual what ONNX Runtime computes of the exported model."
     yield ""
@@ -113,14 +124,14 @@ def _issue(text: str, said: str, shown: Shown, versions: Mapping[str, str | None
     yield ""
     calls = "this one call" if len(shown.calls) == 1 else f"these {len(shown.calls)} calls"
     yield f"- Other operators: the function has {calls}, of {shown.of} in the module that it was found in."
-    if shown.kind != RAISES:
+    if shown.kind not in (RAISES, REFUSED):
         yield "- ONNX Runtime's optimizer: it is switched off."
     if shown.evaluator:
         yield "- ONNX Runtime's kernels: ONNX's reference evaluator computes the same of the exported model."
     if shown.kind == "values":
         yield f"- Rounding: the outputs are off by more than {shown.limit:.1g} of their largest value."
     if not function.dynamic:
-        run = "" if shown.kind == RAISES else ", and it is run at those that it was exported with"
+        run = "" if shown.kind in (RAISES, REFUSED) else ", and it is run at those that it was exported with"
         yield f"- Dynamic sizes: all sizes are fixed{run}."
     if not function.own and how.own:
         yield "- Symbolics and translations of the user's own: none is registered."

@@ -1,0 +1,101 @@
+"""At which operator an export stops, or which of them became a node that onnx.checker refuses."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from conformance.align.operators.program import Unable
+from conformance.align.operators.refused import Refused, refused_model, stopped_export
+from conformance.case.declaration import Case
+from conformance.checks.own_code import accused, declared_own, own_code, told_of
+from conformance.errors import Stopped, display_path
+from conformance.export.expression import EXPRESSION
+from conformance.worker import aside
+
+if TYPE_CHECKING:
+    from conformance.checks.models import CellRun
+
+SECONDS = 60.0
+"""How long an operator may be looked for. It is done in a process of its own, which is then ended."""
+
+
+def note_stopped_export(run: CellRun, stop: Stopped) -> None:
+    """Write the operator at which an export stops into the fields of that failure, or the pass, or at least the line
+    where no frame of the failure has it. Code of the case's own for other operators is then not at fault."""
+    found = _asked(run, lambda: _of_export(run))
+    known_by_frame = (stop.fields.get("place") or {}).get("own") and not found.get("operator")
+    if found.get("unable") or (known_by_frame and not found.get("passes")):
+        return
+    stop.fields["operator"] = found
+    own = {one.text for one in declared_own(run)} - {one.text for one in accused(declared_own(run), found)}
+    stop.fields["own_code"] = [name for name in stop.fields["own_code"] if name not in own]
+
+
+def note_refused_model(run: CellRun, stop: Stopped) -> None:
+    """Write the operator whose node the checker refuses into the fields of that failure, and which code of the case's
+    own may be behind it."""
+    if run.cell.exporter == "onnx" or run.outcomes.is_declared(stop):
+        return
+    known, name = run.prepared.refused, (run.cell.exporter, run.cell.opset)
+    if name not in known:
+        operator = _asked(run, lambda: refused_by_checker(run).told)
+        known[name] = {"operator": operator, **told_of(accused(own_code(run), operator))}
+    stop.fields |= known[name]
+
+
+def refused_by_checker(run: CellRun) -> Refused:
+    """Return the operator behind what the checker refuses of the model of a cell. Raises Unable."""
+    run.reference.restore()
+    fed = run.prepared.inputs()
+    positional, keywords = run.reference.arguments(fed)
+    inputs = [*positional, *keywords.values()]
+    return refused_model(run.cell.exporter, lambda: run.export().model, inputs, fed, run.libraries())
+
+
+def _asked(run: CellRun, question: Any) -> dict[str, Any]:
+    """Return the answer to a question about the export, asked in another process, in the words of the case."""
+    start = time.perf_counter()
+
+    def answer() -> dict[str, Any]:
+        import torch
+
+        run.stages.told_to_nobody()
+        torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
+        told: dict[str, Any] = question()
+        return placed(run, told)
+
+    try:
+        found = aside.ask(answer, SECONDS)
+    except Unable as reason:
+        found = {"unable": reason.why, **({"detail": str(reason)} if str(reason) else {})}
+    except Exception as error:  # this only explains a failure, and must not be another
+        found = {"unable": "raised", "detail": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
+    run.record.seconds["locate"] = run.record.seconds.get("locate", 0.0) + time.perf_counter() - start
+    return found
+
+
+def _of_export(run: CellRun) -> dict[str, Any]:
+    def exports() -> bool:
+        try:
+            run.export()
+        except Exception:
+            return False
+        return True
+
+    return stopped_export(run.cell.exporter, run.export).told(exports)
+
+
+def placed(run: CellRun, told: dict[str, Any]) -> dict[str, Any]:
+    """Return what is known of an operator without the path of a submodule that the module does not have, as exporters
+    note some of their own; and of an expression with the place and the text that it has in the case file."""
+    modules = dict(run.reference.module.named_modules())
+    known = {name: value for name, value in told.items() if name != "module" or value in modules}
+    return in_the_case_file(known, run.cell.case)
+
+
+def in_the_case_file(told: dict[str, Any], case: Case) -> dict[str, Any]:
+    """Return the same, where the module is an expression with the place and the text that it has in the case file."""
+    if not str(told.get("line")).startswith(EXPRESSION):
+        return told
+    return {**told, "line": f"{display_path(case.file)}:{case.line}", "source": case.says.forward}

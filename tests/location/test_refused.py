@@ -1,0 +1,183 @@
+"""The place where no values differ: of a model that the checker refuses, an export that stops, a wrong dtype."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+from unittest import mock
+
+import pytest
+
+from benchmarks.culprits.plant import Planted, Planting
+from tests.kit.cases import Bench, details, module_of, say, verdict
+from tests.kit.planting import planted, wrapping
+from tests.kit.warm_python import warm_python
+
+pytestmark = pytest.mark.own_store
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _warm() -> Iterator[None]:
+    with warm_python():
+        yield
+
+
+PYTHON = """
+import torch
+import torch.nn.functional as F
+
+class Net(torch.nn.Module):
+    def part(self, x):
+        y = torch.tanh(x)
+        return F.hardswish(y * 3)  # here
+    def forward(self, x):
+        return torch.relu(self.part(torch.sin(x)) + 1)
+"""
+HERE = {"line": "beside.py:8", "source": "return F.hardswish(y * 3)  # here", "operator": "aten.hardswish"}
+TORCHSCRIPT, DYNAMO = "export: {torchscript: [17]}", "export: {dynamo: [18]}"
+NET, SMALL = module_of("Net"), {"smallest": True, "smallest_seconds": 600.0}
+
+
+def symbolic(function: Callable[..., Any]) -> Planting:
+    """The symbolic of TorchScript's exporter for hardswish is another one."""
+
+    @contextlib.contextmanager
+    def planting(times: Planted) -> Iterator[None]:
+        from torch.onnx._internal.torchscript_exporter.registration import registry
+
+        def wrong(*arguments: Any) -> Any:
+            times.note()
+            return function(*arguments)
+
+        group = registry.get_function_group("aten::hardswish")
+        with mock.patch.object(group, "get", lambda opset: wrong):
+            yield
+
+    return planting
+
+
+def lowering(function: Callable[..., Any], operator: str = "hardswish") -> Planting:
+    """The function of torchlib for an operator is another one."""
+    from torch.onnx._internal.exporter import _dispatching
+
+    def dispatched(original: Any, node: Any, registry: Any) -> Any:
+        own = str(node.target).startswith(f"aten.{operator}.")
+        return (function, "") if own else original(node, registry)
+
+    return wrapping(_dispatching, "dispatch", dispatched)
+
+
+def unknown(g: Any, x: Any) -> Any:
+    return g.op("NoSuchOperator", x)
+
+
+def stopping(*_: Any) -> Any:
+    raise RuntimeError("not thought of")
+
+
+def mixed(x: Any) -> Any:
+    from onnxscript import opset18 as op
+
+    return op.Mul(op.HardSigmoid(x), op.Cast(x, to=11))
+
+
+def mean_of_rows(x: Any, *_: Any, **__: Any) -> Any:
+    from onnxscript import opset18 as op
+
+    return op.ReduceMean(x, op.Constant(value_ints=[1]), keepdims=0)
+
+
+def as_double(g: Any, x: Any) -> Any:
+    return g.op("Cast", g.op("HardSwish", x), to_i=11)
+
+
+def off_by_little(g: Any, x: Any) -> Any:
+    import torch
+
+    return g.op("Mul", g.op("HardSwish", x), g.op("Constant", value_t=torch.tensor(1.00003)))
+
+
+def from_one(*_: Any, **__: Any) -> Any:
+    from onnxscript import opset18 as op
+
+    return op.Constant(value_floats=[1.0, 2.0, 3.0, 4.0])
+
+
+class Refused(NamedTuple):
+    """A planted defect, the verdict on its cell, and what the record has of the operator."""
+
+    export: str
+    planting: Planting
+    found: tuple[str, str]
+    told: dict[str, Any]
+    said: str
+    check: str = "export"
+    case: str = NET
+    small: tuple[str, ...] = ("aten.hardswish",)
+
+
+REFUSED = {
+    "an operator that ONNX lacks": Refused(
+        TORCHSCRIPT, symbolic(unknown), ("check", "ValidationError"),
+        {**HERE, "how": "refused", "type": "NoSuchOperator"}, "the checker refuses what becomes of beside.py:8"),
+    "types that do not go together": Refused(
+        DYNAMO, lowering(mixed), ("check", "InferenceError"),
+        {**HERE, "how": "refused", "type": "Mul", "stage": "translation"},
+        "the checker refuses what becomes of beside.py:8"),
+    "a symbolic that raises": Refused(
+        TORCHSCRIPT, symbolic(stopping), ("export", "RuntimeError"), {**HERE, "how": "raises"},
+        "the exporter stops at beside.py:8"),
+    "a lowering that raises": Refused(
+        DYNAMO, lowering(stopping), ("export", "ConversionError"), {**HERE, "how": "raises"},
+        "the exporter stops at beside.py:8"),
+    "a dtype": Refused(
+        TORCHSCRIPT, symbolic(as_double), ("compare", "WrongDtype"),
+        {"operator": "aten.hardswish", "how": "dtype", "got": "float64", "wanted": "float32"},
+        "its inputs agree; got the dtype float64, wanted float32", "accuracy",
+        say("forward: F.hardswish(torch.sin(x) * 3)", 'inputs: {x: "float32[batch, 4]"}', "dims: {batch: 1..4}")),
+    "a dtype that a node after it does not take": Refused(
+        DYNAMO, lowering(mean_of_rows, "mean"), ("check", "InferenceError"),
+        {"operator": "aten.mean", "how": "refused", "type": "Mul", "got": "float32", "wanted": "float64"},
+        "for what is computed of it: got the dtype float32, wanted float64",
+        case=say("forward: torch.sin(x.mean(1, dtype=torch.float64)) * 2", 'inputs: {x: "float32[batch, 4]"}',
+                 "dims: {batch: 1..4}"),
+        small=("aten.mean",)),
+    "values that are off by little": Refused(
+        TORCHSCRIPT, symbolic(off_by_little), ("compare", "WrongValue"), {**HERE, "how": "value"},
+        "parts first at beside.py:8", "accuracy"),
+    "a call without tensors": Refused(
+        DYNAMO, lowering(from_one, "arange"), ("compare", "WrongValue"), {"operator": "aten.arange"},
+        "its inputs agree", "accuracy",
+        say("forward: torch.arange(4.0) * 2 + x", 'inputs: {x: "float32[batch, 4]"}', "dims: {batch: 1..4}"),
+        ("aten.arange",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.thorough] * (row.export == DYNAMO)) for name, row in REFUSED.items()
+])  # fmt: skip
+def test_the_operator_is_named_with_its_line_and_its_smallest_function(bench: Bench, name: str) -> None:
+    row = REFUSED[name]
+    with planted(row.planting):
+        record = bench.run(say(row.case, row.export), PYTHON, check=row.check, **SMALL)
+    assert verdict(record) == ("failed", *row.found, "exporter"), record.reason
+    assert record.operator is not None
+    assert {key: record.operator.get(key) for key in row.told} == row.told, record.operator
+    assert any(line.startswith(row.said) for line in details(record))
+    assert record.smallest is not None and record.smallest["operators"] == [*row.small], record.smallest
+
+
+def test_what_asserts_sizes_is_no_call_of_a_program() -> None:
+    """As torch.export has it of a size that it takes for another than 1."""
+    import torch
+
+    from conformance.align.operators.dynamo import Seen, of_graph
+
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(torch.ops.aten._assert_scalar.default, (False, "Ne(s0, 1)"))
+    graph.output((graph.call_function(torch.ops.aten.sin.default, (x,)),))
+    program = of_graph(torch.fx.GraphModule(torch.nn.Module(), graph), Seen(), {})
+    assert [one.operator for one in program.operators] == ["aten.sin"]
+    assert float(program.run([torch.zeros(())])[0]) == 0.0
