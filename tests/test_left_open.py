@@ -31,6 +31,8 @@ OPEN = {
         ("F.scaled_dot_product_attention(torch.ones_like(x), x, x * 0)", beside([NAN], (2, 1, 1, 8)), NAN),
     "kernels: attention with an infinite key":
         ("F.scaled_dot_product_attention(torch.ones_like(x), x, x * 0 + 1)", beside([-INF], (2, 1, 1, 8)), NAN),
+    "kernels: the loss of a logit of minus infinity":
+        ("F.binary_cross_entropy_with_logits(x, torch.ones_like(x), reduction='none')", beside([-INF], (2, 1)), INF),
     "cast: NaN": ("(x * 2).to(torch.int32)", beside([NAN], (2, 1)), 7),
     "cast: beyond the range": ("x.to(torch.uint8)", beside([-3.0], (2, 1)), 0),
     "quantizer: an infinity": ("torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127)",
@@ -112,6 +114,8 @@ CLOSED = {
     "the first of equal ones": ("torch.argmax(x, 1, keepdim=True)", np.float32([[1, 1]]), 1),
     "what a mask leaves nothing of":
         ("F.scaled_dot_product_attention(x, x, x, (x[..., :1] < 0).mT)", beside([], (1, 1, 1, 8)), NAN),
+    "a loss whose sigmoid is zero":
+        ("F.binary_cross_entropy_with_logits(x, torch.ones_like(x), reduction='none')", np.float32([[-200.0]]), INF),
     "NaN that is passed on": ("torch.relu(x)", np.float32([[NAN, 1.0]]), 0.0),
     "NaN is the largest": ("torch.topk(x, 1).indices", np.float32([[1, NAN]]), 0),
     "the median of NaN": ("torch.median(x, -1, keepdim=True).indices", np.float32([[1, NAN, 2, 2]]), 0),

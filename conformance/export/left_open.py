@@ -58,7 +58,7 @@ def unfused() -> Iterator[None]:
 @contextlib.contextmanager
 def by_formula() -> Iterator[None]:
     """Inside the block attention is what its documentation writes it as, but for rows of which a mask leaves nothing,
-    which all of PyTorch's kernels make zero."""
+    which all of PyTorch's kernels make zero; and so is the binary cross entropy of logits."""
     with unfused(), _modes().Formula():
         yield
 
@@ -71,7 +71,9 @@ def element_by_element() -> Iterator[None]:
         yield
 
 
-FUSED = re.compile(r"aten\.(_scaled_dot_product|_native_multi_head|_transformer|_flash|_efficient|mkldnn)")
+FUSED = re.compile(
+    r"aten\.(_scaled_dot_product|_native_multi_head|_transformer|_flash|_efficient|mkldnn|binary_cross_entropy_with)"
+)
 """Operators of which PyTorch has another kernel that gives other values, or another form that it documents."""
 
 Way = Callable[[], contextlib.AbstractContextManager[None]]
@@ -303,6 +305,18 @@ def _attention(
     return torch.where((bias == -math.inf).all(-1, keepdim=True), 0.0, weights) @ value
 
 
+def _binary_cross_entropy(
+    logits: Any, target: Any, weight: Any = None, size_average: None = None, reduce: None = None,
+    reduction: str = "mean", pos_weight: Any = None,
+) -> Any:  # fmt: skip
+    """The loss as the documentation of ``BCEWithLogitsLoss`` writes it."""
+    from torch.nn.functional import logsigmoid
+
+    positive = target * logsigmoid(logits) * (1 if pos_weight is None else pos_weight)
+    loss = -(positive + (1 - target) * logsigmoid(-logits)) * (1 if weight is None else weight)
+    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+
+
 @dataclass(frozen=True)
 class _Modes:
     Apart: Any
@@ -347,6 +361,8 @@ def _modes() -> _Modes:
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func is torch.nn.functional.scaled_dot_product_attention:
                 return _attention(*args, **(kwargs or {}))
+            if func is torch.nn.functional.binary_cross_entropy_with_logits:
+                return _binary_cross_entropy(*args, **(kwargs or {}))
             return func(*args, **(kwargs or {}))
 
     def _spread(value: Any) -> Any:
