@@ -31,6 +31,8 @@ OPEN = {
         ("F.scaled_dot_product_attention(torch.ones_like(x), x, x * 0)", beside([NAN], (2, 1, 1, 8)), NAN),
     "kernels: attention with an infinite key":
         ("F.scaled_dot_product_attention(torch.ones_like(x), x, x * 0 + 1)", beside([-INF], (2, 1, 1, 8)), NAN),
+    "kernels: the loss of a logit of minus infinity":
+        ("F.binary_cross_entropy_with_logits(x, torch.ones_like(x), reduction='none')", beside([-INF], (2, 1)), INF),
     "cast: NaN": ("(x * 2).to(torch.int32)", beside([NAN], (2, 1)), 7),
     "cast: beyond the range": ("x.to(torch.uint8)", beside([-3.0], (2, 1)), 0),
     "quantizer: an infinity": ("torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127)",
@@ -74,6 +76,35 @@ def test_what_is_open_gets_no_verdict_and_a_wrong_value_beside_it_is_found(bench
         assert rule.split(":")[0] in verify.record.left_open or not found.left_open
 
 
+@pytest.mark.parametrize("forward", [
+    "torch.sort(x).indices", "torch.sort(x, descending=True).indices", "torch.topk(x, 2).indices",
+    "torch.kthvalue(x, 2, keepdim=True).indices", "torch.median(x, -1, keepdim=True).indices",
+    "torch.sort(x.mT, 0).indices.mT", "x.topk(2).indices.mT.flip(0).mT",
+])  # fmt: skip
+def test_every_place_among_equal_values_is_open_and_no_other(bench: Bench, forward: str) -> None:
+    """The one in the middle too, of a hundred rows of three."""
+    x = np.where(np.arange(201)[:, None] < 100, np.float32(1), np.float32([3, 1, 2]))
+    with verifying(bench, case_of(forward, x="[batch, 3]")) as verify:
+        example = verify.example(Draw({"batch": len(x)}, "plain", 0), {"x": x})
+        other = verify.reference({"x": x})[0].copy()
+        other[:100] = (other[:100] + 1) % 3
+        found = verify.judged(example, [other])
+        assert (found.verdict, found.excused) == ("verified", other[:100].size)
+        other[-1, 0] = (other[-1, 0] + 1) % 3
+        assert verify.judged(example, [other]).verdict == "failed"
+
+
+def test_what_stands_at_equal_values_is_open_though_most_of_them_have_the_same(bench: Bench) -> None:
+    """Of thirteen rows the first is found by its score; the others tie, and all but one of them hold the same."""
+    x = np.zeros((1, 13, 2), np.float32)
+    x[0, 0], x[0, 5, 1] = 1, 3
+    forward = "x[:, :, 1].gather(1, torch.topk(x[..., 0], 3).indices)"
+    with verifying(bench, case_of(forward, x="[batch, 13, 2]")) as verify:
+        example = verify.example(Draw({"batch": 1}, "plain", 0), {"x": x})
+        found, wrong = (verify.judged(example, [np.float32([got])]) for got in ([1, 0, 3], [3, 0, 0]))
+        assert (found.verdict, found.excused, wrong.verdict) == ("verified", 1, "failed")
+
+
 CLOSED = {
     "a tie among the inputs": ("torch.round(x)", np.float32([[0.5, 1.5]]), 1.0),
     "exact quotients": ("torch.fake_quantize_per_tensor_affine(x, 0.5, 0, -128, 127)", np.float32([[0.25]]), 0.5),
@@ -83,6 +114,8 @@ CLOSED = {
     "the first of equal ones": ("torch.argmax(x, 1, keepdim=True)", np.float32([[1, 1]]), 1),
     "what a mask leaves nothing of":
         ("F.scaled_dot_product_attention(x, x, x, (x[..., :1] < 0).mT)", beside([], (1, 1, 1, 8)), NAN),
+    "a loss whose sigmoid is zero":
+        ("F.binary_cross_entropy_with_logits(x, torch.ones_like(x), reduction='none')", np.float32([[-200.0]]), INF),
     "NaN that is passed on": ("torch.relu(x)", np.float32([[NAN, 1.0]]), 0.0),
     "NaN is the largest": ("torch.topk(x, 1).indices", np.float32([[1, NAN]]), 0),
     "the median of NaN": ("torch.median(x, -1, keepdim=True).indices", np.float32([[1, NAN, 2, 2]]), 0),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from conformance import HOME
 from conformance.export.state import byte_count, checksums, fingerprint
@@ -56,6 +57,7 @@ PAIRS = {
     "an array": lambda: (torch.ones(3).numpy(), torch.zeros(3).numpy()),
     "an object": lambda: (Kept([1, torch.ones(2)]), Kept([1, torch.zeros(2)])),
     "bytes": lambda: (b"1", bytearray(b"2")),
+    "without values": lambda: (FakeTensorMode().from_tensor(torch.ones(3)), torch.ones(3)),
 }
 
 
@@ -178,4 +180,18 @@ def test_hooks_that_a_call_registers_once_are_taken_back_with_the_note_that_it_h
                 return self.layer(x)
     """
     record = bench.run(module_of("Net"), python, exporter="torchscript")
+    assert record.status == "passed", record.reason
+
+
+@pytest.mark.thorough
+def test_a_tensor_without_values_that_a_capture_leaves_in_a_module_is_taken_back(bench: Any) -> None:
+    """torch.export runs a module with such tensors: what it keeps of them is neither its change nor its fault."""
+    python = """
+        import torch
+        class Net(torch.nn.Module):
+            def forward(self, x):
+                self.last = x.mean()
+                return x * 2
+    """
+    record = bench.run(say(module_of("Net"), "export: {dynamo: [20]}"), python, exporter="dynamo", check="export")
     assert record.status == "passed", record.reason

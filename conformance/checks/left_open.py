@@ -15,6 +15,8 @@ from conformance.export.left_open import Operators, Undefined, leaves_open, othe
 
 DRAWS = 6
 """How many times what is not defined is given other values, and ties are broken: three times in either direction."""
+MOST_DRAWS = 32
+"""How many times at most equal values are given each other's places, of which each has to be at each place once."""
 
 
 class InOtherWays(Protocol):
@@ -78,7 +80,8 @@ def left_open(
         return found, rules
     noted = Undefined(None)
     before = tried(noted)
-    for seed in range(DRAWS if before is not None and noted.rules else 0):
+    draws = max(DRAWS, min(noted.most_equal, MOST_DRAWS)) if before is not None and noted.rules else 0
+    for seed in range(draws):
         after = tried(Undefined(seed))
         for rule in noted.rules:
             see(rule, before or [], after)

@@ -58,7 +58,7 @@ def unfused() -> Iterator[None]:
 @contextlib.contextmanager
 def by_formula() -> Iterator[None]:
     """Inside the block attention is what its documentation writes it as, but for rows of which a mask leaves nothing,
-    which all of PyTorch's kernels make zero."""
+    which all of PyTorch's kernels make zero; and so is the binary cross entropy of logits."""
     with unfused(), _modes().Formula():
         yield
 
@@ -71,7 +71,9 @@ def element_by_element() -> Iterator[None]:
         yield
 
 
-FUSED = re.compile(r"aten\.(_scaled_dot_product|_native_multi_head|_transformer|_flash|_efficient|mkldnn)")
+FUSED = re.compile(
+    r"aten\.(_scaled_dot_product|_native_multi_head|_transformer|_flash|_efficient|mkldnn|binary_cross_entropy_with)"
+)
 """Operators of which PyTorch has another kernel that gives other values, or another form that it documents."""
 
 Way = Callable[[], contextlib.AbstractContextManager[None]]
@@ -112,10 +114,12 @@ class Undefined:
     """A context in which results that are not defined are others; which rules they fall under is noted."""
 
     def __init__(self, seed: int | None) -> None:
-        """Without a ``seed`` it only notes them, and leaves the results as they are. Of two seeds in a row the second
-        breaks ties the other way, and ``FILLED`` in a row have all values that there may be."""
+        """Without a ``seed`` it only notes them, and leaves the results as they are. As many seeds as ``most_equal``
+        put each of equal values at each of their places; of two in a row the second breaks the ties of quantizers and
+        boxes the other way, and ``FILLED`` in a row have all values that there may be."""
         self.rules: set[str] = set()
-        self._mode = _modes().Others(self.rules, seed)
+        self.most_equal = 1
+        self._mode = _modes().Others(self, seed)
 
     def __enter__(self) -> Undefined:
         self._mode.__enter__()
@@ -248,6 +252,39 @@ def _ranks(scores: Any) -> Any:
     return torch.where(scores.isnan(), ordered.max() + 1, ordered)
 
 
+@dataclass(frozen=True)
+class _InRow:
+    """Values as they stand in a row along a dim; those that are equal in an order of chance, always the same."""
+
+    places: Any
+    first: Any
+    end: Any
+    """For each place, the first one of the values that are equal there, and the one after the last."""
+    dim: int
+
+    @property
+    def most_equal(self) -> int:
+        return int((self.end - self.first).max())
+
+    def turned(self, by: int) -> Any:
+        """Return for each value its place, after equal ones have moved on by some places, the last one to the first:
+        after as many turns as there are equal ones each has been everywhere."""
+        import torch
+
+        place = self.first + (torch.arange(self.first.shape[-1]) - self.first + by) % (self.end - self.first)
+        return torch.empty_like(place).scatter(-1, self.places, place).movedim(-1, self.dim).double()
+
+
+def _in_row(ranks: Any, dim: int, rng: np.random.Generator) -> _InRow:
+    import torch
+
+    ranks = ranks.movedim(dim, -1).contiguous()
+    places = (ranks + torch.from_numpy(rng.uniform(0, 0.5, size=tuple(ranks.shape)))).argsort(-1)
+    ordered = ranks.gather(-1, places)
+    first, end = (torch.searchsorted(ordered, ordered, right=right) for right in (False, True))
+    return _InRow(places, first, end, dim)
+
+
 def _attention(
     query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
     scale: float | None = None, enable_gqa: bool = False,
@@ -266,6 +303,18 @@ def _attention(
     scores = query @ key.transpose(-2, -1) * (query.size(-1) ** -0.5 if scale is None else scale)
     weights = torch.softmax(scores + bias.to(query.dtype), -1)
     return torch.where((bias == -math.inf).all(-1, keepdim=True), 0.0, weights) @ value
+
+
+def _binary_cross_entropy(
+    logits: Any, target: Any, weight: Any = None, size_average: None = None, reduce: None = None,
+    reduction: str = "mean", pos_weight: Any = None,
+) -> Any:  # fmt: skip
+    """The loss as the documentation of ``BCEWithLogitsLoss`` writes it."""
+    from torch.nn.functional import logsigmoid
+
+    positive = target * logsigmoid(logits) * (1 if pos_weight is None else pos_weight)
+    loss = -(positive + (1 - target) * logsigmoid(-logits)) * (1 if weight is None else weight)
+    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
 
 
 @dataclass(frozen=True)
@@ -312,6 +361,8 @@ def _modes() -> _Modes:
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func is torch.nn.functional.scaled_dot_product_attention:
                 return _attention(*args, **(kwargs or {}))
+            if func is torch.nn.functional.binary_cross_entropy_with_logits:
+                return _binary_cross_entropy(*args, **(kwargs or {}))
             return func(*args, **(kwargs or {}))
 
     def _spread(value: Any) -> Any:
@@ -320,9 +371,10 @@ def _modes() -> _Modes:
         return torch.stack([value, value], -1)[..., 0]
 
     class Others(Mode):
-        def __init__(self, rules: set[str], seed: int | None) -> None:
+        def __init__(self, noted: Undefined, seed: int | None) -> None:
             super().__init__()  # type: ignore[no-untyped-call]
-            self._rules, self._seed = rules, seed or 0
+            self._noted, self._rules, self._seed = noted, noted.rules, seed or 0
+            self._same = np.random.default_rng(0)
             self._rng = None if seed is None else np.random.default_rng(seed // 2)
             self._direction = -1.0 if self._seed % 2 else 1.0
 
@@ -350,16 +402,21 @@ def _modes() -> _Modes:
                     return result
                 kept = (0, len(scores) // 2, len(scores))[self._seed % 3]
                 return torch.from_numpy(self._rng.permutation(len(scores))[:kept])
-            if kwargs.get("stable") or not (of_boxes or isinstance(result, tuple)) or not scores.numel():
+            ties = not kwargs.get("stable") and (of_boxes or isinstance(result, tuple)) and scores.dim()
+            if not ties or not scores.numel():
                 return result
+            named = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)}
             ranks = _ranks(scores)
-            if len(ranks.unique()) == ranks.numel():
+            row = _in_row(ranks, {**named, **kwargs}.get("dim", -1), self._same)
+            if row.most_equal == 1:
                 return result
             self._rules.add("ties")
+            self._noted.most_equal = max(self._noted.most_equal, row.most_equal)
             if self._rng is None:
                 return result
-            noise = torch.from_numpy(self._direction * self._rng.uniform(-1, 1, size=tuple(scores.shape)))
-            apart = ranks + noise / 4
+            apart = row.turned(self._seed)
+            if of_boxes:  # of two that overlap, either has to come first
+                apart = ranks + torch.from_numpy(self._direction * self._rng.uniform(-0.2, 0.2, size=len(ranks)))
             if "median" in name:  # which leaves NaN out, or is NaN
                 apart = torch.where(scores.isnan(), math.nan, apart)
             if of_boxes:

@@ -99,10 +99,11 @@ def _listed(part: Any) -> Any:
 
 
 def _of_tensor(tensor: Any, known: dict[int, Any]) -> Iterator[Any]:
-    """Take a tensor apart into its numbers, and what says how they are meant."""
+    """Take a tensor apart into its numbers, and what says how they are meant; nothing where it holds none."""
     import torch
+    from torch._subclasses.fake_tensor import is_fake
 
-    if tensor.is_meta:
+    if tensor.is_meta or is_fake(tensor):  # as what a module keeps of a call that torch.export captured
         return
     if tensor.is_nested:
         yield from _parts([*tensor.unbind()], known)
