@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from conformance.compare.judges import Right
+from conformance.compare.rows import row_order
 from conformance.compare.tolerance import DEFAULTS, Tolerance, allowed, compare
 
 pytestmark = pytest.mark.smoke
@@ -158,3 +160,42 @@ def test_rows_in_any_order_stay_matched_when_values_differ_within_tolerance():
     wanted = np.array([[1.0, 5.0], [1.0 + 1e-7, 2.0]], "float32")
     got = np.array([[1.0 + 1e-7, 5.0], [1.0, 2.0]], "float32")
     assert judge(got, wanted, any_order=True).verdict == "verified"
+
+
+WANTED, MOVED = f32(1, 2, 3, 4), np.array([0, 1e-3, 2e-3, np.inf])
+
+
+@pytest.mark.parametrize("off, verdict, excused, excuse, left_open, worst", [
+    ([1e-6, 0, 0, 0], "verified", 0, None, 0, 0),
+    ([0, 1e-3, 0, 0], "verified", 1, 1, 0, 0),
+    ([1e-6, 1e-3, 4e-3, 0], "verified", 2, 2, 0, 0),
+    ([1e-6, 0, 0, 5], "verified", 1, 3, 1, 0),
+    ([0, 1e-6, 0, np.nan], "verified", 1, 3, 1, 1),
+    ([0, 1e-3, 4e-3, 5], "ill-conditioned", 3, 3, 1, 3),
+    ([1e-4, 1e-3, 0, 0], "failed", 0, None, 0, 0),
+])  # fmt: skip
+def test_what_rounding_moves_is_excused_value_by_value_and_told(off, verdict, excused, excuse, left_open, worst):
+    """The excused value that is furthest off is told, and the worst of the others stays the worst."""
+    got = (WANTED + np.array(off)).astype("float32")
+    found = compare([got], [WANTED], [WANTED.astype(float)], [F32], [False], [MOVED])
+    told = None if found.excuse is None else found.excuse.index[0]
+    assert (found.verdict, found.excused, told, found.left_open) == (verdict, excused, excuse, left_open)
+    assert found.worst.index == (worst,)
+    if excuse is not None:
+        error = abs(float(got[excuse]) - float(WANTED[excuse]))
+        assert (
+            found.excuse.ratio == pytest.approx(error / allowed(WANTED.astype(float), F32)[excuse]) or error != error
+        )
+
+
+@pytest.mark.parametrize("inputs, share", [
+    ({}, 0.0), ({"i": np.arange(3)}, 0.0), ({"x": f32()}, 0.0), ({"x": f32(1, np.nan)}, 0.5),
+    ({"x": f32(1, np.nan), "y": f32(np.inf, -np.inf, 1, np.nan)}, 0.75),
+])  # fmt: skip
+def test_the_input_with_most_nan_and_infinities_counts(inputs, share):
+    assert Right([], inputs=inputs).special() == share
+
+
+def test_each_row_takes_the_nearest_that_is_free():
+    rows = f32([0, np.nan], [5, 1], [0, 2], [np.inf, 1])
+    assert row_order(rows, f32([np.inf, 1], [0, np.nan], [0.1, 2], [0.2, 2])) == [3, 0, 2, 1]

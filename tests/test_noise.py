@@ -89,19 +89,22 @@ def test_a_cosine_is_blind_to_scale_and_the_magnitude_is_not():
 EMPTY, ZERO = np.zeros((0, 3), "float32"), np.zeros((4, 3), "float32")
 EVEN, BYTES, COUNTED = np.arange(40) % 2 == 0, np.zeros(40, "uint8"), np.arange(100)
 BY_SHAPE = dataclasses.replace(INT8, cosine=0.9, magnitude=0.1)
+TURNED = dataclasses.replace(INT8, cosine=0.99, magnitude=0.1)
 
 
 @pytest.mark.parametrize("limit, draws, within, ratio", [
     pytest.param(INT8, [(EMPTY, EMPTY)] * 2, True, 0.0, id="no elements"),
     pytest.param(INT8, [(EMPTY, EMPTY), (2 * EXACT, EXACT)], False, None, id="noise in one draw of two"),
-    pytest.param(INT8, [(ZERO, ZERO)], True, None, id="zero as it should be"),
+    pytest.param(INT8, [(ZERO, ZERO)], True, 0.0, id="zero as it should be"),
     pytest.param(INT8, [(ZERO + np.float32(1e-30), ZERO)], False, math.inf, id="all noise where zero should be"),
     pytest.param(BY_SHAPE, [(ZERO + np.float32(1e-3), ZERO)], False, None, id="and by cosine and magnitude"),
     pytest.param(BY_SHAPE, [(np.zeros_like(EXACT), EXACT)], False, None, id="zero where it should not be"),
     pytest.param(INT8, [(~EVEN, EVEN)], False, None, id="wrong bools"),
     pytest.param(INT8, [(BYTES - np.uint8(1), BYTES)], False, None, id="wrong unsigned numbers"),
-    pytest.param(INT8, [(COUNTED + (COUNTED < 5), COUNTED)], True, None, id="five integers of a hundred"),
-    pytest.param(INT8, [(COUNTED + (COUNTED < 6), COUNTED)], False, None, id="six integers of a hundred"),
+    pytest.param(INT8, [(COUNTED + (COUNTED < 5), COUNTED)], True, 1.0, id="five integers of a hundred"),
+    pytest.param(INT8, [(COUNTED + (COUNTED < 6), COUNTED)], False, 1.2, id="six integers of a hundred"),
+    pytest.param(TURNED, [([1.0, 0.2], [1.0, 0.0])], None, (1 - 1.04**-0.5) / 0.01, id="turned"),
+    pytest.param(TURNED, [([1.2, 0.0], [1.0, 0.0])], None, 2.0, id="longer"),
     pytest.param(NoiseLimit(sqnr=20, runtime=40, epsilon=0.01), [([1.1], [1.0])], None, 1.0, id="the limit itself"),
 ])  # fmt: skip
 def test_noise_is_within_the_limit_up_to_a_ratio_of_1(limit, draws, within, ratio):

@@ -24,7 +24,7 @@ from benchmarks.defects.run import ROOT
 OWN_TESTS = {
     "compare/*.py": (
         "test_compare", "test_noise", "test_vacuity", "test_indices", "test_detections", "test_blocks",
-        "align/test_parting",
+        "align/test_parting", "test_sequences", "test_output_names", "test_rounding",
     ),
     "records/settle.py": ("test_hosts", "test_planted_expectations", "test_record"),
     "verdict/blame.py": ("test_blame", "test_planted_blame", "test_nodes", "test_witnesses"),
