@@ -105,6 +105,35 @@ def test_what_stands_at_equal_values_is_open_though_most_of_them_have_the_same(b
         assert (found.verdict, found.excused, wrong.verdict) == ("verified", 1, "failed")
 
 
+@pytest.mark.parametrize("scores, verdict", [
+    ("torch.sigmoid(x)", "verified"), ("torch.sigmoid(x)[:, :].clone()", "verified"), ("x", "failed"),
+    ("torch.cat([x, x], 1)[:, :6]", "failed"), ("-x.neg()", "failed"),
+])  # fmt: skip
+def test_scores_that_are_equal_but_for_their_last_bits_may_come_in_either_order(
+    bench: Bench, scores: str, verdict: str
+) -> None:
+    """Those that are computed, as the sigmoids of 0 and of 1e-7; inputs have an order, and so has what lies apart."""
+    x = np.float32([[-3, 0, 1e-7, 0.4, 0.5, 2]])
+    with verifying(bench, case_of(f"torch.sort({scores}).indices", x="[batch, 6]")) as verify:
+        example = verify.example(Draw({"batch": 1}, "plain", 0), {"x": x})
+        orders = np.int64([[[0, 2, 1, 3, 4, 5]], [[0, 1, 2, 4, 3, 5]]])
+        assert [verify.judged(example, [order]).verdict for order in orders] == [verdict, "failed"]
+
+
+def test_what_stands_at_scores_that_are_equal_but_for_their_last_bits_is_open(bench: Bench) -> None:
+    """As of a runtime whose sigmoids are all 0.5, and which takes the first of them."""
+    rng = np.random.default_rng(0)
+    forward = "x.gather(-1, torch.topk(torch.sigmoid(x), 3).indices)"
+    with verifying(bench, case_of(forward, x="[batch, 24]")) as verify:
+        for seed in range(8):
+            x = rng.choice(np.float32([-1e-7, 0, 1e-7]), (1, 24))
+            example = verify.example(Draw({"batch": 1}, "tiny", seed), {"x": x})
+            assert verify.judged(example, [x[:, :3]]).verdict != "failed"
+        x[0, 23] = 1e-5
+        example = verify.example(Draw({"batch": 1}, "tiny", 8), {"x": x})
+        assert verify.judged(example, [x[:, :3]]).verdict == "failed"
+
+
 CLOSED = {
     "a tie among the inputs": ("torch.round(x)", np.float32([[0.5, 1.5]]), 1.0),
     "exact quotients": ("torch.fake_quantize_per_tensor_affine(x, 0.5, 0, -128, 127)", np.float32([[0.25]]), 0.5),

@@ -244,12 +244,22 @@ def _by_channel(args: Sequence[Any]) -> Any:
     return scale.reshape([-1 if dim == axis else 1 for dim in range(value.dim())])
 
 
-def _ranks(scores: Any) -> Any:
-    """Return the place of each value among all that are distinct, from 0; NaN comes last, as PyTorch sorts it."""
+_MOVES = re.compile(
+    r"aten\.(clone|copy_?|_to_copy|cat|stack|index|select|gather|scatter|where|masked_fill|clamp|relu|neg|abs|max|min|"
+    r"amax|amin|maximum|minimum|fmax|fmin|topk|sort|flip|roll|repeat|constant_pad_nd|round|floor|ceil|trunc|sign)"
+)
+"""Operators whose results are values of their arguments, or whole numbers: nothing is rounded."""
+
+
+def _ranks(scores: Any, near: float) -> Any:
+    """Return the place of each value among all that are distinct, from 0; NaN comes last, as PyTorch sorts it. Values
+    that are ``near``, relative to their size, are one."""
     import torch
 
-    ordered = torch.unique(scores.double().nan_to_num(math.inf, math.inf, -math.inf), return_inverse=True)[1].double()
-    return torch.where(scores.isnan(), ordered.max() + 1, ordered)
+    values, places = torch.unique(scores.double().nan_to_num(math.inf, math.inf, -math.inf), return_inverse=True)
+    apart = values.diff() > near * values.abs()[1:]
+    ranks = torch.cat([torch.zeros(1), apart.double().cumsum(0)])
+    return torch.where(scores.isnan(), ranks[-1] + 1, ranks[places])
 
 
 @dataclass(frozen=True)
@@ -375,6 +385,7 @@ def _modes() -> _Modes:
             super().__init__()  # type: ignore[no-untyped-call]
             self._noted, self._rules, self._seed = noted, noted.rules, seed or 0
             self._same = np.random.default_rng(0)
+            self._rounded: dict[int, Any] = {}
             self._rng = None if seed is None else np.random.default_rng(seed // 2)
             self._direction = -1.0 if self._seed % 2 else 1.0
 
@@ -384,15 +395,30 @@ def _modes() -> _Modes:
                 return self._chosen(func, name, args, kwargs)
             rule = next((rule for rule in RULES if rule.operators.match(name)), None)
             if rule is None:
-                return func(*args, **kwargs)
+                result = func(*args, **kwargs)
+                self._note_rounded(func, name, (args, kwargs), result)
+                return result
             if rule.name == "quantizer" and _is_float(args[0]):
                 return func(self._quantized(rule, func, args), *args[1:], **kwargs)
             result = func(*args, **kwargs)
             replaced = tree_map_only(torch.Tensor, lambda out: self._replaced(rule, func, args, out), result)
             return result if func._schema.is_mutable else replaced
 
+        def _note_rounded(self, func: Any, name: str, given: Any, result: Any) -> None:
+            if func.is_view or (_MOVES.match(name) and not any(map(self._is_rounded, tree_leaves(given)))):
+                return
+            for out in filter(_is_float, tree_leaves(result)):
+                if out.layout == torch.strided:
+                    self._rounded[out.untyped_storage()._cdata] = out  # which keeps the number its own
+
+        def _is_rounded(self, value: Any) -> bool:
+            """Whether a tensor has values that were computed, which others may round otherwise."""
+            plain = _is_float(value) and value.layout == torch.strided
+            return plain and value.untyped_storage()._cdata in self._rounded
+
         def _chosen(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
-            """The result with the places of others among equal values."""
+            """The result with the places of others among equal values, and among scores that are equal up to their
+            last bits, where they were computed."""
             result, of_boxes = func(*args, **kwargs), name == "torchvision.nms"
             scores = args[1] if of_boxes else args[0]
             odd = [~arg.isfinite() for arg in args if _is_float(arg)] if of_boxes else []
@@ -406,7 +432,7 @@ def _modes() -> _Modes:
             if not ties or not scores.numel():
                 return result
             named = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)}
-            ranks = _ranks(scores)
+            ranks = _ranks(scores, _NEAR if self._is_rounded(scores) else 0.0)
             row = _in_row(ranks, {**named, **kwargs}.get("dim", -1), self._same)
             if row.most_equal == 1:
                 return result
