@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -80,9 +80,10 @@ def at_fp32(
     exact: Mapping[tuple[int, int], Array],
     judge: Judge,
     moved: Callable[[Effort], Moves],
+    only: Collection[str] | None = None,
 ) -> Alignment:
     """Compares as the checks do (``compare.tolerance``): outputs of the model by ``judge``, the tensors inside by the
-    defaults for their dtype.
+    defaults for their dtype; with ``only``, those alone that submodules with these paths return.
 
     ``got`` are the graph's tensors, ``exact`` PyTorch's in float64 as far as there are any. ``moved`` says how far
     each tensor moves with the rounding of the inputs, and is called only where a tensor would part.
@@ -91,12 +92,14 @@ def at_fp32(
     moved = cache(moved)
     rows = list(_rows(graph, places, got))
     outputs = _outputs_of_model(places)
+    asked = [place for place in places if only is None or place.call.path in only]
+    compared_at = {(one.call.id, one.output) for place in asked for one in (place, place.first) if one is not None}
     for row in rows:
         place = row.place
-        if place.tensor is None:
+        where = (place.call.id, place.output)
+        if place.tensor is None or where not in compared_at:
             continue
         wanted, actual = place.call.outputs[place.output], got[place.tensor]
-        where = (place.call.id, place.output)
         true = exact.get(where)
         index = outputs.get(_key(place))
         tolerance = DEFAULTS.get(str(wanted.dtype)) if index is None else judge.tolerances[index]

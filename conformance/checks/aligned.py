@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,9 @@ from conformance.verdict.example import Effort
 from conformance.verdict.loss import LITERAL
 
 
-def aligned(run: CellRun, inputs: Inputs, runtime: str) -> Alignment:
-    """What each submodule returns at these inputs, in PyTorch and in the cell's model as ``runtime`` runs it.
+def aligned(run: CellRun, inputs: Inputs, runtime: str, only: Collection[str] | None = None) -> Alignment:
+    """What each submodule returns at these inputs, in PyTorch and in the cell's model as ``runtime`` runs it; in fp32
+    ``only`` are the paths of those that are compared.
 
     Raises UserError where there is nothing to compare, and what running the model raises.
     """
@@ -72,7 +73,7 @@ def aligned(run: CellRun, inputs: Inputs, runtime: str) -> Alignment:
     def moved(effort: Effort) -> Moves:
         return {} if roundings is None else dict(zip(_positions(calls), roundings.moves(effort), strict=False))
 
-    return at_fp32(given.graph, places, arrays, exact, judge_of(wanted), moved)
+    return at_fp32(given.graph, places, arrays, exact, judge_of(wanted), moved, only)
 
 
 class _Everything:
