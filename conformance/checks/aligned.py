@@ -25,8 +25,8 @@ from conformance.verdict.loss import LITERAL
 
 
 def aligned(run: CellRun, inputs: Inputs, runtime: str, only: Collection[str] | None = None) -> Alignment:
-    """What each submodule returns at these inputs, in PyTorch and in the cell's model as ``runtime`` runs it; in fp32
-    ``only`` are the paths of those that are compared.
+    """Compare what each submodule returns at these inputs, in PyTorch and in the cell's model as ``runtime`` runs it;
+    in fp32 ``only`` are the paths of those that are compared.
 
     Raises UserError where there is nothing to compare, and what running the model raises.
     """

@@ -87,10 +87,8 @@ def refuse_wrong(run: CellRun, states: Mapping[str, State]) -> None:
 
 
 def _compared(run: CellRun, paths: Collection[str]) -> dict[str, State]:
-    import torch
 
-    run.stages.told_to_nobody()
-    torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
+    run.set_apart()
     rows = aligned(run, run.prepared.inputs(), LITERAL, paths).rows
     by_path: dict[str, list[tuple[int, Row]]] = {path: [] for path in paths}
     own = {(row.place.call.id, row.place.output): row for row in rows}

@@ -16,7 +16,7 @@ from conformance.export.left_open import Operators, Undefined, leaves_open, othe
 DRAWS = 6
 """How many times what is not defined is given other values, and ties are broken: three times in either direction."""
 MOST_DRAWS = 32
-"""How many times at most equal values are given each other's places, of which each has to be at each place once."""
+"""The most runs in which equal values take each other's places; as many as there are equal ones show all."""
 
 
 class InOtherWays(Protocol):

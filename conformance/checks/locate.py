@@ -70,10 +70,7 @@ def note_operator(
 def _located(
     run: CellRun, verify: Verifier, stored: Stored, example: Example, stop: Stopped
 ) -> tuple[dict[str, Any], Reduced | None]:
-    import torch
-
-    run.stages.told_to_nobody()
-    torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
+    run.set_apart()
     run.reference.restore()
     told, search = locate(question(run, verify, stored, example))
     if told.get("how") == "path":

@@ -114,6 +114,14 @@ class CellRun:
             record.stop(stopped)
             raise stopped from error
 
+    def set_apart(self) -> None:
+        """Have a process that was forked off tell nobody of its steps, and compute on one thread: the others of the
+        process that it comes of are not there."""
+        import torch
+
+        self.stages.told_to_nobody()
+        torch.set_num_threads(1)
+
     def export(self, *, odd: bool = False, with_symbolics: bool = True, inputs: Inputs | None = None) -> Exported:
         """Exports now, without the store, with other ``inputs`` where there are any; afterwards the module has to be
         what it was."""

@@ -157,10 +157,7 @@ def _seen(run: CellRun) -> list[Own]:
 
 def _eagerly(run: CellRun) -> _Watch:
     """Watch PyTorch by itself, a second time: the first call may fill what the module keeps for the next one."""
-    import torch
-
-    run.stages.told_to_nobody()
-    torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
+    run.set_apart()
     learn_places()
     inputs, watch = run.prepared.inputs(), _Watch()
     run.reference.restore()

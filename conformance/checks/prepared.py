@@ -44,7 +44,7 @@ class Prepared:
     own_code: dict[tuple[Exporter, int], list[Any]] = field(default_factory=dict)
     """What ``checks.own_code`` has seen, by exporter and opset."""
     refused: dict[tuple[Exporter, int], dict[str, Any]] = field(default_factory=dict)
-    """What ``checks.refused`` has found of a model that the checker refuses, by exporter and opset."""
+    """The findings of ``checks.refused`` about models that the checker refuses, by exporter and opset."""
     models: dict[str, Stored] = field(default_factory=dict)
     """Models of this process that no other may take, by key."""
     _answers: dict[bool, list[Array]] = field(default_factory=dict)

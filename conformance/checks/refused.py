@@ -58,10 +58,8 @@ def _asked(run: CellRun, question: Any) -> dict[str, Any]:
     start = time.perf_counter()
 
     def answer() -> dict[str, Any]:
-        import torch
 
-        run.stages.told_to_nobody()
-        torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
+        run.set_apart()
         told: dict[str, Any] = question()
         return placed(run, told)
 
@@ -79,7 +77,7 @@ def _of_export(run: CellRun) -> dict[str, Any]:
     def exports() -> bool:
         try:
             run.export()
-        except Exception:
+        except Exception:  # whatever the exporter raises: then it does not export
             return False
         return True
 

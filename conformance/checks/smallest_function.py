@@ -148,11 +148,9 @@ def note_failed_export(run: CellRun, stop: Stopped) -> None:
 
 
 def _of_failed(run: CellRun) -> Reduced:
-    import torch
 
     deadline = time.monotonic() + run.settings.smallest_seconds
-    run.stages.told_to_nobody()
-    torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
+    run.set_apart()
     cell, reference = run.cell, run.reference
     assert not isinstance(run.target, OnnxFile)  # which nobody exports
     try:
@@ -179,11 +177,9 @@ def _of_failed(run: CellRun) -> Reduced:
 
 
 def _of_refused(run: CellRun, stop: Stopped) -> Reduced:
-    import torch
 
     deadline = time.monotonic() + run.settings.smallest_seconds
-    run.stages.told_to_nobody()
-    torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
+    run.set_apart()
     cell, reference = run.cell, run.reference
     assert not isinstance(run.target, OnnxFile)  # which nobody exports
     try:

@@ -99,7 +99,7 @@ def computes(func: Any, op: str, results: list[Any], has_tensors: bool, aliases:
 
 
 def hands_on(func: Any) -> bool:
-    """Whether the results of a call have the values of an argument: a view, or a copy."""
+    """Return whether the results of a call have the values of an argument: a view, or a copy."""
     return bool(getattr(func, "is_view", False)) or name_of(func) in _UNCHANGED
 
 

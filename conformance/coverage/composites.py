@@ -1,4 +1,4 @@
-"""Which calls of a run are parts of one call, as of ``isclose``, which PyTorch computes by other operators and
+"""Calls of a run that are parts of one call, as of ``isclose``, which PyTorch computes by other operators and
 exporters translate as a whole.
 
 The dispatcher shows the parts alone. What Python called is seen by a mode for its functions, in a run of its own.

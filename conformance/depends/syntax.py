@@ -1,7 +1,7 @@
-"""What a piece of Python's source text says: the same text for all layouts and comments, and the names that it uses.
+"""The meaning of a piece of Python's source text: one text for all layouts and comments, and the names that it uses.
 
 Read in one pass: the files of an exporter's lowerings have a hundred thousand nodes, and ``ast.dump`` with a walk for
-each question takes five times as long.
+each question takes twice as long.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ COMPUTING = frozenset({"eval", "exec", "globals", "locals", "vars", "__import__"
 
 @dataclass
 class Said:
-    """What nodes of a syntax tree say."""
+    """The meaning of nodes of a syntax tree."""
 
     parts: list[str] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
@@ -27,9 +27,9 @@ class Said:
     """The functions and classes that are defined there."""
     imports: list[ast.Import | ast.ImportFrom] = field(default_factory=list)
     computes: bool = False
-    """Whether names are read that are computed."""
+    """True where names are read that are computed."""
     binders: list[ast.expr] = field(default_factory=list)
-    """What binds names that are computed: the first of ``globals()[name] = function``, which reads none."""
+    """Expressions that bind computed names: the first of ``globals()[name] = function``, which reads none."""
 
     @property
     def text(self) -> str:

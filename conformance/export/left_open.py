@@ -412,7 +412,7 @@ def _modes() -> _Modes:
                     self._rounded[out.untyped_storage()._cdata] = out  # which keeps the number its own
 
         def _is_rounded(self, value: Any) -> bool:
-            """Whether a tensor has values that were computed, which others may round otherwise."""
+            """Return whether a tensor has values that were computed, which others may round otherwise."""
             plain = _is_float(value) and value.layout == torch.strided
             return plain and value.untyped_storage()._cdata in self._rounded
 

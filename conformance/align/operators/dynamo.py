@@ -46,7 +46,7 @@ def watching() -> Iterator[Seen]:
     def translated(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             values = original(graph, *args, **kwargs)
-        except Exception as error:
+        except Exception as error:  # whatever a lowering raises, which goes on to the exporter
             seen.stopped = seen.stopped or _named_in(str(error), graph)
             raise
         seen.values[id(graph)] = values
@@ -168,8 +168,8 @@ def of_graph(module: Any, seen: Seen, origins: Mapping[str, Any]) -> Program:
 
 
 def _only_asserts(node: Any) -> bool:
-    """Whether an operator gives nothing, as one that asserts what the capture took for granted of sizes. A graph has
-    no such node, and is run at the sizes that it refuses."""
+    """Return whether an operator gives nothing, as one that asserts what a capture took for granted of sizes. A
+    graph has no such node, and is run at the sizes that it refuses."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and not schema.returns and not schema.is_mutable
 

@@ -188,7 +188,7 @@ def _look(step: Step, pick: _Pick, results: Sequence[Any], tensors: Tensors, val
 
 
 def _form(operator: Operator, tensor: str, right: Any, got: Array, wanted: Array) -> Parting | None:
-    """How the dtype or the shape of a tensor differs; None where both are PyTorch's, or PyTorch has no tensor."""
+    """Return how a tensor's dtype or shape differs; None where both are PyTorch's, or PyTorch has no tensor."""
     import torch
 
     if not isinstance(right, torch.Tensor) or right.is_complex():
@@ -288,8 +288,8 @@ def explains(
     *,
     raising: bool = True,
 ) -> bool:
-    """Whether PyTorch's outputs are wrong as soon as this operator alone gives what the graph has; ``raising`` where
-    PyTorch cannot go on with that."""
+    """Return whether PyTorch's outputs are wrong as soon as this operator alone gives what the graph has; ``raising``
+    where PyTorch cannot go on with that."""
     if parting.value is None:
         return True
     values: Values = {**program.start, **dict(zip(program.inputs, inputs, strict=True))}

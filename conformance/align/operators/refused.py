@@ -40,7 +40,7 @@ class Refused:
     told: dict[str, Any]
     """The fields of ``Record.operator``."""
     form: str | None = None
-    """What the graph has wrong of the operator, where another one's node is refused for it: dtype or shape."""
+    """``dtype`` or ``shape``: the graph has another one of the operator, and a later node is refused for that."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class Stopped:
 
     error: Exception
     program: Program | None
-    """What was captured before that."""
+    """The program that was captured before that; None where none was."""
     operator: Operator | None
     """The call that was being translated; None where it was none."""
     translated: bool
-    """Whether all calls had been translated, so that passes over the graph have raised."""
+    """True where all calls had been translated, so that a pass over the graph has raised."""
 
     def told(self, exports: Callable[[], bool]) -> dict[str, Any]:
         """Return the fields of ``Record.operator``; ``exports`` is whether an export does not raise. Raises Unable
@@ -146,7 +146,7 @@ def stopped_export(exporter: str, export: Callable[[], object]) -> Stopped:
     with exporters[exporter].watching() as seen:
         try:
             export()
-        except Exception as error:
+        except Exception as error:  # whatever the exporter raises, which is told
             raised = error
     if raised is None:
         raise Unable("vanished")

@@ -54,10 +54,10 @@ def guilty(right: Callable[[], bool]) -> list[str]:
 
 @contextlib.contextmanager
 def _noting(note: Callable[[], object]) -> Iterator[None]:
-    """Has what raises inside the block noted."""
+    """Call ``note`` where something raises inside the block, and let it pass."""
     try:
         yield
-    except Exception:
+    except Exception:  # whatever a pass raises, which goes on to the exporter
         note()
         raise
 

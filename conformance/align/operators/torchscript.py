@@ -57,7 +57,7 @@ def watching() -> Iterator[Seen]:
         outputs = [output.debugName() for output in node.outputs()]
         try:
             result = original(graph, block, node, *args, **kwargs)
-        except Exception:
+        except Exception:  # whatever a symbolic raises, which goes on to the exporter
             seen.stopped = seen.stopped or _operator(node, {}, {})
             raise
         _mark(outputs, result)
@@ -68,7 +68,7 @@ def watching() -> Iterator[Seen]:
         call = next((call for call in seen.python if call[0] == name), None)
         try:
             result = original(graph, name, *args)
-        except Exception:
+        except Exception:  # whatever the symbolic of a function raises, which goes on to the exporter
             made = call[1] if call is not None else []
             calls = seen.program.operators if seen.program is not None else []
             seen.stopped = seen.stopped or next((one for one in calls if {*one.outputs} & {*made}), None)

@@ -48,9 +48,9 @@ class Trials:
     floor: float = 0.0
     count: int = 0
     right: int = 0
-    """How many were exported and gave what PyTorch gives."""
+    """The number of functions that were exported and gave what PyTorch gives."""
     alone: bool = False
-    """Whether that is so of the call alone."""
+    """True where the call alone is one of these."""
     expected: list[Array] = field(default_factory=list)
     """What is right for the function that failed last."""
     actual: list[Array] = field(default_factory=list)
