@@ -33,6 +33,7 @@ OPEN = {
         ("F.scaled_dot_product_attention(torch.ones_like(x), x, x * 0 + 1)", beside([-INF], (2, 1, 1, 8)), NAN),
     "kernels: the loss of a logit of minus infinity":
         ("F.binary_cross_entropy_with_logits(x, torch.ones_like(x), reduction='none')", beside([-INF], (2, 1)), INF),
+    "kernels: the square root of minus infinity as a power": ("torch.pow(x, 0.5)", beside([-INF], (2, 1)), INF),
     "cast: NaN": ("(x * 2).to(torch.int32)", beside([NAN], (2, 1)), 7),
     "cast: beyond the range": ("x.to(torch.uint8)", beside([-3.0], (2, 1)), 0),
     "quantizer: an infinity": ("torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127)",
@@ -152,6 +153,8 @@ CLOSED = {
     "a product by zero": ("x.prod(-1, keepdim=True)", np.float32([[0, 2, 1e30]]), NAN),
     "a product beyond float32": ("x.prod(-1, keepdim=True)", np.float32([[1e30, 1e30]]), 1.0),
     "a transform of numbers": ("torch.fft.rfft(x).abs()", beside([], (2, 8)), NAN),
+    "the square root of minus infinity": ("torch.sqrt(x)", np.float32([[-INF, 1.0]]), INF),
+    "a power of minus infinity": ("torch.pow(x, 3)", np.float32([[-INF, 1.0]]), INF),
     "a regular matrix": ("torch.logdet(x)[:, None]", SQUARE[1:], -INF),
 }  # fmt: skip
 
@@ -167,6 +170,18 @@ def test_what_is_defined_is_held_to_it(bench: Bench, name: str) -> None:
         assert verify.judged(example, [wrong]).verdict == "failed"
 
 
+@pytest.mark.parametrize("apart, verdict", [(1, "verified"), (100, "failed")])
+def test_whether_two_scores_are_equal_is_open_where_rounding_decides(bench: Bench, apart: int, verdict: str) -> None:
+    """Each moved by an amount of its own they hardly ever are. The scores are sums that float32 has to round, by less
+    than the ``apart`` units between those of the first rows."""
+    x = np.float32([*[[[1 + apart * 2**-23, 2**-25], [1, 2**-25]]] * 40, *[[[1, 2], [0, 2]]] * 60])
+    forward = "(lambda s: (s >= s.amax(1, keepdim=True)).float().sum(1))(x @ torch.ones(2))"
+    with verifying(bench, case_of(forward, x="[batch, 2, 2]")) as verify:
+        example = verify.example(Draw({"batch": 100}, "plain", 0), {"x": x})
+        assert verify.judged(example, [np.float32([*[2] * 40, *[1] * 60])]).verdict == verdict
+        assert verify.judged(example, [np.float32([*[1] * 99, 2])]).verdict == "failed"
+
+
 @pytest.mark.parametrize("sums, verdict", [(0.07, "ill-conditioned"), (0.05, "failed")])
 def test_how_many_values_there_are_is_open_where_rounding_decides(bench: Bench, sums: float, verdict: str) -> None:
     """Of rows whose sum is compared with a number that it may be."""
@@ -175,6 +190,15 @@ def test_how_many_values_there_are_is_open_where_rounding_decides(bench: Bench, 
         example = verify.example(Draw({"batch": 2}, "plain", 0), {"x": x})
         count = len(verify.reference({"x": x})[0])
         assert verify.judged(example, [x[:1] if count != 1 else x]).verdict == verdict
+
+
+def test_pytorch_is_not_wrong_where_a_constant_as_float32_has_it_gives_what_it_gives(bench: Bench) -> None:
+    """3 / 0.3 is 10, and a bit less where 0.3 is a bit more: then 9 are whole."""
+    x = np.float32([[3.0], [1.0]])
+    with verifying(bench, case_of("torch.floor_divide(x, 0.3)", x="[batch, 1]")) as verify:
+        example = verify.example(Draw({"batch": 2}, "plain", 0), {"x": x})
+        told = {pair: verify.judged(example, [np.float32(pair)[:, None]]).verdict for pair in ((9, 3), (10, 3), (10, 2))}
+    assert told == {(9, 3): "verified", (10, 3): "verified", (10, 2): "failed"}
 
 
 @pytest.mark.parametrize("forward, x", [

@@ -20,6 +20,9 @@ result that is rounded up already moves by half a unit one way, and by one and a
 rounding moves hardly ever stays where it is in all of them by chance. The second number is how many of them are tried
 by a step a thousand times smaller as well, to see which values jump; where none is, jumps count as moves."""
 
+FINER = 10
+"""By how many bits that step is smaller."""
+
 INSIDE = 4
 """How many roundings of what a module computes are tried, each in both directions, to see what they decide: a tie
 goes the other way in one of the two."""
@@ -27,6 +30,10 @@ goes the other way in one of the two."""
 AROUND = 3
 """How many of its inputs and weights as well, to see where a unit in their last place makes NaN and infinities finite
 or numbers of them."""
+
+JUMP = 64.0
+"""How many times as far as its roundings a value has to move for a jump. Where results that are nearly equal are made
+equal, it may be one that no rounding shows: no two are equal by chance where each is off by units of its own."""
 
 SURE: Mapping[Effort, float] = {"few": 1.0, "some": 0.5, "all": 1.0}
 """What part of a move counts: half of what few roundings show, so that all of them would hardly show less."""
@@ -68,17 +75,20 @@ class Roundings:
         self._reference, self._inputs, self._exact = reference, inputs, exact
         self._seen = _Seen(exact)
         self._finer = _Seen(exact)
-        self._inside, self._around = _Seen(exact), _Seen(exact)
+        self._inside, self._around, self._merged = _Seen(exact), _Seen(exact), _Seen(exact)
         self.rules: set[str] = set()
 
     def moves(self, effort: Effort) -> list[Array]:
         """Return the moves, by as many other roundings as ``effort`` asks; those seen before are not tried again."""
         count, finer = ROUNDINGS[effort]
         self._see(self._seen, count, 0)
-        self._see(self._finer, finer, 10)
-        if effort == "all" and self._seen.may_decide(self._finer):
+        self._see(self._finer, finer, FINER)
+        decides = effort == "all" and self._seen.may_decide(self._finer)
+        if decides:
             self._see(self._inside, INSIDE, 0, given=True)
             self._see(self._around, AROUND, 0, whole=False)
+        if decides or (effort == "all" and self._seen.leaps(self._finer)):
+            self._see(self._merged, 1, 0, given=True, merged=True)
         found: list[Array] = []
         smooths = self._seen.smooth(self._finer)
         for total, step, smooth in zip(self._seen.squares, self._seen.largest, smooths, strict=True):
@@ -89,23 +99,23 @@ class Roundings:
 
     def _opened(self, output: int, move: Array, smooth: Array) -> Array:
         """The moves of an output, infinite where it is open."""
-        inside, around = self._inside, self._around
-        if inside.reshaped[output]:
+        inside, around, merged = self._inside, self._around, self._merged
+        if inside.reshaped[output] or merged.reshaped[output]:
             self.rules.add("rounding")
             return np.array(np.inf)
-        decided = ~smooth & (inside.largest[output] > self._finer.largest[output] / 16)
+        jump = np.where(smooth, JUMP * move, self._finer.largest[output] / 16)
+        decided = (~smooth & (inside.largest[output] > jump)) | (merged.largest[output] > jump)
         unstable = around.flipped[output] | inside.flipped[output]
         if self._exact[output].dtype.kind != "f":
-            decided, unstable = inside.flipped[output], np.zeros_like(smooth)
+            decided, unstable = inside.flipped[output] | merged.flipped[output], np.zeros_like(smooth)
         self.rules |= {"rounding"} if decided.any() else set()
         self.rules |= {"unstable"} if unstable.any() else set()
         return np.where(decided | unstable, np.inf, move)
 
-    def _see(self, seen: _Seen, count: int, finer: int, *, given: bool = False, whole: bool = True) -> None:
+    def _see(self, seen: _Seen, count: int, finer: int, **how: bool) -> None:
+        """Note what ``count`` roundings in all do to each value; ``how`` as ``_otherwise`` takes it."""
         for seed in range(seen.count, count):
-            for moved in _otherwise(
-                self._reference, self._inputs, finer, seed, uneven=True, given=given, whole=whole
-            ):  # fmt: skip
+            for moved in _otherwise(self._reference, self._inputs, finer, seed, uneven=True, **how):
                 seen.add(self._exact, moved)
             seen.count += 1
 
@@ -129,6 +139,12 @@ class _Seen:
         """Return whether rounding decided on anything: these move whatever may move, and what is given too."""
         smooth = all(bool(each.all()) for each in self.smooth(finer))
         return not smooth or any(self.reshaped) or any(bool(each.any()) for each in self.flipped)
+
+    def leaps(self, finer: _Seen) -> bool:
+        """Return whether a value moved much further than ``finer`` roundings a thousand times smaller explain: they
+        do not reach what it depends on, such as which of two nearly equal scores is larger."""
+        pairs = zip(self.largest, finer.largest, strict=True)
+        return any(bool((step > JUMP * 2.0**FINER * small).any()) for step, small in pairs)
 
     def add(self, exact: Sequence[Array], moved: Sequence[Array]) -> None:
         for output, (right, there) in enumerate(zip(exact, moved, strict=False)):
@@ -180,17 +196,18 @@ def unsettled_rows(
 
 def _otherwise(
     reference: InFloat64, inputs: Inputs, finer: int, seed: int, *, ties: bool = False, uneven: bool = False,
-    given: bool = False, whole: bool = True,
+    given: bool = False, whole: bool = True, merged: bool = False,
 ) -> Iterator[list[Array]]:  # fmt: skip
     """The outputs in float64 by another rounding, in both directions; empty where there are none. Inputs and weights
-    that are ``given`` stay as they are, and without ``whole`` so do whole numbers among the inputs."""
+    that are ``given`` stay as they are, and without ``whole`` so do whole numbers among the inputs. Results that are
+    ``merged`` are equal where they were nearly so."""
     bits = bits_of([str(array.dtype) for array in inputs.values()])
     rng = np.random.default_rng(seed)
     signs = {name: rng.choice([-1.0, 1.0], size=array.shape) for name, array in inputs.items()}
     if uneven:
         signs = {name: unevenly(rng, each) for name, each in signs.items()}
     for mirrored in (False, True):
-        rounding = None if bits is None else Rounding(bits, seed, finer, mirrored, ties, uneven, given)
+        rounding = None if bits is None else Rounding(bits, seed, finer, mirrored, ties, uneven, given, merged)
         units = 0.0 if given else (-1.0 if mirrored else 1.0) * 2.0**-finer
         yield reference.oracle(_nudged(inputs, signs, units, whole), rounding) or []
 

@@ -49,10 +49,16 @@ class Rounding:
     both off by one unit cancel out in every other rounding where one is subtracted from the other."""
     given: bool = False
     """Whether the weights stay as they are, as what is given exactly: only what is computed is off."""
+    merged: bool = False
+    """Whether results are rounded to a grid of ``MERGED`` fewer bits, or with ``mirrored`` to one that lies between
+    its numbers, and moved no further: those that are nearly equal are equal in one of the two."""
 
 
 MOST_UNITS = 4
 """How many units an uneven rounding is off at most."""
+
+MERGED = 2
+"""By how many bits results are shorter that are merged, which is as far as ``MOST_UNITS`` goes."""
 
 
 def uneven(rng: np.random.Generator, signs: Any) -> Any:
@@ -75,6 +81,7 @@ class Units:
         self._rng = np.random.default_rng(rounding.seed)
         self._by_byte = _by_byte(rounding.mirrored, rounding.uneven)
         self._bits, self._ties, self._finer = rounding.bits + rounding.finer, rounding.ties, rounding.finer
+        self._grid = (0.5 if rounding.mirrored else 0.0) if rounding.merged else None
         self._lowest, smallest = UNDERFLOW[rounding.bits]
         self._smallest = smallest - rounding.finer
         self.largest = LARGEST[rounding.bits]
@@ -90,7 +97,12 @@ class Units:
         unit = self._unit(value)
         nearest = torch.round(value / unit).mul_(unit)
         moves = torch.isfinite(value) if self._ties else nearest != value  # NaN stays NaN
-        rounded = torch.where(moves, nearest.add_(self._signs(value).mul_(unit)), value)
+        if self._grid is None:
+            nearest.add_(self._signs(value).mul_(unit))
+        else:
+            coarse = unit * 2.0**MERGED
+            nearest = (torch.round(value / coarse + self._grid) - self._grid).mul_(coarse)
+        rounded = torch.where(moves, nearest, value)
         if rounded.numel() and not max(map(abs, torch.stack(rounded.aminmax()).tolist())) <= self.largest:
             beyond = rounded.abs() > self.largest
             rounded[beyond] = torch.copysign(rounded.new_tensor(math.inf), rounded[beyond])
@@ -108,6 +120,8 @@ class Units:
         far adding them up one by one is off in float32."""
         import torch
 
+        if self._grid is not None:
+            return self.rounded(value)
         size = magnitude * (OF_SUMS * 2.0**-self._bits)
         size = torch.maximum(size, torch.as_tensor(one_by_one * 2.0**-self._finer, dtype=size.dtype))
         error = self._signs(value) * size
@@ -378,8 +392,7 @@ def _mode() -> Any:
             return False
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if torch.Tag.pointwise in func.tags:  # elsewhere a number may say how many values there are
-                args = tuple(self._constant(arg) for arg in args)
+            args = self._constants(func, args)
             name = str(func).rpartition(".")[0]
             if MATRICES.match(name):
                 args = tuple(self._perturbed(arg) for arg in args)
@@ -423,6 +436,14 @@ def _mode() -> Any:
                 with contextlib.suppress(Exception), self:
                     return parts(*args, **kwargs)
             return _kernel(func)(*args, **kwargs)
+
+        def _constants(self, func: Any, args: Any) -> Any:
+            """The arguments with numbers that are computed with rounded; others may say how many values there are."""
+            if torch.Tag.pointwise in func.tags:
+                return tuple(map(self._constant, args))
+            declared = func._schema.arguments[: len(args)]
+            tensor = [isinstance(argument.type, torch.TensorType) for argument in declared]
+            return tuple(self._constant(arg) if as_tensor else arg for arg, as_tensor in zip(args, tensor, strict=True))
 
         def _constant(self, arg: Any) -> Any:
             """A number in the code of the module, such as 0.1, which a model holds rounded. What is beyond the format
