@@ -365,7 +365,7 @@ def _modes() -> _Modes:
             kwargs = kwargs or {}
             if torch.Tag.pointwise in func.tags and not func._schema.is_mutable:
                 args, kwargs = tree_map_only(torch.Tensor, _spread, (tuple(args), dict(kwargs)))
-            if func is torch.ops.aten.pow.Tensor_Scalar and _is_float(args[0]):  # which takes a root for 0.5, and a product for 2 and 3
+            if func is torch.ops.aten.pow.Tensor_Scalar and _is_float(args[0]):  # which takes a root for 0.5
                 func, args = torch.ops.aten.pow.Tensor_Tensor, (args[0], torch.full_like(args[0], args[1]))
             return func(*args, **kwargs)
 

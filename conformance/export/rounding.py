@@ -441,9 +441,8 @@ def _mode() -> Any:
             """The arguments with numbers that are computed with rounded; others may say how many values there are."""
             if torch.Tag.pointwise in func.tags:
                 return tuple(map(self._constant, args))
-            declared = func._schema.arguments[: len(args)]
-            tensor = [isinstance(argument.type, torch.TensorType) for argument in declared]
-            return tuple(self._constant(arg) if as_tensor else arg for arg, as_tensor in zip(args, tensor, strict=True))
+            declared = zip(func._schema.arguments, args, strict=False)
+            return tuple(self._constant(arg) if isinstance(one.type, torch.TensorType) else arg for one, arg in declared)
 
         def _constant(self, arg: Any) -> Any:
             """A number in the code of the module, such as 0.1, which a model holds rounded. What is beyond the format
