@@ -442,7 +442,9 @@ def _mode() -> Any:
             if torch.Tag.pointwise in func.tags:
                 return tuple(map(self._constant, args))
             declared = zip(func._schema.arguments, args, strict=False)
-            return tuple(self._constant(arg) if isinstance(of.type, torch.TensorType) else arg for of, arg in declared)
+            return tuple(
+                self._constant(arg) if isinstance(of.type, torch.TensorType) else arg for of, arg in declared
+            )
 
         def _constant(self, arg: Any) -> Any:
             """A number in the code of the module, such as 0.1, which a model holds rounded. What is beyond the format
