@@ -225,6 +225,14 @@ def test_witnesses_that_are_wrong_with_outputs_of_their_own_accuse_no_exporter(b
     assert "is wrong too, with other outputs" in told and "they contradict each other" in told
 
 
+def test_witnesses_of_the_same_wrong_dtype_agree_on_that_whatever_their_values(bench, break_opener):
+    def wider(error):
+        return lambda inputs, outputs: [outputs[0].astype(np.float64) + error]
+
+    break_all(break_opener, wider(0.1), wider(0.2), None, optimized=wider(0.3))
+    assert verdict(bench.run(BODY)) == ("failed", "compare", "WrongDtype", "exporter")
+
+
 @with_openvino
 def test_openvinos_dtypes_are_no_testimony(bench, break_opener):
     def wider(inputs, outputs):

@@ -18,7 +18,7 @@ from conformance.errors import Stopped
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations, on_host, shows
 from conformance.plan.settings import Settings
-from conformance.records.death import note_death
+from conformance.records.death import crashed, note_death
 from conformance.records.record import Record, cause_of_export, cause_of_smallest
 from conformance.records.settle import fail_as_declared, settle
 from conformance.records.spent import START
@@ -137,6 +137,16 @@ class Runner:
         self._worker.replace()
         self._before.clear()
 
+    def _note_place(self, cell: Cell, record: Record) -> None:
+        """Write the operator at which an export ended its process into the record, if that is not as declared."""
+        assert self._worker is not None
+        if record.status != "failed" or (record.stage, record.fault) != ("export", "exporter") or not crashed(record):
+            return
+        with contextlib.suppress(Exception):  # this only explains a failure, and must not be another
+            told = self._worker.call(_crashed_export, cell, self._settings_now(), timeout=self._timeout)
+            record.operator = None if isinstance(told, Death) else told
+        self._replace()
+
     def _finish(self, cell: Cell, on_wait: OnWait | None, settings: Settings | None = None) -> tuple[Record, bool]:
         """The record of a cell, and whether it is in doubt for the cells before it; ``settings`` of one that was not
         begun."""
@@ -172,6 +182,7 @@ class Runner:
             self._before.note_alone(cell, record)
         if isinstance(answer, Death):
             self._replace()  # where the process goes on, nothing has put back what the cell changed
+            self._note_place(cell, record)
         elif not self._worker.running:
             self._before.clear()
         else:
@@ -203,6 +214,12 @@ def _run(progress: Any, cell: Cell, settings: Settings) -> Ran:
 
     fence = of_process()
     return Ran(run_cell(progress, cell, settings, fence), fence.spoilt)
+
+
+def _crashed_export(progress: Any, cell: Cell, settings: Settings) -> dict[str, Any] | None:
+    from conformance.checks.refused import crashed_export  # which imports torch, as above
+
+    return crashed_export(progress, cell, settings)
 
 
 def skipped(cell: Cell, reason: str) -> Record:

@@ -56,6 +56,11 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
         record.hints = ["slow"]
 
 
+def crashed(record: Record) -> bool:
+    """Whether the process of a cell ended by a fault of its own."""
+    return record.signal is not None and record.error not in (*_NO_CRASH, *_SENT)
+
+
 def _in_the_harness(lines: Sequence[str]) -> bool:
     """Whether the innermost frame of Python, at which a process crashed, is of this package; calls of a runtime's own
     code have no frame of their own."""

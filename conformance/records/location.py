@@ -28,7 +28,11 @@ _UNABLE = {
     "interpreted": "the captured program cannot be run operator by operator: {detail}",
     "raised": "{detail}",
 }
-_HEADS = {"raises": "the exporter stops at", "refused": "the checker refuses what becomes of"}
+_HEADS = {
+    "raises": "the exporter stops at",
+    "crashes": "the process ends at",
+    "refused": "the checker refuses what becomes of",
+}
 """What is said before the place, where no values are compared."""
 _SIGNS = {
     "operator.floordiv": "//", "operator.add": "+", "operator.sub": "-", "operator.mul": "*", "operator.mod": "%",

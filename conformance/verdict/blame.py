@@ -292,15 +292,21 @@ def _nearer(suspect: Suspect, example: Example, stop: Stopped, got: list[Array])
 
 def _differs(suspect: Suspect, example: Example, stop: Stopped, got: list[Array]) -> bool:
     """Whether a witness that is wrong has other outputs than the suspect, so that not both of them compute what the
-    model means."""
+    model means. Where the failure is about their dtypes or shapes, so is this."""
     if suspect.session is None:
         return False
     try:
         own = _where_it_failed(stop, list(suspect.session.run(example.inputs)), example.wanted)
+        if stop.error in ("WrongDtype", "WrongShape"):
+            return [_form(stop.error, array) for array in own] != [_form(stop.error, array) for array in got]
         beside = given(example.draw, example.inputs, own, None, None, ())
         return suspect.judged(beside, got).verdict == "failed"
     except Exception:  # this only explains a failure, and must not be another
         return False
+
+
+def _form(error: str, array: Array) -> Any:
+    return array.dtype if error == "WrongDtype" else array.shape
 
 
 def _in_dtypes_of(wanted: list[Array], got: list[Array]) -> list[Array]:

@@ -10,6 +10,10 @@ from unittest import mock
 import pytest
 
 from benchmarks.culprits.plant import Planted, Planting
+from conformance.checks.runner import Runner
+from conformance.plan.settings import Settings
+from conformance.records import text
+from conformance.worker.isolation import Worker
 from tests.kit.cases import Bench, details, module_of, say, verdict
 from tests.kit.planting import planted, wrapping
 from tests.kit.warm_python import warm_python
@@ -181,3 +185,16 @@ def test_what_asserts_sizes_is_no_call_of_a_program() -> None:
     program = of_graph(torch.fx.GraphModule(torch.nn.Module(), graph), Seen(), {})
     assert [one.operator for one in program.operators] == ["aten.sin"]
     assert float(program.run([torch.zeros(())])[0]) == 0.0
+
+
+@pytest.mark.parametrize("export", [
+    "torchscript: {opsets: [17], symbolics: {aten::hardswish: tests.kit.fatal.lowers}}",
+    "dynamo: {opsets: [18], translations: {aten::hardswish: tests.kit.fatal.lowers}}",
+])  # fmt: skip
+def test_an_export_that_ends_its_process_has_the_operator_and_line(bench: Bench, export: str) -> None:
+    cell = bench.cells(say(NET, f"export: {{{export}}}"), PYTHON)[0]
+    with Worker() as worker:
+        record = Runner(Settings(store=bench.store), 60, worker)(cell)
+    assert (record.stage, record.error, record.fault) == ("export", "SIGSEGV", "exporter")
+    assert record.operator == {**HERE, "stage": "translation", "how": "crashes"}
+    assert "the process ends at beside.py:8" in text.failure(record.as_dict())

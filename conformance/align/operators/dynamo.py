@@ -10,9 +10,10 @@ from typing import Any
 
 from conformance.align.nodes import metadata
 from conformance.align.operators.instruments import below_forward, frames_of, part_of, told, wrapped
-from conformance.align.operators.program import Call, Exhibit, Name, Operator, Program, Unable, Values
+from conformance.align.operators.program import Begun, Call, Exhibit, Name, Operator, Program, Unable, Values
 
 _CORE = "torch.onnx._internal.exporter._core"
+_OF_CALLS = "_handle_call_function_node_with_lowering"
 _STOPPED_AT = re.compile(r"Error when translating node %?(\w+) :")
 _NOTED = re.compile(r"%?(\w+) :")
 
@@ -33,8 +34,9 @@ class Seen:
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[Seen]:
-    """Sees the dynamo exports inside the block; of several the last. Raises Unable where torch is built otherwise."""
+def watching(begun: Begun | None = None) -> Iterator[Seen]:
+    """Sees the dynamo exports inside the block; of several the last. ``begun`` gets each call before it is translated.
+    Raises Unable where torch is built otherwise."""
     seen = Seen()
     core = part_of(_CORE)
 
@@ -55,6 +57,11 @@ def watching() -> Iterator[Seen]:
             seen.functions[id(graph)] = (made.domain, made.name)
         return values
 
+    def called(original: Callable[..., Any], model: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
+        assert begun is not None
+        begun(_operator(node, Seen(), _origins(seen)))
+        return original(model, node, *args, **kwargs)
+
     def lowered(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         program = original(*args, **kwargs)
         seen.raw = program.model_proto
@@ -71,6 +78,7 @@ def watching() -> Iterator[Seen]:
         wrapped(core, "_prepare_exported_program_for_export", prepared),
         wrapped(core, "_exported_program_to_onnx_program", lowered),
         wrapped(core, "_translate_fx_graph", translated),
+        wrapped(core, _OF_CALLS, called) if begun is not None else contextlib.nullcontext(),
         wrapped(tracer, "_filter_traceback_frames", frames),
     ):
         yield seen
@@ -94,16 +102,20 @@ def exhibit(seen: Seen, model: Any) -> Exhibit:
     if seen.captured is None or seen.decomposed is None or seen.raw is None:
         raise Unable("instruments")
     captured = program_of(seen)
-    origins = {node.name: node for node in seen.captured.graph_module.graph.nodes if node.op == "call_function"}
-    return Exhibit(model, captured, _of_exported(seen.decomposed, seen, origins), seen.raw)
+    return Exhibit(model, captured, _of_exported(seen.decomposed, seen, _origins(seen)), seen.raw)
 
 
 def stopped_at(seen: Seen) -> Operator | None:
     """The call at which the exporter has stopped; None where that was at none."""
     if seen.stopped is None or seen.stopped.op != "call_function" or seen.captured is None:
         return None
-    origins = {node.name: node for node in seen.captured.graph_module.graph.nodes if node.op == "call_function"}
-    return _operator(seen.stopped, Seen(), origins)
+    return _operator(seen.stopped, Seen(), _origins(seen))
+
+
+def _origins(seen: Seen) -> dict[str, Any]:
+    """The calls that were captured, by name."""
+    nodes = seen.captured.graph_module.graph.nodes if seen.captured is not None else ()
+    return {node.name: node for node in nodes if node.op == "call_function"}
 
 
 def noted(node: Any) -> str:

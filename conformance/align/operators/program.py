@@ -81,6 +81,10 @@ class Operator:
     """The name of the operator of the captured program that it comes from, where that is another program."""
 
 
+Begun = Callable[[Operator], object]
+"""Gets a call before it is translated."""
+
+
 @dataclass
 class Program:
     """Operators in the order in which they are computed, and where their values are in a graph."""

@@ -16,7 +16,7 @@ from conformance.align.operators import dynamo, torchscript
 from conformance.align.operators.forced import Parting, steps
 from conformance.align.operators.instruments import below_forward, frames_of, told
 from conformance.align.operators.locate import completed, exhibited, of_operator, with_outputs
-from conformance.align.operators.program import Exhibit, Operator, Program, Unable
+from conformance.align.operators.program import Begun, Exhibit, Operator, Program, Unable
 from conformance.align.operators.rewrites import guilty
 from conformance.align.operators.tensors import Tensors
 from conformance.arrays import Inputs
@@ -137,13 +137,14 @@ def _of_another_form(
     return None
 
 
-def stopped_export(exporter: str, export: Callable[[], object]) -> Stopped:
-    """Return how an export stops. Raises Unable where it does not."""
+def stopped_export(exporter: str, export: Callable[[], object], begun: Begun | None = None) -> Stopped:
+    """Return how an export stops; ``begun`` gets each call before it is translated. Raises Unable where the export
+    does not stop."""
     exporters: dict[str, Any] = {"dynamo": dynamo, "torchscript": torchscript}
     if exporter not in exporters:
         raise Unable("exporter")
     raised: Exception | None = None
-    with exporters[exporter].watching() as seen:
+    with exporters[exporter].watching(begun) as seen:
         try:
             export()
         except Exception as error:  # whatever the exporter raises, which is told

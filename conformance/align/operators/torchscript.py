@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.align.operators.instruments import Frame, below_forward, of_users, part_of, told, wrapped
-from conformance.align.operators.program import Call, Exhibit, Name, Operator, Program, Unable, Values
+from conformance.align.operators.program import Begun, Call, Exhibit, Name, Operator, Program, Unable, Values
 from conformance.export import exporters
 
 _UTILS = "torch.onnx._internal.torchscript_exporter.utils"
@@ -36,9 +36,9 @@ class Seen:
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[Seen]:
-    """Sees the TorchScript exports inside the block; of several the last. Raises Unable where torch is built
-    otherwise."""
+def watching(begun: Begun | None = None) -> Iterator[Seen]:
+    """Sees the TorchScript exports inside the block; of several the last. ``begun`` gets each call before it is
+    translated. Raises Unable where torch is built otherwise."""
     seen = Seen()
     utils, binding = part_of(_UTILS), part_of("torch._C")
 
@@ -55,6 +55,8 @@ def watching() -> Iterator[Seen]:
 
     def lowered(original: Callable[..., Any], graph: Any, block: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
         outputs = [output.debugName() for output in node.outputs()]
+        if begun is not None:
+            begun(_operator(node, {}, {}))
         try:
             result = original(graph, block, node, *args, **kwargs)
         except Exception:  # whatever a symbolic raises, which goes on to the exporter
