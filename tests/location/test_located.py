@@ -179,6 +179,9 @@ LOCATED = {
     "an output that only the final graph names": Located(
         say(LAST, TORCHSCRIPT), {"operator": "aten.relu", "type": "Neg"}, edit=exchanged("Relu", "Neg"),
         without=("among",)),
+    "a value at a step, where nothing is rounded": Located(
+        say("forward: torch.heaviside(torch.relu(x), torch.full((), 0.5)) + torch.cos(x)", ACT, DYNAMO),
+        {"operator": "aten.heaviside", "how": "value", "got": 1.0, "wanted": 0.5}, edit=exchanged("Equal", "Less")),
     # of what is between the nodes that an operator becomes, PyTorch has nothing
     "one of the nodes of an operator": Located(
         say(SILU, TORCHSCRIPT), {"operator": "aten.silu", "type": "Mul"},

@@ -35,8 +35,8 @@ class Seen:
 
 @contextlib.contextmanager
 def watching(begun: Begun | None = None) -> Iterator[Seen]:
-    """Sees the dynamo exports inside the block; of several the last. ``begun`` gets each call before it is translated.
-    Raises Unable where torch is built otherwise."""
+    """Sees the dynamo exports inside the block; of several the last. ``begun`` gets each call before it is
+    translated. Raises Unable where torch is built otherwise."""
     seen = Seen()
     core = part_of(_CORE)
 

@@ -231,11 +231,13 @@ def ratios(got: Array, wanted: Array, operator: Operator, rough: Callable[[], Ar
 
 
 def rough(operator: Operator, values: Values, wanted: Array, pick: _Pick) -> Array | None:
-    """How far each element moves when every float that the operator is given moves by a unit in its last place."""
+    """How far each element moves when every float that the operator is given moves by a unit in its last place. Whole
+    numbers stay in operators on single elements: what these give at a step, such as 0, is defined."""
     moved = np.zeros(wanted.shape)
     rng = np.random.default_rng(0)
     for _ in range(NUDGES):
-        shifted = {name: _shifted(values[name], rng) for name in operator.inputs if name in values}
+        given = {name: values[name] for name in operator.inputs if name in values}
+        shifted = {name: _shifted(value, rng, operator.pointwise) for name, value in given.items()}
         try:
             near = array(pick(operator.compute({**values, **shifted})))
         except Exception:
@@ -248,14 +250,15 @@ def rough(operator: Operator, values: Values, wanted: Array, pick: _Pick) -> Arr
     return moved
 
 
-def _shifted(value: Any, rng: np.random.Generator) -> Any:
+def _shifted(value: Any, rng: np.random.Generator, whole_stay: bool) -> Any:
     import torch
 
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
     way = torch.from_numpy(rng.choice([-np.inf, np.inf], tuple(value.shape))).to(value.dtype)
     try:
-        return torch.nextafter(value.detach(), way)
+        near = torch.nextafter(value.detach(), way)
+        return torch.where(value == value.round(), value.detach(), near) if whole_stay else near
     except RuntimeError:  # half precision
         return value
 
