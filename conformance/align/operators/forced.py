@@ -230,12 +230,13 @@ def ratios(got: Array, wanted: Array, operator: Operator, rough: Callable[[], Ar
     return np.asarray(np.where(same, 0.0, np.where(np.isnan(found), np.inf, found)))
 
 
-def rough(operator: Operator, values: Values, wanted: Array, pick: _Pick) -> Array | None:
-    """How far each element moves when every float that the operator is given moves by a unit in its last place."""
+def rough(operator: Operator, values: Values, wanted: Array, pick: _Pick, *, each_way: bool = False) -> Array | None:
+    """How far each element moves when every float that the operator is given moves by a unit in its last place;
+    ``each_way`` where all of them move up once, and down once, too."""
     moved = np.zeros(wanted.shape)
     rng = np.random.default_rng(0)
-    for _ in range(NUDGES):
-        shifted = {name: _shifted(values[name], rng) for name in operator.inputs if name in values}
+    for ways in [[-np.inf, np.inf]] * NUDGES + ([[np.inf], [-np.inf]] if each_way else []):
+        shifted = {name: _shifted(values[name], ways, rng) for name in operator.inputs if name in values}
         try:
             near = array(pick(operator.compute({**values, **shifted})))
         except Exception:
@@ -248,12 +249,12 @@ def rough(operator: Operator, values: Values, wanted: Array, pick: _Pick) -> Arr
     return moved
 
 
-def _shifted(value: Any, rng: np.random.Generator) -> Any:
+def _shifted(value: Any, ways: Sequence[float], rng: np.random.Generator) -> Any:
     import torch
 
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
-    way = torch.from_numpy(rng.choice([-np.inf, np.inf], tuple(value.shape))).to(value.dtype)
+    way = torch.from_numpy(rng.choice(ways, tuple(value.shape))).to(value.dtype)
     try:
         return torch.nextafter(value.detach(), way)
     except RuntimeError:  # half precision

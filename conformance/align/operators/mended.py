@@ -112,8 +112,8 @@ class _Exam:
         self._piece, self._trials = piece, trials
 
     def leaves_wrong(self, change: Change) -> list[str] | None:
-        """The kinds of special values for which the nodes stay wrong with a change; None where it is no repair, since
-        they are wrong for others too, or where they are right without it."""
+        """The kinds of special values for which the nodes are wrong with a change; None where it is no repair: it is
+        wrong for others too, or, where the failing values are special, for special ones that were right without it."""
         model = self._piece.changed(change)
         if model is None or not all(self._piece.right(model, trial) for trial in self._trials):
             return None
@@ -124,7 +124,9 @@ class _Exam:
                 return None
             for wrong, was, right in zip(after, before, trial.wanted, strict=True):
                 plain = np.isfinite(right) if right.dtype.kind == "f" else np.ones(right.shape, bool)
-                if (not probe.kind and (wrong & plain).any()) or (wrong.any() and not (wrong & was).any()):
+                if not probe.kind and (wrong & plain).any():
+                    return None
+                if wrong.any() and not (wrong & was).any() and self._trials[0].special():
                     return None
                 if wrong.any():
                     kinds[probe.kind or UNDEFINED] = None

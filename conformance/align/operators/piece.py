@@ -148,8 +148,8 @@ class Piece:
         name, place = self._tensors[tensor]
         return leaves(values[name])[place]
 
-    def _trial(self, values: Values, feeds: dict[str, Array], *, exact: bool = False) -> Trial | None:
-        """``exact`` where what rounding moves across a step is not excused."""
+    def _trial(self, values: Values, feeds: dict[str, Array], probe: Probe | None = None) -> Trial | None:
+        """What the operator gives for values, those of a probe perhaps."""
         members = [(output, place, member) for output, name in enumerate(self._operator.outputs)
                    for place, member in enumerate(leaves(values[name]))]  # fmt: skip
         if len(members) != len(self.given):
@@ -161,9 +161,10 @@ class Piece:
                 continue
             if right is None:
                 return None
-            far = rough(self._operator, values, right, partial(picked, output, place))
+            pick = partial(picked, output, place)
+            far = rough(self._operator, values, right, pick, each_way=probe is not None)
             wanted.append(right)
-            moved.append(_without_steps(far, right) if exact and far is not None else far)
+            moved.append(far if probe is None or far is None else _for_probe(far, right, exact=probe.exact))
         return Trial(feeds, wanted, moved, values)
 
     def probed(self, trials: Sequence[Trial]) -> Iterator[tuple[Probe, Trial]]:
@@ -201,7 +202,7 @@ class Piece:
                     values.update(zip(operator.outputs, operator.compute(values), strict=True))
             if noted.rules:
                 return None
-            return self._trial(values, {**base.feeds, **probe.values}, exact=probe.exact)
+            return self._trial(values, {**base.feeds, **probe.values}, probe)
         except Exception:  # PyTorch refuses such values
             return None
 
@@ -309,12 +310,13 @@ def _constants(nodes: Sequence[NodeProto], model: ModelProto, names: set[str]) -
     return found
 
 
-def _without_steps(moved: Array, wanted: Array) -> Array:
-    """What rounding moves, but for what it moves across a step."""
+def _for_probe(moved: Array, wanted: Array, *, exact: bool) -> Array:
+    """What rounding moves: with ``exact`` not across a step, and never less than by what it moves a number near 1,
+    which a kernel may take a very small one from."""
     if wanted.dtype.kind != "f":
         return moved
     largest = np.abs(wanted).max(initial=0.0, where=np.isfinite(wanted))
-    return np.where(moved > JUMP * largest, 0.0, moved)
+    return np.where(exact & (moved > JUMP * largest), 0.0, moved) + float(np.finfo(wanted.dtype).eps)
 
 
 def _is_alike(value: Any, like: Array) -> bool:
