@@ -40,6 +40,8 @@ class Row(NamedTuple):
     z: Array | None = None
     constants: Mapping[str, Any] = {}
     keywords: Mapping[str, Any] = {}
+    functions: str = ""
+    """Those of the model."""
 
 
 X, Z, W, B = Name("x"), Name("z"), Name("w"), Name("b")
@@ -129,6 +131,14 @@ FOUND = {
     "another tensor": Row("mul.Tensor", (X, Z), "y = Mul(x, x)", "z instead of x", z=ROWS),
     "what is wrong for NaN anyhow": Row("gt.Tensor", (X, Z), "l = Less(x, z) y = Not(l)",
                                         "LessOrEqual instead of Less (but not for NaN)", TIES, TIES[::-1].copy()),
+    "a node of a function": Row(
+        "isposinf.default", (X,), "y = own.positive<sign = 0>(x)",
+        "in its function, at Or y: And instead of Or", SPECIAL, functions="""
+        <domain: "own", opset_import: ["" : 20]> positive<sign>(x) => (r) {
+            zero = Constant<value_float = 0.0>()
+            i = IsInf<detect_negative: int = @sign>(x) g = Greater(x, zero) n = IsNaN(x) o = Not(n) p = And(g, o)
+            r = Or(i, p)
+        }"""),
 }  # fmt: skip
 NONE = {
     "a formula of another word": Row(
@@ -187,8 +197,8 @@ def told(row: Row) -> list[str]:
     types = {"f": "float", "b": "bool", "i": "int64"}
     given = ", ".join(f"{types[value.dtype.kind]}[{','.join(map(str, value.shape))}] {name}"
                       for name, value in inputs.items())  # fmt: skip
-    text = f'<ir_version: 9, opset_import: ["" : 20]> wrong ({given}) => (float y) {{ {row.nodes} }}'
-    model = onnx.parser.parse_model(text)
+    text = f'<ir_version: 9, opset_import: ["" : 20, "own" : 1]> wrong ({given}) => (float y) {{ {row.nodes} }}'
+    model = onnx.parser.parse_model(text + row.functions)
     model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in constants.items())
 
     def draws() -> Iterator[tuple[Sequence[Any], Mapping[str, Array]]]:

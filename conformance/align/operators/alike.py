@@ -47,9 +47,8 @@ ALIKE = [
      "Sigmoid", "Tanh"),
     ("Identity", "Not"), ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Sin", "Sinh", "Tan"),
     ("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Gelu", "Softplus", "Mish", "HardSwish", "HardSigmoid", "Sigmoid"),
-    ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
-     "ReduceLogSum", "ReduceLogSumExp"),
-    ("BitwiseAnd", "BitwiseOr", "BitwiseXor"), ("Sum", "Mean", "Max", "Min"), ("Softmax", "LogSoftmax", "Hardmax"),
+    ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"), ("BitwiseAnd", "BitwiseOr", "BitwiseXor"),
+    ("Sum", "Mean", "Max", "Min"), ("Softmax", "LogSoftmax", "Hardmax"),
 ]  # fmt: skip
 """More of them: any of these may be tried in place of another where it costs nothing that most do not fit."""
 INSERTED = {

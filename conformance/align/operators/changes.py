@@ -3,8 +3,9 @@ operator itself, a node that is missing. Numbers are those that a maintainer cou
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from conformance.align.operators.scene import (
     set_constant,
     write_value,
 )
-from conformance.arrays import Array
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -34,12 +34,16 @@ NEAR = (1, -1, 2, -2)
 """By how much a whole number is changed."""
 
 
-def changes(scene: Scene) -> Iterator[Change]:
-    """All changes, the likeliest kinds first, and of each kind the last nodes first."""
-    for kind in (_attributes, _swapped, _constants, _operators, added, lacking, inserted, _replaced):
-        for index in reversed(range(len(scene.nodes))):
-            if scene.nodes[index].op_type != "Constant":
-                yield from kind(scene, index)
+def changes(scene: Scene) -> Iterator[Iterator[Change]]:
+    """All changes by kind, the likeliest kinds first, and of each kind the last nodes first."""
+    for kind in (_attributes, _swapped, _constants, _operators, added, lacking, inserted, _formulas, _replaced):
+        yield _of_kind(kind, scene)
+
+
+def _of_kind(kind: Callable[[Scene, int], Iterator[Change]], scene: Scene) -> Iterator[Change]:
+    for index in reversed(range(len(scene.nodes))):
+        if scene.nodes[index].op_type != "Constant":
+            yield from kind(scene, index)
 
 
 def _attributes(scene: Scene, index: int) -> Iterator[Change]:
@@ -126,41 +130,55 @@ def _swapped(scene: Scene, index: int) -> Iterator[Change]:
 
 def _constants(scene: Scene, index: int) -> Iterator[Change]:
     """Another small constant in the place of one; whoever else reads that keeps it."""
+    yield from _other_constants(scene, index, _of_the_call)
+
+
+def _formulas(scene: Scene, index: int) -> Iterator[Change]:
+    """The same with numbers that formulas have."""
+    yield from _other_constants(scene, index, _of_formulas)
+
+
+def _other_constants(
+    scene: Scene, index: int, others: Callable[[list[Any], Scene], Iterator[list[Any]]]
+) -> Iterator[Change]:
     node = scene.nodes[index]
     for slot, name in enumerate(node.input):
         value = scene.constants.get(name)
         if value is None or value.size > ENTRIES or not value.size:
             continue
-        for other in _numbers(value, scene):
-            what = f"its input {slot} {write_value(other.tolist())} instead of {write_value(value.tolist())}"
-            yield make_change(first_output(node), f"input {slot}", what, set_constant(slot, other))
+        seen = [value]
+        for flat in others(value.reshape(-1).tolist(), scene):
+            with contextlib.suppress(OverflowError), np.errstate(over="ignore"):  # what the type does not hold
+                other = np.asarray(flat, dtype=value.dtype).reshape(value.shape)
+                if not any(np.array_equal(other, one) for one in seen):
+                    seen.append(other)
+                    what = f"its input {slot} {write_value(other.tolist())} instead of {write_value(value.tolist())}"
+                    yield make_change(first_output(node), f"input {slot}", what, set_constant(slot, other))
 
 
-def _numbers(value: Array, scene: Scene) -> list[Array]:
-    """Other constants of the same type and shape."""
-    flat = value.reshape(-1)
-    found: list[Array] = []
+def _of_the_call(flat: list[Any], scene: Scene) -> Iterator[list[Any]]:
+    """Constants as PyTorch's operator is called with, or could be."""
+    if isinstance(flat[0], bool):
+        yield [not one for one in flat]
+    elif isinstance(flat[0], int):
+        yield from _lists(flat, scene)
+    elif isinstance(flat[0], float):
+        yield from _one_each(flat, [*scene.numbers, *_derived(scene.numbers)])
 
-    def add(values: Any) -> None:
-        other = np.asarray(values, dtype=value.dtype).reshape(value.shape)
-        if not np.array_equal(other, value) and not any(np.array_equal(other, one) for one in found):
-            found.append(other)
 
-    if value.dtype.kind == "b":
-        add(~flat)
-    elif value.dtype.kind == "i":
-        limits = np.iinfo(value.dtype)
-        for other in _lists(flat.tolist(), scene):
-            if limits.min <= min(other) and max(other) <= limits.max:
-                add(other)
-    elif value.dtype.kind == "f":
-        most = float(np.finfo(value.dtype).max)
-        known = (*KNOWN, most, -most) if flat.size == 1 else (0.0, 1.0)
-        counts = [one + step for one in flat.tolist() if one.is_integer() for step in (1, -1)]
-        for one in (*scene.numbers, *_derived(scene.numbers), *known, *counts):
-            for place in range(flat.size):
-                add([*flat[:place], one, *flat[place + 1 :]])
-    return found
+def _of_formulas(flat: list[Any], scene: Scene) -> Iterator[list[Any]]:
+    """Constants with numbers that formulas have, and counts that are off by one."""
+    if isinstance(flat[0], float):
+        most = (float(np.finfo(np.float32).max), float(np.finfo(np.float32).min))
+        counts = [one + step for one in flat if one.is_integer() for step in (1, -1)]
+        yield from _one_each(flat, [*((*KNOWN, *most) if len(flat) == 1 else (0.0, 1.0)), *counts])
+
+
+def _one_each(flat: list[float], numbers: Sequence[float]) -> Iterator[list[float]]:
+    """Each of the numbers in each place."""
+    for one in numbers:
+        for place in range(len(flat)):
+            yield [*flat[:place], one, *flat[place + 1 :]]
 
 
 def _operators(scene: Scene, index: int) -> Iterator[Change]:

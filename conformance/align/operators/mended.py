@@ -74,7 +74,7 @@ def mended(
     limit = min(TRIED, max(BYTES // max(size, 1), 1))
     more = itertools.starmap(piece.trial, itertools.islice(inputs, OTHERS))
     exam = _Exam(piece, [trial, *(one for one in more if one is not None)])
-    found = _chosen(exam, itertools.islice(changes(scene), limit))
+    found = _chosen(exam, changes(scene), limit)
     if found:
         (node, what), *rest = [(piece.node_of(change.made), what) for change, what in found]
         others = [f"{label(piece.call_of(other))}: {piece.tell(other, what)}" for other, what in rest]
@@ -85,24 +85,25 @@ def mended(
     return None if stopping is None else Mended(piece.call_of(stopping), [])
 
 
-def _chosen(exam: _Exam, tried: Iterable[Change]) -> list[tuple[Change, str]]:
-    """The first changes that are right for all values, each with what is said of it; of those at one place the first
-    alone. Where there is none, those that leave wrong only what is special."""
-    whole: list[tuple[Change, str]] = []
-    partly: list[tuple[Change, str]] = []
-    for change in tried:
-        if any((change.made, change.place) == (other.made, other.place) for other, _ in whole):
-            continue
-        left = exam.leaves_wrong(change)
-        if left is None:
-            continue
-        if not left:
-            whole.append((change, change.what))
-        elif not any((change.made, change.place) == (other.made, other.place) for other, _ in partly):
-            partly.append((change, f"{change.what} (but not for {' and '.join(left)})"))
-        if len(whole) == KEPT:
+def _chosen(exam: _Exam, kinds: Iterable[Iterable[Change]], limit: int) -> list[tuple[Change, str]]:
+    """The first changes that are right for all values, each with what is said of it: those of one kind, and of
+    several at one place the first. Where there is none, those that leave wrong only what is special."""
+    whole: dict[tuple[str, str], tuple[Change, str]] = {}
+    partly: dict[tuple[str, str], tuple[Change, str]] = {}
+    tried = itertools.count()
+    for kind in kinds:
+        for change in kind:
+            place = (change.made, change.place)
+            if next(tried) == limit or len(whole) == KEPT:
+                return [*(whole or partly).values()][:KEPT]
+            left = exam.leaves_wrong(change) if place not in whole else None
+            if left:
+                partly.setdefault(place, (change, f"{change.what} (but not for {' and '.join(left)})"))
+            elif left is not None:
+                whole[place] = (change, change.what)
+        if whole:
             break
-    return whole or partly[:KEPT]
+    return [*(whole or partly).values()][:KEPT]
 
 
 class _Exam:
@@ -112,8 +113,8 @@ class _Exam:
         self._piece, self._trials = piece, trials
 
     def leaves_wrong(self, change: Change) -> list[str] | None:
-        """The kinds of special values for which the nodes are wrong with a change; None where it is no repair: it is
-        wrong for others too, or, where the failing values are special, for special ones that were right without it."""
+        """The kinds of special values for which the nodes are wrong with a change; None where it is no repair: wrong
+        for others too, or, where the failing values are special, for special ones that were right without it."""
         model = self._piece.changed(change)
         if model is None or not all(self._piece.right(model, trial) for trial in self._trials):
             return None
