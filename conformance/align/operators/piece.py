@@ -28,6 +28,7 @@ SMALL = 4096
 ELEMENTS = 2**20
 """How many elements a tensor has at most for other values to be put into it."""
 _LITERALS = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+_OWN = ("aten.", "prims.", "prim.", "operator.", "math.")
 JUMP = 0.01
 """The share of an output's largest value by which rounding moves nothing but across a step."""
 
@@ -169,7 +170,10 @@ class Piece:
 
     def probed(self, trials: Sequence[Trial]) -> Iterator[tuple[Probe, Trial]]:
         """What PyTorch's operator gives for values put into the largest of the trials, where it is computed of just
-        what the nodes are fed with. Values for which PyTorch leaves open what it gives are left out."""
+        what the nodes are fed with. Values for which PyTorch leaves open what it gives are left out, and so are
+        operators that are not PyTorch's own: those may crash for any values."""
+        if not all(one.plumbing or one.operator.startswith(_OWN) for one in self._between):
+            return
         sizes = [sum(value.size for value in one.feeds.values()) for one in trials]
         base = max(zip(sizes, trials, strict=True), key=lambda one: (one[0] <= ELEMENTS, one[0]))[1]
         fed = [name for name in self.fed if name in base.feeds]
