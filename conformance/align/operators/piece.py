@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 SMALL = 4096
 """Bytes up to which a constant stays in the graph that is cut out; a larger one is fed to it."""
-ELEMENTS = 2**20
-"""How many elements a tensor has at most for other values to be put into it."""
+ELEMENTS = 2**17
+"""How many elements the nodes are fed with at most for other values to be put there."""
 _LITERALS = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
 _OWN = ("aten.", "prims.", "prim.", "operator.", "math.")
+"""How the names of PyTorch's operators begin, which take any values."""
 JUMP = 0.01
 """The share of an output's largest value by which rounding moves nothing but across a step."""
 
@@ -171,18 +172,21 @@ class Piece:
     def probed(self, trials: Sequence[Trial]) -> Iterator[tuple[Probe, Trial]]:
         """What PyTorch's operator gives for values put into the largest of the trials, where it is computed of just
         what the nodes are fed with. Values for which PyTorch leaves open what it gives are left out, and so are
-        operators that are not PyTorch's own: those may crash for any values."""
+        operators that are not PyTorch's own: those may crash for some values."""
         if not all(one.plumbing or one.operator.startswith(_OWN) for one in self._between):
             return
-        sizes = [sum(value.size for value in one.feeds.values()) for one in trials]
-        base = max(zip(sizes, trials, strict=True), key=lambda one: (one[0] <= ELEMENTS, one[0]))[1]
+        sizes = [sum(one.feeds[name].size for name in self.fed if name in one.feeds) for one in trials]
+        fitting = [(size, place) for place, size in enumerate(sizes) if size <= ELEMENTS]
+        if not fitting:
+            return
+        base = trials[max(fitting)[1]]
         fed = [name for name in self.fed if name in base.feeds]
         reached = [name for name in fed if name in self._tensors and self._tensors[name][0] in self._ends]
         if not all(name in reached or self._only_measured(name) for name in fed):
             return
         whole = "b" + ("iu" if self._operator.pointwise else "")  # other operators may take them for indices
         like = {name: base.feeds[name] for name in reached
-                if base.feeds[name].dtype.kind in f"f{whole}" and base.feeds[name].size <= ELEMENTS
+                if base.feeds[name].dtype.kind in f"f{whole}"
                 and _is_alike(self._value(base.values, name), base.feeds[name])}  # fmt: skip
         numbers, _ = called_with(self._operator, base.values)
         special = base.special() or trials[0].special() or self._is_local(base)
