@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence, Set
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,15 +36,12 @@ NEAR = (1, -1, 2, -2)
 
 
 def changes(scene: Scene) -> Iterator[Iterator[Change]]:
-    """All changes by kind, the likeliest kinds first, and of each kind the last nodes first."""
+    """All changes by kind, the likeliest kinds first, and of each kind the last nodes first, but of what is inserted
+    the first: what is forgotten mostly belongs to what PyTorch's operator is given."""
+    backward = [index for index in reversed(range(len(scene.nodes))) if scene.nodes[index].op_type != "Constant"]
     for kind in (_attributes, _swapped, _constants, _operators, added, lacking, inserted, _formulas, _replaced):
-        yield _of_kind(kind, scene)
-
-
-def _of_kind(kind: Callable[[Scene, int], Iterator[Change]], scene: Scene) -> Iterator[Change]:
-    for index in reversed(range(len(scene.nodes))):
-        if scene.nodes[index].op_type != "Constant":
-            yield from kind(scene, index)
+        order = backward[::-1] if kind is inserted else backward
+        yield itertools.chain.from_iterable(map(partial(kind, scene), order))
 
 
 def _attributes(scene: Scene, index: int) -> Iterator[Change]:

@@ -30,6 +30,8 @@ ELEMENTS = 2**17
 _LITERALS = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
 _OWN = ("aten.", "prims.", "prim.", "operator.", "math.")
 """How the names of PyTorch's operators begin, which take any values."""
+FAR = 32.0
+"""Times what two kernels may differ by, within which they give the same of values that nobody drew."""
 JUMP = 0.01
 """The share of an output's largest value by which rounding moves nothing but across a step."""
 
@@ -44,6 +46,8 @@ class Trial:
     """What rounding the inputs of the operator makes of each of them."""
     values: Values
     """PyTorch's values before the operator."""
+    times: float = 1.0
+    """By how many times what two kernels may differ by the nodes may be off."""
 
     def special(self) -> bool:
         """Return whether NaN or infinity is among what goes in or comes out."""
@@ -167,7 +171,7 @@ class Piece:
             far = rough(self._operator, values, right, pick, each_way=probe is not None)
             wanted.append(right)
             moved.append(far if probe is None or far is None else _for_probe(far, right, exact=probe.exact))
-        return Trial(feeds, wanted, moved, values)
+        return Trial(feeds, wanted, moved, values, 1.0 if probe is None else FAR)
 
     def probed(self, trials: Sequence[Trial]) -> Iterator[tuple[Probe, Trial]]:
         """What PyTorch's operator gives for values put into the largest of the trials, where it is computed of just
@@ -246,7 +250,7 @@ class Piece:
         except Exception:  # most changes make a graph that no runtime takes
             return None
         found = [
-            _differ(got, wanted, moved, self._operator)
+            _differ(got, wanted, moved, self._operator, trial.times)
             for got, wanted, moved in zip(arrays, trial.wanted, trial.moved, strict=True)
         ]
         return None if any(one is None for one in found) else [one for one in found if one is not None]
@@ -335,10 +339,10 @@ def _is_alike(value: Any, like: Array) -> bool:
     return known is not None and (known.dtype, known.shape) == (like.dtype, like.shape)
 
 
-def _differ(got: Array, wanted: Array, moved: Array | None, operator: Operator) -> Array | None:
-    """Where two arrays differ; None where one is no other value of the other."""
+def _differ(got: Array, wanted: Array, moved: Array | None, operator: Operator, times: float) -> Array | None:
+    """Where two arrays differ by so many times what two kernels may; None where they are not of the same form."""
     if got.size == wanted.size == 1:
         got = got.reshape(wanted.shape)
     if got.shape != wanted.shape or got.dtype.kind != wanted.dtype.kind:
         return None
-    return np.asarray(ratios(got, wanted, operator, lambda: moved) > 1)
+    return np.asarray(ratios(got, wanted, operator, lambda: moved) > times)
