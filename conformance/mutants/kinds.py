@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.align.operators.changes import COMMUTATIVE, FLAGS, SIBLINGS, TYPES, WORDS, plain
+from conformance.align.operators.alike import COMMUTATIVE, FLAGS, SIBLINGS, TYPES, WORDS
+from conformance.align.operators.scene import plain
 from conformance.arrays import Array
 
 if TYPE_CHECKING:

@@ -1,122 +1,47 @@
 """Small changes of a graph's nodes, in what a wrong symbolic gets wrong: an attribute, an input, a constant, the
-operator itself."""
+operator itself, a node that is missing. Numbers are those that a maintainer could write."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence, Set
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.align.operators.alike import ALIKE, COMMUTATIVE, FLAGS, KNOWN, SIBLINGS, TYPES, WORDS
+from conformance.align.operators.missing import added, inserted, lacking
+from conformance.align.operators.scene import (
+    ENTRIES,
+    Change,
+    Scene,
+    first_output,
+    keep_whole,
+    list_casts,
+    list_orders,
+    make_change,
+    name_type,
+    plain,
+    set_constant,
+    write_value,
+)
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, NodeProto
+    from onnx import GraphProto, NodeProto
 
-WORDS = {
-    ("DepthToSpace", "mode"): ["DCR", "CRD"],
-    ("Gelu", "approximate"): ["none", "tanh"],
-    ("GridSample", "mode"): ["bilinear", "linear", "nearest", "bicubic", "cubic"],
-    ("GridSample", "padding_mode"): ["zeros", "border", "reflection"],
-    ("Pad", "mode"): ["constant", "reflect", "edge", "wrap"],
-    ("Resize", "coordinate_transformation_mode"): [
-        "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric",
-    ],
-    ("Resize", "mode"): ["nearest", "linear", "cubic"],
-    ("Resize", "nearest_mode"): ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"],
-    ("ScatterElements", "reduction"): ["none", "add", "mul", "max", "min"],
-    ("ScatterND", "reduction"): ["none", "add", "mul", "max", "min"],
-}  # fmt: skip
-FLAGS = {
-    "align_corners", "antialias", "ceil_mode", "center_point_box", "count_include_pad", "exclude_outside", "fmod",
-    "exclusive", "keepdims", "largest", "noop_with_empty_axes", "reverse", "select_last_index", "sorted", "transA",
-    "storage_order", "training_mode", "transB",
-}  # fmt: skip
-TYPES = {"dtype", "saturate", "stash_type", "to"}
-"""Attributes that say in which type to compute; another one does not load, or is a question of precision."""
-COMMUTATIVE = {"Add", "And", "Equal", "Max", "Mean", "Min", "Mul", "Or", "Sum", "Xor"}
-SIBLINGS = [
-    ("Add", "Sub"), ("Mul", "Div"), ("Max", "Min"), ("Floor", "Round", "Ceil"), ("Less", "LessOrEqual"),
-    ("Greater", "GreaterOrEqual"), ("ReduceMean", "ReduceSum", "ReduceMax"), ("ReduceMax", "ReduceMin"),
-    ("ReduceL2", "ReduceL1"), ("ReduceLogSumExp", "ReduceLogSum"), ("ArgMax", "ArgMin"), ("Relu", "LeakyRelu", "Elu"),
-    ("Erf", "Tanh"), ("Sigmoid", "HardSigmoid"), ("And", "Or", "Xor"), ("Softmax", "LogSoftmax"),
-    ("Asinh", "Sinh", "Asin"), ("Exp", "Expm1"), ("Abs", "Neg"), ("Sin", "Cos"), ("HardSwish", "Mish"),
-    ("Softplus", "Softsign"), ("GlobalAveragePool", "GlobalMaxPool"), ("IsNaN", "IsInf"), ("Sign", "Abs"),
-    ("MaxPool", "AveragePool"), ("Sqrt", "Abs"),
-]  # fmt: skip
-"""Operators that take and give the same, and are mistaken for one another."""
-_ALIKE = [
-    ("Add", "Sub", "Mul", "Div"), ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"),
-    ("Identity", "Neg", "Abs", "Sqrt", "Reciprocal", "Exp", "Log", "Floor", "Ceil", "Round", "Sign", "Relu",
-     "Sigmoid", "Tanh"),
-    ("Identity", "Not"), ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Sin", "Sinh", "Tan"),
-    ("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Gelu", "Softplus", "Mish", "HardSwish", "HardSigmoid", "Sigmoid"),
-]  # fmt: skip
-"""More of them: any of these may be tried in place of another where it costs nothing that most do not fit."""
-ENTRIES = 8
-"""Constants of at most so many elements are changed in each of them."""
 NEAR = (1, -1, 2, -2)
 """By how much a whole number is changed."""
-_PERMUTED = 4
-"""Axes up to which all orders of them are tried; of more, neighbours change places."""
 
 
-@dataclass(frozen=True)
-class Change:
-    """A change of a node; that of a constant is told at the node that reads it."""
-
-    made: str
-    """The first output of the node, by which it is known in any graph that has it."""
-    what: str
-    """``axis is 1 instead of 2``."""
-    apply: Callable[[GraphProto], None]
-    """Makes the change in a graph that has the node."""
-
-
-@dataclass(frozen=True)
-class Scene:
-    """What can be put in place of what: the nodes, and the values that their tensors have at one input."""
-
-    nodes: Sequence[NodeProto]
-    """In an order in which they can be computed."""
-    values: Mapping[str, Array]
-    """By name: what the nodes are computed of, constants included, and what they give, as far as that is known."""
-    constants: Mapping[str, Array]
-    """Those of the values that are fixed in the graph."""
-    numbers: Sequence[float]
-    """What PyTorch's operator is called with besides tensors: what a constant or an attribute may have to be."""
-    opset: int
-
-
-def changes(scene: Scene) -> Iterator[Change]:
-    """All changes, the likeliest kinds first, and of each kind the last nodes first."""
-    for kind in (_attributes, _swapped, _constants, _operators, _added, _replaced):
-        for index in reversed(range(len(scene.nodes))):
-            if scene.nodes[index].op_type != "Constant":
-                yield from kind(scene, index)
-
-
-def plain(attribute: AttributeProto) -> Any:
-    """The value of an attribute as a number, a text, or a list."""
-    from onnx import helper
-
-    value = helper.get_attribute_value(attribute)
-    if isinstance(value, bytes):
-        return str(value.decode(errors="replace"))
-    return list(value) if isinstance(value, Sequence) else value
-
-
-def _change(made: str, what: str, edit: Callable[[GraphProto, NodeProto], None]) -> Change:
-    def apply(graph: GraphProto) -> None:
-        edit(graph, next(node for node in graph.node if made in node.output))
-
-    return Change(made, what, apply)
-
-
-def _made(node: NodeProto) -> str:
-    return f"{next(name for name in node.output if name)}"
+def changes(scene: Scene) -> Iterator[Iterator[Change]]:
+    """All changes by kind, the likeliest kinds first, and of each kind the last nodes first, but of what is inserted
+    the first: what is forgotten mostly belongs to what PyTorch's operator is given."""
+    backward = [index for index in reversed(range(len(scene.nodes))) if scene.nodes[index].op_type != "Constant"]
+    for kind in (_attributes, _swapped, _constants, _operators, added, lacking, inserted, _formulas, _replaced):
+        order = backward[::-1] if kind is inserted else backward
+        yield itertools.chain.from_iterable(map(partial(kind, scene), order))
 
 
 def _attributes(scene: Scene, index: int) -> Iterator[Change]:
@@ -131,7 +56,7 @@ def _attributes(scene: Scene, index: int) -> Iterator[Change]:
             del node.attribute[:]
             node.attribute.extend(kept)
 
-        for other in _others(node.op_type, name, value, scene.numbers):
+        for other in _others(node.op_type, name, value, scene):
 
             def edit(
                 graph: GraphProto, node: NodeProto, name: str = name, other: Any = other, drop: Any = drop
@@ -139,76 +64,48 @@ def _attributes(scene: Scene, index: int) -> Iterator[Change]:
                 drop(graph, node)
                 node.attribute.append(helper.make_attribute(name, other))
 
-            yield _change(_made(node), f"its {name} {other} instead of {value}", edit)
+            was, now = (write_value(one) if name != "to" else name_type(one) for one in (value, other))
+            yield make_change(first_output(node), name, f"its {name} {now} instead of {was}", edit)
         if name not in TYPES and isinstance(value, str | int | float | list):
-            yield _change(_made(node), f"without its {name} {value}", drop)
+            yield make_change(first_output(node), name, f"without its {name} {write_value(value)}", drop)
 
 
-def _others(operator: str, name: str, value: Any, numbers: Sequence[float]) -> list[Any]:
+def _others(operator: str, name: str, value: Any, scene: Scene) -> list[Any]:
     """Values that an attribute may have had to have."""
+    from onnx import helper
+
     found: list[Any] = []
+    numbers = scene.numbers
     if isinstance(value, str):
         found = list(WORDS.get((operator, name), []))
-    elif isinstance(value, float):
-        found = [float(one) for one in numbers] + [-value]
+    elif isinstance(value, float):  # as an attribute holds it
+        found = [float(np.float32(one)) for one in (*numbers, *_derived(numbers), *KNOWN)]
+    elif name == "to":
+        found = list_casts(scene, np.dtype(helper.tensor_dtype_to_np_dtype(value)).kind)
     elif isinstance(value, int) and name in FLAGS:
         found = [1 - value]
     elif isinstance(value, int) and name not in TYPES:
-        found = [value + step for step in NEAR] + [int(one) for one in numbers if one == int(one)]
+        found = [value + step for step in NEAR] + keep_whole(numbers)
     elif isinstance(value, list) and value and all(isinstance(one, int) for one in value):
-        found = _lists(value, numbers) if name != "perm" else _orders(value)
+        found = _lists(value, scene) if name != "perm" else list_orders(value)
     return [one for place, one in enumerate(found) if one != value and one not in found[:place]]
 
 
-def _orders(value: list[int]) -> list[list[int]]:
-    if len(value) <= _PERMUTED:
-        return [list(one) for one in itertools.permutations(range(len(value)))]
-    return [[*value[:at], value[at + 1], value[at], *value[at + 2 :]] for at in range(len(value) - 1)]
+def _derived(numbers: Sequence[float]) -> list[float]:
+    """What a formula makes of numbers: them negated, their inverses, what is missing to 1."""
+    return [*(-one for one in numbers), *(1 / one for one in numbers if one), *(1 - one for one in numbers)]
 
 
-def _lists(value: list[int], numbers: Sequence[float]) -> list[list[int]]:
-    """Whole numbers in another order, or with one of them changed."""
+def _lists(value: list[int], scene: Scene) -> list[list[int]]:
+    """Those that PyTorch's operator is called with, or these in another order, or with one of them changed."""
     half = len(value) // 2
-    found = [value[::-1], [*value[half:], *value[:half]], [-one for one in value]]
-    whole = [int(one) for one in numbers if one == int(one)]
+    found = [one for one in (*scene.lists, *(2 * one for one in scene.lists)) if len(one) == len(value)]
+    found += [value[::-1], [*value[half:], *value[:half]], [-one for one in value]]
+    whole = keep_whole(scene.numbers)
     for at, one in enumerate(value[:ENTRIES]):
         for other in (*(one + step for step in NEAR), -one, *whole):
             found.append([*value[:at], other, *value[at + 1 :]])
     return found
-
-
-def _added(scene: Scene, index: int) -> Iterator[Change]:
-    """An attribute that the operator may have, and the node has not."""
-    from onnx import defs, helper
-
-    node = scene.nodes[index]
-    if node.domain or not defs.has(node.op_type, scene.opset):
-        return
-    has = {one.name for one in node.attribute}
-    axes = max((scene.values[name].ndim for name in node.input if name in scene.values), default=0)
-    for name, known in defs.get_schema(node.op_type, scene.opset, "").attributes.items():
-        if name in has | TYPES:
-            continue
-        values: list[Any] = []
-        default = plain(known.default_value) if known.default_value.type else None
-        if known.type == defs.OpSchema.AttrType.INT:
-            values = [0, 1] if name in FLAGS else list(range(-axes, axes + 1))
-        elif known.type == defs.OpSchema.AttrType.STRING:
-            values = list(WORDS.get((node.op_type, name), []))
-        elif known.type == defs.OpSchema.AttrType.FLOAT:
-            values = [float(one) for one in scene.numbers]
-        elif name == "axes":
-            values = [[axis] for axis in range(-1, axes)]
-        elif name == "perm":
-            values = _orders(list(range(axes)))
-        for value in values:
-            if value == default:
-                continue
-
-            def edit(graph: GraphProto, node: NodeProto, name: str = name, value: Any = value) -> None:
-                node.attribute.append(helper.make_attribute(name, value))
-
-            yield _change(_made(node), f"with {name} {value}, which it lacks", edit)
 
 
 def _swapped(scene: Scene, index: int) -> Iterator[Change]:
@@ -225,79 +122,94 @@ def _swapped(scene: Scene, index: int) -> Iterator[Change]:
             def edit(graph: GraphProto, node: NodeProto, left: int = left, right: int = right) -> None:
                 node.input[left], node.input[right] = node.input[right], node.input[left]
 
-            yield _change(_made(node), f"its inputs {left} and {right} the other way round", edit)
+            place = f"inputs {left} and {right}"
+            yield make_change(first_output(node), place, f"its {place} the other way round", edit)
 
 
 def _constants(scene: Scene, index: int) -> Iterator[Change]:
     """Another small constant in the place of one; whoever else reads that keeps it."""
+    yield from _other_constants(scene, index, _of_the_call)
+
+
+def _formulas(scene: Scene, index: int) -> Iterator[Change]:
+    """The same with numbers that formulas have."""
+    yield from _other_constants(scene, index, _of_formulas)
+
+
+def _other_constants(
+    scene: Scene, index: int, others: Callable[[list[Any], Scene], Iterator[list[Any]]]
+) -> Iterator[Change]:
     node = scene.nodes[index]
     for slot, name in enumerate(node.input):
         value = scene.constants.get(name)
         if value is None or value.size > ENTRIES or not value.size:
             continue
-        for other in _numbers(value, scene.numbers):
-            what = f"its input {slot} {other.tolist()} instead of {value.tolist()}"
-            yield _change(_made(node), what, _constant(slot, other))
+        seen = [value]
+        for flat in others(value.reshape(-1).tolist(), scene):
+            with contextlib.suppress(OverflowError), np.errstate(over="ignore"):  # what the type does not hold
+                other = np.asarray(flat, dtype=value.dtype).reshape(value.shape)
+                if not any(np.array_equal(other, one) for one in seen):
+                    seen.append(other)
+                    what = f"its input {slot} {write_value(other.tolist())} instead of {write_value(value.tolist())}"
+                    yield make_change(first_output(node), f"input {slot}", what, set_constant(slot, other))
 
 
-def _constant(slot: int, value: Array) -> Callable[[GraphProto, NodeProto], None]:
-    def edit(graph: GraphProto, node: NodeProto) -> None:
-        from onnx import numpy_helper
-
-        taken = {tensor.name for tensor in graph.initializer}
-        name = next(one for number in itertools.count() if (one := f"changed_{number}") not in taken)
-        graph.initializer.append(numpy_helper.from_array(value, name))
-        node.input[slot] = name
-
-    return edit
+def _of_the_call(flat: list[Any], scene: Scene) -> Iterator[list[Any]]:
+    """Constants as PyTorch's operator is called with, or could be."""
+    if isinstance(flat[0], bool):
+        yield [not one for one in flat]
+    elif isinstance(flat[0], int):
+        yield from _lists(flat, scene)
+    elif isinstance(flat[0], float):
+        yield from _one_each(flat, [*scene.numbers, *_derived(scene.numbers)])
 
 
-def _numbers(value: Array, numbers: Sequence[float]) -> list[Array]:
-    """Other constants of the same type and shape."""
-    flat = value.reshape(-1)
-    found: list[Array] = []
+def _of_formulas(flat: list[Any], scene: Scene) -> Iterator[list[Any]]:
+    """Constants with numbers that formulas have, and counts that are off by one."""
+    if isinstance(flat[0], float):
+        most = (float(np.finfo(np.float32).max), float(np.finfo(np.float32).min))
+        counts = [one + step for one in flat if one.is_integer() for step in (1, -1)]
+        yield from _one_each(flat, [*((*KNOWN, *most) if len(flat) == 1 else (0.0, 1.0)), *counts])
 
-    def add(values: Any) -> None:
-        other = np.asarray(values, dtype=value.dtype).reshape(value.shape)
-        if not np.array_equal(other, value) and not any(np.array_equal(other, one) for one in found):
-            found.append(other)
 
-    if value.dtype.kind == "b":
-        add(~flat)
-    elif value.dtype.kind == "i":
-        limits = np.iinfo(value.dtype)
-        for other in _lists(flat.tolist(), numbers):
-            if limits.min <= min(other) and max(other) <= limits.max:
-                add(other)
-    elif value.dtype.kind == "f":
-        known = flat.astype(float)
-        near = [*-known, *known + 1, *known - 1, *2 * known, *known / 2, *1 / known[known != 0]]
-        for one in (*numbers, *near, 0.0, 1.0):
-            for place in range(flat.size):
-                add([*flat[:place], one, *flat[place + 1 :]])
-    return found
+def _one_each(flat: list[float], numbers: Sequence[float]) -> Iterator[list[float]]:
+    """Each of the numbers in each place."""
+    for one in numbers:
+        for place in range(len(flat)):
+            yield [*flat[:place], one, *flat[place + 1 :]]
 
 
 def _operators(scene: Scene, index: int) -> Iterator[Change]:
     node = scene.nodes[index]
-    groups = [group for group in (*SIBLINGS, *_ALIKE) if node.op_type in group]
+    groups = [group for group in (*SIBLINGS, *ALIKE) if node.op_type in group]
     alike = dict.fromkeys(one for group in groups for one in group if one != node.op_type)
     if node.op_type != "Identity" and _bypasses(scene, node):
         alike["Identity"] = None
     for other in alike:
 
         def edit(graph: GraphProto, node: NodeProto, other: str = other) -> None:
+            kept = [one for one in node.attribute if one.name in _known(other, scene.opset)]
             node.op_type, node.domain = other, ""
+            del node.attribute[:]
+            node.attribute.extend(kept)
             if other == "Identity":
-                del node.input[1:], node.attribute[:]
+                del node.input[1:]
 
-        yield _change(_made(node), f"{other} instead of {node.op_type}" if other != "Identity" else "left out", edit)
+        what = f"{other} instead of {node.op_type}" if other != "Identity" else "left out"
+        yield make_change(first_output(node), "operator", what, edit)
+
+
+def _known(operator: str, opset: int) -> Set[str]:
+    """The attributes that an operator may have."""
+    from onnx import defs
+
+    return {*defs.get_schema(operator, opset, "").attributes} if defs.has(operator, opset) else set()
 
 
 def _bypasses(scene: Scene, node: NodeProto) -> bool:
     """Whether what a node gives is like its first input, which could be handed on in its place."""
     given = scene.values.get(node.input[0]) if node.input else None
-    made = scene.values.get(_made(node))
+    made = scene.values.get(first_output(node))
     if given is None or len(node.output) != 1:
         return False
     return made is None or (given.dtype, given.ndim) == (made.dtype, made.ndim)
@@ -319,4 +231,5 @@ def _replaced(scene: Scene, index: int) -> Iterator[Change]:
                 def edit(graph: GraphProto, node: NodeProto, slot: int = slot, other: str = other) -> None:
                     node.input[slot] = other
 
-                yield _change(_made(node), f"its input {slot} {other} instead of {name}", edit)
+                what = f"its input {slot} {other} instead of {name}"
+                yield make_change(first_output(node), f"input {slot}", what, edit)

@@ -230,14 +230,15 @@ def ratios(got: Array, wanted: Array, operator: Operator, rough: Callable[[], Ar
     return np.asarray(np.where(same, 0.0, np.where(np.isnan(found), np.inf, found)))
 
 
-def rough(operator: Operator, values: Values, wanted: Array, pick: _Pick) -> Array | None:
-    """How far each element moves when every float that the operator is given moves by a unit in its last place. Whole
-    numbers stay in operators on single elements: what these give at a step, such as 0, is defined."""
+def rough(operator: Operator, values: Values, wanted: Array, pick: _Pick, *, each_way: bool = False) -> Array | None:
+    """How far each element moves when every float that the operator is given moves by a unit in its last place;
+    ``each_way`` where all of them move up once, and down once, too. Whole numbers stay in operators on single elements:
+    what these give at a step, such as 0, is defined."""
     moved = np.zeros(wanted.shape)
     rng = np.random.default_rng(0)
-    for _ in range(NUDGES):
-        given = {name: values[name] for name in operator.inputs if name in values}
-        shifted = {name: _shifted(value, rng, operator.pointwise) for name, value in given.items()}
+    given = {name: values[name] for name in operator.inputs if name in values}
+    for ways in [[-np.inf, np.inf]] * NUDGES + ([[np.inf], [-np.inf]] if each_way else []):
+        shifted = {name: _shifted(value, ways, rng, operator.pointwise) for name, value in given.items()}
         try:
             near = array(pick(operator.compute({**values, **shifted})))
         except Exception:
@@ -250,12 +251,12 @@ def rough(operator: Operator, values: Values, wanted: Array, pick: _Pick) -> Arr
     return moved
 
 
-def _shifted(value: Any, rng: np.random.Generator, whole_stay: bool) -> Any:
+def _shifted(value: Any, ways: Sequence[float], rng: np.random.Generator, whole_stay: bool) -> Any:
     import torch
 
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
-    way = torch.from_numpy(rng.choice([-np.inf, np.inf], tuple(value.shape))).to(value.dtype)
+    way = torch.from_numpy(rng.choice(ways, tuple(value.shape))).to(value.dtype)
     try:
         near = torch.nextafter(value.detach(), way)
         return torch.where(value == value.round(), value.detach(), near) if whole_stay else near

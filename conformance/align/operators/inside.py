@@ -44,7 +44,7 @@ def opened(model: ModelProto, node: NodeProto, inside: Inside) -> tuple[ModelPro
             continue
         prefix = f"{inner.name or inner.output[0]}/"
         names = dict(zip(function.input, inner.input, strict=False))
-        nodes += [_renamed(one, names, prefix) for one in function.node]
+        nodes += [renamed(one, names, prefix) for one in function.node]
         nodes += [
             helper.make_node("Identity", [names.get(own, prefix + own)], [outer])
             for own, outer in zip(function.output, inner.output, strict=True)
@@ -76,7 +76,7 @@ def _import_all(model: ModelProto, functions: Any) -> None:
                 known.add(entry.domain)
 
 
-def _renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> Any:
+def renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> Any:
     """A node of a function with the names of the graph that calls it."""
     copy = type(node).FromString(node.SerializeToString())
     for values in (copy.input, copy.output):
@@ -88,7 +88,7 @@ def _renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> Any:
 
 
 def _rename(graph: GraphProto, names: Mapping[str, str], prefix: str) -> None:
-    inner = [_renamed(node, names, prefix) for node in graph.node]
+    inner = [renamed(node, names, prefix) for node in graph.node]
     del graph.node[:]
     graph.node.extend(inner)
     for value in (*graph.input, *graph.output, *graph.initializer):

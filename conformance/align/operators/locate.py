@@ -126,11 +126,11 @@ class Search:
         return "optimizer" if before == "right" else "export", exhibit.model, True
 
     def _fed(self, model: ModelProto, inputs: Inputs | None = None) -> Inputs:
-        """The failing inputs, or others, under the names that they have in a graph, which lacks those that nobody
-        needs."""
+        """The failing inputs, or others, in the order in which they are passed, under the names that they have in a
+        graph, which lacks those that nobody needs."""
         own, given = Graph(model).inputs, self._failing.inputs if inputs is None else inputs
         if {*own} <= {*self._failing.names}:
-            return given
+            return {name: given[name] for name in self._failing.names if name in given} | dict(given)
         if len(own) != len(self._failing.names):
             raise Unable("inputs")
         return {name: given[known] for name, known in zip(own, self._failing.names, strict=True)}

@@ -3,26 +3,29 @@
 Of the nodes that an operator becomes, only the last has a value of PyTorch's to be held against. The nodes are cut
 out of the graph, fed with what PyTorch has before the operator, and changed one by one until they give what PyTorch
 has after it. Generating changes and keeping those that hold is how programs are repaired (Weimer, Nguyen, Le Goues,
-Forrest: "Automatically Finding Patches Using Genetic Programming", ICSE 2009).
+Forrest: "Automatically Finding Patches Using Genetic Programming", ICSE 2009). A change that is right where it was
+looked for and nowhere else is the danger of that (Smith, Barr, Le Goues, Brun: "Is the Cure Worse Than the Disease?
+Overfitting in Automated Program Repair", FSE 2015). So PyTorch's operator is asked for more than the draws show.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from conformance.align.nodes import label, reads
-from conformance.align.operators.changes import Change, Scene, changes
-from conformance.align.operators.forced import Parting, picked, ratios, rough
-from conformance.align.operators.program import Operator, Program, Values, array, leaves
+from conformance.align.operators.changes import changes
+from conformance.align.operators.forced import Parting
+from conformance.align.operators.piece import Piece, Trial
+from conformance.align.operators.probes import Probe
+from conformance.align.operators.program import Program
+from conformance.align.operators.scene import Change
 from conformance.arrays import Array, Inputs
-from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -31,14 +34,11 @@ TRIED = 1500
 """How many changes are tried."""
 BYTES = 2**31
 """How many bytes all of them together may be given and give; fewer are tried where one takes much."""
-SMALL = 4096
-"""Bytes up to which a constant stays in the graph that is cut out; a larger one is fed to it."""
 KEPT = 4
 """How many changes are told at most."""
 OTHERS = 5
 """On how many other inputs a change has to hold, as far as PyTorch takes them."""
-LARGEST = 10_000
-"""Numbers above it, of those that PyTorch's operator is called with, are not tried: they may be sizes."""
+UNDEFINED = "values for which PyTorch gives NaN or infinity"
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,6 @@ class Mended:
     changes: list[str]
     """The change of the node with which all of them are right, then others that do as well, each with its node; none
     where the node is the first that cannot be computed."""
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """What the nodes are fed with, and what they have to give."""
-
-    feeds: dict[str, Array]
-    wanted: list[Array]
-    moved: list[Array | None]
-    """What rounding the inputs of the operator makes of each of them."""
 
 
 def mended(
@@ -73,189 +63,82 @@ def mended(
     None where neither is known.
 
     ``nodes`` are those that an operator becomes, in order. ``given`` has inputs as the program takes them and as the
-    graph does, the failing ones first: the change has to hold on the others too.
+    graph does, in the same order, the failing ones first: the change has to hold on the others too.
     """
-    piece, inputs = _Piece(model, nodes, parting, program, libraries), iter(given)
+    piece, inputs = Piece(model, nodes, parting, program, libraries), iter(given)
     trial = piece.trial(*next(inputs))
     if trial is None or not trial.wanted or piece.right(piece.model, trial):
         return None
     scene = piece.scene(trial)
     size = sum(value.nbytes for value in (*trial.feeds.values(), *scene.values.values()))
     limit = min(TRIED, max(BYTES // max(size, 1), 1))
-    others = [one for one in itertools.starmap(piece.trial, itertools.islice(inputs, OTHERS)) if one is not None]
-    right = (
-        change for change in itertools.islice(changes(scene), limit)
-        if piece.holds(change, trial) and all(piece.holds(change, other) for other in others)
-    )  # fmt: skip
-    found = [(next(node for node in piece.nodes if change.made in node.output), change.what)
-             for change in itertools.islice(right, KEPT)]  # fmt: skip
+    more = itertools.starmap(piece.trial, itertools.islice(inputs, OTHERS))
+    exam = _Exam(piece, [trial, *(one for one in more if one is not None)])
+    found = _chosen(exam, changes(scene), limit)
     if found:
-        (node, what), *more = found
-        return Mended(node, [what, *(f"{label(other)}: {what}" for other, what in more)])
+        (node, what), *rest = [(piece.node_of(change.made), what) for change, what in found]
+        others = [f"{label(piece.call_of(other))}: {piece.tell(other, what)}" for other, what in rest]
+        return Mended(piece.call_of(node), [piece.tell(node, what), *others])
     needed = {*filter(None, piece.given), *(name for node in piece.nodes for name in reads(node))}
     stops = (node for node in piece.nodes if (needed & {*node.output}) - {*scene.values})
     stopping = next(stops, None)
-    return None if stopping is None else Mended(stopping, [])
+    return None if stopping is None else Mended(piece.call_of(stopping), [])
 
 
-class _Piece:
-    """The nodes as a model of their own."""
+def _chosen(exam: _Exam, kinds: Iterable[Iterable[Change]], limit: int) -> list[tuple[Change, str]]:
+    """The first changes that are right for all values, each with what is said of it: those of one kind, and of
+    several at one place the first. Where there is none, those that leave wrong only what is special."""
+    whole: dict[tuple[str, str], tuple[Change, str]] = {}
+    partly: dict[tuple[str, str], tuple[Change, str]] = {}
+    tried = itertools.count()
+    for kind in kinds:
+        for change in kind:
+            place = (change.made, change.place)
+            if next(tried) == limit or len(whole) == KEPT:
+                return [*(whole or partly).values()][:KEPT]
+            left = exam.leaves_wrong(change) if place not in whole else None
+            if left:
+                partly.setdefault(place, (change, f"{change.what} (but not for {' and '.join(left)})"))
+            elif left is not None:
+                whole[place] = (change, change.what)
+        if whole:
+            break
+    return [*(whole or partly).values()][:KEPT]
 
-    def __init__(
-        self,
-        model: ModelProto,
-        nodes: Sequence[NodeProto],
-        parting: Parting,
-        program: Program,
-        libraries: Sequence[str],
-    ) -> None:
-        from onnx import helper, numpy_helper
 
-        self._operator, self._program, self._libraries = parting.operator, program, libraries
-        self.nodes = [node for node in nodes if node.op_type != "Constant"]
-        made = {name for node in self.nodes for name in node.output}
-        read = {name for node in self.nodes for name in reads(node)} - made
-        self.constants = _constants(model, read)
-        self._large = {name: value for name, value in self.constants.items() if value.nbytes > SMALL}
-        self.fed = sorted(read - {*self.constants})
-        """The tensors that the nodes are computed of."""
-        self.given = [tensor for name in parting.operator.outputs for tensor in program.ties.get(name, ())]
-        self.given = [tensor if tensor in made else None for tensor in self.given]
-        """By member of the operator's outputs, the tensor that the nodes give."""
-        self._of = model
-        self.model = self._empty()
-        self.model.graph.node.extend(self.nodes)
-        self.model.graph.initializer.extend(
-            numpy_helper.from_array(value, name) for name, value in self.constants.items() if name not in self._large
-        )
-        self.model.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in self.given if name)
+class _Exam:
+    """What a change has to be right for: the trials, and then the values that PyTorch's operator is asked about."""
 
-    def trial(self, inputs: Sequence[Any], fed: Inputs) -> _Trial | None:
-        """What PyTorch computes of inputs before the operator and by it; ``fed`` are those inputs as the graph has
-        them. None where PyTorch refuses them, or has no value for a tensor that the nodes are computed of."""
-        tensors = {tensor: (name, place) for name, tied in self._program.ties.items()
-                   for place, tensor in enumerate(tied) if tensor is not None}  # fmt: skip
-        needed = {*self._operator.inputs, *self._operator.outputs}
-        needed |= {tensors[name][0] for name in self.fed if name in tensors}
-        values: Values = {**self._program.start, **dict(zip(self._program.inputs, inputs, strict=True))}
+    def __init__(self, piece: Piece, trials: Sequence[Trial]) -> None:
+        self._piece, self._trials = piece, trials
 
-        def keep(name: str, value: Any) -> None:
-            if name in needed:
-                values[name] = value
-
-        try:
-            self._program.run(inputs, keep)
-            feeds = {name: fed[name] if name in fed else array(leaves(values[tensors[name][0]])[tensors[name][1]])
-                     for name in self.fed}  # fmt: skip
-        except Exception:
+    def leaves_wrong(self, change: Change) -> list[str] | None:
+        """The kinds of special values for which the nodes are wrong with a change; None where it is no repair: wrong
+        for others too, or, where the failing values are special, for special ones that were right without it."""
+        model = self._piece.changed(change)
+        if model is None or not all(self._piece.right(model, trial) for trial in self._trials):
             return None
-        members = [(output, place, member) for output, name in enumerate(self._operator.outputs)
-                   for place, member in enumerate(leaves(values[name]))]  # fmt: skip
-        if len(members) != len(self.given) or any(value is None for value in feeds.values()):
-            return None
-        wanted, moved = [], []
-        for tensor, (output, place, member) in zip(self.given, members, strict=True):
-            right = array(member)
-            if tensor is None:
-                continue
-            if right is None:
+        kinds = dict[str, None]()
+        for probe, trial, before in self._probed:
+            after = self._piece.wrong(model, trial)
+            if after is None:
                 return None
-            wanted.append(right)
-            moved.append(rough(self._operator, values, right, partial(picked, output, place)))
-        known = {name: np.ascontiguousarray(value) for name, value in feeds.items() if value is not None}
-        return _Trial({**known, **self._large}, wanted, moved)
+            for wrong, was, right in zip(after, before, trial.wanted, strict=True):
+                plain = np.isfinite(right) if right.dtype.kind == "f" else np.ones(right.shape, bool)
+                if not probe.kind and (wrong & plain).any():
+                    return None
+                if wrong.any() and not (wrong & was).any() and self._trials[0].special():
+                    return None
+                if wrong.any():
+                    kinds[probe.kind or UNDEFINED] = None
+        return [*kinds]
 
-    def changed(self, change: Change) -> ModelProto | None:
-        """The piece with a change; None where the change does not apply."""
-        from onnx import ModelProto
+    @cached_property
+    def _probed(self) -> list[tuple[Probe, Trial, list[Array]]]:
+        """The probes, with where the nodes are wrong without a change; made once a change is right for the trials."""
+        return [*self._probe()]
 
-        copy = ModelProto()
-        copy.CopyFrom(self.model)
-        try:
-            change.apply(copy.graph)
-        except Exception:
-            return None
-        return copy
-
-    def holds(self, change: Change, trial: _Trial) -> bool:
-        """Whether the nodes give what they have to with a change."""
-        model = self.changed(change)
-        return model is not None and self.right(model, trial)
-
-    def right(self, model: ModelProto, trial: _Trial) -> bool:
-        """Whether the nodes give what they have to."""
-        try:
-            arrays = self._run(model, trial.feeds)
-        except Exception:  # most changes make a graph that no runtime takes
-            return False
-        return all(
-            _same(got, wanted, moved, self._operator)
-            for got, wanted, moved in zip(arrays, trial.wanted, trial.moved, strict=True)
-        )
-
-    def scene(self, trial: _Trial) -> Scene:
-        """The piece as changes are looked for in it; without the values of what cannot be computed."""
-        from onnx import helper
-
-        values = {**trial.feeds, **self.constants}
-        for node in self.nodes:  # by itself, since a runtime computes all or nothing
-            alone = self._empty()
-            alone.graph.node.append(node)
-            names = [name for name in node.output if name]
-            alone.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
-            with contextlib.suppress(Exception):
-                feeds = {name: values[name] for name in dict.fromkeys(reads(node))}
-                values |= dict(zip(names, self._run(alone, feeds), strict=True))
-        constants = {name: value for name, value in self.constants.items() if name not in self._large}
-        versions = {entry.domain: entry.version for entry in self.model.opset_import}
-        return Scene(self.nodes, values, constants, _numbers(self._operator), versions.get("", 1))
-
-    def _empty(self) -> ModelProto:
-        from onnx import ModelProto
-
-        model = ModelProto(ir_version=self._of.ir_version, opset_import=self._of.opset_import)
-        model.functions.extend(self._of.functions)
-        model.graph.name = "piece"
-        return model
-
-    def _run(self, model: ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
-        from onnx import helper
-
-        del model.graph.input[:]
-        model.graph.input.extend(
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
-            for name, value in feeds.items()
-        )
-        return OnnxRuntimeSession(model.SerializeToString(), self._libraries, optimize=False).run(feeds)
-
-
-def _constants(model: ModelProto, names: set[str]) -> dict[str, Array]:
-    """Those of the tensors that are fixed in the graph."""
-    from onnx import numpy_helper
-
-    found = {one.name: one for one in model.graph.initializer if one.name in names}
-    for node in model.graph.node:
-        if node.op_type == "Constant" and node.output[0] in names:
-            found.update((node.output[0], one.t) for one in node.attribute if one.name == "value")
-    return {name: numpy_helper.to_array(tensor) for name, tensor in found.items()}
-
-
-def _numbers(operator: Operator) -> list[float]:
-    """The numbers that an operator is called with, those in lists among them."""
-    found: list[float] = []
-    todo = list(operator.constants)
-    while todo:
-        value = todo.pop(0)
-        if isinstance(value, list | tuple):
-            todo = [*value, *todo]
-        elif isinstance(value, int | float) and abs(value) <= LARGEST and value not in found:
-            found.append(value)
-    return found
-
-
-def _same(got: Array, wanted: Array, moved: Array | None, operator: Operator) -> bool:
-    if got.size == wanted.size == 1:
-        got = got.reshape(wanted.shape)
-    if got.shape != wanted.shape or got.dtype.kind != wanted.dtype.kind:
-        return False
-    return not (ratios(got, wanted, operator, lambda: moved) > 1).any()
+    def _probe(self) -> Iterator[tuple[Probe, Trial, list[Array]]]:
+        for probe, trial in self._piece.probed(self._trials):
+            wrong = self._piece.wrong(self._piece.model, trial)
+            yield probe, trial, [np.ones(one.shape, bool) for one in trial.wanted] if wrong is None else wrong

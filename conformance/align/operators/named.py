@@ -39,8 +39,8 @@ def of_node(
     ``final`` is the graph as it was exported, where ``model`` is that before the exporter's own passes.
     """
     known = Graph(model)
-    node = known.node_of(parting.tensor)
-    if node is None:
+    last = node = known.node_of(parting.tensor)
+    if last is None or node is None:
         return {}
     others = {tensor for tied in program.ties.values() for tensor in tied}
     while node.op_type in _HANDED_ON and node.input[0] not in others:
@@ -53,7 +53,8 @@ def of_node(
         between = _between(known, node, agreeing)
         names = [label(known.nodes[index]) for index in between if known.nodes[index].op_type != "Constant"]
         told |= {"among": names[-AMONG:]} if len(names) > 1 else {}
-        nodes = [known.nodes[index] for index in sorted([*between, *_unread(known, between, agreeing)])]
+        whole = _between(known, last, agreeing)
+        nodes = [known.nodes[index] for index in sorted([*whole, *_unread(known, whole, agreeing)])]
         found = None
         with contextlib.suppress(Exception):  # this only adds to what is known
             found = mended(model, nodes, parting, program, given, libraries)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from conformance.arrays import Array
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+LARGEST = 10_000
+"""Numbers above it, of those that an operator is called with, may be sizes."""
 Values = dict[str, Any]
 """PyTorch's values by name: tensors, numbers, and lists of them."""
 
@@ -143,6 +146,38 @@ class Exhibit:
     """What was translated, after decomposition, with ties to ``raw``, or to ``model`` where there is no raw graph."""
     raw: ModelProto | None = None
     """The graph as it was translated, before any pass over it."""
+
+
+def called_with(operator: Operator, values: Values) -> tuple[list[float], list[list[int]]]:
+    """The numbers that an operator is called with, by default too, and the lists of whole numbers among its
+    arguments; ``values`` are those of its inputs."""
+    given: list[Any] = list(operator.constants)
+    with contextlib.suppress(Exception):  # then only what is written in the call itself is known
+        given += operator.arguments(values)
+    numbers: list[float] = []
+    lists: list[list[int]] = []
+    for value in (*given, *_defaults(operator)):
+        members = leaves(value)
+        if isinstance(value, list | tuple) and members and all(type(one) is int for one in members):
+            lists.append(list(members))
+        for one in members:
+            if isinstance(one, int | float) and abs(one) <= LARGEST and one not in numbers:
+                numbers.append(one)
+    return numbers, lists
+
+
+def _defaults(operator: Operator) -> Iterator[Any]:
+    """What an operator takes for arguments that its call leaves out."""
+    import torch
+
+    call = operator.call
+    path, *names = call.function.split(".") if call is not None else [""]
+    schema = getattr(functools.reduce(getattr, names, torch), "_schema", None) if path == "torch" else None
+    if call is None or schema is None:
+        return
+    for argument in schema.arguments[len(call.args) :]:
+        if argument.name not in call.kwargs:
+            yield argument.default_value
 
 
 def leaves(value: Any) -> list[Any]:
