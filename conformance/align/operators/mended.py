@@ -23,6 +23,7 @@ from conformance.align.operators.forced import Parting, picked, ratios, rough
 from conformance.align.operators.program import Operator, Program, Values, array, leaves
 from conformance.arrays import Array, Inputs
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
+from conformance.verdict.rules import broken_by
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -48,7 +49,9 @@ class Mended:
     node: NodeProto
     changes: list[str]
     """The change of the node with which all of them are right, then others that do as well, each with its node; none
-    where the node is the first that cannot be computed."""
+    where the node is the first that breaks the rules of its operator, or cannot be computed."""
+    breaks: str | None = None
+    """The rule that it breaks."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,11 @@ def mended(
     if found:
         (node, what), *more = found
         return Mended(node, [what, *(f"{label(other)}: {what}" for other, what in more)])
+    for node in piece.nodes:
+        known = all(name in scene.values for name in node.input if name)
+        rule = broken_by(node, [scene.values.get(name) for name in node.input], piece.opset) if known else None
+        if rule is not None:
+            return Mended(node, [], rule)
     needed = {*filter(None, piece.given), *(name for node in piece.nodes for name in reads(node))}
     stops = (node for node in piece.nodes if (needed & {*node.output}) - {*scene.values})
     stopping = next(stops, None)
@@ -207,8 +215,12 @@ class _Piece:
                 feeds = {name: values[name] for name in dict.fromkeys(reads(node))}
                 values |= dict(zip(names, self._run(alone, feeds), strict=True))
         constants = {name: value for name, value in self.constants.items() if name not in self._large}
-        versions = {entry.domain: entry.version for entry in self.model.opset_import}
-        return Scene(self.nodes, values, constants, _numbers(self._operator), versions.get("", 1))
+        return Scene(self.nodes, values, constants, _numbers(self._operator), self.opset)
+
+    @property
+    def opset(self) -> int:
+        """That of ONNX's own operators."""
+        return next((entry.version for entry in self.model.opset_import if entry.domain in ("", "ai.onnx")), 1)
 
     def _empty(self) -> ModelProto:
         from onnx import ModelProto
