@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -39,8 +40,8 @@ TORCHSCRIPT, DYNAMO = "export: {torchscript: [17]}", "export: {dynamo: [18]}"
 NET, SMALL = module_of("Net"), {"smallest": True, "smallest_seconds": 600.0}
 
 
-def symbolic(function: Callable[..., Any]) -> Planting:
-    """The symbolic of TorchScript's exporter for hardswish is another one."""
+def symbolic(function: Callable[..., Any], operator: str = "hardswish") -> Planting:
+    """The symbolic of TorchScript's exporter for an operator is another one."""
 
     @contextlib.contextmanager
     def planting(times: Planted) -> Iterator[None]:
@@ -50,7 +51,7 @@ def symbolic(function: Callable[..., Any]) -> Planting:
             times.note()
             return function(*arguments)
 
-        group = registry.get_function_group("aten::hardswish")
+        group = registry.get_function_group(f"aten::{operator}")
         with mock.patch.object(group, "get", lambda opset: wrong):
             yield
 
@@ -166,6 +167,32 @@ def test_the_operator_is_named_with_its_line_and_its_smallest_function(bench: Be
     assert {key: record.operator.get(key) for key in row.told} == row.told, record.operator
     assert any(line.startswith(row.said) for line in details(record))
     assert record.smallest is not None and record.smallest["operators"] == [*row.small], record.smallest
+
+
+SECOND = {
+    "the checker refuses": (TORCHSCRIPT, partial(symbolic, unknown), "the checker refuses what becomes of"),
+    "the exporter stops": (TORCHSCRIPT, partial(symbolic, stopping), "the exporter stops at"),
+    "the exporter stops, dynamo": (DYNAMO, partial(lowering, stopping), "the exporter stops at"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.thorough] * (row[0] == DYNAMO)) for name, row in SECOND.items()
+])  # fmt: skip
+def test_a_second_operator_is_told_and_another_call_of_the_first_is_none(bench: Bench, name: str) -> None:
+    export, wrong, said = SECOND[name]
+    case = say(NET.replace("Net", "Twice"), export)
+    python = f"{PYTHON}\nclass Twice(Net):\n    def forward(self, x):\n        return self.part(self.part(x))\n"
+    with planted(wrong()):
+        alone = bench.run(case.replace("1..4", "1..5"), python, check="export").operator
+    with planted(wrong("tanh")), wrong()(Planted()):  # which is met where another process asks for it
+        record = bench.run(case, python, check="export")
+    assert alone is not None and alone["line"] == "beside.py:8" and "second" not in alone, alone
+    assert record.operator is not None and record.operator["operator"] == "aten.tanh", record.operator
+    second = record.operator["second"]
+    assert (second["operator"], second["line"]) == ("aten.hardswish", "beside.py:8"), second
+    said = f"with that put right, {said} beside.py:8  return F.hardswish(y * 3)  # here  (aten.hardswish) as well"
+    assert said in details(record), details(record)
 
 
 def test_what_asserts_sizes_is_no_call_of_a_program() -> None:

@@ -36,9 +36,9 @@ class Seen:
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[Seen]:
-    """Sees the TorchScript exports inside the block; of several the last. Raises Unable where torch is built
-    otherwise."""
+def watching(passing: str | None = None) -> Iterator[Seen]:
+    """Sees the TorchScript exports inside the block; of several the last. Calls of an operator that is ``passing`` go
+    into the graph as they are. Raises Unable where torch is built otherwise."""
     seen = Seen()
     utils, binding = part_of(_UTILS), part_of("torch._C")
 
@@ -55,6 +55,8 @@ def watching() -> Iterator[Seen]:
 
     def lowered(original: Callable[..., Any], graph: Any, block: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
         outputs = [output.debugName() for output in node.outputs()]
+        if passing is not None and _name_of(node) == passing:
+            return None
         try:
             result = original(graph, block, node, *args, **kwargs)
         except Exception:  # whatever a symbolic raises, which goes on to the exporter
