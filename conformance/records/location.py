@@ -52,7 +52,7 @@ def places_of(record: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     operator = record.get("operator") or {}
     for told in (operator, operator.get("second"), record.get("parts_at")):
         match = _PLACE.fullmatch(str((told or {}).get("line") or ""))
-        if match is not None:
+        if match is not None and (told or {}).get("place") != "call":
             yield match["file"], int(match["line"])
     source = record.get("source") or {}
     if source.get("file") and source.get("line"):
@@ -102,12 +102,13 @@ def _second(told: Mapping[str, Any]) -> str:
 
 def _where(told: Mapping[str, Any]) -> str:
     """The line with its text, or else which call it is, in which module."""
-    where = told.get("line") or (f"the module {told['module']}" if told.get("module") else "an unknown line")
+    where = told.get("line") or (f"the module {told['module']}" if told.get("module") else None)
     if told.get("place") == "call":
         number, count = told.get("call") or (1, 1)
         call = f"call {number} of {count}" if count > 1 else "the call"
-        where = f"{call} of {told.get('operator')}, in {where}"
-    return f"{where}  {told['source']}" if told.get("source") else str(where)
+        where = f"{call} of {told.get('operator')}" + (f", in {where}" if where else "")
+    where = where or "an unknown line"
+    return f"{where}  {told['source']}" if told.get("source") else where
 
 
 def _called(told: Mapping[str, Any]) -> str:

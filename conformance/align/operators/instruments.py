@@ -83,9 +83,17 @@ _MODULE = str(Path("torch", "nn", "modules", "module.py"))
 
 
 def told(frames: list[Frame]) -> tuple[str | None, str | None]:
-    """The innermost of some frames as ``modules.py:53``, and the text of that line; None for each that is unknown."""
+    """The innermost of some frames as ``modules.py:53``, or ``torch/nn/functional.py:53``, and the text of that line;
+    None for each that is unknown."""
     if not frames:
         return None, None
     file, line, _ = frames[-1]
     name = re.sub(r"^(<\w+>)\.\d+$", r"\1", Path(file).name)  # which torch.fx numbers in each process
+    if of_torch(file):
+        name = f"torch{os.sep}{file.rpartition(f'torch{os.sep}')[2]}"
     return f"{name}:{line}", linecache.getline(file, line).strip() or None
+
+
+def in_a_file_of_users(line: str | None, source: str | None) -> bool:
+    """Whether that is a line of a file that is there, and not torch's own."""
+    return source is not None and not f"{line}".startswith(("<", f"torch{os.sep}"))

@@ -17,6 +17,7 @@ from conformance.align.operators import dynamo, torchscript
 from conformance.align.operators.forced import Parting, Step, explains, steps
 from conformance.align.operators.frozen import frozen
 from conformance.align.operators.inside import opened
+from conformance.align.operators.instruments import in_a_file_of_users
 from conformance.align.operators.named import NAMED, of_node
 from conformance.align.operators.program import Exhibit, Operator, Program, Unable, array, leaves
 from conformance.align.operators.rewrites import guilty
@@ -368,7 +369,7 @@ def of_operator(operator: Operator, program: Program | None = None) -> dict[str,
         "operator": operator.called or operator.operator, "line": operator.line, "source": operator.source,
         "module": operator.module, "within": operator.operator if operator.called else None, "place": "file",
     }  # fmt: skip
-    if operator.line is None or operator.line.startswith("<"):
+    if not in_a_file_of_users(operator.line, operator.source):
         alike = [one.name for one in program.operators if one.operator == operator.operator] if program else []
         count = [alike.index(operator.name) + 1, len(alike)] if operator.name in alike else None
         told |= {"place": "call", "call": count}
