@@ -9,8 +9,10 @@ import pytest
 from benchmarks.culprits.edits import Edit, behind, exchanged, times
 from benchmarks.culprits.planting import exported
 from conformance.records.location import places_of
-from tests.kit.cases import Bench, details, say, verdict
+from tests.kit.cases import Bench, case_of, details, say, verdict
 from tests.kit.planting import planted, untyped
+from tests.location.test_refused import as_double, lowering, symbolic
+from tests.location.test_rewrites import CLIPPED, fused_as
 
 pytestmark = pytest.mark.own_store
 
@@ -42,6 +44,7 @@ HALF, WAVE, FLAT, GROWS = (exchanged(*both) for both in (
     ("Tanh", "HardSigmoid"), ("Cos", "Sin"), ("Cos", "Cosh"), ("Exp", "Softplus"),
 ))  # fmt: skip
 """Wrong for the cosine of 0, but for ``FLAT``."""
+WAVE_OF_SINE = exchanged("Sin", "Cos")
 TWO = {
     "one operator": Two((WAVE,), COS),
     "one operator at two calls": Two((HALF,), TANH),
@@ -72,3 +75,35 @@ def test_two_places_are_told_in_the_order_in_which_they_are_computed(bench: Benc
     assert all(f"{row.second}  " in line and how in line for line in said), said
     files = [place for place in places_of(record.as_dict()) if place[0] == "beside.py"]
     assert files == [("beside.py", int(line.partition(":")[2])) for line in (row.first, row.second) if line]
+
+
+@pytest.mark.parametrize("forward, edit, first, second", [
+    pytest.param("F.hardswish(torch.sin(x) * 3)", WAVE_OF_SINE, ("aten.sin", "value"), ("aten.hardswish", "dtype"),
+                 id="a dtype at last"),
+    pytest.param("(F.hardswish(x), torch.tanh(x))", HALF, ("aten.hardswish", "dtype"), ("aten.tanh", "value"),
+                 id="a dtype at first"),
+])  # fmt: skip
+def test_a_dtype_and_values_are_told_both(
+    bench: Bench, forward: str, edit: Edit, first: tuple[str, str], second: tuple[str, str]
+) -> None:
+    with planted(symbolic(as_double), exported(untyped(edit))):
+        record = bench.run(case_of(forward))
+    told = record.operator or {}
+    assert (told["operator"], told["how"]) == first, told
+    assert (told["second"]["operator"], told["second"]["how"]) == second, told["second"]
+
+
+def gate(x: Any) -> Any:
+    from onnxscript import opset18 as op
+
+    return op.HardSigmoid(x)
+
+
+@pytest.mark.thorough
+def test_what_a_pass_makes_wrong_is_told_beside_a_wrong_translation(bench: Bench) -> None:
+    with planted(lowering(gate, "tanh")), fused_as("Max"):
+        record = bench.run(say(CLIPPED, "export: {dynamo: [18]}"))
+    first = record.operator or {}
+    second = first["second"]
+    assert (first["stage"], first["passes"]) == ("optimizer", ["FuseSuccessiveReluClip"]), first
+    assert (second["operator"], second["stage"], second.get("passes")) == ("aten.tanh", "translation", None), second
