@@ -124,12 +124,12 @@ def _node(told: Mapping[str, Any]) -> Iterator[str]:
     rules = f", made by the exporter's optimizer ({told['rules']})" if told.get("rules") else ""
     yield f"node {told['node']} ({told.get('type')}){kind}{within}{gone}{rules}"
     among = list(told.get("among") or ())
+    if told.get("breaks"):
+        yield f"  its inputs break the operator's rules: {told['breaks']}"
     if told.get("change"):
         only = ", though not the outputs" if told.get("second") else ""
         yield f"  a change that makes it right{only}: {told['change']}"
-    elif told.get("breaks"):
-        yield f"  which breaks the rules of that operator: {told['breaks']}"
-    elif among:
+    elif among and not told.get("breaks"):
         more = f" and {len(among) - _AMONG} before them" if len(among) > _AMONG else ""
         yield f"  or another of the {len(among)} nodes that compute it: {', '.join(among[-_AMONG:])}{more}"
 

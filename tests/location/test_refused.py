@@ -208,3 +208,32 @@ def test_what_asserts_sizes_is_no_call_of_a_program() -> None:
     program = of_graph(torch.fx.GraphModule(torch.nn.Module(), graph), Seen(), {})
     assert [one.operator for one in program.operators] == ["aten.sin"]
     assert float(program.run([torch.zeros(())])[0]) == 0.0
+
+
+def unary(kind: str) -> Callable[..., Any]:
+    return lambda g, x: g.op(kind, x)
+
+
+def sliced_by_numbers(g: Any, x: Any) -> Any:
+    import torch
+
+    def constant(value: Any) -> Any:
+        return g.op("Constant", value_t=torch.tensor(value))
+
+    size = g.op("Gather", g.op("Shape", x), constant(0))
+    return g.op("Slice", g.op("HardSwish", x), g.op("Sub", size, size), size, constant([0]))
+
+
+def test_a_node_that_breaks_the_rules_of_its_operator_is_the_one_beside_another_defect(bench: Bench) -> None:
+    """Of the nodes that one operator became: starts and ends that are numbers and no lists of them."""
+    case = say(NET, TORCHSCRIPT)
+    for plants in ([], [symbolic(unary("Cos"), "sin")]):
+        with planted(symbolic(sliced_by_numbers), *plants):
+            record = bench.run(case.replace("1..4", f"1..{5 + len(plants)}"), PYTHON)
+        assert (record.status, record.fault, record.conclusion) == ("failed", "exporter", "rules"), record.as_dict()
+        places = [record.operator or {}, (record.operator or {}).get("second") or {}]
+        (told,) = (one for one in places if one.get("operator") == "aten.hardswish")
+        assert (told["line"], told["type"]) == ("beside.py:8", "Slice"), told
+        assert told.get("breaks", told) == "the starts: no axes instead of one axis", told
+    assert not any("or another of" in line for line in details(record))
+    assert any(one.get("operator") == "aten.sin" for one in places), places

@@ -94,12 +94,12 @@ def mended(
              for change in itertools.islice(right, KEPT)]  # fmt: skip
     if found:
         (node, what), *more = found
-        return Mended(node, [what, *(f"{label(other)}: {what}" for other, what in more)])
-    for node in piece.nodes:
-        known = all(name in scene.values for name in node.input if name)
-        rule = broken_by(node, [scene.values.get(name) for name in node.input], piece.opset) if known else None
-        if rule is not None:
-            return Mended(node, [], rule)
+        told = [what, *(f"{label(other)}: {what}" for other, what in more)]
+        return Mended(node, told, piece.rule_broken_by(node, scene))
+    rules = ((node, piece.rule_broken_by(node, scene)) for node in piece.nodes)
+    breaking = next(((node, rule) for node, rule in rules if rule is not None), None)
+    if breaking is not None:
+        return Mended(breaking[0], [], breaking[1])
     needed = {*filter(None, piece.given), *(name for node in piece.nodes for name in reads(node))}
     stops = (node for node in piece.nodes if (needed & {*node.output}) - {*scene.values})
     stopping = next(stops, None)
@@ -216,6 +216,12 @@ class _Piece:
                 values |= dict(zip(names, self._run(alone, feeds), strict=True))
         constants = {name: value for name, value in self.constants.items() if name not in self._large}
         return Scene(self.nodes, values, constants, _numbers(self._operator), self.opset)
+
+    def rule_broken_by(self, node: NodeProto, scene: Scene) -> str | None:
+        """Return the rule of its operator that a node breaks, as far as its inputs are known."""
+        if not all(name in scene.values for name in node.input if name):
+            return None
+        return broken_by(node, [scene.values.get(name) for name in node.input], self.opset)
 
     @property
     def opset(self) -> int:
