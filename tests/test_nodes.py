@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.reference
 import pytest
 
 from benchmarks.culprits.edits import behind, plus, times
 from benchmarks.culprits.planting import kernel, refusing
 from conformance.runtimes import openvino
+from conformance.runtimes.onnxruntime import OnnxRuntimeSession
+from conformance.verdict.forms import NUMBERS, VECTORS
 from conformance.verdict.rules import RULES, broken
 from conformance.verdict.walk import decided, walk
 from tests.kit.cases import details, say, verdict, with_symbolic
@@ -43,7 +46,9 @@ DATA = zeros(3, 4)
 SCALAR = np.array(0, np.int64)
 
 
-@pytest.mark.parametrize("operator, attributes, sound, wrong", [
+ONE, IMAGE = numbers(1), zeros(1, 2, 4, 4)
+BOXES, SCORES = zeros(1, 3, 4), zeros(1, 2, 3)
+KEPT_AND_BROKEN: list[tuple[str, dict[str, Any], list[Any], list[Any]]] = [
     ("ScatterElements", {"axis": 1}, [DATA, zeros(2, 3, dtype="i8"), zeros(2, 3)],
      [DATA, zeros(2, 3, dtype="i8"), zeros(2, 4)]),
     ("GatherElements", {"axis": 1}, [DATA, zeros(3, 9, dtype="i8")], [DATA, np.full((3, 9), 4)]),
@@ -68,14 +73,119 @@ SCALAR = np.array(0, np.int64)
     ("TopK", {}, [DATA, numbers(4)], [DATA, numbers(5)]),
     ("Range", {}, [SCALAR, SCALAR, np.array(1)], [SCALAR, SCALAR, SCALAR]),
     ("Add", {}, [DATA, zeros(3, 1)], [DATA, zeros(3)]),
-])  # fmt: skip
+    # lists of numbers, and numbers
+    *(("Slice", {}, [DATA, numbers(0), numbers(9), numbers(-1), numbers(2)], wrong) for wrong in (
+        [DATA, SCALAR, np.array(9)], [DATA, numbers([0]), numbers([9])], [DATA, numbers(0), numbers(9), SCALAR],
+        [DATA, numbers(0, 0), numbers(9, 9), numbers(1, -1)], [DATA, numbers(0), numbers(9), numbers(2)],
+        [DATA, numbers(0), numbers(9), numbers(0, 1)], [DATA, numbers(0), numbers(9), numbers(0), SCALAR],
+        [DATA, numbers(0), numbers(9), numbers(0), numbers(0)], [DATA, *[numbers(0, 0, 0)] * 2])),
+    *((operator, {}, [DATA, *more], [DATA, *wrong]) for operator, more, wrong in (
+        ("Reshape", [numbers(12)], [np.array(12)]), ("Reshape", [numbers(2, 6)], [numbers([2, 6])]),
+        ("Expand", [numbers(3, 4)], [np.array(4)]), ("Expand", [numbers(1)], [numbers(-2)]),
+        ("Tile", [numbers(1, 2)], [np.array(2)]), ("Tile", [numbers(0, 2)], [numbers(-1, 2)]),
+        ("TopK", [numbers(2)], [np.array(2)]), ("TopK", [numbers(2)], [numbers(1, 2)]),
+        ("Squeeze", [numbers()], [SCALAR]), ("Squeeze", [numbers()], [numbers(2)]),
+        ("Unsqueeze", [numbers(-4, 1)], [np.array([[0]])]), ("Unsqueeze", [numbers(2)], [numbers(3)]),
+        ("Unsqueeze", [numbers(0, 3)], [numbers(0, -4)]), ("Split", [numbers(3)], [np.array(3)]),
+        ("Split", [numbers(3)], [numbers(4, -1)]), ("ReduceSum", [numbers(-2, 1)], [numbers(2)]),
+        ("ReduceMax", [numbers(0)], [numbers([0])]), ("Trilu", [SCALAR], [numbers(0, 1)]),
+        ("CumSum", [ONE], [numbers(0, 1)]), ("Compress", [np.ones(12, bool)], [np.ones((3, 4), bool)]),
+        ("Compress", [np.ones(12, bool)], [np.ones(13, bool)]),
+        ("Clip", [zeros(), zeros()], [zeros(), zeros(4)]), ("Dropout", [zeros()], [zeros(2)]),
+        ("Dropout", [np.array(0.5, "f4")], [np.array(1, "f4")]))),
+    ("Trilu", {}, [DATA], [zeros(3)]),
+    ("EyeLike", {}, [DATA], [zeros(3)]),
+    ("ConstantOfShape", {}, [numbers(2, 3)], [np.array(2)]),
+    ("ConstantOfShape", {}, [numbers()], [numbers(2, -1)]),
+    ("Range", {}, [SCALAR, np.array(3), ONE.reshape(())], [SCALAR, numbers(3, 4), np.array(1)]),
+    ("Range", {}, [SCALAR, np.array(3), np.array(-1)], [SCALAR, numbers([3]), np.array(1)]),
+    ("Gather", {}, [DATA, np.array(-3)], [zeros(), np.array(0)]),
+    ("Gather", {"axis": 1}, [DATA, numbers()], [DATA, numbers(-5)]),
+    ("GatherND", {}, [DATA, numbers(2)], [DATA, SCALAR]),
+    ("GatherND", {"batch_dims": 1}, [DATA, numbers([0], [1], [3])], [DATA, numbers([0], [1])]),
+    ("ScatterND", {}, [DATA, numbers([-1, 0]), zeros(1)], [DATA, numbers([0, 0, 0]), zeros(1)]),
+    ("OneHot", {"axis": 1}, [numbers(0, 2), np.array(3), zeros(2)], [numbers(0, 2), numbers(3, 3), zeros(2)]),
+    ("OneHot", {}, [numbers(0, 2), ONE, zeros(2)], [numbers(0, 2), np.array(3), zeros(3)]),
+    ("OneHot", {"axis": -2}, [numbers(0, 2), ONE, zeros(2)], [numbers(0, 2), np.array(-3), zeros(2)]),
+    ("Pad", {}, [DATA, numbers(0, 1, 0, 2)], [DATA, numbers(0, 1)]),
+    ("Pad", {}, [DATA, numbers(0, -1, 0, -3)], [DATA, numbers(0, -2, 0, -3)]),
+    ("Pad", {}, [DATA, numbers(1, 1), zeros(), numbers(-1)], [DATA, numbers(1, 1), zeros(), numbers(2)]),
+    ("Pad", {}, [DATA, numbers(1, 1), None, numbers(0)], [DATA, numbers(1, 1), zeros(2), numbers(0)]),
+    ("Resize", {}, [IMAGE, None, np.float32([1, 1, 2, 2])], [IMAGE, None, np.float32([2, 2])]),
+    ("Resize", {"axes": [2, 3]}, [IMAGE, None, None, numbers(2, 2)], [IMAGE, None, None, numbers(1, 1, 2, 2)]),
+    ("Resize", {}, [IMAGE, None, None, numbers(1, 2, 2, 2)], [IMAGE]),
+    ("Resize", {}, [IMAGE, None, np.float32([1, 1, 0.5, 0.5])], [IMAGE, None, np.float32([1, 1, 0, 1])]),
+    ("NonMaxSuppression", {}, [BOXES, SCORES, ONE], [BOXES, zeros(1, 2, 4), ONE]),
+    ("NonMaxSuppression", {}, [BOXES, SCORES, np.array(2)], [zeros(3, 4), SCORES, ONE]),
+    ("NonMaxSuppression", {}, [BOXES, SCORES], [zeros(1, 3, 5), SCORES]),
+    ("Col2Im", {}, [zeros(1, 8, 9), numbers(4, 4), numbers(2, 2)], [zeros(1, 7, 9), numbers(4, 4), numbers(2, 2)]),
+    ("Col2Im", {}, [zeros(1, 8, 9), numbers(4, 4), numbers(2, 2)], [zeros(1, 8, 9), numbers(4, 4), numbers(2)]),
+    ("AffineGrid", {}, [zeros(1, 2, 3), numbers(1, 1, 2, 2)], [zeros(1, 3, 4), numbers(1, 1, 2, 2)]),
+    ("AffineGrid", {}, [zeros(2, 3, 4), numbers(2, 1, 2, 2, 2)], [zeros(1, 2, 3), numbers(1, 2, 2)]),
+    ("CenterCropPad", {"axes": [1]}, [DATA, numbers(7)], [DATA, numbers(7, 7)]),
+    ("ReverseSequence", {}, [DATA, numbers(1, 2, 3, 3)], [DATA, numbers(1, 2, 3)]),
+    ("ReverseSequence", {}, [DATA, numbers(1, 2, 3, 1)], [DATA, numbers(1, 2, 4, 1)]),
+    ("RoiAlign", {}, [IMAGE, zeros(2, 4), numbers(0, 0)], [IMAGE, zeros(2, 4), numbers(0, 1)]),
+    ("Softmax", {"axis": -2}, [DATA], [zeros(3)]),
+    ("ArgMax", {"axis": 1}, [DATA], [zeros(3)]),
+    ("Flatten", {"axis": 2}, [DATA], [zeros(3)]),
+    ("BitShift", {"direction": "LEFT"}, [np.uint32([1, 2]), np.uint32([1])],
+     [np.uint32([1, 2]), np.uint32([1, 1, 1])]),
+]  # fmt: skip
+"""An operator, its attributes, inputs that keep its rules, and inputs that break one."""
+
+
+@pytest.mark.parametrize("operator, attributes, sound, wrong", KEPT_AND_BROKEN)
 def test_what_breaks_the_rules_of_an_operator_is_told_and_what_keeps_them_passes(operator, attributes, sound, wrong):
     assert broken(operator, attributes, sound) is None
     assert broken(operator, attributes, wrong)
 
 
+def alone(operator: str, attributes: dict[str, Any], inputs: list[Any], opset: int = 20) -> onnx.ModelProto:
+    """A model of one node."""
+    names = ["" if value is None else f"x{place}" for place, value in enumerate(inputs)]
+    made = {"TopK": 2, "Split": inputs[1].size if operator == "Split" else 0}.get(operator, 1)
+    node = onnx.helper.make_node(operator, names, [f"y{place}" for place in range(made)], **attributes)
+    given = [onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+             for name, value in zip(names, inputs, strict=True) if name]  # fmt: skip
+    outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output]
+    graph = onnx.helper.make_graph([node], "alone", given, outputs)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=9)
+
+
+def test_what_keeps_the_rules_is_computed_by_onnx_runtime_or_the_evaluator() -> None:
+    """So that no rule asks for more than ONNX does."""
+    for operator, attributes, sound, _ in KEPT_AND_BROKEN:
+        model = alone(operator, attributes, sound)
+        feeds = {f"x{place}": value for place, value in enumerate(sound) if value is not None}
+        assert broken(operator, attributes, sound, 20) is None, operator
+        try:
+            OnnxRuntimeSession(model.SerializeToString(), (), optimize=False).run(feeds)
+        except Exception:
+            onnx.reference.ReferenceEvaluator(model).run(None, feeds)
+
+
+@pytest.mark.parametrize("operator, opset, sound, wrong", [
+    ("Gather", 20, [DATA, np.int32([0])], [DATA, np.float32([0])]),
+    ("Add", 20, [DATA, DATA], [DATA, DATA.astype("f8")]),
+    ("Where", 20, [np.array([True]), DATA, DATA], [ONE, DATA, DATA]),
+    ("Slice", 20, [DATA, ONE, ONE], [DATA, ONE, np.int32([1])]),
+    ("BitShift", 20, [np.uint32([1]), np.uint32([1])], [ONE, ONE]),
+    ("Loop", 20, [ONE, np.array(True), DATA, ONE], [np.float32([1]), np.array(True), DATA]),
+    ("LayerNormalization", 17, [DATA, zeros(4)], [ONE, zeros(4)]),
+    ("ReduceMax", 20, [np.array([True])], [np.array(["a"])]),
+    ("Equal", 19, [np.array(["a"]), np.array(["b"])], [np.array(["a"]), ONE]),
+    ("ReduceMax", 20, [np.array([True])], [np.array([1j], "c8")]),
+])  # fmt: skip
+def test_dtypes_are_those_that_the_operator_takes_at_the_opset(
+    operator: str, opset: int, sound: list[Any], wrong: list[Any]
+) -> None:
+    assert broken(operator, {}, sound, opset) is None
+    assert "tensor(" in (broken(operator, {}, wrong, opset) or "")
+
+
 def test_every_rule_is_of_an_operator_and_lets_missing_inputs_be():
-    for operator in RULES:
+    for operator in {*RULES, *VECTORS, *NUMBERS}:
         assert onnx.defs.has(operator)
         assert broken(operator, {}, []) is None
 

@@ -77,6 +77,12 @@ def without_bias(g, x, weight, bias):
     return g.op("MatMul", x, g.op("Transpose", weight, perm_i=[1, 0]))
 def asinh(g, x):
     raise RuntimeError("not thought of")
+def off_by_less_than_most_cells_allow(g, x):
+    return g.op("Mul", g.op("HardSwish", x), g.op("Constant", value_t=torch.tensor(1 + 8e-6)))
+def right_at_the_exported_size(g, x):
+    traced = g.op("Constant", value_t=torch.tensor(next(g.original_node.inputs()).type().sizes()[0]))
+    size = g.op("Gather", g.op("Shape", x), g.op("Constant", value_t=torch.tensor(0)))
+    return g.op("Mul", g.op("HardSwish", x), g.op("Cast", g.op("Equal", size, traced), to_i=1))
 """
 DEFINED = """
 import torch
@@ -164,6 +170,13 @@ PLANTED = {
     "a symbolic that raises": Planted(
         say(module_of("Unknown"), torchscript("aten::asinh", "beside.asinh")), ["aten.asinh"], "beside.py",
         'raise RuntimeError("not thought of")', 'return g.op("Asinh", x)', check="export"),
+    "off by more than this case allows": Planted(
+        say(HARDSWISH.replace("beside.symbolic", "beside.off_by_less_than_most_cells_allow"),
+            "tolerance: {fp32: {rtol: 1e-6, atol: 1e-7}}"),
+        ["aten.hardswish"], "beside.py", "1 + 8e-6", "1.0"),
+    "right at the sizes that it is exported with": Planted(
+        HARDSWISH.replace("beside.symbolic", "beside.right_at_the_exported_size"), ["aten.mul", "aten.hardswish"],
+        "beside.py", 'g.op("Equal", size, traced)', 'g.op("Equal", size, size)', ("dynamic_axes={'x': [0]}",)),
     "a translation, by dynamo": Planted(
         say(module_of("Net"), dynamo("aten::hardswish", "translation")), ["aten.hardswish"], "beside.py",
         "HardSigmoid", "HardSwish", ("torch.ops.aten.hardswish.default(x)",)),

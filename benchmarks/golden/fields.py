@@ -25,7 +25,8 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "optimizer": ("of", "level", "changed", "passes", "alone", "helpers", "removed", "added", "more"),
     "operator": (
         "operator", "within", "line", "source", "module", "stage", "node", "type", "tensor", "dtype", "sizes",
-        "among", "how", "change", "others", "removed", "rules", "passes", "inside", "untied", "unable", "detail",
+        "among", "how", "change", "breaks", "others", "removed", "rules", "passes", "inside", "untied", "unable",
+        "detail",
     ),
     "smallest": ("nodes", "calls", "of", "operators", "passes", "own_code", "why_not", "detail"),
     "remedy": ("kind", "yaml", "python", "file", "parameters"),
@@ -43,6 +44,8 @@ def fields_of(record: Mapping[str, Any], folder: Path, more: Mapping[str, Any] |
     for name, parts in PARTS.items():
         told = record[name] or {}
         found |= {f"{name}.{part}": told.get(part) for part in parts}
+    second = (record["operator"] or {}).get("second") or {}
+    found["operator.second"] = {part: second[part] for part in PARTS["operator"] if part in second}
     if record["smallest"]:
         found["smallest.script"] = "repro" in record["smallest"]
     found["remedy.yaml"] = _without_measured(record["remedy"] or {})

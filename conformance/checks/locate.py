@@ -124,7 +124,12 @@ def question(run: CellRun, verify: Verifier, stored: Stored, example: Example) -
             return defaults_for(right).compare(got, Right(right, exact, None, inputs)).verdict == "failed"
         return verify.judged(example, got).verdict == "failed"
 
+    def wrong(got: Sequence[Array], right: Sequence[Array], inputs: Inputs) -> bool:
+        judge = defaults_for(right) if cell.converted else verify.judge_of(right)
+        return judge.compare(got, Right(right, None, None, inputs)).verdict == "failed"
+
     return Failing(
         cell.exporter, stored.facts.structure, lambda at: run.export(inputs=at).model, arguments,
         reference.graph_order(), run.libraries(), inputs, fails, lambda: map(run.prepared.maker, draws(run.prepared)),
+        wrong,
     )  # fmt: skip

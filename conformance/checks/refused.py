@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.align.operators.locate import of_operator
 from conformance.align.operators.program import Operator, Unable
-from conformance.align.operators.refused import Refused, refused_model, stopped_export
+from conformance.align.operators.refused import Refused, next_stop, refused_model, stopped_export
+from conformance.arrays import Inputs
 from conformance.case.declaration import Case
 from conformance.checks.own_code import accused, declared_own, own_code, told_of
 from conformance.errors import Stopped, display_path
@@ -54,11 +55,16 @@ def note_refused_model(run: CellRun, stop: Stopped) -> None:
 
 def refused_by_checker(run: CellRun) -> Refused:
     """Return the operator behind what the checker refuses of the model of a cell. Raises Unable."""
-    run.reference.restore()
     fed = run.prepared.inputs()
-    positional, keywords = run.reference.arguments(fed)
-    inputs = [*positional, *keywords.values()]
+    inputs = arguments_of(run, fed)
     return refused_model(run.cell.exporter, lambda: run.export().model, inputs, fed, run.libraries())
+
+
+def arguments_of(run: CellRun, inputs: Inputs) -> list[Any]:
+    """Return inputs as a captured program takes them."""
+    run.reference.restore()
+    positional, keywords = run.reference.arguments(inputs)
+    return [*positional, *keywords.values()]
 
 
 def _asked(run: CellRun, question: Any) -> dict[str, Any]:
@@ -89,7 +95,8 @@ def _of_export(run: CellRun) -> dict[str, Any]:
             return False
         return True
 
-    return stopped_export(run.cell.exporter, run.export).told(exports)
+    stopped = stopped_export(run.cell.exporter, run.export)
+    return stopped.told(exports) | next_stop(run.cell.exporter, run.export, stopped)
 
 
 def crashed_export(progress: object, cell: Cell, settings: Settings) -> dict[str, Any] | None:
@@ -125,6 +132,8 @@ def placed(run: CellRun, told: dict[str, Any]) -> dict[str, Any]:
     note some of their own; and of an expression with the place and the text that it has in the case file."""
     modules = dict(run.reference.module.named_modules())
     known = {name: value for name, value in told.items() if name != "module" or value in modules}
+    if "second" in known:
+        known["second"] = placed(run, known["second"])
     return in_the_case_file(known, run.cell.case)
 
 
@@ -132,4 +141,5 @@ def in_the_case_file(told: dict[str, Any], case: Case) -> dict[str, Any]:
     """Return the same, where the module is an expression with the place and the text that it has in the case file."""
     if not str(told.get("line")).startswith(EXPRESSION):
         return told
-    return {**told, "line": f"{display_path(case.file)}:{case.line}", "source": case.says.forward}
+    known = {name: value for name, value in told.items() if name != "call"}
+    return {**known, "line": f"{display_path(case.file)}:{case.line}", "source": case.says.forward, "place": "file"}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 from conformance.align.operators.locate import Search
 from conformance.align.operators.program import Operator, Program, Unable
 from conformance.align.operators.refused import stopped_export
+from conformance.arrays import Array
 from conformance.case.export import OnnxFile
 from conformance.case.python import describe
 from conformance.checks.functions.lines import Exporting, Names
@@ -28,7 +30,9 @@ from conformance.checks.functions.written import VALUES, Shown, issue, script
 from conformance.checks.models import CellRun
 from conformance.checks.reduce.trial import OutOfTime, difference
 from conformance.checks.reduce.written import shows
-from conformance.checks.refused import refused_by_checker
+from conformance.checks.refused import arguments_of, refused_by_checker
+from conformance.compare.judges import Judge, defaults_for
+from conformance.compare.tolerance import Tolerance
 from conformance.depends.files import imported
 from conformance.errors import Stopped, display_path
 from conformance.plan.expected import fails_as_declared
@@ -73,24 +77,53 @@ def _searched(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced
     deadline = time.monotonic() + run.settings.smallest_seconds
     cell = run.cell
     kind = _KINDS.get(str(operator.get("how")))
-    place = Place.of_search(search)
+    place = Place.of_search(search, arguments_of(run, run.prepared.inputs()))
     if place is None or kind is None:
         return Reduced(None, {"why_not": "capture"})
     if kind == STOPS and (run.libraries() or run.target.functions):
         return Reduced(None, {"why_not": "libraries"})
     assert not isinstance(run.target, OnnxFile)  # nobody's export, of which no function is looked for
     how = Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode, _defines(run))
-    found = _found(place, Trials(how, kind, deadline))
-    return found if found.shown else Reduced(None, found.told | {"differs": _differs(run, search, operator)})
+    trials = Trials(how, kind, deadline, judge=_judging(run))
+    found = _found(place, trials)
+    if found.shown:
+        return found
+    return Reduced(None, found.told | {"differs": _differs(run, search, operator, as_exported=trials.as_exported)})
 
 
-def _differs(run: CellRun, search: Search, operator: dict[str, Any]) -> list[str]:
-    """In what a function that is tried differs from the cell: it is exported with what it is run with."""
+def _judging(run: CellRun) -> Callable[[Sequence[Array]], Judge]:
+    """What outputs are compared by as those of the cell are: by the tightest that its case declares for one of them,
+    or by the defaults, as before a conversion."""
+    says = run.cell.case.says.tolerance_for(run.cell.precision)
+    declared = [] if run.cell.converted else [says, *says.outputs.values()]
+
+    def least(name: str, default: float) -> float:
+        both = ((getattr(one, name), getattr(says, name)) for one in declared)
+        return min(next((limit for limit in given if limit is not None), default) for given in both)
+
+    def tightest(default: Tolerance | None) -> Tolerance | None:
+        if default is None or not declared:
+            return default
+        atol = least("atol", default.atol)
+        return Tolerance(least("rtol", default.rtol), atol, absolute=atol in [one.atol for one in declared])
+
+    def judge(wanted: Sequence[Array]) -> Judge:
+        judge = defaults_for(wanted)
+        return dataclasses.replace(judge, tolerances=tuple(map(tightest, judge.tolerances)))
+
+    return judge
+
+
+def _differs(run: CellRun, search: Search, operator: dict[str, Any], *, as_exported: bool) -> list[str]:
+    """In what a function that is tried differs from the cell: it is exported with what it is run with, unless it was
+    tried ``as_exported`` too, then with those sizes open that are others."""
     case, exported = run.cell.case, run.prepared.inputs()
     open_dims = any(not one.fixed and name not in run.target.static for name, one in case.dims.ranges.items())
     failing = dict(zip(run.reference.graph_order(), search.inputs, strict=False))
     sizes = any(tuple(exported[name].shape) != tuple(value.shape) for name, value in failing.items())
-    known = {"sizes": sizes, "dims": open_dims, "optimizer": operator.get("stage") == "optimizer"}
+    known = {
+        "sizes": sizes and not as_exported, "dims": open_dims, "optimizer": operator.get("stage") == "optimizer",
+    }  # fmt: skip
     return [name for name, differs in known.items() if differs]
 
 
@@ -151,7 +184,7 @@ def _of_failed(run: CellRun) -> Reduced:
 
     deadline = time.monotonic() + run.settings.smallest_seconds
     run.set_apart()
-    cell, reference = run.cell, run.reference
+    cell = run.cell
     assert not isinstance(run.target, OnnxFile)  # which nobody exports
     try:
         stopped = stopped_export(cell.exporter, run.export)
@@ -160,13 +193,12 @@ def _of_failed(run: CellRun) -> Reduced:
     program, error = stopped.program, stopped.error
     if program is None:
         return Reduced(None, {"why_not": "uncaptured", "seconds": 0.0})
-    reference.restore()
-    positional, keywords = reference.arguments(run.prepared.inputs())
+    inputs = arguments_of(run, run.prepared.inputs())
     how = Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode, _defines(run))
     trials = Trials(how, RAISES, deadline, gist(error))
     try:
         for operator in _suspects(program, str(error), stopped.operator):
-            place = Place.at(program, operator, [*positional, *keywords.values()])
+            place = Place.at(program, operator, inputs)
             with contextlib.suppress(Unwritten):
                 found = fewest(place, trials, how.own)
                 if found is not None:
@@ -180,15 +212,15 @@ def _of_refused(run: CellRun, stop: Stopped) -> Reduced:
 
     deadline = time.monotonic() + run.settings.smallest_seconds
     run.set_apart()
-    cell, reference = run.cell, run.reference
+    cell = run.cell
     assert not isinstance(run.target, OnnxFile)  # which nobody exports
     try:
         refused = refused_by_checker(run)
     except Unable as reason:
         return Reduced(None, {"why_not": reason.why, "seconds": 0.0})
-    reference.restore()
-    positional, keywords = reference.arguments(run.prepared.inputs())
-    place = Place.in_exhibit(refused.exhibit, refused.operator, [*positional, *keywords.values()])
+    operator = refused.operator
+    inputs = arguments_of(run, run.prepared.inputs())
+    place = None if operator is None else Place.in_exhibit(refused.exhibit, operator, inputs)
     if place is None:
         return Reduced(None, {"why_not": "capture"})
     how = Exporting.of(run.target, cell.exporter, cell.opset, cell.case.says.mode, _defines(run))

@@ -53,9 +53,10 @@ def places_of(record: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     place = record.get("place") or {}
     if place.get("own") and place.get("file") and place.get("line"):
         yield str(place["file"]), int(place["line"])
-    for told in (record.get("operator"), record.get("parts_at")):
+    operator = record.get("operator") or {}
+    for told in (operator, operator.get("second"), record.get("parts_at")):
         match = _PLACE.fullmatch(str((told or {}).get("line") or ""))
-        if match is not None:
+        if match is not None and (told or {}).get("place") != "call":
             yield match["file"], int(match["line"])
     source = record.get("source") or {}
     if source.get("file") and source.get("line"):
@@ -71,11 +72,10 @@ def located(record: Mapping[str, Any]) -> Iterator[str]:
         why = _UNABLE.get(told["unable"], str(told["unable"])).replace("{detail}", str(told.get("detail") or ""))
         yield f"which operator parts first is not known: {why.rstrip(': ')}"
         return
-    source = f"  {told['source']}" if told.get("source") else ""
-    where = told.get("line") or (f"the module {told['module']}" if told.get("module") else "an unknown line")
-    if told.get("operator") or told.get("line"):  # else a pass alone is known
-        name = f"  ({told['operator']})" if told.get("operator") else ""
-        yield f"{_HEADS.get(str(told.get('how')), 'parts first at')} {where}{source}{name}"
+    if told.get("place") == "node":
+        yield "the checker refuses a node, and which operator became it is not known"
+    elif told.get("operator") or told.get("line"):  # else a pass alone is known
+        yield f"{_HEADS.get(str(told.get('how')), 'parts first at')} {_where(told)}{_called(told)}"
     yield from _node(told)
     yield from _values(told)
     if told.get("inside"):
@@ -86,6 +86,37 @@ def located(record: Mapping[str, Any]) -> Iterator[str]:
     if _STAGES.get(told.get("stage") or ""):
         without = f", and without {' and '.join(told['passes'])} it stays right" if told.get("passes") else ""
         yield f"  {_STAGES[told['stage']]}{without}"
+    if told.get("second"):
+        yield f"with that put right, {_second(told['second'])}"
+
+
+def _second(told: Mapping[str, Any]) -> str:
+    """What is still wrong where the operator that was named first is put right."""
+    if told.get("unable"):
+        return "the outputs are still wrong, which no other operator by itself explains"
+    if told.get("place") == "node":
+        return f"the checker refuses the node {told.get('node')} ({told.get('type')}) as well"
+    if told.get("how") in _HEADS:
+        return f"{_HEADS[told['how']]} {_where(told)}{_called(told)} as well"
+    node = f"; node {told['node']} ({told.get('type')})" if told.get("node") is not None else ""
+    passes = f"; made so by {' and '.join(told['passes'])}" if told.get("passes") else ""
+    when = ", with other inputs" if told.get("other_inputs") else ""
+    return f"{_where(told)}{_called(told)} is wrong as well{when}: {'; '.join(_values(told))}{node}{passes}"
+
+
+def _where(told: Mapping[str, Any]) -> str:
+    """The line with its text, or else which call it is, in which module."""
+    where = told.get("line") or (f"the module {told['module']}" if told.get("module") else None)
+    if told.get("place") == "call":
+        number, count = told.get("call") or (1, 1)
+        call = f"call {number} of {count}" if count > 1 else "the call"
+        where = f"{call} of {told.get('operator')}" + (f", in {where}" if where else "")
+    where = where or "an unknown line"
+    return f"{where}  {told['source']}" if told.get("source") else where
+
+
+def _called(told: Mapping[str, Any]) -> str:
+    return f"  ({told['operator']})" if told.get("operator") and told.get("place") != "call" else ""
 
 
 def _node(told: Mapping[str, Any]) -> Iterator[str]:
@@ -97,9 +128,12 @@ def _node(told: Mapping[str, Any]) -> Iterator[str]:
     rules = f", made by the exporter's optimizer ({told['rules']})" if told.get("rules") else ""
     yield f"node {told['node']} ({told.get('type')}){kind}{within}{gone}{rules}"
     among = list(told.get("among") or ())
+    if told.get("breaks"):
+        yield f"  its inputs break the operator's rules: {told['breaks']}"
     if told.get("change"):
-        yield f"  a change that makes it right: {told['change']}"
-    elif among:
+        only = ", though not the outputs" if told.get("second") else ""
+        yield f"  a change that makes it right{only}: {told['change']}"
+    elif among and not told.get("breaks"):
         more = f" and {len(among) - _AMONG} before them" if len(among) > _AMONG else ""
         yield f"  or another of the {len(among)} nodes that compute it: {', '.join(among[-_AMONG:])}{more}"
 

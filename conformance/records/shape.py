@@ -74,6 +74,15 @@ _BUDGET = form(
 )  # fmt: skip
 _NAMES = or_null(form(has=or_null(_TEXTS), lacks=or_null(_TEXTS), versions=or_null(_TEXTS)))
 
+_OPERATOR: dict[str, Check] = {
+    **dict.fromkeys(
+        ("operator", "line", "source", "module", "within", "stage", "how", "node", "type", "tensor", "dtype",
+         "rules", "unable", "detail", "inside", "change", "breaks", "place"), TEXT_OR_NULL,
+    ),
+    **dict.fromkeys(("untied", "passes", "among", "others"), _TEXTS),
+    "other_inputs": FLAG, "index": list_of(integer), "differ": _two, "call": _two, "arguments": list_of(scalar),
+}  # fmt: skip
+
 FIELDS: dict[str, Check] = {
     "id": _id, **dict.fromkeys(("case", "exporter", "check", "precision"), TEXT), "opset": integer, "status": _status,
     **dict.fromkeys(
@@ -106,14 +115,7 @@ FIELDS: dict[str, Check] = {
         unfinished=FLAG,
         **dict.fromkeys(("passes", "helpers", "removed", "added"), _TEXTS),
     )),
-    "operator": or_null(form(
-        **dict.fromkeys(
-            ("operator", "line", "source", "module", "within", "stage", "how", "node", "type", "tensor", "dtype",
-             "rules", "unable", "detail", "inside", "change"), TEXT_OR_NULL,
-        ),
-        untied=_TEXTS, passes=_TEXTS, among=_TEXTS, others=_TEXTS, index=list_of(integer), differ=_two,
-        arguments=list_of(scalar),
-    )),
+    "operator": or_null(form(**_OPERATOR, second=or_null(form(**_OPERATOR)))),
     "smallest": or_null(form(
         seconds=or_null(number), unfinished=FLAG,
         **dict.fromkeys(("operators", "passes", "own_code", "differs"), _TEXTS),

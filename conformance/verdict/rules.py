@@ -7,26 +7,41 @@ few words, or None. The rules are those of https://onnx.ai/onnx/operators, each 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from conformance.arrays import Array
+from conformance.verdict.forms import REDUCTIONS, Inputs, count_axes, wrong_dtype, wrong_form
 
-Inputs = Sequence[Any]
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
 Attributes = Mapping[str, Any]
 Rule = Callable[[Attributes, Inputs], str | None]
 
 
-def broken(operator: str, attributes: Attributes, inputs: Inputs) -> str | None:
-    """The rule of an operator of ONNX's own domain that its inputs break; None where none is known that they do."""
+def broken(operator: str, attributes: Attributes, inputs: Inputs, opset: int | None = None) -> str | None:
+    """The rule of an operator of ONNX's own domain that its inputs break; None where none is known that they do.
+    Without an ``opset`` their dtypes are not looked at."""
+    wrong = wrong_form(operator, inputs) or (wrong_dtype(operator, inputs, opset) if opset is not None else None)
     rule = RULES.get(operator)
-    if rule is None or any(array is not None and not isinstance(array, np.ndarray) for array in inputs):
-        return None
+    if wrong or rule is None or any(array is not None and not isinstance(array, np.ndarray) for array in inputs):
+        return wrong
     try:
         return rule(attributes, inputs)
-    except (IndexError, ValueError, TypeError, AttributeError):  # an input that is not there is told by others
+    except (IndexError, KeyError, ValueError, TypeError, AttributeError):  # an input that is not there: others tell
         return None
+
+
+def broken_by(node: NodeProto, inputs: Inputs, opset: int) -> str | None:
+    """Return the rule that a node breaks with its inputs; None where none is known that it does."""
+    from onnx import helper
+
+    if node.domain not in ("", "ai.onnx"):
+        return None
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    return broken(node.op_type, attributes, inputs, opset)
 
 
 def _axis(attributes: Attributes, rank: int, default: int = 0) -> tuple[int, str | None]:
@@ -34,6 +49,21 @@ def _axis(attributes: Attributes, rank: int, default: int = 0) -> tuple[int, str
     if not -rank <= axis < rank:
         return 0, f"axis {axis} is not one of the {rank} axes"
     return axis % rank, None
+
+
+def _given(attributes: Attributes, inputs: Inputs, place: int, name: str) -> list[int] | None:
+    """Numbers that are an input since some opset, and an attribute before it; None where there are none."""
+    array = inputs[place] if place < len(inputs) else None
+    found = attributes.get(name) if array is None else array
+    return None if found is None else [int(one) for one in found]
+
+
+def _distinct(axes: Sequence[int], rank: int) -> str | None:
+    for axis in axes:
+        if not -rank <= axis < rank:
+            return f"axis {axis} is not one of the {rank} axes"
+    twice = [axis for axis in axes if [one % rank for one in axes].count(axis % rank) > 1]
+    return f"axis {twice[0]} is named twice" if twice else None
 
 
 def _beyond(indices: Array, size: int) -> str | None:
@@ -69,6 +99,8 @@ def _scatter_elements(attributes: Attributes, inputs: Inputs) -> str | None:
 
 
 def _tuples(data: Array, indices: Array, batch: int) -> str | None:
+    if not indices.ndim or not data.ndim:
+        return f"{'indices' if data.ndim else 'data'} without axes"
     last = indices.shape[-1]
     if not 1 <= last <= data.ndim - batch:
         return f"indices of {last} numbers each point into {data.ndim - batch} axes"
@@ -79,7 +111,11 @@ def _tuples(data: Array, indices: Array, batch: int) -> str | None:
 
 
 def _gather_nd(attributes: Attributes, inputs: Inputs) -> str | None:
-    return _tuples(inputs[0], inputs[1], int(attributes.get("batch_dims", 0)))
+    data, indices, batch = inputs[0], inputs[1], int(attributes.get("batch_dims", 0))
+    wrong = _tuples(data, indices, batch)
+    if wrong is None and data.shape[:batch] != indices.shape[:batch]:
+        return f"batches of {data.shape[:batch]} meet {indices.shape[:batch]}"
+    return wrong
 
 
 def _scatter_nd(attributes: Attributes, inputs: Inputs) -> str | None:
@@ -183,34 +219,84 @@ def _gemm(attributes: Attributes, inputs: Inputs) -> str | None:
 def _split(attributes: Attributes, inputs: Inputs) -> str | None:
     """The parts make up the whole axis."""
     axis, wrong = _axis(attributes, inputs[0].ndim)
-    sizes = inputs[1] if len(inputs) > 1 and inputs[1] is not None else attributes.get("split")
+    sizes = _given(attributes, inputs, 1, "split")
     if wrong or sizes is None:
         return wrong
-    total = int(np.sum(sizes))
-    return None if total == inputs[0].shape[axis] else f"parts of {total} for an axis of size {inputs[0].shape[axis]}"
+    if "num_outputs" in attributes or min(sizes, default=0) < 0:
+        return "both sizes and a number of parts" if "num_outputs" in attributes else f"a part of {min(sizes)}"
+    total, size = sum(sizes), inputs[0].shape[axis]
+    return None if total == size else f"parts of {total} for an axis of size {size}"
 
 
 def _slice(attributes: Attributes, inputs: Inputs) -> str | None:
-    steps = inputs[4] if len(inputs) > 4 else None
-    if len(inputs) > 2 and inputs[1].shape != inputs[2].shape:
-        return f"{inputs[1].size} starts meet {inputs[2].size} ends"
-    return "a step is zero" if steps is not None and not np.all(steps) else None
+    """Each axis that is named, once, has a start, an end and a step other than 0."""
+    starts, ends = _given(attributes, inputs, 1, "starts"), _given(attributes, inputs, 2, "ends")
+    if starts is None or ends is None:
+        return None
+    if len(starts) != len(ends):
+        return f"{len(starts)} starts meet {len(ends)} ends"
+    axes, steps = _given(attributes, inputs, 3, "axes"), _given(attributes, inputs, 4, "steps")
+    for named, what in ((axes, "axes"), (steps, "steps")):
+        if named is not None and len(named) != len(starts):
+            return f"{len(starts)} starts meet {len(named)} {what}"
+    if steps is not None and 0 in steps:
+        return "a step is zero"
+    return _distinct([*range(len(starts))] if axes is None else axes, inputs[0].ndim)
 
 
 def _squeeze(attributes: Attributes, inputs: Inputs) -> str | None:
-    axes = inputs[1] if len(inputs) > 1 and inputs[1] is not None else attributes.get("axes")
-    data = inputs[0]
-    for axis in () if axes is None else axes:
+    """Axes that are left out have one entry."""
+    axes, data = _given(attributes, inputs, 1, "axes"), inputs[0]
+    for axis in axes or ():
         if not -data.ndim <= axis < data.ndim:
-            return f"axis {int(axis)} is not one of the {data.ndim} axes"
+            return f"axis {axis} is not one of the {data.ndim} axes"
         if data.shape[axis] != 1:
-            return f"axis {int(axis)} has size {data.shape[axis]} and cannot be left out"
+            return f"axis {axis} has size {data.shape[axis]} and cannot be left out"
     return None
+
+
+def _unsqueeze(attributes: Attributes, inputs: Inputs) -> str | None:
+    """Axes count in what comes out."""
+    axes = _given(attributes, inputs, 1, "axes") or []
+    return _distinct(axes, inputs[0].ndim + len(axes))
+
+
+def _reduction(attributes: Attributes, inputs: Inputs) -> str | None:
+    axes, rank = _given(attributes, inputs, 1, "axes"), inputs[0].ndim
+    beyond = [axis for axis in axes or () if not -rank <= axis < rank]
+    return f"axis {beyond[0]} is not one of the {rank} axes" if beyond else None
+
+
+def _along(attributes: Attributes, inputs: Inputs) -> str | None:
+    """An axis that is named is there; what goes for one that is not differs between opsets."""
+    return _axis(attributes, inputs[0].ndim)[1] if "axis" in attributes else None
+
+
+def _flatten(attributes: Attributes, inputs: Inputs) -> str | None:
+    axis, rank = int(attributes.get("axis", 1)), inputs[0].ndim
+    return None if -rank <= axis <= rank else f"axis {axis} of {rank}"
+
+
+def _compress(attributes: Attributes, inputs: Inputs) -> str | None:
+    """There is no more to choose from than there is."""
+    data, chosen, wrong = inputs[0], inputs[1].size, None
+    size = data.size
+    if "axis" in attributes:
+        axis, wrong = _axis(attributes, data.ndim)
+        size = data.shape[axis] if wrong is None else size
+    return wrong or (None if chosen <= size else f"a condition of {chosen} for {size}")
 
 
 def _tile(attributes: Attributes, inputs: Inputs) -> str | None:
     count = inputs[1].size
-    return None if count == inputs[0].ndim else f"{count} repeats for {inputs[0].ndim} axes"
+    if count and inputs[1].min() < 0:
+        return f"{int(inputs[1].min())} repeats"
+    return None if count == inputs[0].ndim else f"{count} repeats for {count_axes(inputs[0].ndim)}"
+
+
+def _constant_of_shape(attributes: Attributes, inputs: Inputs) -> str | None:
+    shape = inputs[0]
+    return f"{shape.tolist()} is no shape" if shape.size and shape.min() < 0 else None
 
 
 def _top(attributes: Attributes, inputs: Inputs) -> str | None:
@@ -224,12 +310,137 @@ def _range(attributes: Attributes, inputs: Inputs) -> str | None:
     return None if np.all(inputs[2]) else "the step is zero"
 
 
+def _one_hot(attributes: Attributes, inputs: Inputs) -> str | None:
+    """The new axis counts in what comes out; there are a value for off and one for on."""
+    if inputs[2].size != 2:
+        return f"{inputs[2].size} values instead of two"
+    if inputs[1].reshape(-1)[0] < 0:
+        return f"a depth of {inputs[1].reshape(-1)[0]}"
+    return _axis(attributes, inputs[0].ndim + 1, -1)[1]
+
+
+def _pad(attributes: Attributes, inputs: Inputs) -> str | None:
+    """Two pads for each axis, which cut off no more than there is."""
+    data, pads = inputs[0], _given(attributes, inputs, 1, "pads")
+    axes = _given({}, inputs, 3, "axes")
+    named = [*range(data.ndim)] if axes is None else axes
+    wrong = _distinct(named, data.ndim)
+    if pads is None or wrong:
+        return wrong
+    if len(pads) != 2 * len(named):
+        return f"{len(pads)} pads for {count_axes(len(named))}"
+    for axis, before, after in zip(named, pads, pads[len(named) :], strict=False):
+        if data.shape[axis] + before + after < 0:
+            return f"pads of {before} and {after} for an axis of size {data.shape[axis]}"
+    return None
+
+
+def _resize(attributes: Attributes, inputs: Inputs) -> str | None:
+    """A scale above 0 or a size for each axis that is named, and not both."""
+    data = inputs[0]
+    both = [None if array is None or not array.size else array for array in (*inputs, None, None, None)[2:4]]
+    scales, sizes = (inputs[1], None) if len(inputs) == 2 else both
+    if scales is not None and sizes is not None:
+        return "both scales and sizes"
+    asked, rank = scales if scales is not None else sizes, len(attributes.get("axes", range(data.ndim)))
+    if asked is None:
+        return "neither scales nor sizes"
+    if asked.size != rank:
+        return f"{asked.size} {'sizes' if scales is None else 'scales'} for {count_axes(rank)}"
+    if scales is not None and scales.min() <= 0:
+        return f"a scale of {scales.min()}"
+    return _distinct([*attributes.get("axes", ())], data.ndim)
+
+
+def _triangle(attributes: Attributes, inputs: Inputs) -> str | None:
+    return None if inputs[0].ndim >= 2 else f"{count_axes(inputs[0].ndim)} are no matrix"
+
+
+def _eye(attributes: Attributes, inputs: Inputs) -> str | None:
+    return None if inputs[0].ndim == 2 else f"{count_axes(inputs[0].ndim)} instead of two"
+
+
+def _boxes(attributes: Attributes, inputs: Inputs) -> str | None:
+    """Batches of boxes of four numbers, each with a score in each class."""
+    boxes, scores = inputs[:2]
+    if boxes.ndim != 3 or scores.ndim != 3:
+        return f"boxes have {count_axes(boxes.ndim)}, scores {count_axes(scores.ndim)}, each instead of three"
+    if boxes.shape[2] != 4:
+        return f"boxes of {boxes.shape[2]} numbers"
+    same = (boxes.shape[0], boxes.shape[1]) == (scores.shape[0], scores.shape[2])
+    return None if same else f"boxes of shape {boxes.shape} meet scores of shape {scores.shape}"
+
+
+def _columns(attributes: Attributes, inputs: Inputs) -> str | None:
+    """As many axes of an image as of a block, whose entries divide the rows of columns."""
+    columns, image, block = inputs[:3]
+    if columns.ndim != 3:
+        return f"columns have {count_axes(columns.ndim)} instead of three"
+    if image.size != block.size:
+        return f"{count_axes(image.size)} of an image meet {count_axes(block.size)} of a block"
+    entries = int(np.prod(block))
+    wrong = entries < 1 or columns.shape[1] % entries
+    return f"blocks of {entries} do not divide {columns.shape[1]} rows" if wrong else None
+
+
+def _affine_grid(attributes: Attributes, inputs: Inputs) -> str | None:
+    """A matrix of 2 by 3 for four sizes, or of 3 by 4 for five, for each of a batch."""
+    matrices, size = inputs[0], [int(one) for one in inputs[1]]
+    wanted = {4: (size[0], 2, 3), 5: (size[0], 3, 4)}.get(len(size))
+    if wanted is None:
+        return f"{len(size)} sizes instead of 4 or 5"
+    return None if matrices.shape == wanted else f"matrices of shape {matrices.shape} instead of {wanted}"
+
+
+def _crop_or_pad(attributes: Attributes, inputs: Inputs) -> str | None:
+    data, shape = inputs[0], inputs[1]
+    axes = [*attributes.get("axes", range(data.ndim))]
+    if shape.size != len(axes):
+        return f"{shape.size} sizes for {count_axes(len(axes))}"
+    return _distinct(axes, data.ndim)
+
+
+def _reverse(attributes: Attributes, inputs: Inputs) -> str | None:
+    """A length for each of a batch, none beyond the time."""
+    data, lengths = inputs[:2]
+    batch, time = int(attributes.get("batch_axis", 1)), int(attributes.get("time_axis", 0))
+    if data.ndim < 2 or lengths.size != data.shape[batch]:
+        return f"{lengths.size} lengths for the shape {data.shape}"
+    beyond = lengths.size and (lengths.min() < 0 or lengths.max() > data.shape[time])
+    return f"a length beyond {data.shape[time]}" if beyond else None
+
+
+def _dropout(attributes: Attributes, inputs: Inputs) -> str | None:
+    ratio = inputs[1] if len(inputs) > 1 else None
+    wrong = ratio is not None and not 0 <= ratio.reshape(-1)[0] < 1
+    return f"a ratio of {ratio.reshape(-1)[0]}" if wrong and ratio is not None else None
+
+
+def _regions(attributes: Attributes, inputs: Inputs) -> str | None:
+    """Each region has four numbers and the number of an image."""
+    data, regions, images = inputs[:3]
+    if data.ndim != 4 or regions.ndim != 2 or regions.shape[1] != 4:
+        return f"regions of shape {regions.shape} of {count_axes(data.ndim)}"
+    if images.size != regions.shape[0]:
+        return f"{images.size} numbers of images for {regions.shape[0]} regions"
+    beyond = images.size and (images.min() < 0 or images.max() >= data.shape[0])
+    return f"the number of an image beyond {data.shape[0]}" if beyond else None
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("Add", "And", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Where"), _broadcast),
-    "Concat": _concat, "CumProd": _cumulative, "CumSum": _cumulative, "Div": _division, "Expand": _expand,
+    **dict.fromkeys(("BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor"), _broadcast),
+    **dict.fromkeys(("GreaterOrEqual", "LessOrEqual", "Max", "Mean", "Min", "PRelu", "Sum", "Xor"), _broadcast),
+    **dict.fromkeys(REDUCTIONS, _reduction),
+    **dict.fromkeys(("ArgMax", "ArgMin", "Hardmax", "LogSoftmax", "LpNormalization", "Softmax", "Unique"), _along),
+    "AffineGrid": _affine_grid, "CenterCropPad": _crop_or_pad, "Col2Im": _columns, "Compress": _compress,
+    "Concat": _concat, "ConstantOfShape": _constant_of_shape, "CumProd": _cumulative, "CumSum": _cumulative,
+    "Div": _division, "Dropout": _dropout, "Expand": _expand, "EyeLike": _eye, "Flatten": _flatten,
     "Gather": _gather, "GatherElements": _gather_elements, "GatherND": _gather_nd, "Gemm": _gemm, "MatMul": _matmul,
-    "Mod": _remainder, "Range": _range, "Reshape": _reshape, "ScatterElements": _scatter_elements,
-    "ScatterND": _scatter_nd, "Slice": _slice, "Split": _split, "Squeeze": _squeeze, "Tile": _tile, "TopK": _top,
-    "Transpose": _transpose,
+    "Mod": _remainder, "NonMaxSuppression": _boxes, "OneHot": _one_hot, "Pad": _pad, "Range": _range,
+    "Reshape": _reshape, "Resize": _resize, "ReverseSequence": _reverse, "RoiAlign": _regions,
+    "Scatter": _scatter_elements, "ScatterElements": _scatter_elements, "ScatterND": _scatter_nd, "Slice": _slice,
+    "Split": _split, "Squeeze": _squeeze, "Tile": _tile, "TopK": _top, "Transpose": _transpose, "Trilu": _triangle,
+    "Unsqueeze": _unsqueeze,
 }  # fmt: skip
 """By operator; as they have been since opset 7, or since the operator exists."""

@@ -19,7 +19,7 @@ import numpy as np
 from conformance.arrays import Array
 from conformance.runtimes import opener, registry
 from conformance.verdict.nodes import Nodes, line_of, moved, operator_of
-from conformance.verdict.rules import broken
+from conformance.verdict.rules import broken_by
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -245,12 +245,8 @@ class _Kernels:
         return all(map(_same, got, right, rough))
 
     def broken(self, node: NodeProto, values: Mapping[str, Any]) -> str | None:
-        from onnx import helper
-
-        if node.domain not in ("", "ai.onnx"):
-            return None
-        attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-        return broken(node.op_type, attributes, [values.get(name) if name else None for name in node.input])
+        given = [values.get(name) if name else None for name in node.input]
+        return broken_by(node, given, self._nodes.opset)
 
     def refused(self, node: NodeProto, values: Mapping[str, Any]) -> str | None:
         """What the inference of shapes refuses the node for, with all integers known."""

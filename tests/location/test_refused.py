@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -43,8 +44,8 @@ TORCHSCRIPT, DYNAMO = "export: {torchscript: [17]}", "export: {dynamo: [18]}"
 NET, SMALL = module_of("Net"), {"smallest": True, "smallest_seconds": 600.0}
 
 
-def symbolic(function: Callable[..., Any]) -> Planting:
-    """The symbolic of TorchScript's exporter for hardswish is another one."""
+def symbolic(function: Callable[..., Any], operator: str = "hardswish") -> Planting:
+    """The symbolic of TorchScript's exporter for an operator is another one."""
 
     @contextlib.contextmanager
     def planting(times: Planted) -> Iterator[None]:
@@ -54,7 +55,7 @@ def symbolic(function: Callable[..., Any]) -> Planting:
             times.note()
             return function(*arguments)
 
-        group = registry.get_function_group("aten::hardswish")
+        group = registry.get_function_group(f"aten::{operator}")
         with mock.patch.object(group, "get", lambda opset: wrong):
             yield
 
@@ -172,6 +173,32 @@ def test_the_operator_is_named_with_its_line_and_its_smallest_function(bench: Be
     assert record.smallest is not None and record.smallest["operators"] == [*row.small], record.smallest
 
 
+SECOND = {
+    "the checker refuses": (TORCHSCRIPT, partial(symbolic, unknown), "the checker refuses what becomes of"),
+    "the exporter stops": (TORCHSCRIPT, partial(symbolic, stopping), "the exporter stops at"),
+    "the exporter stops, dynamo": (DYNAMO, partial(lowering, stopping), "the exporter stops at"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.thorough] * (row[0] == DYNAMO)) for name, row in SECOND.items()
+])  # fmt: skip
+def test_a_second_operator_is_told_and_another_call_of_the_first_is_none(bench: Bench, name: str) -> None:
+    export, wrong, said = SECOND[name]
+    case = say(NET.replace("Net", "Twice"), export)
+    python = f"{PYTHON}\nclass Twice(Net):\n    def forward(self, x):\n        return self.part(self.part(x))\n"
+    with planted(wrong()):
+        alone = bench.run(case.replace("1..4", "1..5"), python, check="export").operator
+    with planted(wrong("tanh")), wrong()(Planted()):  # which is met where another process asks for it
+        record = bench.run(case, python, check="export")
+    assert alone is not None and alone["line"] == "beside.py:8" and "second" not in alone, alone
+    assert record.operator is not None and record.operator["operator"] == "aten.tanh", record.operator
+    second = record.operator["second"]
+    assert (second["operator"], second["line"]) == ("aten.hardswish", "beside.py:8"), second
+    said = f"with that put right, {said} beside.py:8  return F.hardswish(y * 3)  # here  (aten.hardswish) as well"
+    assert said in details(record), details(record)
+
+
 def test_what_asserts_sizes_is_no_call_of_a_program() -> None:
     """As torch.export has it of a size that it takes for another than 1."""
     import torch
@@ -198,3 +225,32 @@ def test_an_export_that_ends_its_process_has_the_operator_and_line(bench: Bench,
     assert (record.stage, record.error, record.fault) == ("export", "SIGSEGV", "exporter")
     assert record.operator == {**HERE, "stage": "translation", "how": "crashes"}
     assert "the process ends at beside.py:8" in text.failure(record.as_dict())
+
+
+def unary(kind: str) -> Callable[..., Any]:
+    return lambda g, x: g.op(kind, x)
+
+
+def sliced_by_numbers(g: Any, x: Any) -> Any:
+    import torch
+
+    def constant(value: Any) -> Any:
+        return g.op("Constant", value_t=torch.tensor(value))
+
+    size = g.op("Gather", g.op("Shape", x), constant(0))
+    return g.op("Slice", g.op("HardSwish", x), g.op("Sub", size, size), size, constant([0]))
+
+
+def test_a_node_that_breaks_the_rules_of_its_operator_is_the_one_beside_another_defect(bench: Bench) -> None:
+    """Of the nodes that one operator became: starts and ends that are numbers and no lists of them."""
+    case = say(NET, TORCHSCRIPT)
+    for plants in ([], [symbolic(unary("Cos"), "sin")]):
+        with planted(symbolic(sliced_by_numbers), *plants):
+            record = bench.run(case.replace("1..4", f"1..{5 + len(plants)}"), PYTHON)
+        assert (record.status, record.fault, record.conclusion) == ("failed", "exporter", "rules"), record.as_dict()
+        places = [record.operator or {}, (record.operator or {}).get("second") or {}]
+        (told,) = (one for one in places if one.get("operator") == "aten.hardswish")
+        assert (told["line"], told["type"]) == ("beside.py:8", "Slice"), told
+        assert told.get("breaks", told) == "the starts: no axes instead of one axis", told
+    assert not any("or another of" in line for line in details(record))
+    assert any(one.get("operator") == "aten.sin" for one in places), places

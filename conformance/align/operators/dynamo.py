@@ -34,9 +34,10 @@ class Seen:
 
 
 @contextlib.contextmanager
-def watching(begun: Begun | None = None) -> Iterator[Seen]:
+def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator[Seen]:
     """Sees the dynamo exports inside the block; of several the last. ``begun`` gets each call before it is
-    translated. Raises Unable where torch is built otherwise."""
+    translated. A node stands for each call of an operator that is ``passing``. Raises Unable where torch is built
+    otherwise."""
     seen = Seen()
     core = part_of(_CORE)
 
@@ -68,6 +69,11 @@ def watching(begun: Begun | None = None) -> Iterator[Seen]:
         seen.values = {graph: dict(map(_named, values.items())) for graph, values in seen.values.items()}
         return program
 
+    def dispatched(original: Callable[..., Any], node: Any, *args: Any, **kwargs: Any) -> Any:
+        if passing is not None and name_of(node.target) == passing:
+            return _stand_in(node), ""
+        return original(node, *args, **kwargs)
+
     def frames(original: Callable[..., Any], tracer: Any, summary: Any) -> Any:
         own = below_forward([(frame.filename, frame.lineno or 0, frame.name) for frame in summary])
         kept = [frame for frame in summary if (frame.filename, frame.lineno or 0, frame.name) in own]
@@ -79,9 +85,28 @@ def watching(begun: Begun | None = None) -> Iterator[Seen]:
         wrapped(core, "_exported_program_to_onnx_program", lowered),
         wrapped(core, "_translate_fx_graph", translated),
         wrapped(core, _OF_CALLS, called) if begun is not None else contextlib.nullcontext(),
+        wrapped(part_of(_CORE, "_dispatching"), "dispatch", dispatched),
         wrapped(tracer, "_filter_traceback_frames", frames),
     ):
         yield seen
+
+
+def _stand_in(node: Any) -> Callable[..., Any]:
+    """A lowering that makes one node without meaning of a call."""
+
+    def made(*args: Any, **_: Any) -> Any:
+        import onnx_ir
+        from onnxscript import evaluator
+
+        recorder: Any = evaluator.default()
+        given = node.meta.get("val")
+        count = len(given) if isinstance(given, list | tuple) else 1
+        inputs = [value for value in _leaves(list(args)) if isinstance(value, onnx_ir.Value)]
+        one = onnx_ir.Node("conformance", "StandIn", inputs, num_outputs=count)
+        recorder.nodes.append(one)
+        return one.outputs[0] if count == 1 else one.outputs
+
+    return made
 
 
 def _named_in(said: str, graph: Any) -> Any:

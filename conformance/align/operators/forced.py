@@ -55,6 +55,8 @@ class Parting:
     """The program that the operator runs."""
     array: Array | None = None
     """What the graph has, where all of it has the right shape."""
+    instead: Array | None = None
+    """What the graph should have; in its own dtype and shape where only the values are wrong."""
 
 
 @dataclass
@@ -70,6 +72,8 @@ class Step:
     form: Parting | None = None
     """Where the values agree and the graph has them in another dtype or shape, as it may where the operators after
     take that."""
+    put_right: bool = False
+    """Set by who looks at the steps, to go on with what the graph should have."""
 
 
 def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator[Step]:
@@ -99,6 +103,10 @@ def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator
                         inner = operator.inner(values)
                         parting.inside = None if inner is None else Inside(*inner)
                 yield step
+                wrong = step.parting or step.form
+                if step.put_right and tensor is not None and wrong is not None and wrong.instead is not None:
+                    tensors.put(tensor, wrong.instead)
+                    value = member
                 if value is None and member is not None:
                     return
                 members.append(value)
@@ -157,20 +165,25 @@ def _look(step: Step, pick: _Pick, results: Sequence[Any], tensors: Tensors, val
     try:
         got = tensors[tensor]
     except Stops as error:
-        step.parting = Parting(operator, tensor, "stops", why=str(error))
+        step.parting = Parting(operator, tensor, "stops", why=str(error), instead=wanted)
         return None
     if got is None:
         return right
+    instead = wanted.astype(got.dtype).reshape(got.shape) if got.size == wanted.size else None
     form = _form(operator, tensor, right, got, wanted)
     if got.size == wanted.size == 1:  # numbers have one axis, or none
         got = got.reshape(wanted.shape)
     if got.shape != wanted.shape:
-        step.parting = Parting(operator, tensor, "shape", got=list(got.shape), wanted=list(wanted.shape))
+        step.parting = Parting(
+            operator, tensor, "shape", got=list(got.shape), wanted=list(wanted.shape), instead=wanted
+        )
         return None
     if wanted.dtype == np.float64 and not _is_tensor(right):
         wanted = wanted.astype(got.dtype)
     if got.dtype.kind != wanted.dtype.kind and not _holds(got, wanted):
-        step.parting = Parting(operator, tensor, "dtype", got=str(got.dtype), wanted=str(wanted.dtype))
+        step.parting = Parting(
+            operator, tensor, "dtype", got=str(got.dtype), wanted=str(wanted.dtype), instead=wanted
+        )
         return None
     errors = ratios(got, wanted, operator, lambda: rough(operator, values, wanted, pick))
     step.ratio = float(errors.max(initial=0.0))
@@ -183,6 +196,7 @@ def _look(step: Step, pick: _Pick, results: Sequence[Any], tensors: Tensors, val
     step.parting = Parting(
         operator, tensor, "value", at, got[at].item(), wanted[at].item(),
         _arguments(operator, values, wanted, at, pick), int(off.sum()), off.size, value=value, array=got,
+        instead=instead,
     )  # fmt: skip
     return value
 
@@ -197,7 +211,10 @@ def _form(operator: Operator, tensor: str, right: Any, got: Array, wanted: Array
     how = next((name for name, (ours, theirs) in forms.items() if ours != theirs), None)
     if how is None:
         return None
-    return Parting(operator, tensor, how, got=forms[how][0], wanted=forms[how][1], value=torch.from_numpy(got.copy()))
+    return Parting(
+        operator, tensor, how, got=forms[how][0], wanted=forms[how][1], value=torch.from_numpy(got.copy()),
+        instead=wanted,
+    )  # fmt: skip
 
 
 def _is_tensor(value: Any) -> bool:
@@ -232,8 +249,8 @@ def ratios(got: Array, wanted: Array, operator: Operator, rough: Callable[[], Ar
 
 def rough(operator: Operator, values: Values, wanted: Array, pick: _Pick, *, each_way: bool = False) -> Array | None:
     """How far each element moves when every float that the operator is given moves by a unit in its last place;
-    ``each_way`` where all of them move up once, and down once, too. Whole numbers stay in operators on single elements:
-    what these give at a step, such as 0, is defined."""
+    ``each_way`` where all of them move up once, and down once, too. Whole numbers stay in operators on single
+    elements: what these give at a step, such as 0, is defined."""
     moved = np.zeros(wanted.shape)
     rng = np.random.default_rng(0)
     given = {name: values[name] for name in operator.inputs if name in values}

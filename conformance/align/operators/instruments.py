@@ -52,12 +52,15 @@ def wrapped(owner: Any, name: str, wrapper: Callable[..., Any]) -> Iterator[None
         setattr(owner, name, original)
 
 
-def of_users(file: str) -> bool:
-    """Whether a file is neither torch's own nor made up, with no source to show."""
+def of_torch(file: str) -> bool:
     import torch
 
-    own = f"{Path(torch.__file__).parent}{os.sep}"
-    if file.startswith((own, f"torch{os.sep}", "<eval_with_key>")):
+    return file.startswith((f"{Path(torch.__file__).parent}{os.sep}", f"torch{os.sep}"))
+
+
+def of_users(file: str) -> bool:
+    """Whether a file is neither torch's own nor made up, with no source to show."""
+    if of_torch(file) or file.startswith("<eval_with_key>"):
         return False
     return not file.startswith("<") or bool(linecache.getline(file, 1))
 
@@ -68,15 +71,29 @@ def frames_of(trace: str) -> list[Frame]:
 
 
 def below_forward(frames: list[Frame]) -> list[Frame]:
-    """The frames of users from the first call of a forward on: the rest is who runs the exporter."""
-    names = [name for _, _, name in frames]
-    start = names.index("forward") if "forward" in names else len(frames)
-    return [frame for frame in frames[start:] if of_users(frame[0])]
+    """The frames of users from the first call of a forward on, as the rest is who runs the exporter; or those of code
+    that no file has, as ``exec`` runs or torch.fx generates it, where there are no others."""
+    calls = (place for place, (file, _, name) in enumerate(frames) if name == "forward" or file.endswith(_MODULE))
+    below = [frame for frame in frames[next(calls, len(frames)) :] if not of_torch(frame[0])]
+    return [frame for frame in below if of_users(frame[0])] or below
+
+
+_MODULE = str(Path("torch", "nn", "modules", "module.py"))
+"""Where modules are called, whatever their forward is called."""
 
 
 def told(frames: list[Frame]) -> tuple[str | None, str | None]:
-    """The innermost of some frames as ``modules.py:53``, and the text of that line; None for each that is unknown."""
+    """The innermost of some frames as ``modules.py:53``, or ``torch/nn/functional.py:53``, and the text of that line;
+    None for each that is unknown."""
     if not frames:
         return None, None
     file, line, _ = frames[-1]
-    return f"{Path(file).name}:{line}", linecache.getline(file, line).strip() or None
+    name = re.sub(r"^(<\w+>)\.\d+$", r"\1", Path(file).name)  # which torch.fx numbers in each process
+    if of_torch(file):
+        name = f"torch{os.sep}{file.rpartition(f'torch{os.sep}')[2]}"
+    return f"{name}:{line}", linecache.getline(file, line).strip() or None
+
+
+def in_a_file_of_users(line: str | None, source: str | None) -> bool:
+    """Whether that is a line of a file that is there, and not torch's own."""
+    return source is not None and not f"{line}".startswith(("<", f"torch{os.sep}"))

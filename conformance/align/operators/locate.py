@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,20 +17,25 @@ from conformance.align.operators import dynamo, torchscript
 from conformance.align.operators.forced import Parting, Step, explains, steps
 from conformance.align.operators.frozen import frozen
 from conformance.align.operators.inside import opened
+from conformance.align.operators.instruments import in_a_file_of_users
 from conformance.align.operators.named import NAMED, of_node
 from conformance.align.operators.program import Exhibit, Operator, Program, Unable, array, leaves
 from conformance.align.operators.rewrites import guilty
-from conformance.align.operators.tensors import Tensors, run
+from conformance.align.operators.tensors import CHUNK, Tensors, run
+from conformance.align.operators.walk import At, Cause, Walk
 from conformance.arrays import Array, Inputs
 from conformance.export import graph
+from conformance.worker import aside
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-CLEAR = 10.0
-"""Times what two kernels may differ by, from which on an operator is tried as the cause at once."""
-CANDIDATES = 24
-"""How many operators that part by less are tried, if no other is the cause."""
+SECONDS = 40.0
+"""How long a second place may be looked for."""
+OTHERS = 2
+"""With how many other inputs it is, if there is none at those that fail."""
+MOST_CALLS = 500
+"""Calls of a program that is large."""
 LONGEST = 300
 """Characters of what torch or a runtime says."""
 
@@ -53,6 +59,8 @@ class Failing:
     """Whether these outputs are wrong for the failing example."""
     others: Callable[[], Iterable[Inputs]] = tuple
     """Other inputs that the module takes, of other sizes and values."""
+    wrong: Callable[..., bool] = lambda got, right, inputs: False
+    """Whether outputs are wrong beside right ones for other inputs."""
 
 
 def locate(failing: Failing) -> tuple[dict[str, Any], Search | None]:
@@ -77,8 +85,8 @@ class Search:
         """The graph that was looked at last."""
         self.parting: Parting | None = None
         """That of the operator that was named; None where the program was captured otherwise."""
-        self._right: list[Array] = []
-        """The outputs of the program."""
+        self._sizes: dict[str, int] = {}
+        """The bytes of the graph's tensors, as the program has their values."""
         self.exhibit = exhibited(failing.exporter, lambda: failing.export(None))
         if graph.structure(self.exhibit.model) != failing.structure:
             raise Unable("changed")
@@ -87,8 +95,7 @@ class Search:
 
     def found(self) -> dict[str, Any]:
         """The first operator that parts; raises Unable where none can be named."""
-        exhibit = self.exhibit
-        sizes: dict[str, int] = {}
+        exhibit, sizes = self.exhibit, self._sizes
 
         def measured(name: str, value: Any) -> None:
             for member, tensor in zip(leaves(value), exhibit.program.ties.get(name, ()), strict=False):
@@ -101,15 +108,12 @@ class Search:
             return self._captured(error)
         if self._failing.fails(outputs):
             return self._captured(None)
-        self._right = outputs
         stage, model, fails = self._stage()
         if not fails and not self._whole:
             raise Unable("vanished")
-        found = self._translated(exhibit.program, stage, model, sizes)
+        found = self._translated(stage, model, outputs)
         if found is None or not fails:
             raise Unable("nothing" if fails else "vanished")
-        if stage == "optimizer" and not self._whole:
-            found["passes"] = guilty(lambda: self._outcome(self._failing.export(None)) == "right")
         return found
 
     def _stage(self) -> tuple[str, ModelProto, bool]:
@@ -135,69 +139,97 @@ class Search:
             raise Unable("inputs")
         return {name: given[known] for name, known in zip(own, self._failing.names, strict=True)}
 
-    def _outcome(self, model: ModelProto) -> str:
-        """What a graph gives when it is computed node by node: ``right``, ``wrong`` or ``stops``."""
+    def _outcome(self, model: ModelProto, given: Mapping[str, Array] | None = None) -> str:
+        """What a graph gives when it is computed node by node, with ``given`` values of some tensors in place of its
+        own: ``right``, ``wrong`` or ``stops``."""
+        names = [value.name for value in model.graph.output]
+        fed = self._fed(model)
         try:
-            outputs = run(
-                model, Graph(model), [value.name for value in model.graph.output], self._failing.libraries,
-                self._fed(model),
-            )  # fmt: skip
-        except Unable:
-            raise
+            outputs = run(model, Graph(model), names, self._failing.libraries, fed, given)
         except Exception:
             return "stops"
         return "wrong" if self._failing.fails(outputs) else "right"
 
-    def _translated(
-        self, program: Program, stage: str, model: ModelProto, sizes: Mapping[str, int]
-    ) -> dict[str, Any] | None:
-        found = None
+    def _walk(self, model: ModelProto, at: At, without: Cause | None = None) -> Walk:
+        program, fed = with_outputs(self.exhibit.program, model), self._fed(model, at.given)
+        return Walk(program, model, self._failing.libraries, at, fed, self._sizes, without)
+
+    def _translated(self, stage: str, model: ModelProto, right: Sequence[Array]) -> dict[str, Any] | None:
         self.model = model
-        program = with_outputs(program, model)
-        names = [tensor for operator in program.operators for name in operator.outputs
-                 for tensor in program.ties.get(name, ()) if tensor is not None]  # fmt: skip
-        tensors = Tensors(model, self._failing.libraries, self._fed(model), names, sizes)
-        weak: list[Parting] = []
-        forms: list[Parting] = []
-        for step in steps(program, self.inputs, tensors):
-            self.steps.append(step)
-            forms += [step.form] if step.form is not None else []
-            if step.parting is None or found is not None:
-                continue
-            if step.ratio is not None and step.ratio < CLEAR:
-                weak += [step.parting] if len(weak) < CANDIDATES else []
-            elif explains(program, self.inputs, step.parting, self._failing.fails):
-                found, self.parting = self._told(step.parting, stage, model, program), step.parting
-                if not self._whole:
-                    return found
-        for parting in weak if found is None else ():
-            if explains(program, self.inputs, parting, self._failing.fails):
-                self.parting = parting
-                return self._told(parting, stage, model, program)
-        if found is None and forms:
-            self.parting = self._in_another_form(program, model, forms)
-            return self._told(self.parting, stage, model, program) if self.parting is not None else None
-        return found
+        walk = self._walk(model, At(self.inputs, self._failing.inputs, self._failing.fails, right))
+        self.steps = walk.steps
+        self.parting = walk.wrong(whole=self._whole)
+        if self.parting is None or self._whole:
+            return (
+                None if self.parting is None else self._told(self.parting, stage, model, walk.program, walk.at, walk)
+            )
+        first = Cause.of(self.parting, self._told(self.parting, stage, model, walk.program, walk.at, walk))
+        second = None
+        with contextlib.suppress(Exception):  # this only adds to what is known
+            second = aside.ask(lambda: self._second(first, walk.at) or self._of_others(first), SECONDS)
+        return self._in_order(first, second)
 
-    def _in_another_form(self, program: Program, model: ModelProto, forms: Sequence[Parting]) -> Parting | None:
-        """The first operator with whose dtype or shape PyTorch gives an output the dtype and shape of the graph's,
-        where that is not PyTorch's own. One with which PyTorch cannot go on may be meant for the nodes after it, and
-        is named only if there is no other."""
-        names = [value.name for value in model.graph.output]
-        outputs = run(model, Graph(model), names, self._failing.libraries, self._fed(model))
-        ours, theirs = ([(one.dtype, one.shape) for one in arrays] for arrays in (outputs, self._right))
+    def _second(self, first: Cause, at: At) -> Cause | None:
+        """What is still wrong once the operator that was named first gives what it should, wherever it is called:
+        another operator, or nothing that has a name. None where nothing is, or where that cannot be told."""
+        model, stage, given = self.model, str(first.told.get("stage")), first.given
+        outcome = self._outcome(model, given) if given else "right"
+        if outcome == "right" and model is not self.exhibit.model:  # the exporter's passes may do more wrong
+            model, stage = self.exhibit.model, "optimizer"
+            given = {name: array for name, array in given.items() if name in Graph(model).makers}
+            outcome = self._outcome(model, given) if given else "right"
+        # nodes behind another dtype or shape may have been made for that
+        if outcome == "right" or (outcome == "stops" and first.how not in ("value", "stops")):
+            return None
+        walk = self._walk(model, at, first)
+        for name, value in given.items():
+            walk.tensors.put(name, value)
+        parting = walk.wrong()
+        if parting is not None:
+            return Cause.of(parting, self._told(parting, stage, model, walk.program, walk.at, walk))
+        still = outcome == "wrong" and self._outcome(model, walk.tensors.given) == "wrong"
+        return Cause({"unable": "nothing"}) if still else None
 
-        def alike(arrays: Sequence[Array]) -> bool:
-            forms = [(one.dtype, one.shape) for one in arrays]
-            return any(form == got != right for form, got, right in zip(forms, ours, theirs, strict=False))
-
-        for raising in (False, True) if ours != theirs else ():
-            for parting in forms:
-                if explains(program, self.inputs, parting, alike, raising=raising):
-                    return parting
+    def _of_others(self, first: Cause) -> Cause | None:
+        """Another operator that is wrong with other inputs, as simple ones may hide it: one that parts clearly. Not
+        asked of large programs."""
+        program, model = self.exhibit.program, self.model
+        large = len(program.operators) > MOST_CALLS or sum(self._sizes.values()) > CHUNK
+        for inputs in itertools.islice(self._failing.others(), 0 if large else OTHERS):
+            with contextlib.suppress(Exception):  # PyTorch takes no such inputs, or the graph does not
+                arguments = self._failing.arguments(inputs)
+                right = _arrays(program.run(arguments))
+                fails = partial(self._failing.wrong, right=right, inputs=inputs)
+                walk = self._walk(model, At(arguments, inputs, fails, right), first)
+                parting = walk.wrong(clear=True)
+                if parting is not None:
+                    told = self._told(parting, str(first.told.get("stage")), model, walk.program, walk.at, walk)
+                    return Cause.of(parting, told | {"other_inputs": True})
         return None
 
-    def _within(self, parting: Parting, model: ModelProto) -> tuple[Parting, str, ModelProto, Program] | None:
+    def _in_order(self, first: Cause, second: Cause | None) -> dict[str, Any]:
+        """What is told of one place or two, first of that which is computed first; one that shows with other inputs
+        alone is the second."""
+        if second is None or not second.name:
+            return first.told | self._passes(first) | ({"second": second.told} if second is not None else {})
+        told = {one.name: one.told | self._passes(one, other)
+                for one, other in ((first, second), (second, first))}  # fmt: skip
+        at = {operator.name: operator for operator in self.exhibit.program.operators}
+        both = [first, second]
+        if not second.told.get("other_inputs"):
+            both.sort(key=lambda one: [*at].index(one.name))
+        if both[0] is second:
+            self.parting = Parting(at[second.name], next(iter(second.given), ""), second.how)
+        return told[both[0].name] | {"second": told[both[1].name]}
+
+    def _passes(self, cause: Cause, other: Cause | None = None) -> dict[str, Any]:
+        """The exporter's passes without which the graph is right, if the other cause is put right."""
+        if cause.told.get("stage") != "optimizer" or cause.told.get("other_inputs"):
+            return {}
+        given = other.given if other is not None and not other.told.get("other_inputs") else {}
+        return {"passes": guilty(lambda: self._outcome(self._failing.export(None), given) == "right")}
+
+    def _within(self, parting: Parting, model: ModelProto, at: At) -> tuple[Parting, str, ModelProto, Program] | None:
         """The operator inside of one that chooses between programs, which explains what comes out of it."""
         node = Graph(model).node_of(parting.tensor)
         if parting.inside is None or node is None:
@@ -209,7 +241,7 @@ class Search:
             whole, program = found
             inputs = parting.inside.inputs
             names = [tensor for tied in program.ties.values() for tensor in tied if tensor is not None]
-            tensors = Tensors(whole, self._failing.libraries, self._fed(model), names, {})
+            tensors = Tensors(whole, self._failing.libraries, self._fed(model, at.given), names, {})
 
             def fails(outputs: Sequence[Array]) -> bool:
                 return any(
@@ -222,16 +254,18 @@ class Search:
                     return step.parting, parting.operator.operator, whole, program
         return None
 
-    def _told(self, parting: Parting, stage: str, model: ModelProto, program: Program) -> dict[str, Any]:
-        deeper = self._within(parting, model)
+    def _told(
+        self, parting: Parting, stage: str, model: ModelProto, program: Program, at: At, walk: Walk | None = None
+    ) -> dict[str, Any]:
+        """What a record has of an operator. Without a ``walk`` through its graph it is not known what agrees."""
+        deeper = self._within(parting, model, at)
         if deeper is not None:
             inner, around, whole, branch = deeper
-            told = self._told(inner, stage, whole, branch) | {"inside": around}
+            told = self._told(inner, stage, whole, branch, at) | {"inside": around}
             told.pop("removed", None)  # branches are functions before the exporter's passes, with other names
             return told
-        told = of_operator(parting.operator) | {"stage": stage, "how": parting.how}
-        # In another graph than that which was looked at it is not known what agrees.
-        agreeing = {f"{step.tensor}" for step in self.steps if step.parting is None} if model is self.model else None
+        told = of_operator(parting.operator, program) | {"stage": stage, "how": parting.how}
+        agreeing = None if walk is None else walk.agreeing()
         libraries = self._failing.libraries
         told |= of_node(model, self.exhibit.model, parting, program, agreeing, self._given(model), libraries)
         if parting.how == "value":
@@ -329,10 +363,14 @@ def _arrays(outputs: Sequence[Any]) -> list[Array]:
     return [np.asarray(found) for found in arrays]
 
 
-def of_operator(operator: Operator) -> dict[str, Any]:
-    """Where an operator is from, as a record has it."""
-    told = {
+def of_operator(operator: Operator, program: Program | None = None) -> dict[str, Any]:
+    """Where an operator is from, as a record has it: a line of a file, or else which call of a ``program`` it is."""
+    told: dict[str, Any] = {
         "operator": operator.called or operator.operator, "line": operator.line, "source": operator.source,
-        "module": operator.module, "within": operator.operator if operator.called else None,
+        "module": operator.module, "within": operator.operator if operator.called else None, "place": "file",
     }  # fmt: skip
+    if not in_a_file_of_users(operator.line, operator.source):
+        alike = [one.name for one in program.operators if one.operator == operator.operator] if program else []
+        count = [alike.index(operator.name) + 1, len(alike)] if operator.name in alike else None
+        told |= {"place": "call", "call": count}
     return {name: value for name, value in told.items() if value}

@@ -48,7 +48,9 @@ class Mended:
     node: NodeProto
     changes: list[str]
     """The change of the node with which all of them are right, then others that do as well, each with its node; none
-    where the node is the first that cannot be computed."""
+    where the node is the first that breaks the rules of its operator, or cannot be computed."""
+    breaks: str | None = None
+    """The rule that it breaks."""
 
 
 def mended(
@@ -78,7 +80,12 @@ def mended(
     if found:
         (node, what), *rest = [(piece.node_of(change.made), what) for change, what in found]
         others = [f"{label(piece.call_of(other))}: {piece.tell(other, what)}" for other, what in rest]
-        return Mended(piece.call_of(node), [piece.tell(node, what), *others])
+        rule = piece.rule_broken_by(node, scene)
+        return Mended(piece.call_of(node), [piece.tell(node, what), *others], rule)
+    rules = ((node, piece.rule_broken_by(node, scene)) for node in piece.nodes)
+    breaking = next(((node, rule) for node, rule in rules if rule is not None), None)
+    if breaking is not None:
+        return Mended(piece.call_of(breaking[0]), [], breaking[1])
     needed = {*filter(None, piece.given), *(name for node in piece.nodes for name in reads(node))}
     stops = (node for node in piece.nodes if (needed & {*node.output}) - {*scene.values})
     stopping = next(stops, None)

@@ -63,6 +63,7 @@ def of_node(
             told |= {"tensor": next(filter(None, node.output))}
             told |= {"change": found.changes[0]} if found.changes else {}
             told |= {"others": found.changes[1:]} if found.changes[1:] else {}
+            told |= {"breaks": found.breaks} if found.breaks else {}
     told |= {"node": node.name, "type": operator_of(node)} | _dtype(parting)
     kept = ((one.name, one.op_type) for one in _all(final.graph))
     if model is not final and (node.name, node.op_type) not in kept:

@@ -19,6 +19,7 @@ from conformance.align.operators.scene import Change, Scene, first_output
 from conformance.arrays import Array, Inputs
 from conformance.export.left_open import Undefined
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
+from conformance.verdict.rules import broken_by
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -274,9 +275,19 @@ class Piece:
                 feeds = {name: values[name] for name in dict.fromkeys(reads(node))}
                 values |= dict(zip(names, self._run(alone, feeds), strict=True))
         constants = {name: value for name, value in self.constants.items() if name not in self._large}
-        versions = {entry.domain: entry.version for entry in self.model.opset_import}
         numbers, lists = called_with(self._operator, trial.values)
-        return Scene(self.nodes, values, constants, numbers, lists, {*filter(None, self.given)}, versions.get("", 1))
+        return Scene(self.nodes, values, constants, numbers, lists, {*filter(None, self.given)}, self.opset)
+
+    def rule_broken_by(self, node: NodeProto, scene: Scene) -> str | None:
+        """Return the rule of its operator that a node breaks, as far as its inputs are known."""
+        if not all(name in scene.values for name in node.input if name):
+            return None
+        return broken_by(node, [scene.values.get(name) for name in node.input], self.opset)
+
+    @property
+    def opset(self) -> int:
+        """That of ONNX's own operators."""
+        return next((entry.version for entry in self.model.opset_import if entry.domain in ("", "ai.onnx")), 1)
 
     def _empty(self) -> ModelProto:
         from onnx import ModelProto

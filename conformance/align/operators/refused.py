@@ -7,7 +7,7 @@ refused, and the operator that the node was made of; of an export that stops, th
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,10 @@ from conformance.align.operators import dynamo, torchscript
 from conformance.align.operators.forced import Parting, steps
 from conformance.align.operators.instruments import below_forward, frames_of, told
 from conformance.align.operators.locate import completed, exhibited, of_operator, with_outputs
-from conformance.align.operators.program import Begun, Exhibit, Operator, Program, Unable
+from conformance.align.operators.program import Begun, Exhibit, Operator, Program, Unable, array, leaves
 from conformance.align.operators.rewrites import guilty
-from conformance.align.operators.tensors import Tensors
-from conformance.arrays import Inputs
+from conformance.align.operators.tensors import Tensors, cut
+from conformance.arrays import Array, Inputs
 from conformance.errors import causes, text_of
 from conformance.export import graph
 from conformance.verdict.nodes import operator_of
@@ -36,7 +36,8 @@ class Refused:
     """A model that the checker refuses, and the operator behind it."""
 
     exhibit: Exhibit
-    operator: Operator
+    operator: Operator | None
+    """None where that is not known."""
     told: dict[str, Any]
     """The fields of ``Record.operator``."""
     form: str | None = None
@@ -59,7 +60,7 @@ class Stopped:
         """Return the fields of ``Record.operator``; ``exports`` is whether an export does not raise. Raises Unable
         where neither operator nor pass is known."""
         if self.operator is not None:
-            return of_operator(self.operator) | {"stage": "translation", "how": "raises"}
+            return of_operator(self.operator, self.program) | {"stage": "translation", "how": "raises"}
         if self.program is None:
             return {"stage": "capture", "how": "raises", **_line_of(self.error)}
         passes = guilty(exports) if self.translated else []
@@ -94,25 +95,68 @@ def refused_model(
         raise Unable("whole" if refuses(exhibit.model) else "vanished")
     operator = operator_behind(exhibit.program, exhibit.model, node)
     if operator is None:
-        raise Unable("whole")
+        return Refused(exhibit, None, {"place": "node", **_of_node(node), **_stage(exhibit, node, refuses, export)})
     wrong = None
     with contextlib.suppress(Exception):  # then the one that is refused has to do
         wrong = _of_another_form(exhibit, operator, inputs, fed, libraries)
-    operator = wrong.operator if wrong is not None else operator
-    fields = of_operator(operator) | {
-        "stage": "export", "how": "refused", "node": node.name, "type": operator_of(node),
-        "tensor": next(filter(None, node.output), ""),
-    }  # fmt: skip
+    named = wrong.operator if wrong is not None else operator
+    fields = of_operator(named, exhibit.program) | _of_node(node) | _stage(exhibit, node, refuses, export)
     if wrong is not None:
         fields |= {"detail": wrong.how, "got": wrong.got, "wanted": wrong.wanted}
-    if rewritten(node):
-        fields["rules"] = rewritten(node)
-    if exhibit.raw is not None:
-        by_passes = not refuses(completed(exhibit.raw, exhibit.model))
-        fields["stage"] = "optimizer" if by_passes else "translation"
-        if by_passes:
-            fields["passes"] = guilty(lambda: not refuses(export()))
-    return Refused(exhibit, operator, fields, None if wrong is None else wrong.how)
+    with contextlib.suppress(Exception):  # this only adds to what is known
+        second = _second(exhibit, {named.operator, operator.operator}, inputs, refuses)
+        fields |= {"second": second} if second is not None else {}
+    return Refused(exhibit, named, fields, None if wrong is None else wrong.how)
+
+
+def _of_node(node: NodeProto) -> dict[str, Any]:
+    """Return what is told of a node that is refused."""
+    tensor, rules = next(filter(None, node.output), ""), rewritten(node)
+    told = {"how": "refused", "node": node.name, "type": operator_of(node), "tensor": tensor}
+    return told | ({"rules": rules} if rules else {})
+
+
+def _stage(
+    exhibit: Exhibit, node: NodeProto, refuses: Callable[[ModelProto], bool], export: Callable[[], ModelProto]
+) -> dict[str, Any]:
+    """Return at which stage a graph with a node became one that is refused, and by which passes."""
+    if exhibit.raw is None:
+        return {"stage": "export"}
+    if refuses(completed(exhibit.raw, exhibit.model)):
+        return {"stage": "translation"}
+    return {"stage": "optimizer", "passes": guilty(lambda: not refuses(export()))}
+
+
+def _second(
+    exhibit: Exhibit, names: Set[str], inputs: Sequence[Any], refuses: Callable[[ModelProto], bool]
+) -> dict[str, Any] | None:
+    """Return the operator of which a node is refused where some operators give what they should, wherever they are
+    called; None where none is."""
+    program, model = with_outputs(exhibit.program, exhibit.model), exhibit.model
+    right: dict[str, Array] = {}
+
+    def keep(name: str, value: Any) -> None:
+        for member, tensor in zip(leaves(value), program.ties.get(name, ()), strict=False):
+            known = array(member) if name in chosen else None
+            if tensor is not None and known is not None:
+                right[tensor] = known
+
+    chosen = {name for one in program.operators if one.operator in names for name in one.outputs}
+    program.run(inputs, keep)
+    known = Graph(model)
+    part = cut(model, known, known.outputs, right)
+    declared = {value.name: value for value in (*model.graph.output, *model.graph.value_info)}
+    inner = {name for node in part.graph.node for name in node.output} - {*known.outputs}
+    part.graph.value_info.extend(value for name, value in declared.items() if name in inner)
+    for value in part.graph.output:
+        value.CopyFrom(declared[value.name])
+    node = refused_node(part, refuses)
+    if node is None:
+        return None
+    operator = operator_behind(exhibit.program, part, node)
+    return (
+        {"place": "node", **_of_node(node)} if operator is None else of_operator(operator, program) | _of_node(node)
+    )
 
 
 def _of_another_form(
@@ -156,6 +200,20 @@ def stopped_export(exporter: str, export: Callable[[], object], begun: Begun | N
     except Unable:
         program = None
     return Stopped(raised, program, exporters[exporter].stopped_at(seen), seen.raw is not None)
+
+
+def next_stop(exporter: str, export: Callable[[], object], stopped: Stopped) -> dict[str, Any]:
+    """Return the other operator at which an export stops too, once the first is passed over wherever it is called, as
+    ``second`` of what is told of that; nothing where there is none."""
+    exporters: dict[str, Any] = {"dynamo": dynamo, "torchscript": torchscript}
+    if stopped.operator is None:
+        return {}
+    with exporters[exporter].watching(passing=stopped.operator.operator) as seen, contextlib.suppress(Exception):
+        export()
+    other = exporters[exporter].stopped_at(seen)
+    if other is None or other.operator == stopped.operator.operator:
+        return {}
+    return {"second": of_operator(other, stopped.program) | {"stage": "translation", "how": "raises"}}
 
 
 def refused_node(model: ModelProto, refuses: Callable[[ModelProto], bool]) -> NodeProto | None:

@@ -45,6 +45,8 @@ class Tensors:
         self._places = {name: index for index, name in enumerate(self._names)}
         self._sizes = sizes
         self._arrays: dict[str, Array | Stops | None] = {}
+        self.given: dict[str, Array] = {}
+        """Tensors that are given in place of what the graph computes for them (``put``)."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._places
@@ -52,6 +54,8 @@ class Tensors:
     def __getitem__(self, name: str) -> Array | None:
         """The value of a tensor, forgotten once it was asked for as often as it is named; None for what is no
         tensor. Raises Stops."""
+        if name in self.given:
+            return self.given[name]
         if name not in self._arrays:
             self._fetch(self._places[name])
         value = self._arrays[name]
@@ -61,6 +65,11 @@ class Tensors:
         if isinstance(value, Stops):
             raise value
         return value
+
+    def put(self, name: str, array: Array) -> None:
+        """Go on with another value of a tensor, from which all that is asked for later is computed."""
+        self.given[name] = array
+        self._arrays.clear()
 
     def back(self, name: str, array: Array) -> None:
         """Takes back a tensor that will be asked for once more."""
@@ -72,10 +81,10 @@ class Tensors:
         while end < len(self._names) and (end == start or total + self._size(end) <= CHUNK):
             total += self._size(end)
             end += 1
-        names = [name for name in self._names[start:end] if name not in self._arrays]
+        names = [name for name in self._names[start:end] if name not in self._arrays and name not in self.given]
         while True:  # the first half again, as long as something in it cannot be computed
             try:
-                arrays = run(self._model, self.graph, names, self._libraries, self._inputs)
+                arrays = run(self._model, self.graph, names, self._libraries, self._inputs, self.given)
             except Exception as error:
                 if len(names) == 1:
                     self._arrays[names[0]] = Stops(f"{type(error).__name__}: {error}")
@@ -94,28 +103,46 @@ class Tensors:
 
 
 def run(
-    model: ModelProto, graph: Graph, names: Sequence[str], libraries: Sequence[str], inputs: Inputs
+    model: ModelProto,
+    graph: Graph,
+    names: Sequence[str],
+    libraries: Sequence[str],
+    inputs: Inputs,
+    given: Mapping[str, Array] | None = None,
 ) -> list[Array]:
-    """The values of these tensors, of which only what they need is computed. Raises what the runtime raises."""
-
+    """Return the values of these tensors, of which only what they need is computed; ``given`` are tensors with values
+    that are taken in place of what the graph computes for them. Raises what the runtime raises."""
+    known = given or {}
+    asked = [name for name in names if name not in known]
+    if not asked:
+        return [known[name] for name in names]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
-        save(cut(model, graph, names), file)
+        save(cut(model, graph, asked, known), file)
         with opener(LITERAL)(file, libraries) as session:
-            return session.run(inputs)
+            found = session.run({**inputs, **known})
+    if len(asked) == len(names):  # as they come: a sequence is several tensors
+        return found
+    values = {**known, **dict(zip(asked, found, strict=True))}
+    return [values[name] for name in names]
 
 
-def cut(model: ModelProto, graph: Graph, names: Sequence[str]) -> ModelProto:
-    """The part of a model that computes these tensors, as a model of its own with the same inputs."""
+def cut(
+    model: ModelProto, graph: Graph, names: Sequence[str], given: Mapping[str, Array] | None = None
+) -> ModelProto:
+    """Return the part of a model that computes these tensors, as a model of its own with the same inputs, and with
+    ``given`` tensors as inputs too."""
     import onnx
+    from onnx import helper
 
+    fed = given or {}
     needed: set[int] = set()
     read: set[str] = set()
     todo = list(names)
     while todo:
         name = todo.pop()
         read.add(name)
-        index = graph.makers.get(name)
+        index = graph.makers.get(name) if name not in fed else None
         if index is not None and index not in needed:
             needed.add(index)
             todo += reads(graph.nodes[index])
@@ -123,10 +150,18 @@ def cut(model: ModelProto, graph: Graph, names: Sequence[str]) -> ModelProto:
     part.opset_import.extend(model.opset_import)
     part.functions.extend(model.functions)
     part.graph.name = "part"
-    part.graph.node.extend(graph.nodes[index] for index in sorted(needed))
+    for index in sorted(needed):
+        part.graph.node.append(graph.nodes[index])
+        for place, name in enumerate(part.graph.node[-1].output):  # of several outputs one may still be computed
+            if name in fed:
+                part.graph.node[-1].output[place] = f"{name} as it was"
     part.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in read)
     part.graph.sparse_initializer.extend(model.graph.sparse_initializer)
     part.graph.input.extend(model.graph.input)
+    part.graph.input.extend(
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), [None] * array.ndim)
+        for name, array in fed.items() if name in read
+    )  # fmt: skip
     known = {value.name: value.type.tensor_type for value in (*model.graph.output, *model.graph.value_info)}
     for name in names:  # without its shape, which may be inferred wrong, or for other sizes
         value = part.graph.output.add(name=name)

@@ -36,9 +36,10 @@ class Seen:
 
 
 @contextlib.contextmanager
-def watching(begun: Begun | None = None) -> Iterator[Seen]:
+def watching(begun: Begun | None = None, passing: str | None = None) -> Iterator[Seen]:
     """Sees the TorchScript exports inside the block; of several the last. ``begun`` gets each call before it is
-    translated. Raises Unable where torch is built otherwise."""
+    translated. Calls of an operator that is ``passing`` go into the graph as they are. Raises Unable where torch is
+    built otherwise."""
     seen = Seen()
     utils, binding = part_of(_UTILS), part_of("torch._C")
 
@@ -57,6 +58,8 @@ def watching(begun: Begun | None = None) -> Iterator[Seen]:
         outputs = [output.debugName() for output in node.outputs()]
         if begun is not None:
             begun(_operator(node, {}, {}))
+        if passing is not None and _name_of(node) == passing:
+            return None
         try:
             result = original(graph, block, node, *args, **kwargs)
         except Exception:  # whatever a symbolic raises, which goes on to the exporter

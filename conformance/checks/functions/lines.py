@@ -30,6 +30,8 @@ class Exporting:
     """Functions of no arguments that register a symbolic themselves, by its operator."""
     defines: Sequence[str] = ()
     """The modules that the case's own module is made of, which may define operators of their own."""
+    simplify: bool = False
+    """Whether the model goes through onnxsim."""
 
     @classmethod
     def of(
@@ -39,12 +41,12 @@ class Exporting:
         if isinstance(target, Dynamo):
             for name in ("keep_initializers_as_inputs", "export_params"):  # which count where a model is saved
                 options.pop(name, None)
-            return cls(exporter, opset, options, dict(target.translations), {}, defines)
+            return cls(exporter, opset, options, dict(target.translations), {}, defines, target.simplify)
         if mode == "train":
             options.setdefault("training", "preserve")
         symbolics = {name: symbolic.function for name, symbolic in target.symbolics.items()}
         registrars = {name: symbolic.function for name, symbolic in target.registers.items()}
-        return cls(exporter, opset, options, symbolics, registrars, defines)
+        return cls(exporter, opset, options, symbolics, registrars, defines, target.simplify)
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -138,16 +140,20 @@ def _argument(value: Any, names: Names) -> str:
     raise Unwritten(f"a value of the type {type(value).__name__}")
 
 
-def feeding(function: Function, inputs: Mapping[str, str], constants: Mapping[str, str]) -> list[str]:
-    """The module, and what it is called with; arrays by name as Python that gives them."""
+def feeding(
+    function: Function, inputs: Mapping[str, str], constants: Mapping[str, str], traced: Mapping[str, str]
+) -> list[str]:
+    """The module, and what it is called and exported with; arrays by name as Python that gives them."""
     names = Names.of(function)
+    exported = f"[{', '.join(traced[name] for name in inputs)}]" if traced else "feeds.values()"
+    run_with = "map(torch.from_numpy, feeds.values())" if traced else "inputs"
     return [
         "small = Small().eval()",
         *(f"small.register_buffer({names.constants[name]!r}, torch.from_numpy({value}))"
           for name, value in constants.items()),
         f"feeds = {{{', '.join(f'{names.inputs[name]!r}: {value}' for name, value in inputs.items())}}}",
-        "inputs = tuple(map(torch.from_numpy, feeds.values()))",
-        "expected = [one.numpy() for one in small(*inputs)]",
+        f"inputs = tuple(map(torch.from_numpy, {exported}))",
+        f"expected = [one.numpy() for one in small(*{run_with})]",
     ]  # fmt: skip
 
 
@@ -156,7 +162,7 @@ def exporting(function: Function, how: Exporting) -> Iterator[str]:
     names = Names.of(function).inputs
     own = [name for name in function.own if name in how.symbolics]
     options = {"opset_version": how.opset, "input_names": [*names.values()], **how.options}
-    axes = {name: [*range(function.inputs[given].ndim)] for given, name in names.items()}
+    axes = {name: _open_axes(function, given) for given, name in names.items()}
     said = {key: repr(value) for key, value in options.items()}
     if "training" in options:
         said["training"] = f"torch.onnx.TrainingMode.{str(options['training']).upper()}"
@@ -173,6 +179,7 @@ def exporting(function: Function, how: Exporting) -> Iterator[str]:
         given = ", ".join(f"{key}={value}" for key, value in said.items())
         yield f"torch.onnx.export(small, inputs, buffer, dynamo=False, {given})"
         yield "model = buffer.getvalue()"
+        yield from _SIMPLIFYING if how.simplify else ()
         return
     if own:
         table = ", ".join(f"{overload(name)}: {how.symbolics[name]}" for name in own)
@@ -183,6 +190,14 @@ def exporting(function: Function, how: Exporting) -> Iterator[str]:
     given = ", ".join(f"{key}={value}" for key, value in said.items())
     yield f"program = torch.onnx.export(small, inputs, dynamo=True, verbose=False, {given})"
     yield "model = program.model_proto.SerializeToString()"
+    yield from _SIMPLIFYING if how.simplify else ()
+
+
+def _open_axes(function: Function, name: str) -> list[int]:
+    """The axes of an input that are open: all, or those of other sizes than it is exported with."""
+    shape = function.inputs[name].shape
+    exported = function.traced[name].shape if function.traced else None
+    return [axis for axis in range(len(shape)) if exported is None or exported[axis] != shape[axis]]
 
 
 def overload(name: str) -> str:
@@ -192,6 +207,7 @@ def overload(name: str) -> str:
     return f"torch.ops.{namespace}.{operator}.{which or 'default'}"
 
 
+_SIMPLIFYING = ("model = onnxsim.simplify(onnx.load_from_string(model))[0].SerializeToString()",)
 RUN = (
     "",
     "def run():",

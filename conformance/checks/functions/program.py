@@ -52,6 +52,9 @@ class Function:
     """Whether it is exported with sizes that are open."""
     own: tuple[str, ...] = ()
     """The operators for which the case's own code is registered."""
+    traced: Mapping[str, Array] = field(default_factory=dict)
+    """By name of an input what it is exported with, where that has other sizes; empty where it is exported with what
+    it is run with."""
 
     def with_arrays(self, arrays: Mapping[str, Array]) -> Function:
         inputs = {name: arrays.get(name, value) for name, value in self.inputs.items()}
@@ -71,22 +74,30 @@ class Place:
     numbers: frozenset[str] = frozenset()
     """The values that are sizes or computed of them alone."""
     values: dict[str, Any] = field(default_factory=dict)
+    traced: dict[str, Any] = field(default_factory=dict)
+    """The same with the inputs that the module is exported with; empty where they have no other sizes."""
 
     @classmethod
-    def of_search(cls, search: Search) -> Place | None:
+    def of_search(cls, search: Search, traced: Sequence[Any] = ()) -> Place | None:
         """The place that a search has found; None where the program was captured wrongly."""
         if search.parting is None:
             return None
-        return cls.in_exhibit(search.exhibit, search.parting.operator, search.inputs)
+        return cls.in_exhibit(search.exhibit, search.parting.operator, search.inputs, traced)
 
     @classmethod
-    def in_exhibit(cls, exhibit: Exhibit, found: Operator, inputs: Sequence[Any]) -> Place | None:
+    def in_exhibit(
+        cls, exhibit: Exhibit, found: Operator, inputs: Sequence[Any], traced: Sequence[Any] = ()
+    ) -> Place | None:
         """The place of an operator in what was captured, or, of one that decomposing has added, in the decomposed
-        program."""
+        program; ``traced`` are the inputs that the module is exported with."""
         for program, name in ((exhibit.captured, found.origin), (exhibit.program, found.name)):
             for operator in program.operators:
                 if operator.name == name:
-                    return cls.at(program, operator, inputs)
+                    place = cls.at(program, operator, inputs)
+                    shapes = [[getattr(one, "shape", None) for one in given] for given in (inputs, traced)]
+                    if traced and shapes[0] != shapes[1]:
+                        place.traced = cls.at(program, operator, traced).values
+                    return place
         return None
 
     @classmethod
@@ -156,6 +167,17 @@ class Place:
     def counted(self, chosen: Sequence[Operator]) -> bool:
         """Whether sizes are asked for in these calls."""
         return any(one.operator in _SIZES for one in chosen)
+
+    def as_exported(self, function: Function | None) -> Function | None:
+        """The function with inputs to export it with as the module is exported; None where these have no other
+        sizes."""
+        if function is None or not function.inputs.keys() <= self.traced.keys():
+            return None
+        traced = {name: array(self.traced[name]) for name in function.inputs}
+        if all(value is None or value.shape == function.inputs[name].shape for name, value in traced.items()):
+            return None
+        known = {name: value for name, value in traced.items() if value is not None}
+        return dataclasses.replace(function, dynamic=True, traced=known) if known.keys() == traced.keys() else None
 
     def function(self, chosen: Sequence[Operator], *, dynamic: bool, own: Collection[str]) -> Function | None:
         """These calls, given the values of what others compute; None where nobody reads theirs. Raises Unwritten."""

@@ -12,7 +12,7 @@ import numpy as np
 from conformance.align.operators.program import Operator
 from conformance.checks.functions.lines import without
 from conformance.checks.functions.program import Function, Place, Unwritten, rewritten
-from conformance.checks.functions.trial import Trials
+from conformance.checks.functions.trial import STOPS, Trials
 from conformance.checks.reduce.trial import OutOfTime
 from conformance.draw.simplest import simpler
 
@@ -24,28 +24,47 @@ def fewest(place: Place, trials: Trials, own: Collection[str]) -> Function | Non
     """The function of as few calls as fail alike; None where none does. Raises OutOfTime, and
     Unwritten where the call itself cannot be written."""
     for chosen in place.choices():
-        for dynamic in (True, False) if place.counted(chosen) else (False, True):
+        for way in _ways(place, chosen, trials.kind):
             try:
-                function = place.function(chosen, dynamic=dynamic, own=own)
+                function = _in_a_way(place, chosen, way, own)
             except Unwritten:
                 if len(chosen) == 1:
                     raise
                 continue
-            if trials.fails(function):
-                assert function is not None
+            right = trials.right
+            if function is not None and trials.fails(function):
                 trials.settle()
-                return _without_calls(place, function, chosen, trials)
-        trials.alone |= len(chosen) == 1 and trials.right > 0
+                return _without_calls(place, function, chosen, way, trials)
+            if len(chosen) == 1 and trials.right > right:
+                trials.alone = True
+                trials.as_exported |= way is _AS_EXPORTED
     return None
 
 
-def _without_calls(place: Place, function: Function, chosen: list[Operator], trials: Trials) -> Function:
+_Way = bool | None
+_AS_EXPORTED: _Way = None
+"""To export a function at the sizes at which the module is exported, and to run it at those at which it fails."""
+
+
+def _ways(place: Place, chosen: list[Operator], kind: str) -> tuple[_Way, ...]:
+    """Whether sizes are open (True) or fixed, in the order in which it is tried; and at last as the module is, if the
+    function may not stop for the sizes alone."""
+    first = place.counted(chosen)
+    return (first, not first, *([_AS_EXPORTED] if place.traced and kind != STOPS else []))
+
+
+def _in_a_way(place: Place, chosen: list[Operator], way: _Way, own: Collection[str]) -> Function | None:
+    function = place.function(chosen, dynamic=way is not False, own=own)
+    return place.as_exported(function) if way is _AS_EXPORTED else function
+
+
+def _without_calls(place: Place, function: Function, chosen: list[Operator], way: _Way, trials: Trials) -> Function:
     """The function without those of the calls that may as well be given as values."""
     try:
         for one in [one for one in chosen if one is not place.operator][::-1]:
             fewer = [other for other in chosen if other is not one]
             try:
-                candidate = place.function(fewer, dynamic=function.dynamic, own=function.own)
+                candidate = _in_a_way(place, fewer, way, function.own)
             except Unwritten:
                 continue
             if trials.fails(candidate):
@@ -70,10 +89,10 @@ def simplified(function: Function, trials: Trials) -> tuple[Function, bool]:
     try:
         for operator in function.own:
             better(without(best[0], operator))
-        if best[0].dynamic:
+        if best[0].dynamic and not best[0].traced:
             better(dataclasses.replace(best[0], dynamic=False))
         arrays = (*function.inputs.values(), *function.constants.values())
-        sizes = {size for array in arrays for size in array.shape if size > 1}
+        sizes = {size for array in arrays for size in array.shape if size > 1 and not function.traced}
         for size in sorted(sizes, reverse=True)[:MOST_SIZES]:
             any(map(better, _with_size(best[0], size)))
         for name in (*function.inputs, *function.constants):

@@ -8,7 +8,7 @@ import math
 import re
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,7 @@ from conformance.arrays import Array
 from conformance.checks.functions.lines import RUN, Exporting, exporting, feeding, module
 from conformance.checks.functions.program import Function
 from conformance.checks.reduce.trial import TIGHTEST, OutOfTime, difference, largest, limit_of
-from conformance.compare.judges import Right, defaults_for
+from conformance.compare.judges import Judge, Right, defaults_for
 from conformance.export.graph import refusal
 from conformance.export.symbolics import registered
 
@@ -46,11 +46,16 @@ class Trials:
     limit: float = TIGHTEST
     """How far outputs may be off, relative to their largest value or to ``floor``."""
     floor: float = 0.0
+    judge: Callable[[Sequence[Array]], Judge] = defaults_for
+    """What outputs are compared by, as the cell's are, until a function has failed; it is made of those that are
+    right."""
     count: int = 0
     right: int = 0
     """The number of functions that were exported and gave what PyTorch gives."""
     alone: bool = False
     """True where the call alone is one of these."""
+    as_exported: bool = False
+    """True where the call alone is one of these when it is exported at the sizes of the module's export."""
     expected: list[Array] = field(default_factory=list)
     """What is right for the function that failed last."""
     actual: list[Array] = field(default_factory=list)
@@ -105,7 +110,7 @@ class Trials:
         kind = difference(actual, space["expected"], self.limit, self.floor)
         if kind is None and not self.actual:  # so far any function counts that a cell would call wrong
             wanted = [one.copy() for one in space["expected"]]
-            kind = "values" if defaults_for(wanted).compare(actual, Right(wanted)).verdict == "failed" else None
+            kind = "values" if self.judge(wanted).compare(actual, Right(wanted)).verdict == "failed" else None
         return kind, space["expected"], actual, space["model"]
 
     def _raises(self, function: Function) -> bool:
@@ -149,7 +154,9 @@ def _fed(function: Function, how: Exporting) -> dict[str, Any]:
     space: dict[str, Any] = {"np": np, "ort": onnxruntime, "torch": torch, "given": {}}
     space |= {name: importlib.import_module(name) for name in imports(function, how)}
     space["given"] = {name: value.copy() for name, value in {**function.inputs, **function.constants}.items()}
-    feeds = feeding(function, _given(function.inputs), _given(function.constants))
+    space["traced"] = {name: value.copy() for name, value in function.traced.items()}
+    traced = {name: f"traced[{name!r}]" for name in function.traced}
+    feeds = feeding(function, _given(function.inputs), _given(function.constants), traced)
     _execute([*module(function), *feeds], space)
     return space
 
@@ -171,6 +178,8 @@ def imports(function: Function, how: Exporting) -> list[str]:
     known = [name for name in ("io", "math", "operator") if f"{name}." in called]
     if how.exporter == "torchscript":
         known.append("io")
+    if how.simplify:
+        known += ["onnx", "onnxsim"]
     others = [name for name in sorted(_spaces(function)) if importlib.util.find_spec(name)]
     return list(dict.fromkeys([*sorted({*known}), *others, *defining(function, how), *own]))
 

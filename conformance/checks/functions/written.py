@@ -43,18 +43,20 @@ class Shown:
 def script(shown: Shown) -> tuple[str, dict[str, Array]] | None:
     """The text of the script, and the arrays that it reads from ``VALUES``; None where it would be too long."""
     function, how = shown.function, shown.how
-    arrays = {**function.inputs, **function.constants}
+    traced = {f"{name} as exported": array for name, array in function.traced.items()}
+    arrays = {**function.inputs, **function.constants, **traced}
     texts = {name: literal(array) for name, array in arrays.items()}
     apart = {f"a{number}": name for number, name in enumerate(arrays) if texts[name] is None}
     texts |= {name: f"values[{key!r}]" for key, name in apart.items()}
     given = [{name: str(texts[name]) for name in names} for names in (function.inputs, function.constants)]
+    given.append({name: str(texts[f"{name} as exported"]) for name in function.traced})
     names = imports(function, how)
     standard = [name for name in names if name in ("io", "math", "operator")]
     raises, runs = shown.kind == RAISES, shown.kind not in (RAISES, REFUSED)
     end = [*RUN, *ending(shown.kind, shown.allowed, "run()")] if runs else _CHECKING
     lines = [
         *(f"import {name}" for name in sorted([*standard, "sys"])), *(["from pathlib import Path"] if apart else []),
-        "import numpy as np", *(["import onnx"] if shown.kind == REFUSED else []),
+        "import numpy as np", *(["import onnx"] if shown.kind == REFUSED and "onnx" not in names else []),
         *(["import onnxruntime as ort"] if runs else []), "import torch",
         *(f"import {name}" for name in names if name not in standard), "", *module(function), "",
         *([f"values = np.load(Path(__file__).with_name({VALUES!r}))"] if apart else []), *feeding(function, *given),
@@ -130,6 +132,8 @@ def _issue(text: str, said: str, shown: Shown, versions: Mapping[str, str | None
         yield "- ONNX Runtime's kernels: ONNX's reference evaluator computes the same of the exported model."
     if shown.kind == "values":
         yield f"- Rounding: the outputs are off by more than {shown.limit:.1g} of their largest value."
+    if function.traced:
+        yield "- Sizes are not: it is exported at other sizes than those that it is run at, which are open."
     if not function.dynamic:
         run = "" if shown.kind in (RAISES, REFUSED) else ", and it is run at those that it was exported with"
         yield f"- Dynamic sizes: all sizes are fixed{run}."

@@ -1,0 +1,102 @@
+"""What form operators take their inputs in, whatever their values: lists of numbers, one number, and dtypes.
+
+As https://onnx.ai/onnx/operators has it, but for numbers in one axis, which ONNX Runtime takes everywhere for those
+in none. Dtypes are those of ONNX's schemas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Inputs = Sequence[Any]
+
+REDUCTIONS = (
+    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+    "ReduceSum", "ReduceSumSquare",
+)  # fmt: skip
+VECTORS: dict[str, Mapping[int, str]] = {
+    "AffineGrid": {1: "the size"}, "CenterCropPad": {1: "the shape"},
+    "Col2Im": {1: "the shape of the image", 2: "the shape of a block"}, "Compress": {1: "the condition"},
+    "ConstantOfShape": {0: "the shape"}, "Expand": {1: "the shape"}, "MaxUnpool": {2: "the shape"},
+    "OneHot": {2: "the two values"}, "Pad": {1: "the pads", 3: "the axes"}, "Reshape": {1: "the shape"},
+    "Resize": {1: "the region or the scales", 2: "the scales", 3: "the sizes"},
+    "ReverseSequence": {1: "the lengths"}, "RoiAlign": {2: "the batch indices"},
+    "Slice": {1: "the starts", 2: "the ends", 3: "the axes", 4: "the steps"}, "Split": {1: "the sizes of the parts"},
+    "Squeeze": {1: "the axes"}, "Tile": {1: "the repeats"}, "TopK": {1: "the number of values"},
+    "Unsqueeze": {1: "the axes"}, "Upsample": {1: "the scales"},
+    **{operator: {1: "the axes"} for operator in REDUCTIONS},
+}  # fmt: skip
+"""By operator, the inputs that are lists of numbers, and so have one axis."""
+NUMBERS: dict[str, Mapping[int, str]] = {
+    "BlackmanWindow": {0: "the size"}, "HammingWindow": {0: "the size"}, "HannWindow": {0: "the size"},
+    "CumProd": {1: "the axis"}, "CumSum": {1: "the axis"},
+    "Clip": {1: "the smallest value", 2: "the largest value"}, "DFT": {1: "the length", 2: "the axis"},
+    "Dropout": {1: "the ratio", 2: "the mode"}, "If": {0: "the condition"},
+    "Loop": {0: "the number of turns", 1: "the condition"},
+    "MelWeightMatrix": {
+        0: "the number of bins", 1: "the length", 2: "the rate", 3: "the lower edge", 4: "the upper edge",
+    },
+    "NonMaxSuppression": {2: "the number of boxes", 3: "the overlap", 4: "the smallest score"},
+    "OneHot": {1: "the depth"}, "Pad": {2: "the constant"},
+    "Range": {0: "the start", 1: "the limit", 2: "the step"}, "STFT": {1: "the step", 3: "the length"},
+    "TopK": {1: "the number of values"}, "Trilu": {1: "the diagonal"},
+}  # fmt: skip
+"""By operator, the inputs that are one number, in no axis or in one."""
+
+
+def wrong_form(operator: str, inputs: Inputs) -> str | None:
+    """Return which input is no list of numbers, or not one number, where the operator takes such."""
+    for place, what in VECTORS.get(operator, {}).items():
+        array = inputs[place] if place < len(inputs) else None
+        if isinstance(array, np.ndarray) and array.ndim != 1:
+            return f"{what}: {count_axes(array.ndim)} instead of one axis"
+    for place, what in NUMBERS.get(operator, {}).items():
+        array = inputs[place] if place < len(inputs) else None
+        if isinstance(array, np.ndarray) and array.shape not in ((), (1,)):
+            return f"{what}: shape {array.shape} instead of one number"
+    return None
+
+
+def count_axes(count: int) -> str:
+    return f"{count or 'no'} {'axis' if count == 1 else 'axes'}"
+
+
+def wrong_dtype(operator: str, inputs: Inputs, opset: int) -> str | None:
+    """Return which input has no type that the operator takes there, or another than one that has to have the same."""
+    import onnx
+
+    try:
+        schema = onnx.defs.get_schema(operator, opset)
+    except onnx.defs.SchemaError:
+        return None
+    allowed = {one.type_param_str: {*one.allowed_type_strs} for one in schema.type_constraints}
+    first: dict[str, str] = {}
+    formal = [*schema.inputs]
+    for place, array in enumerate(inputs):
+        given = formal[min(place, len(formal) - 1)] if formal else None
+        name = _type_of(array)
+        if given is None or name is None:
+            continue
+        if name not in allowed.get(given.type_str, {given.type_str}):
+            return f"input {place} is a {name}"
+        shared = given.type_str in allowed and given.is_homogeneous
+        if shared and first.setdefault(given.type_str, name) != name:
+            return f"{first[given.type_str]} meets {name}"
+    return None
+
+
+def _type_of(array: Any) -> str | None:
+    """``tensor(float)``; None for what is no tensor of a type that ONNX has, or may be of one that NumPy lacks, of
+    which runtimes give the bits."""
+    from onnx import TensorProto, helper
+
+    if not isinstance(array, np.ndarray) or array.dtype in (np.uint16, np.uint8, np.int8):
+        return None
+    try:
+        name = TensorProto.DataType.Name(helper.np_dtype_to_tensor_dtype(array.dtype))
+    except (KeyError, ValueError, TypeError):
+        return None
+    return f"tensor({name.lower()})"
