@@ -75,6 +75,10 @@ class Result:
         return not self.sound and self.red
 
     @property
+    def at_fault(self) -> bool:
+        return bool(self.record["fault"] == "exporter")
+
+    @property
     def operator(self) -> bool:
         return self.told.get("operator") in self.plant.called.split()
 

@@ -168,6 +168,7 @@ class Lowering:
         ])  # fmt: skip
 
 
+@functools.cache
 def lowerings() -> list[Lowering]:
     """Return the whole list."""
     read = YAML(typ="safe").load(FILE.read_text(encoding="utf-8"))
