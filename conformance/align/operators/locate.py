@@ -202,7 +202,8 @@ class Search:
                 fails = partial(self._failing.wrong, right=right, inputs=inputs)
                 walk = self._walk(model, At(arguments, inputs, fails, right), first)
                 parting = walk.wrong(clear=True)
-                if parting is not None:
+                # nodes behind another dtype or shape may have been made for that
+                if parting is not None and "value" in (parting.how, first.how):
                     told = self._told(parting, str(first.told.get("stage")), model, walk.program, walk.at, walk)
                     return Cause.of(parting, told | {"other_inputs": True})
         return None

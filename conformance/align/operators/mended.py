@@ -121,7 +121,7 @@ class _Exam:
 
     def leaves_wrong(self, change: Change) -> list[str] | None:
         """The kinds of special values for which the nodes are wrong with a change; None where it is no repair: wrong
-        for others too, or, where the failing values are special, for special ones that were right without it."""
+        for others too, or for special ones alone that were right without it."""
         model = self._piece.changed(change)
         if model is None or not all(self._piece.right(model, trial) for trial in self._trials):
             return None
@@ -134,7 +134,7 @@ class _Exam:
                 plain = np.isfinite(right) if right.dtype.kind == "f" else np.ones(right.shape, bool)
                 if not probe.kind and (wrong & plain).any():
                     return None
-                if wrong.any() and not (wrong & was).any() and self._trials[0].special():
+                if wrong.any() and not (wrong & was).any():
                     return None
                 if wrong.any():
                     kinds[probe.kind or UNDEFINED] = None

@@ -49,7 +49,8 @@ def of_node(
             break
         node = before
     told: dict[str, Any] = {"tensor": parting.tensor}
-    if agreeing is not None:
+    own = parting.tensor not in (agreeing or ())  # else no node was made, and that of another operator is not wrong
+    if agreeing is not None and own:
         between = _between(known, node, agreeing)
         names = [label(known.nodes[index]) for index in between if known.nodes[index].op_type != "Constant"]
         told |= {"among": names[-AMONG:]} if len(names) > 1 else {}

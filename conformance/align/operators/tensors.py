@@ -162,7 +162,8 @@ def cut(
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), [None] * array.ndim)
         for name, array in fed.items() if name in read
     )  # fmt: skip
-    known = {value.name: value.type.tensor_type for value in (*model.graph.output, *model.graph.value_info)}
+    declared = [*model.graph.output, *model.graph.value_info] if not given else []  # behind another dtype all may be
+    known = {value.name: value.type.tensor_type for value in declared}
     for name in names:  # without its shape, which may be inferred wrong, or for other sizes
         value = part.graph.output.add(name=name)
         if name in known and known[name].elem_type:
