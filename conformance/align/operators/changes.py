@@ -79,7 +79,7 @@ def _others(operator: str, name: str, value: Any, scene: Scene) -> list[Any]:
     if isinstance(value, str):
         found = list(WORDS.get((operator, name), []))
     elif isinstance(value, float):  # as an attribute holds it
-        found = [float(np.float32(one)) for one in (*numbers, *_derived(numbers), *KNOWN)]
+        found = [float(np.float32(one)) for one in (*numbers, *KNOWN)]
     elif name == "to":
         found = list_casts(scene, np.dtype(helper.tensor_dtype_to_np_dtype(value)).kind)
     elif isinstance(value, int) and name in FLAGS:
