@@ -52,7 +52,7 @@ ALIKE = [
 ]  # fmt: skip
 """More of them: any of these may be tried in place of another where it costs nothing that most do not fit."""
 INSERTED = {
-    "f": ("Abs", "Neg", "Relu", "Floor", "Ceil", "Round", "Sqrt"), "i": ("Abs", "Neg"), "b": ("Not",),
+    "f": ("Abs", "Neg", "Relu", "Floor", "Ceil", "Round", "Sqrt", "Reciprocal"), "i": ("Abs", "Neg"), "b": ("Not",),
 }  # fmt: skip
 """Nodes that a lowering may lack, by the kind of what they take."""
 KNOWN = (

@@ -79,7 +79,7 @@ def _others(operator: str, name: str, value: Any, scene: Scene) -> list[Any]:
     if isinstance(value, str):
         found = list(WORDS.get((operator, name), []))
     elif isinstance(value, float):  # as an attribute holds it
-        found = [float(np.float32(one)) for one in (*numbers, *_derived(numbers), *KNOWN)]
+        found = [float(np.float32(one)) for one in (*numbers, *KNOWN)]
     elif name == "to":
         found = list_casts(scene, np.dtype(helper.tensor_dtype_to_np_dtype(value)).kind)
     elif isinstance(value, int) and name in FLAGS:
@@ -99,13 +99,20 @@ def _derived(numbers: Sequence[float]) -> list[float]:
 def _lists(value: list[int], scene: Scene) -> list[list[int]]:
     """Those that PyTorch's operator is called with, or these in another order, or with one of them changed."""
     half = len(value) // 2
-    found = [one for one in (*scene.lists, *(2 * one for one in scene.lists)) if len(one) == len(value)]
+    pads = [_pads(one, half) for one in scene.lists if len(one) <= len(value) and len(one) % 2 == 0]
+    found = [one for one in (*scene.lists, *(2 * one for one in scene.lists), *pads) if len(one) == len(value)]
     found += [value[::-1], [*value[half:], *value[:half]], [-one for one in value]]
     whole = keep_whole(scene.numbers)
     for at, one in enumerate(value[:ENTRIES]):
         for other in (*(one + step for step in NEAR), -one, *whole):
             found.append([*value[:at], other, *value[at + 1 :]])
     return found
+
+
+def _pads(pairs: list[int], axes: int) -> list[int]:
+    """What PyTorch pads axes by, a pair each from the last, as ONNX has it: the beginnings, then the ends."""
+    none = [0] * (axes - len(pairs) // 2)
+    return [*none, *pairs[-2::-2], *none, *pairs[::-2]]
 
 
 def _swapped(scene: Scene, index: int) -> Iterator[Change]:

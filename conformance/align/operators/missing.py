@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.align.operators.alike import FLAGS, INSERTED, TYPES, WORDS
+from conformance.align.operators.alike import FLAGS, INSERTED, KNOWN, TYPES, WORDS
 from conformance.align.operators.scene import (
     ENTRIES,
     Change,
@@ -52,7 +52,7 @@ def added(scene: Scene, index: int) -> Iterator[Change]:
         elif known.type == defs.OpSchema.AttrType.STRING:
             values = list(WORDS.get((node.op_type, name), []))
         elif known.type == defs.OpSchema.AttrType.FLOAT:
-            values = [float(one) for one in scene.numbers]
+            values = [float(np.float32(one)) for one in (*scene.numbers, *KNOWN)]
         elif name == "axes":
             values = [[axis] for axis in range(-1, axes)]
         elif name == "perm":

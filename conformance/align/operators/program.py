@@ -161,7 +161,7 @@ def called_with(operator: Operator, values: Values) -> tuple[list[float], list[l
         if isinstance(value, list | tuple) and members and all(type(one) is int for one in members):
             lists.append(list(members))
         for one in members:
-            if isinstance(one, int | float) and abs(one) <= LARGEST and one not in numbers:
+            if type(one) in (int, float) and abs(one) <= LARGEST and one not in numbers:
                 numbers.append(one)
     return numbers, lists
 
