@@ -141,6 +141,15 @@ def test_what_breaks_the_rules_of_an_operator_is_told_and_what_keeps_them_passes
     assert broken(operator, attributes, wrong)
 
 
+SIZED = [IMAGE, None, np.ones(4, np.float32)]
+
+
+@pytest.mark.parametrize("mode, wrong", [("CRD", False), ("CDR", True)])
+def test_a_word_that_an_operator_does_not_know_breaks_its_rules(mode, wrong):
+    assert bool(broken("DepthToSpace", {"blocksize": 2, "mode": mode}, [zeros(1, 4, 2, 2)], 20)) is wrong
+    assert bool(broken("Resize", {"coordinate_transformation_mode": "tf_crop_and_resize"}, SIZED, 20)) is False
+
+
 def alone(operator: str, attributes: dict[str, Any], inputs: list[Any], opset: int = 20) -> onnx.ModelProto:
     """A model of one node."""
     names = ["" if value is None else f"x{place}" for place, value in enumerate(inputs)]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.align.operators.alike import COMMUTATIVE, FLAGS, SIBLINGS, TYPES, WORDS
+from conformance.align.operators.alike import COMMUTATIVE, FLAGS, SIBLINGS, TYPES
 from conformance.align.operators.scene import plain
 from conformance.arrays import Array
+from conformance.verdict.forms import WORDS
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, ModelProto, NodeProto, TensorProto

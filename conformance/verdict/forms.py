@@ -46,6 +46,40 @@ NUMBERS: dict[str, Mapping[int, str]] = {
 }  # fmt: skip
 """By operator, the inputs that are one number, in no axis or in one."""
 
+WORDS = {
+    ("BitShift", "direction"): ["LEFT", "RIGHT"],
+    ("DepthToSpace", "mode"): ["DCR", "CRD"],
+    ("Gelu", "approximate"): ["none", "tanh"],
+    ("GridSample", "mode"): ["bilinear", "linear", "nearest", "bicubic", "cubic"],
+    ("GridSample", "padding_mode"): ["zeros", "border", "reflection"],
+    ("Pad", "mode"): ["constant", "reflect", "edge", "wrap"],
+    ("Resize", "coordinate_transformation_mode"): [
+        "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric",
+    ],
+    ("Resize", "mode"): ["nearest", "linear", "cubic"],
+    ("Resize", "nearest_mode"): ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"],
+    ("RoiAlign", "coordinate_transformation_mode"): ["half_pixel", "output_half_pixel"],
+    ("RoiAlign", "mode"): ["avg", "max"],
+    ("ScatterElements", "reduction"): ["none", "add", "mul", "max", "min"],
+    ("ScatterND", "reduction"): ["none", "add", "mul", "max", "min"],
+}  # fmt: skip
+"""Words that an attribute may be. Some that stand for what TensorFlow does are not among them."""
+
+
+def wrong_word(operator: str, attributes: Mapping[str, Any], opset: int) -> str | None:
+    """Return which attribute is a word that the operator does not know, neither here nor by ONNX's text about it."""
+    import onnx
+
+    for (known, name), words in WORDS.items():
+        value = attributes.get(name) if known == operator else None
+        said = value.decode(errors="replace") if isinstance(value, bytes) else value
+        if said is None or said in words or not onnx.defs.has(operator, opset):
+            continue
+        schema = onnx.defs.get_schema(operator, opset)
+        if said not in f"{schema.attributes[name].description if name in schema.attributes else ''} {schema.doc}":
+            return f"{name}: {said!r} is none of {', '.join(words)}"
+    return None
+
 
 def wrong_form(operator: str, inputs: Inputs) -> str | None:
     """Return which input is no list of numbers, or not one number, where the operator takes such."""

@@ -5,23 +5,6 @@ from __future__ import annotations
 
 import math
 
-WORDS = {
-    ("BitShift", "direction"): ["LEFT", "RIGHT"],
-    ("DepthToSpace", "mode"): ["DCR", "CRD"],
-    ("Gelu", "approximate"): ["none", "tanh"],
-    ("GridSample", "mode"): ["bilinear", "linear", "nearest", "bicubic", "cubic"],
-    ("GridSample", "padding_mode"): ["zeros", "border", "reflection"],
-    ("Pad", "mode"): ["constant", "reflect", "edge", "wrap"],
-    ("Resize", "coordinate_transformation_mode"): [
-        "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric",
-    ],
-    ("Resize", "mode"): ["nearest", "linear", "cubic"],
-    ("Resize", "nearest_mode"): ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"],
-    ("RoiAlign", "coordinate_transformation_mode"): ["half_pixel", "output_half_pixel"],
-    ("RoiAlign", "mode"): ["avg", "max"],
-    ("ScatterElements", "reduction"): ["none", "add", "mul", "max", "min"],
-    ("ScatterND", "reduction"): ["none", "add", "mul", "max", "min"],
-}  # fmt: skip
 FLAGS = {
     "align_corners", "antialias", "ceil_mode", "center_point_box", "count_include_pad", "detect_negative",
     "detect_positive", "exclude_outside", "exclusive", "fmod", "inverse", "keepdims", "largest",

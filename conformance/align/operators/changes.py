@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.align.operators.alike import ALIKE, COMMUTATIVE, FLAGS, KNOWN, SIBLINGS, TYPES, WORDS
+from conformance.align.operators.alike import ALIKE, COMMUTATIVE, FLAGS, KNOWN, SIBLINGS, TYPES
 from conformance.align.operators.missing import added, inserted, lacking
 from conformance.align.operators.scene import (
     ENTRIES,
@@ -27,6 +27,7 @@ from conformance.align.operators.scene import (
     set_constant,
     write_value,
 )
+from conformance.verdict.forms import WORDS
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto

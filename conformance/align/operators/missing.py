@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.align.operators.alike import FLAGS, INSERTED, KNOWN, TYPES, WORDS
+from conformance.align.operators.alike import FLAGS, INSERTED, KNOWN, TYPES
 from conformance.align.operators.scene import (
     ENTRIES,
     Change,
@@ -25,6 +25,7 @@ from conformance.align.operators.scene import (
     write_value,
 )
 from conformance.arrays import Array
+from conformance.verdict.forms import WORDS
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
