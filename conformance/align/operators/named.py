@@ -12,12 +12,15 @@ from conformance.align.operators.mended import mended
 from conformance.align.operators.program import Program
 from conformance.arrays import Inputs
 from conformance.verdict.nodes import operator_of
+from conformance.worker import aside
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
 _HANDED_ON = ("Cast", "Identity")
 """Nodes that only hand on what the node before them got wrong."""
+SECONDS = 60.0
+"""How long a change may be looked for."""
 AMONG = 64
 """How many nodes a record names of those that may be the wrong one, from the last."""
 NAMED = 6
@@ -56,8 +59,8 @@ def of_node(
         whole = _between(known, last, agreeing)
         nodes = [known.nodes[index] for index in sorted([*whole, *_unread(known, whole, agreeing)])]
         found = None
-        with contextlib.suppress(Exception):  # this only adds to what is known
-            found = mended(model, nodes, parting, program, given, libraries)
+        with contextlib.suppress(Exception):  # this only adds to what is known, and a runtime may crash at a change
+            found = aside.ask(lambda: mended(model, nodes, parting, program, given, libraries), SECONDS)
         if found is not None:
             node = found.node
             told |= {"tensor": next(filter(None, node.output))}
