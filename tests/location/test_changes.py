@@ -3,6 +3,7 @@ told only where it holds for other inputs too."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from benchmarks.culprits.edits import Edit, attribute, exchanged, swapped
 from benchmarks.culprits.planting import exported
+from conformance.align.operators import named
 from tests.kit.cases import Bench, details, say
 from tests.kit.planting import planted, untyped
 
@@ -71,6 +73,14 @@ def test_where_no_change_is_right_the_last_node_is_named_and_the_others_told(ben
     told = located(bench, SILU, exchanged("Sigmoid", "Erf"), exchanged("Mul", "Max")).operator
     assert told["type"] == "Max" and "change" not in told, told
     assert [name.split()[0] for name in told["among"]] == ["Erf", "Max"]
+
+
+def test_a_runtime_that_crashes_at_a_change_costs_the_change_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(named, "mended", lambda *_: os.abort())
+    told = located(bench, SILU, exchanged("Sigmoid", "Tanh")).operator
+    assert (told["operator"], told["type"]) == ("aten.silu", "Mul") and "change" not in told, told
 
 
 def test_of_nodes_that_cannot_be_computed_the_first_is_named(bench: Bench) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.align.operators.alike import ALIKE, COMMUTATIVE, FLAGS, KNOWN, SIBLINGS, TYPES
+from conformance.align.operators.alike import ALIKE, COMMUTATIVE, COUNTS, FLAGS, KNOWN, SIBLINGS, TYPES
 from conformance.align.operators.missing import added, inserted, lacking
 from conformance.align.operators.scene import (
     ENTRIES,
@@ -51,6 +51,8 @@ def _attributes(scene: Scene, index: int) -> Iterator[Change]:
     node = scene.nodes[index]
     for attribute in node.attribute:
         value, name = plain(attribute), attribute.name
+        if name in COUNTS:
+            continue
 
         def drop(graph: GraphProto, node: NodeProto, name: str = name) -> None:
             kept = [one for one in node.attribute if one.name != name]
@@ -169,15 +171,16 @@ def _of_the_call(flat: list[Any], scene: Scene) -> Iterator[list[Any]]:
     elif isinstance(flat[0], int):
         yield from _lists(flat, scene)
     elif isinstance(flat[0], float):
-        yield from _one_each(flat, [*scene.numbers, *_derived(scene.numbers)])
+        yield from _one_each(flat, scene.numbers)
 
 
 def _of_formulas(flat: list[Any], scene: Scene) -> Iterator[list[Any]]:
-    """Constants with numbers that formulas have, and counts that are off by one."""
+    """Constants with numbers that formulas have or make of those of the call, and counts that are off by one."""
     if isinstance(flat[0], float):
         most = (float(np.finfo(np.float32).max), float(np.finfo(np.float32).min))
+        known = (*KNOWN, *most) if len(flat) == 1 else (0.0, 1.0)
         counts = [one + step for one in flat if one.is_integer() for step in (1, -1)]
-        yield from _one_each(flat, [*((*KNOWN, *most) if len(flat) == 1 else (0.0, 1.0)), *counts])
+        yield from _one_each(flat, [*_derived(scene.numbers), *known, *counts])
 
 
 def _one_each(flat: list[float], numbers: Sequence[float]) -> Iterator[list[float]]:

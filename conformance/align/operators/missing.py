@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.align.operators.alike import FLAGS, INSERTED, KNOWN, TYPES
+from conformance.align.operators.alike import COUNTS, FLAGS, INSERTED, KNOWN, TYPES
 from conformance.align.operators.scene import (
     ENTRIES,
     Change,
@@ -44,7 +44,7 @@ def added(scene: Scene, index: int) -> Iterator[Change]:
     has = {one.name for one in node.attribute}
     axes = max((scene.values[name].ndim for name in node.input if name in scene.values), default=0)
     for name, known in defs.get_schema(node.op_type, scene.opset, "").attributes.items():
-        if name in has | TYPES:
+        if name in has | TYPES | COUNTS:
             continue
         values: list[Any] = []
         default = plain(known.default_value) if known.default_value.type else None

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from conformance.align.nodes import Graph, label, reads, rewritten
 from conformance.align.operators.forced import Parting
-from conformance.align.operators.mended import mended
+from conformance.align.operators.mended import Mended, mended
 from conformance.align.operators.program import Program
 from conformance.arrays import Inputs
 from conformance.verdict.nodes import operator_of
+from conformance.worker import aside
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
 _HANDED_ON = ("Cast", "Identity")
 """Nodes that only hand on what the node before them got wrong."""
+SECONDS = 60.0
+"""How long a change may be looked for."""
 AMONG = 64
 """How many nodes a record names of those that may be the wrong one, from the last."""
 NAMED = 6
@@ -57,8 +61,9 @@ def of_node(
         whole = _between(known, last, agreeing)
         nodes = [known.nodes[index] for index in sorted([*whole, *_unread(known, whole, agreeing)])]
         found = None
-        with contextlib.suppress(Exception):  # this only adds to what is known
-            found = mended(model, nodes, parting, program, given, libraries)
+        with contextlib.suppress(Exception):  # this only adds to what is known, and a runtime may crash at a change
+            search = partial(mended, model, nodes, parting, program, given, libraries)
+            found = aside.ask(lambda: _on_one_thread(search), SECONDS)
         if found is not None:
             node = found.node
             told |= {"tensor": next(filter(None, node.output))}
@@ -74,6 +79,14 @@ def of_node(
     if _of_sizes(known, node):
         told["sizes"] = True
     return told
+
+
+def _on_one_thread(question: Callable[[], Mended | None]) -> Mended | None:
+    """The answer, computed on one thread: in a fork the others are not there."""
+    import torch
+
+    torch.set_num_threads(1)
+    return question()
 
 
 def _between(known: Graph, last: NodeProto, agreeing: Set[str]) -> list[int]:
