@@ -47,6 +47,37 @@ NUMBERS: dict[str, Mapping[int, str]] = {
 """By operator, the inputs that are one number, in no axis or in one."""
 
 
+_PADDED = ("AveragePool", "Conv", "ConvInteger", "ConvTranspose", "LpPool", "MaxPool", "QLinearConv")
+WORDS: dict[str, Mapping[str, str]] = {
+    **{operator: {"auto_pad": "NOTSET SAME_UPPER SAME_LOWER VALID"} for operator in _PADDED},
+    **{operator: {"direction": "forward reverse bidirectional"} for operator in ("GRU", "LSTM", "RNN")},
+    **{operator: {"reduction": "none add mul max min"} for operator in ("ScatterElements", "ScatterND")},
+    "BitShift": {"direction": "LEFT RIGHT"}, "DepthToSpace": {"mode": "DCR CRD"},
+    "Gelu": {"approximate": "none tanh"},
+    "GridSample": {"mode": "bilinear nearest bicubic linear cubic", "padding_mode": "zeros border reflection"},
+    "Pad": {"mode": "constant reflect edge wrap"},
+    "Resize": {
+        "coordinate_transformation_mode":
+            "half_pixel half_pixel_symmetric pytorch_half_pixel align_corners asymmetric tf_half_pixel_for_nn "
+            "tf_crop_and_resize",
+        "keep_aspect_ratio_policy": "stretch not_larger not_smaller", "mode": "nearest linear cubic",
+        "nearest_mode": "round_prefer_floor round_prefer_ceil floor ceil",
+    },
+    "RoiAlign": {"coordinate_transformation_mode": "half_pixel output_half_pixel", "mode": "avg max"},
+}  # fmt: skip
+"""By operator and attribute, the words that it may be, of all opsets."""
+
+
+def wrong_word(operator: str, attributes: Mapping[str, Any]) -> str | None:
+    """Return which attribute has a word that the operator does not know."""
+    for name, words in WORDS.get(operator, {}).items():
+        word = attributes.get(name, b"")
+        word = word.decode(errors="replace") if isinstance(word, bytes) else str(word)
+        if word and word not in words.split():
+            return f"{name} {word} is none of {words.replace(' ', ', ')}"
+    return None
+
+
 def wrong_form(operator: str, inputs: Inputs) -> str | None:
     """Return which input is no list of numbers, or not one number, where the operator takes such."""
     for place, what in VECTORS.get(operator, {}).items():

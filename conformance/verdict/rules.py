@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.arrays import Array
-from conformance.verdict.forms import REDUCTIONS, Inputs, count_axes, wrong_dtype, wrong_form
+from conformance.verdict.forms import REDUCTIONS, Inputs, count_axes, wrong_dtype, wrong_form, wrong_word
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -24,7 +24,8 @@ Rule = Callable[[Attributes, Inputs], str | None]
 def broken(operator: str, attributes: Attributes, inputs: Inputs, opset: int | None = None) -> str | None:
     """The rule of an operator of ONNX's own domain that its inputs break; None where none is known that they do.
     Without an ``opset`` their dtypes are not looked at."""
-    wrong = wrong_form(operator, inputs) or (wrong_dtype(operator, inputs, opset) if opset is not None else None)
+    wrong = wrong_word(operator, attributes) or wrong_form(operator, inputs)
+    wrong = wrong or (wrong_dtype(operator, inputs, opset) if opset is not None else None)
     rule = RULES.get(operator)
     if wrong or rule is None or any(array is not None and not isinstance(array, np.ndarray) for array in inputs):
         return wrong
