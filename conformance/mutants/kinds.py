@@ -12,7 +12,7 @@ import numpy as np
 from conformance.align.operators.alike import COMMUTATIVE, FLAGS, SIBLINGS, TYPES
 from conformance.align.operators.scene import plain
 from conformance.arrays import Array
-from conformance.verdict.forms import WORDS
+from conformance.verdict.forms import words_of
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, ModelProto, NodeProto, TensorProto
@@ -91,7 +91,7 @@ def changed_attributes(view: View) -> Iterator[Site]:
 def _others(operator: str, name: str, value: Any) -> list[Any]:
     """Values that someone could have written instead."""
     if isinstance(value, str):
-        return [word for word in WORDS.get((operator, name), []) if word != value]
+        return [word for word in words_of(operator, name) if word != value]
     if isinstance(value, float):
         return [value * 10, value / 10] if name == "epsilon" else [value * 1.1, value / 2]
     if isinstance(value, int) and name not in TYPES:

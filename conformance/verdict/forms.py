@@ -46,38 +46,47 @@ NUMBERS: dict[str, Mapping[int, str]] = {
 }  # fmt: skip
 """By operator, the inputs that are one number, in no axis or in one."""
 
-WORDS = {
-    ("BitShift", "direction"): ["LEFT", "RIGHT"],
-    ("DepthToSpace", "mode"): ["DCR", "CRD"],
-    ("Gelu", "approximate"): ["none", "tanh"],
-    ("GridSample", "mode"): ["bilinear", "linear", "nearest", "bicubic", "cubic"],
-    ("GridSample", "padding_mode"): ["zeros", "border", "reflection"],
-    ("Pad", "mode"): ["constant", "reflect", "edge", "wrap"],
-    ("Resize", "coordinate_transformation_mode"): [
-        "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric",
-    ],
-    ("Resize", "mode"): ["nearest", "linear", "cubic"],
-    ("Resize", "nearest_mode"): ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"],
-    ("RoiAlign", "coordinate_transformation_mode"): ["half_pixel", "output_half_pixel"],
-    ("RoiAlign", "mode"): ["avg", "max"],
-    ("ScatterElements", "reduction"): ["none", "add", "mul", "max", "min"],
-    ("ScatterND", "reduction"): ["none", "add", "mul", "max", "min"],
+_PADDED = ("AveragePool", "Conv", "ConvInteger", "ConvTranspose", "LpPool", "MaxPool", "QLinearConv")
+WORDS: dict[str, Mapping[str, str]] = {
+    **{operator: {"auto_pad": "NOTSET SAME_UPPER SAME_LOWER VALID"} for operator in _PADDED},
+    **{operator: {"direction": "forward reverse bidirectional"} for operator in ("GRU", "LSTM", "RNN")},
+    **{operator: {"reduction": "none add mul max min"} for operator in ("ScatterElements", "ScatterND")},
+    "BitShift": {"direction": "LEFT RIGHT"}, "DepthToSpace": {"mode": "DCR CRD"},
+    "Gelu": {"approximate": "none tanh"},
+    "GridSample": {"mode": "bilinear nearest bicubic linear cubic", "padding_mode": "zeros border reflection"},
+    "Pad": {"mode": "constant reflect edge wrap"},
+    "Resize": {
+        "coordinate_transformation_mode":
+            "half_pixel half_pixel_symmetric pytorch_half_pixel align_corners asymmetric tf_half_pixel_for_nn "
+            "tf_crop_and_resize",
+        "keep_aspect_ratio_policy": "stretch not_larger not_smaller", "mode": "nearest linear cubic",
+        "nearest_mode": "round_prefer_floor round_prefer_ceil floor ceil",
+    },
+    "RoiAlign": {"coordinate_transformation_mode": "half_pixel output_half_pixel", "mode": "avg max"},
 }  # fmt: skip
-"""Words that an attribute may be. Some that stand for what TensorFlow does are not among them."""
+"""By operator and attribute, the words that it may be, of all opsets."""
 
 
-def wrong_word(operator: str, attributes: Mapping[str, Any], opset: int) -> str | None:
-    """Return which attribute is a word that the operator does not know, neither here nor by ONNX's text about it."""
+def words_of(operator: str, name: str) -> list[str]:
+    """Return the words that an attribute may be, but for what no exporter of PyTorch writes."""
+    words = "" if name in ("auto_pad", "keep_aspect_ratio_policy") else WORDS.get(operator, {}).get(name, "")
+    return [word for word in words.split() if not word.startswith("tf_")]
+
+
+def wrong_word(operator: str, attributes: Mapping[str, Any]) -> str | None:
+    """Return which attribute is a word that the operator does not know, neither by ``WORDS`` nor by the text of the
+    newest schema, as a later ONNX may have more."""
     import onnx
 
-    for (known, name), words in WORDS.items():
-        value = attributes.get(name) if known == operator else None
-        said = value.decode(errors="replace") if isinstance(value, bytes) else value
-        if said is None or said in words or not onnx.defs.has(operator, opset):
+    for name, words in WORDS.get(operator, {}).items():
+        word = attributes.get(name, b"")
+        word = word.decode(errors="replace") if isinstance(word, bytes) else str(word)
+        if not word or word in words.split():
             continue
-        schema = onnx.defs.get_schema(operator, opset)
-        if said not in f"{schema.attributes[name].description if name in schema.attributes else ''} {schema.doc}":
-            return f"{name}: {said!r} is none of {', '.join(words)}"
+        schema = onnx.defs.get_schema(operator)
+        about = schema.attributes.get(name)
+        if word not in f"{about.description if about is not None else ''} {schema.doc}":
+            return f"{name} {word} is none of {words.replace(' ', ', ')}"
     return None
 
 

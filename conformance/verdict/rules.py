@@ -23,10 +23,9 @@ Rule = Callable[[Attributes, Inputs], str | None]
 
 def broken(operator: str, attributes: Attributes, inputs: Inputs, opset: int | None = None) -> str | None:
     """The rule of an operator of ONNX's own domain that its inputs break; None where none is known that they do.
-    Without an ``opset`` dtypes and words are not looked at."""
-    wrong = wrong_form(operator, inputs)
-    if opset is not None:
-        wrong = wrong or wrong_dtype(operator, inputs, opset) or wrong_word(operator, attributes, opset)
+    Without an ``opset`` their dtypes are not looked at."""
+    wrong = wrong_word(operator, attributes) or wrong_form(operator, inputs)
+    wrong = wrong or (wrong_dtype(operator, inputs, opset) if opset is not None else None)
     rule = RULES.get(operator)
     if wrong or rule is None or any(array is not None and not isinstance(array, np.ndarray) for array in inputs):
         return wrong

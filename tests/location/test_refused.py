@@ -199,6 +199,16 @@ def test_a_second_operator_is_told_and_another_call_of_the_first_is_none(bench: 
     assert said in details(record), details(record)
 
 
+def test_values_that_are_wrong_beside_a_refused_operator_are_told(bench: Bench) -> None:
+    with planted(symbolic(unknown), symbolic(unary("Cos"), "sin")):
+        record = bench.run(say(NET, TORCHSCRIPT), PYTHON, check="export")
+    told = record.operator or {}
+    assert told["operator"] == "aten.hardswish", told
+    assert {key: told["second"][key] for key in ("operator", "line", "how")} == {
+        "operator": "aten.sin", "line": "beside.py:10", "how": "value"}, told["second"]  # fmt: skip
+    assert any(line.startswith("with that put right, beside.py:10  ") for line in details(record)), details(record)
+
+
 def test_what_asserts_sizes_is_no_call_of_a_program() -> None:
     """As torch.export has it of a size that it takes for another than 1."""
     import torch

@@ -27,7 +27,7 @@ from conformance.align.operators.scene import (
     set_constant,
     write_value,
 )
-from conformance.verdict.forms import WORDS
+from conformance.verdict.forms import words_of
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -80,7 +80,7 @@ def _others(operator: str, name: str, value: Any, scene: Scene) -> list[Any]:
     found: list[Any] = []
     numbers = scene.numbers
     if isinstance(value, str):
-        found = list(WORDS.get((operator, name), []))
+        found = words_of(operator, name)
     elif isinstance(value, float):  # as an attribute holds it
         found = [float(np.float32(one)) for one in (*numbers, *KNOWN)]
     elif name == "to":

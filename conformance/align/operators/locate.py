@@ -152,7 +152,9 @@ class Search:
 
     def _walk(self, model: ModelProto, at: At, without: Cause | None = None) -> Walk:
         program, fed = with_outputs(self.exhibit.program, model), self._fed(model, at.given)
-        return Walk(program, model, self._failing.libraries, at, fed, self._sizes, without)
+        names = set() if without is None else {without.operator}
+        of_form = without is not None and without.how in ("dtype", "shape")
+        return Walk(program, model, self._failing.libraries, at, fed, self._sizes, names, of_form=of_form)
 
     def _translated(self, stage: str, model: ModelProto, right: Sequence[Array]) -> dict[str, Any] | None:
         self.model = model

@@ -25,7 +25,7 @@ from conformance.align.operators.scene import (
     write_value,
 )
 from conformance.arrays import Array
-from conformance.verdict.forms import WORDS
+from conformance.verdict.forms import words_of
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -51,7 +51,7 @@ def added(scene: Scene, index: int) -> Iterator[Change]:
         if known.type == defs.OpSchema.AttrType.INT:
             values = [0, 1] if name in FLAGS else [*range(-axes, axes + 1), *keep_whole(scene.numbers)]
         elif known.type == defs.OpSchema.AttrType.STRING:
-            values = list(WORDS.get((node.op_type, name), []))
+            values = words_of(node.op_type, name)
         elif known.type == defs.OpSchema.AttrType.FLOAT:
             values = [float(np.float32(one)) for one in (*scene.numbers, *KNOWN)]
         elif name == "axes":

@@ -19,14 +19,19 @@ from conformance.align.operators.locate import completed, exhibited, of_operator
 from conformance.align.operators.program import Begun, Exhibit, Operator, Program, Unable, array, leaves
 from conformance.align.operators.rewrites import guilty
 from conformance.align.operators.tensors import Tensors, cut
+from conformance.align.operators.walk import At, Walk
 from conformance.arrays import Array, Inputs
+from conformance.compare.judges import Right, defaults_for
 from conformance.errors import causes, text_of
 from conformance.export import graph
 from conformance.verdict.nodes import operator_of
+from conformance.worker import aside
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
+SECONDS = 20.0
+"""How long a second place may be looked for by values."""
 SMALL = 4096
 """Bytes up to which a constant may decide on what the checker says; larger ones are taken for inputs."""
 
@@ -103,8 +108,11 @@ def refused_model(
     fields = of_operator(named, exhibit.program) | _of_node(node) | _stage(exhibit, node, refuses, export)
     if wrong is not None:
         fields |= {"detail": wrong.how, "got": wrong.got, "wanted": wrong.wanted}
+    names = {named.operator, operator.operator}
     with contextlib.suppress(Exception):  # this only adds to what is known
-        second = _second(exhibit, {named.operator, operator.operator}, inputs, refuses)
+        second = _second(exhibit, names, inputs, refuses) or aside.ask(
+            lambda: _second_by_values(exhibit, names, inputs, fed, libraries), SECONDS
+        )
         fields |= {"second": second} if second is not None else {}
     return Refused(exhibit, named, fields, None if wrong is None else wrong.how)
 
@@ -157,6 +165,27 @@ def _second(
     return (
         {"place": "node", **_of_node(node)} if operator is None else of_operator(operator, program) | _of_node(node)
     )
+
+
+def _second_by_values(
+    exhibit: Exhibit, names: Set[str], inputs: Sequence[Any], fed: Inputs, libraries: Sequence[str]
+) -> dict[str, Any] | None:
+    """Return the operator that gets values clearly wrong where some operators give what they should; None where none
+    does."""
+    program, model = with_outputs(exhibit.program, exhibit.model), exhibit.model
+    right = [known for value in program.run(inputs) if (known := array(value)) is not None]
+
+    def fails(got: Sequence[Array]) -> bool:
+        return defaults_for(right).compare(got, Right(right, inputs=fed)).verdict == "failed"
+
+    walk = Walk(program, model, libraries, At(inputs, fed, fails, right), fed, {}, names)
+    found = walk.wrong(clear=True)
+    if found is None or found.how != "value":
+        return None
+    return of_operator(found.operator, program) | {
+        "stage": "translation", "how": found.how, "tensor": found.tensor, "index": list(found.index),
+        "got": found.got, "wanted": found.wanted, "differ": [found.count, found.size],
+    }  # fmt: skip
 
 
 def _of_another_form(

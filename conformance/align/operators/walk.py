@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -68,12 +68,15 @@ class Walk:
         at: At,
         fed: Inputs,
         sizes: Mapping[str, int],
-        without: Cause | None = None,
+        without: Set[str] = frozenset(),
+        *,
+        of_form: bool = True,
     ) -> None:
         """``fed`` are the inputs as the graph takes them, ``sizes`` the bytes of its tensors as far as they are
-        known. The operator of the cause ``without`` which to walk is put right wherever it is called."""
+        known. The operators ``without`` which to walk are put right wherever they are called; without ``of_form`` not
+        where a dtype or a shape alone is wrong, as nodes may take that where values are."""
         self.program, self._model, self._libraries, self._fed = program, model, libraries, fed
-        self.at, self._without, self.steps = at, without, list[Step]()
+        self.at, self._without, self._of_form, self.steps = at, without, of_form, list[Step]()
         self.tensors = Tensors(model, libraries, fed, names_of(program), sizes)
 
     def wrong(self, *, whole: bool = False, clear: bool = False) -> Parting | None:
@@ -106,15 +109,13 @@ class Walk:
         return {f"{step.tensor}" for step in self.steps if step.parting is None or step.put_right}
 
     def _steps(self) -> Iterator[Step]:
-        of_form = self._without is not None and self._without.how in ("dtype", "shape")
         for step in steps(self.program, self.at.inputs, self.tensors):
-            # where values are wrong, nodes may take them in the form in which they are
-            step.put_right = self._leaves_out(step) and (step.form is None or of_form)
+            step.put_right = self._leaves_out(step) and (step.form is None or self._of_form)
             self.steps.append(step)
             yield step
 
     def _leaves_out(self, step: Step) -> bool:
-        return self._without is not None and step.operator.operator == self._without.operator
+        return step.operator.operator in self._without
 
     def _in_another_form(self, forms: Sequence[Parting]) -> Parting | None:
         """The first operator with whose dtype or shape PyTorch gives an output the dtype and shape of the graph's,
