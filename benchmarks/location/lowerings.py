@@ -179,17 +179,23 @@ def edited(text: str, function: str, there: str, instead: str) -> str:
     """Return the text of a file with an edit in what it defines by that name. Raises ValueError where the text to
     replace is not there once."""
     lines = text.splitlines(keepends=True)
-    kinds = ast.FunctionDef, ast.ClassDef
-    spans = [
-        (min(part.lineno for part in (one, *one.decorator_list)) - 1, one.end_lineno)
-        for one in ast.walk(ast.parse(text)) if isinstance(one, kinds) and one.name == function
-    ]  # fmt: skip
-    found = [(first, last) for first, last in spans if there in "".join(lines[first:last])]
+    found = [(first, last) for first, last in _spans(text).get(function, ()) if there in "".join(lines[first:last])]
     if len(found) != 1 or "".join(lines[found[0][0] : found[0][1]]).count(there) != 1:
         raise ValueError(f"{function} has {there!r} not once")
     ((first, last),) = found
     body = "".join(lines[first:last]).replace(there, instead)
     return "".join(lines[:first]) + body + "".join(lines[last:])
+
+
+@functools.lru_cache(maxsize=len(MODULES))
+def _spans(text: str) -> dict[str, list[tuple[int, int]]]:
+    """Return the lines of each function and class of a file, decorators included, by its name."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for one in ast.walk(ast.parse(text)):
+        if isinstance(one, ast.FunctionDef | ast.ClassDef):
+            first = min(part.lineno for part in (one, *one.decorator_list)) - 1
+            found.setdefault(one.name, []).append((first, one.end_lineno or first))
+    return found
 
 
 def plant(lowering: Lowering) -> None:
