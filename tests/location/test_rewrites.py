@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from conformance.align.operators.rewrites import name_of_rule
-from tests.kit.cases import Bench, details, say, verdict
+from tests.kit.cases import Bench, case_of, details, say, verdict
 from tests.kit.planting import planted, wrapping
 
 pytestmark = pytest.mark.own_store
@@ -59,6 +59,16 @@ def test_a_wrong_rule_is_named_without_which_the_model_stays_right(bench: Bench)
     assert named(record) == ("optimizer", ["FuseSuccessiveReluClip"])
     (line,) = [line for line in details(record) if "the exporter's own passes" in line]
     assert line.endswith(", and without FuseSuccessiveReluClip it stays right")
+
+
+def test_an_operator_that_a_rule_takes_out_is_named_and_not_the_one_after(bench: Bench) -> None:
+    from onnxscript import rewriter
+
+    rule = next(one for one in rewriter._DEFAULT_REWRITE_RULES if "redundant_slice" in f"{one._condition_function}")
+    with planted(wrapping(rule, "_condition_function", lambda original, *args, **kwargs: True)):
+        record = bench.run(say(case_of("torch.tanh(x)[:, ::2] * 2"), "export: {dynamo: [18]}"))
+    assert record.operator is not None and (record.error, record.operator["removed"]) == ("WrongShape", True)
+    assert [record.operator[key] for key in ("operator", "type", "stage")] == ["aten.slice", "Slice", "optimizer"]
 
 
 @pytest.mark.parametrize("operator, found, how", [

@@ -25,6 +25,7 @@ from conformance.align.operators.tensors import CHUNK, Tensors, run
 from conformance.align.operators.walk import At, Cause, Walk
 from conformance.arrays import Array, Inputs
 from conformance.export import graph
+from conformance.verdict.nodes import operator_of
 from conformance.worker import aside
 
 if TYPE_CHECKING:
@@ -267,6 +268,9 @@ class Search:
             told = self._told(inner, stage, whole, branch, at) | {"inside": around}
             told.pop("removed", None)  # branches are functions before the exporter's passes, with other names
             return told
+        taken = self._taken_out(parting, model, program) if stage == "optimizer" else None
+        if taken is not None:
+            return of_operator(taken[0], program) | taken[1] | {"stage": stage, "how": parting.how, "removed": True}
         told = of_operator(parting.operator, program) | {"stage": stage, "how": parting.how}
         agreeing = None if walk is None else walk.agreeing()
         libraries = self._failing.libraries
@@ -284,6 +288,24 @@ class Search:
             others = [one.operator for one in parting.untied if not one.plumbing]
             told["untied"] = list(dict.fromkeys(others[-NAMED:]))
         return told
+
+    def _taken_out(
+        self, parting: Parting, model: ModelProto, program: Program
+    ) -> tuple[Operator, dict[str, Any]] | None:
+        """The operator before one that parts whose node the exporter's passes have taken out, with that node, where
+        the node of the one that parts is what it was: then it is wrong for what it is given."""
+        raw = Graph(self.exhibit.raw) if self.exhibit.raw is not None else None
+        node = Graph(model).node_of(parting.tensor)
+        own = [one for one in parting.untied if one.inputs and not one.plumbing]  # others are constants, and folded
+        if raw is None or node is None or not own:
+            return None
+        as_it_was = any(one.name == node.name and (one.op_type, [*one.attribute]) == (node.op_type, [*node.attribute])
+                        for one in raw.nodes)  # fmt: skip
+        made = next((found for tensor in program.ties.get(own[-1].name, ()) if tensor is not None
+                     and (found := raw.node_of(tensor)) is not None), None)  # fmt: skip
+        if not as_it_was or made is None:
+            return None
+        return own[-1], {"node": made.name, "type": operator_of(made), "tensor": next(filter(None, made.output))}
 
     def _given(self, model: ModelProto) -> Iterator[tuple[Sequence[Any], Inputs]]:
         """The failing inputs, then others, as the program takes them and as a graph does."""
