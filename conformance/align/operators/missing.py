@@ -109,25 +109,31 @@ class _New:
 
 
 def inserted(scene: Scene, index: int) -> Iterator[Change]:
-    """A node before an input; after the node, where not exactly one other reads what it gives."""
+    """A node before an input; after the node, where not exactly one other reads what it gives. Where the nodes begin
+    and end more are tried than between them."""
     node, made = scene.nodes[index], first_output(scene.nodes[index])
+    between = {name for one in scene.nodes for name in one.output} - scene.given
     for slot, name in enumerate(node.input):
         value = scene.values.get(name)
         if value is not None and (name not in scene.constants or value.size > ENTRIES):
-            for new in _nodes(scene, value):
+            for new in _nodes(scene, value, name not in between):
                 what = f"with {new} before its input {slot}"
                 yield make_change(made, f"input {slot}", what, _insertion(slot, new, value.dtype))
     value = scene.values.get(made)
     if value is not None and (made in scene.given or sum([*one.input].count(made) for one in scene.nodes) != 1):
-        for new in _nodes(scene, value):
+        for new in _nodes(scene, value, made not in between):
             yield make_change(made, "output", f"with {new} after it", _insertion(None, new, value.dtype))
 
 
-def _nodes(scene: Scene, value: Array) -> Iterator[_New]:
+def _nodes(scene: Scene, value: Array, at_an_end: bool) -> Iterator[_New]:
+    if value.dtype.kind == "i" and not at_an_end:  # sizes mostly
+        return
     for operator in INSERTED.get(value.dtype.kind, ()):
         yield _New(operator)
     for to in list_casts(scene, value.dtype.kind):
         yield _New("Cast", attributes={"to": to}, told=f"to {name_type(to)}")
+    if not at_an_end:
+        return
     if value.ndim > 1:
         last = value.ndim - 1
         yield _New("Transpose", attributes={"perm": [*range(last - 1), last, last - 1]}, told="of the last two axes")
