@@ -18,7 +18,7 @@ from benchmarks.culprits.planting import kernel, refusing
 from conformance.runtimes import openvino
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 from conformance.verdict.forms import NUMBERS, VECTORS, WORDS
-from conformance.verdict.rules import RULES, broken
+from conformance.verdict.rules import RULES, broken, broken_by
 from conformance.verdict.walk import decided, walk
 from tests.kit.cases import details, say, verdict, with_symbolic
 from tests.kit.models import model_of
@@ -181,6 +181,24 @@ def test_dtypes_are_those_that_the_operator_takes_at_the_opset(
 ) -> None:
     assert broken(operator, {}, sound, opset) is None
     assert "tensor(" in (broken(operator, {}, wrong, opset) or "")
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore")
+def test_no_rule_is_broken_by_what_onnx_tests_its_operators_with() -> None:
+    from onnx.backend.test.case.node import collect_testcases
+
+    met, told = set(), []
+    for case in collect_testcases(None):
+        opset = {entry.domain: entry.version for entry in case.model.opset_import}.get("")
+        for inputs, _ in case.data_sets if opset and len(case.model.graph.node) == 1 else ():
+            (node,) = case.model.graph.node
+            values = {value.name: array for value, array in zip(case.model.graph.input, inputs, strict=False)}
+            if all(name in values for name in node.input if name):
+                met.add(node.op_type)
+                told.append((case.name, broken_by(node, [values.get(name) for name in node.input], opset)))
+    assert [one for one in told if one[1] is not None] == []
+    assert len(met & {*RULES, *VECTORS, *NUMBERS, *WORDS}) > 90
 
 
 GRID = zeros(1, 2, 2, 2)

@@ -26,7 +26,8 @@ def broken(operator: str, attributes: Attributes, inputs: Inputs, opset: int | N
     Without an ``opset`` their dtypes are not looked at."""
     wrong = wrong_word(operator, attributes) or wrong_form(operator, inputs)
     wrong = wrong or (wrong_dtype(operator, inputs, opset) if opset is not None else None)
-    rule = RULES.get(operator)
+    since, later = _LATER.get(operator, (0, None))
+    rule = later if later is not None and (opset or 0) >= since else RULES.get(operator)
     if wrong or rule is None or any(array is not None and not isinstance(array, np.ndarray) for array in inputs):
         return wrong
     try:
@@ -445,3 +446,5 @@ RULES: dict[str, Rule] = {
     "Unsqueeze": _unsqueeze,
 }  # fmt: skip
 """By operator; as they have been since opset 7, or since the operator exists."""
+_LATER: dict[str, tuple[int, Rule]] = {"Mod": (28, _division)}
+"""Rules that are others since an opset: floats have both remainders."""

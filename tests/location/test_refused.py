@@ -103,6 +103,10 @@ def off_by_little(g: Any, x: Any) -> Any:
     return g.op("Mul", g.op("HardSwish", x), g.op("Constant", value_t=torch.tensor(1.00003)))
 
 
+def of_no_mode(g: Any, x: Any, _: Any) -> Any:
+    return g.op("DepthToSpace", x, blocksize_i=2, mode_s="CDR")
+
+
 def from_one(*_: Any, **__: Any) -> Any:
     from onnxscript import opset18 as op
 
@@ -148,6 +152,12 @@ REFUSED = {
         case=say("forward: torch.sin(x.mean(1, dtype=torch.float64)) * 2", 'inputs: {x: "float32[batch, 4]"}',
                  "dims: {batch: 1..4}"),
         small=("aten.mean",)),
+    "a mode that the operator does not have": Refused(
+        TORCHSCRIPT, symbolic(of_no_mode, "pixel_shuffle"), ("load", "Fail"),
+        {"operator": "aten.pixel_shuffle", "type": "DepthToSpace", "breaks": "mode CDR is none of DCR, CRD"},
+        "  its inputs break the operator's rules: mode CDR", "accuracy",
+        say("forward: F.pixel_shuffle(torch.sin(x), 2)", 'inputs: {x: "float32[batch, 4, 2, 2]"}',
+            "dims: {batch: 1..4}"), ("aten.pixel_shuffle",)),
     "values that are off by little": Refused(
         TORCHSCRIPT, symbolic(off_by_little), ("compare", "WrongValue"), {**HERE, "how": "value"},
         "parts first at beside.py:8", "accuracy"),
