@@ -6,13 +6,15 @@ import contextlib
 import json
 import mmap
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from conformance.align.operators.locate import of_operator
 from conformance.align.operators.program import Operator, Unable
 from conformance.align.operators.refused import Refused, next_stop, refused_model, stopped_export
-from conformance.arrays import Inputs
+from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
+from conformance.checks.left_open import called, left_open
 from conformance.checks.own_code import accused, declared_own, own_code, told_of
 from conformance.errors import Stopped, display_path
 from conformance.export.expression import EXPRESSION
@@ -56,8 +58,12 @@ def note_refused_model(run: CellRun, stop: Stopped) -> None:
 def refused_by_checker(run: CellRun) -> Refused:
     """Return the operator behind what the checker refuses of the model of a cell. Raises Unable."""
     fed = run.prepared.inputs()
-    inputs = arguments_of(run, fed)
-    return refused_model(run.cell.exporter, lambda: run.export().model, inputs, fed, run.libraries())
+    inputs, reference = arguments_of(run, fed), run.reference
+
+    def moves(right: Sequence[Array]) -> Sequence[Array]:
+        return left_open(reference, called(reference, fed), fed, right)[0]
+
+    return refused_model(run.cell.exporter, lambda: run.export().model, inputs, fed, run.libraries(), moves)
 
 
 def arguments_of(run: CellRun, inputs: Inputs) -> list[Any]:

@@ -10,13 +10,15 @@ from unittest import mock
 
 import pytest
 
+from benchmarks.culprits.edits import behind, plus
 from benchmarks.culprits.plant import Planted, Planting
+from benchmarks.culprits.planting import exported
 from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings
 from conformance.records import text
 from conformance.worker.isolation import Worker
-from tests.kit.cases import Bench, details, module_of, say, verdict
-from tests.kit.planting import planted, wrapping
+from tests.kit.cases import Bench, case_of, details, module_of, say, verdict
+from tests.kit.planting import planted, untyped, wrapping
 from tests.kit.warm_python import warm_python
 
 pytestmark = pytest.mark.own_store
@@ -217,6 +219,14 @@ def test_values_that_are_wrong_beside_a_refused_operator_are_told(bench: Bench) 
     assert {key: told["second"][key] for key in ("operator", "line", "how")} == {
         "operator": "aten.sin", "line": "beside.py:10", "how": "value"}, told["second"]  # fmt: skip
     assert any(line.startswith("with that put right, beside.py:10  ") for line in details(record)), details(record)
+
+
+def test_values_that_pytorch_leaves_open_beside_a_refused_operator_are_not(bench: Bench) -> None:
+    forward = "F.hardswish(x)[:, :2] + torch.topk(torch.zeros_like(x), 2)[1]"  # of which one slice hands on
+    with planted(symbolic(unknown), exported(untyped(behind("TopK", plus(1, "int64"), 1)))):
+        record = bench.run(case_of(forward, x="[batch, 4]"), check="export")
+    assert record.operator is not None and record.operator["operator"] == "aten.hardswish", record.as_dict()
+    assert "second" not in record.operator, record.operator
 
 
 def test_what_asserts_sizes_is_no_call_of_a_program() -> None:

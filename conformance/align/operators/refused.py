@@ -84,11 +84,16 @@ def _line_of(error: BaseException) -> dict[str, Any]:
 
 
 def refused_model(
-    exporter: str, export: Callable[[], ModelProto], inputs: Sequence[Any], fed: Inputs, libraries: Sequence[str] = ()
+    exporter: str,
+    export: Callable[[], ModelProto],
+    inputs: Sequence[Any],
+    fed: Inputs,
+    libraries: Sequence[str] = (),
+    moves: Callable[[Sequence[Array]], Sequence[Array] | None] = lambda right: None,
 ) -> Refused:
     """Export again and find the operator whose node the checker refuses, or the first before it of which the graph
-    has another dtype or shape than PyTorch; ``inputs`` as the program takes them, and ``fed`` as the graph. Raises
-    Unable where none can be named."""
+    has another dtype or shape than PyTorch; ``inputs`` as the program takes them, and ``fed`` as the graph;
+    ``moves`` says how far PyTorch leaves its own outputs open. Raises Unable where none can be named."""
     exhibit = exhibited(exporter, export)
     only_sizes = graph.refusal(exhibit.model) is None
 
@@ -111,7 +116,7 @@ def refused_model(
     names = {named.operator, operator.operator}
     with contextlib.suppress(Exception):  # this only adds to what is known
         second = _second(exhibit, names, inputs, refuses) or aside.ask(
-            lambda: _second_by_values(exhibit, names, inputs, fed, libraries), SECONDS
+            lambda: _second_by_values(exhibit, names, inputs, fed, libraries, moves), SECONDS
         )
         fields |= {"second": second} if second is not None else {}
     return Refused(exhibit, named, fields, None if wrong is None else wrong.how)
@@ -168,7 +173,12 @@ def _second(
 
 
 def _second_by_values(
-    exhibit: Exhibit, names: Set[str], inputs: Sequence[Any], fed: Inputs, libraries: Sequence[str]
+    exhibit: Exhibit,
+    names: Set[str],
+    inputs: Sequence[Any],
+    fed: Inputs,
+    libraries: Sequence[str],
+    moves: Callable[[Sequence[Array]], Sequence[Array] | None],
 ) -> dict[str, Any] | None:
     """Return the operator that gets values clearly wrong where some operators give what they should; None where none
     does."""
@@ -176,7 +186,10 @@ def _second_by_values(
     right = [known for value in program.run(inputs) if (known := array(value)) is not None]
 
     def fails(got: Sequence[Array]) -> bool:
-        return defaults_for(right).compare(got, Right(right, inputs=fed)).verdict == "failed"
+        judge = defaults_for(right)
+        if judge.compare(got, Right(right, inputs=fed)).verdict != "failed":
+            return False
+        return judge.compare(got, Right(right, conditioning=moves(right), inputs=fed)).verdict == "failed"
 
     walk = Walk(program, model, libraries, At(inputs, fed, fails, right), fed, {}, names)
     found = walk.wrong(clear=True)
@@ -298,7 +311,8 @@ def operator_behind(program: Program, model: ModelProto, node: NodeProto) -> Ope
 
 def _led_to(program: Program, known: Graph, node: NodeProto) -> Iterator[Operator]:
     """Give the operators whose tensors are computed by a node, alone or with nodes after it that are no other's."""
-    tied = {tensor: operator for operator in program.operators for name in operator.outputs
+    # of several that have one tensor the first made it, and the others hand it on
+    tied = {tensor: operator for operator in reversed(program.operators) for name in operator.outputs
             for tensor in program.ties.get(name, ()) if tensor is not None}  # fmt: skip
     todo, found = [node], []
     seen: set[str] = set()
