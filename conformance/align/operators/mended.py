@@ -38,6 +38,9 @@ KEPT = 4
 """How many changes are told at most."""
 OTHERS = 5
 """On how many other inputs a change has to hold, as far as PyTorch takes them."""
+MOST_LEFT = 1
+"""How many kinds of special values a change may leave wrong: one that is right for numbers alone may be so since other
+nodes do the rest, as a softmax takes out what is added to a row."""
 UNDEFINED = "values for which PyTorch gives NaN or infinity"
 
 
@@ -104,9 +107,9 @@ def _chosen(exam: _Exam, kinds: Iterable[Iterable[Change]], limit: int) -> list[
             if next(tried) == limit or len(whole) == KEPT:
                 return [*(whole or partly).values()][:KEPT]
             left = exam.leaves_wrong(change) if place not in whole else None
-            if left:
+            if left and len(left) <= MOST_LEFT:
                 partly.setdefault(place, (change, f"{change.what} (but not for {' and '.join(left)})"))
-            elif left is not None:
+            elif left == []:
                 whole[place] = (change, change.what)
         if whole:
             break
