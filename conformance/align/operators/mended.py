@@ -39,8 +39,8 @@ KEPT = 4
 OTHERS = 5
 """On how many other inputs a change has to hold, as far as PyTorch takes them."""
 MOST_LEFT = 1
-"""How many kinds of special values a change may leave wrong: one that is right for numbers alone may be so since other
-nodes do the rest, as a softmax takes out what is added to a row."""
+"""How many kinds of special values a change may leave wrong: one that is right for numbers alone may be so because
+other nodes do the rest, as a softmax takes out what is added to a row."""
 UNDEFINED = "values for which PyTorch gives NaN or infinity"
 
 
