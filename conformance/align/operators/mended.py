@@ -38,10 +38,10 @@ KEPT = 4
 """How many changes are told at most."""
 OTHERS = 5
 """On how many other inputs a change has to hold, as far as PyTorch takes them."""
-MOST_LEFT = 1
-"""How many kinds of special values a change may leave wrong: one that is right for numbers alone may be so because
-other nodes do the rest, as a softmax takes out what is added to a row."""
 UNDEFINED = "values for which PyTorch gives NaN or infinity"
+SPECIAL = ("NaN", "infinity", UNDEFINED)
+"""The kinds of values of which a change may leave one wrong. One that is right for some numbers alone may be so since
+other nodes do the rest, as a softmax takes out what is added to a row."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _chosen(exam: _Exam, kinds: Iterable[Iterable[Change]], limit: int) -> list[
             if next(tried) == limit or len(whole) == KEPT:
                 return [*(whole or partly).values()][:KEPT]
             left = exam.leaves_wrong(change) if place not in whole else None
-            if left and len(left) <= MOST_LEFT:
+            if left and len(left) == 1 and left[0] in SPECIAL:
                 partly.setdefault(place, (change, f"{change.what} (but not for {' and '.join(left)})"))
             elif left == []:
                 whole[place] = (change, change.what)

@@ -187,7 +187,7 @@ class Piece:
         base = trials[max(fitting)[1]]
         fed = [name for name in self.fed if name in base.feeds]
         reached = [name for name in fed if name in self._tensors and self._tensors[name][0] in self._ends]
-        if not all(name in reached or self._only_measured(name) for name in fed):
+        if not all(name in reached or self._only_measured(name) or self._is_size(base, name) for name in fed):
             return
         whole = "b" + ("iu" if self._operator.pointwise else "")  # other operators may take them for indices
         like = {name: base.feeds[name] for name in reached
@@ -222,6 +222,11 @@ class Piece:
     def _only_measured(self, name: str) -> bool:
         """Whether the values of a tensor do not matter to the nodes."""
         return all(node.op_type in ("Shape", "Size") for node in self.nodes if name in reads(node))
+
+    def _is_size(self, trial: Trial, name: str) -> bool:
+        """Whether a tensor is a size, which other values of the same shapes leave as it is."""
+        known = self._tensors.get(name)
+        return known is not None and isinstance(trial.values.get(known[0]), int)
 
     def _is_local(self, trial: Trial) -> bool:
         """Whether NaN in one element is not spread over others by weights, which kernels may leave out where they are
