@@ -51,7 +51,7 @@ WORDS: dict[str, Mapping[str, str]] = {
     **{operator: {"auto_pad": "NOTSET SAME_UPPER SAME_LOWER VALID"} for operator in _PADDED},
     **{operator: {"direction": "forward reverse bidirectional"} for operator in ("GRU", "LSTM", "RNN")},
     **{operator: {"reduction": "none add mul max min"} for operator in ("ScatterElements", "ScatterND")},
-    "BitShift": {"direction": "LEFT RIGHT"}, "DepthToSpace": {"mode": "DCR CRD"},
+    "BitShift": {"direction": "LEFT RIGHT"}, "DepthToSpace": {"mode": "CRD DCR"},
     "Gelu": {"approximate": "none tanh"},
     "GridSample": {"mode": "bilinear nearest bicubic linear cubic", "padding_mode": "zeros border reflection"},
     "Pad": {"mode": "constant reflect edge wrap"},
@@ -64,7 +64,7 @@ WORDS: dict[str, Mapping[str, str]] = {
     },
     "RoiAlign": {"coordinate_transformation_mode": "half_pixel output_half_pixel", "mode": "avg max"},
 }  # fmt: skip
-"""By operator and attribute, the words that it may be, of all opsets."""
+"""By operator and attribute, the words that it may be, of all opsets, first those that operators of PyTorch need."""
 
 
 def words_of(operator: str, name: str) -> list[str]:

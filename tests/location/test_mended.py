@@ -51,6 +51,9 @@ FOUND = {
                   keywords={"approximate": "tanh"}),
     "a word that is missing": Row("gelu.default", (X,), "y = Gelu(x)", "with approximate tanh, which it lacks",
                                   keywords={"approximate": "tanh"}),
+    "the word that PyTorch needs, of two that do": Row(
+        "pixel_shuffle.default", (X, 2), 'y = DepthToSpace<blocksize = 2, mode = "CDR">(x)',
+        "its mode CRD instead of CDR", np.resize(PLAIN, (1, 4, 3, 3)).astype(F)),
     "half_pixel": Row(
         "upsample_bilinear2d.default", (X, [9, 9], False),
         'y = Resize<mode="linear", coordinate_transformation_mode="asymmetric">(x, , , sizes)',
