@@ -25,12 +25,12 @@ APART = ", case "
 OPERATORS = {
     "Sin": "torch.sin(x)", "Cos": "torch.cos(x * 0.5)", "Tanh": "torch.tanh(x)", "Sigmoid": "torch.sigmoid(x)",
     "Erf": "torch.erf(x)", "Exp": "torch.exp(-x.abs())", "Softmax": "torch.softmax(x, -1)", "Atan": "torch.atan(x)",
-    "Relu": "torch.relu(x)", "Elu": "F.elu(x - 1)", "Selu": "F.selu(x)", "Softplus": "F.softplus(x)",
+    "Relu": "torch.relu(x)", "Elu": "F.elu(x - 1)", "Selu": "F.selu(x.abs() + 0.5)", "Softplus": "F.softplus(x)",
     "Sqrt": "torch.sqrt(x.abs() + 1)", "Log": "torch.log(x.abs() + 1)", "ReduceMax": "x.amax(-1)",
     "ReduceMean": "x.mean(-1)", "ReduceSum": "x.sum(-1)", "LeakyRelu": "F.leaky_relu(x, 0.2)",
     "HardSigmoid": "F.hardsigmoid(x)", "Reciprocal": "torch.reciprocal(x.abs() + 1)",
-    "Tan": "torch.tan(x * 0.3)", "Sinh": "torch.sinh(x * 0.5)", "Cosh": "torch.cosh(x * 0.5)",
-    "Asin": "torch.asin(torch.tanh(x))", "Acosh": "torch.acosh(x.abs() + 2)", "Abs": "torch.abs(x)",
+    "Tan": "torch.tan(x * 0.3)", "Neg": "torch.neg(x)", "Max": "torch.maximum(x, x * 0.5)",
+    "Asin": "torch.asin(torch.tanh(x))", "Min": "torch.minimum(x, x * 0.5)", "Abs": "torch.abs(x)",
     "ReduceMin": "x.amin(-1)", "CumSum": "torch.cumsum(x, 1)", "LogSoftmax": "torch.log_softmax(x, -1)",
     "Where": "torch.where(x > 0.1, x, x * 3)",
 }  # fmt: skip
@@ -110,7 +110,7 @@ def _cases(forward: str) -> tuple[Written, Written]:
     """The operator alone, and between others."""
     more = "specials: false"
     alone = of.case(forward, of.X, of.BATCH, more, export=EXPORTS[0])
-    among = forward.replace("(x", "(x.abs() * 0.7 - 0.3", 1) if "(x" in forward else f"(-{forward})"
+    among = forward.replace("(x", "((x.abs() * 0.7 - 0.3)", 1) if "(x" in forward else f"(-{forward})"
     longer = of.case(f"{among} * 1.5 - 0.25", of.X, of.BATCH, more, export=EXPORTS[1])
     return _on_both_runtimes(alone), _on_both_runtimes(longer)
 
