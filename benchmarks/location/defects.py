@@ -286,5 +286,5 @@ BAKED = [
     ),
     ("a number out of a tensor", "top = float(x.detach().abs().max())\nreturn x / top  # here", "aten.div"),
     ("a tensor made of a size", "steps = torch.full((1,), float(y.shape[1]))\nreturn x + steps  # here", "aten.add"),
-    ("a branch on values", "if float(x.sum()) > 0:\n    return x * 2\nreturn x - 1  # here", "aten.mul aten.sub"),
+    ("a branch on values", "if float(x.sum()) > 0:  # here\n    return x * 2\nreturn x - 1", "aten.mul aten.sub"),
 ]

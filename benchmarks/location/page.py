@@ -121,8 +121,8 @@ the end.
 {targets}
 
 Some plants were replaced after a first run showed that they were no defects: a remainder of sizes, which both
-exporters have right, and a padding that the module's output did not depend on. For a branch on values the line
-of what was captured counts, as that is what the graph has.
+exporters have right, and a padding that the module's output did not depend on. For a branch on values its own
+line counts.
 
 ## Wrong lowerings
 
