@@ -156,7 +156,7 @@ REFUSED = {
         small=("aten.mean",)),
     "a mode that the operator does not have": Refused(
         TORCHSCRIPT, symbolic(of_no_mode, "pixel_shuffle"), ("load", "Fail"),
-        {"operator": "aten.pixel_shuffle", "type": "DepthToSpace", "breaks": "mode CDR is none of DCR, CRD"},
+        {"operator": "aten.pixel_shuffle", "type": "DepthToSpace", "breaks": "mode CDR is none of CRD, DCR"},
         "  its inputs break the operator's rules: mode CDR", "accuracy",
         say("forward: F.pixel_shuffle(torch.sin(x), 2)", 'inputs: {x: "float32[batch, 4, 2, 2]"}',
             "dims: {batch: 1..4}"), ("aten.pixel_shuffle",)),
