@@ -71,7 +71,7 @@ class Result:
 
     @property
     def counts(self) -> bool:
-        """Whether the mistake is one: sound without it, and red with it."""
+        """Return whether the mistake is one: sound without it, and red with it."""
         return not self.sound and self.red
 
     @property
@@ -84,12 +84,12 @@ class Result:
 
     @property
     def placed(self) -> bool:
-        """Whether the line is right."""
+        """Return whether the line is right."""
         return (self.told.get("line") or self.line) == f"beside.py:{self.plant.line()}"
 
     @property
     def passed(self) -> bool:
-        """Whether the pass is named, and no other."""
+        """Return whether the pass is named, and no other."""
         passes = self.told.get("passes") or []
         return len(passes) == 1 and passes[0].startswith(self.plant.passed)
 
@@ -102,13 +102,13 @@ class Result:
 
     @property
     def wrong(self) -> bool:
-        """Whether a place is named that is not the right one."""
+        """Return whether a place is named that is not the right one."""
         named = self.told.get("operator"), self.told.get("line")
         return (named[0] is not None and not self.operator) or (named[1] is not None and not self.placed)
 
     @property
     def proposed_wrongly(self) -> bool:
-        """Whether a change is proposed that is not what was planted."""
+        """Return whether a change is proposed that is not what was planted."""
         change, pattern = self.told.get("change"), self.plant.change
         return change is not None and not (pattern and re.search(pattern, change))
 
@@ -119,7 +119,7 @@ class Result:
 
     @property
     def said(self) -> str:
-        """What the record names, in short."""
+        """Return what the record names, in short."""
         told = self.told
         if not told.get("operator") and not told.get("line") and not told.get("passes"):
             return f"nothing ({told.get('unable')} {told.get('detail', '')})".replace(" )", ")")[:160]

@@ -134,7 +134,7 @@ class Lowering:
 
     @property
     def calls(self) -> int:
-        """How many calls stand around the operator."""
+        """Return how many calls stand around the operator."""
         return int(self.network.partition(" ")[2] or 0)
 
     @functools.cached_property

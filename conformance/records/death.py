@@ -57,7 +57,7 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
 
 
 def crashed(record: Record) -> bool:
-    """Whether the process of a cell ended by a fault of its own."""
+    """Return whether the process of a cell ended by a fault of its own."""
     return record.signal is not None and record.error not in (*_NO_CRASH, *_SENT)
 
 

@@ -91,7 +91,7 @@ def located(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _second(told: Mapping[str, Any]) -> str:
-    """What is still wrong where the operator that was named first is put right."""
+    """Return what is still wrong where the operator that was named first is put right."""
     if told.get("unable"):
         return "the outputs are still wrong, which no other operator by itself explains"
     if told.get("place") == "node":

@@ -95,7 +95,7 @@ def _others(operator: str, name: str, value: Any, scene: Scene) -> list[Any]:
 
 
 def _derived(numbers: Sequence[float]) -> list[float]:
-    """What a formula makes of numbers: them negated, their inverses, what is missing to 1."""
+    """Return what a formula makes of numbers: them negated, their inverses, what is missing to 1."""
     return [*(-one for one in numbers), *(1 / one for one in numbers if one), *(1 - one for one in numbers)]
 
 
@@ -113,7 +113,7 @@ def _lists(value: list[int], scene: Scene) -> list[list[int]]:
 
 
 def _pads(pairs: list[int], axes: int) -> list[int]:
-    """What PyTorch pads axes by, a pair each from the last, as ONNX has it: the beginnings, then the ends."""
+    """Return what PyTorch pads axes by, a pair each from the last, as ONNX has it: the beginnings, then the ends."""
     none = [0] * (axes - len(pairs) // 2)
     return [*none, *pairs[-2::-2], *none, *pairs[::-2]]
 

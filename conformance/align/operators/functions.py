@@ -25,7 +25,7 @@ def open_calls(nodes: Sequence[NodeProto], model: ModelProto) -> Iterator[tuple[
 
 
 def _fits(function: FunctionProto, versions: Mapping[str, int]) -> bool:
-    """Whether the nodes of a function mean the same outside of it."""
+    """Return whether the nodes of a function mean the same outside of it."""
     alike = all(versions.get(one.domain) == one.version for one in function.opset_import if not one.domain)
     return alike and not {*function.input} & {*function.output}
 

@@ -59,7 +59,7 @@ def of_torch(file: str) -> bool:
 
 
 def of_users(file: str) -> bool:
-    """Whether a file is neither torch's own nor made up, with no source to show."""
+    """Return whether a file is neither torch's own nor made up, with no source to show."""
     if of_torch(file) or file.startswith("<eval_with_key>"):
         return False
     return not file.startswith("<") or bool(linecache.getline(file, 1))
@@ -95,5 +95,5 @@ def told(frames: list[Frame]) -> tuple[str | None, str | None]:
 
 
 def in_a_file_of_users(line: str | None, source: str | None) -> bool:
-    """Whether that is a line of a file that is there, and not torch's own."""
+    """Return whether that is a line of a file that is there, and not torch's own."""
     return source is not None and not f"{line}".startswith(("<", f"torch{os.sep}"))

@@ -107,7 +107,7 @@ class Piece:
         return self.calls.get(first_output(node), node)
 
     def tell(self, node: NodeProto, what: str) -> str:
-        """What is changed, as seen from the node of the graph."""
+        """Return what is changed, as seen from the node of the graph."""
         if first_output(node) not in self.calls:
             return what
         return f"in its function, at {node.op_type} {first_output(node).rpartition('/')[2]}: {what}"
@@ -144,7 +144,7 @@ class Piece:
         try:
             self._program.run(inputs, keep)
             feeds = {name: fed[name] if name in fed else array(self._value(values, name)) for name in self.fed}
-        except Exception:
+        except Exception:  # PyTorch refuses the inputs: a change is not tried on them
             return None
         if any(feeds[name] is None for name in self._read):
             return None
@@ -156,7 +156,7 @@ class Piece:
         return leaves(values[name])[place]
 
     def _trial(self, values: Values, feeds: dict[str, Array], probe: Probe | None = None) -> Trial | None:
-        """What the operator gives for values, those of a probe perhaps."""
+        """Return what the operator gives for values, those of a probe perhaps."""
         members = [(output, place, member) for output, name in enumerate(self._operator.outputs)
                    for place, member in enumerate(leaves(values[name]))]  # fmt: skip
         if len(members) != len(self.given):
@@ -220,11 +220,11 @@ class Piece:
             return None
 
     def _only_measured(self, name: str) -> bool:
-        """Whether the values of a tensor do not matter to the nodes."""
+        """Return whether the values of a tensor do not matter to the nodes."""
         return all(node.op_type in ("Shape", "Size") for node in self.nodes if name in reads(node))
 
     def _is_size(self, trial: Trial, name: str) -> bool:
-        """Whether a tensor is a size, which other values of the same shapes leave as it is."""
+        """Return whether a tensor is a size, which other values of the same shapes leave as it is."""
         known = self._tensors.get(name)
         return known is not None and isinstance(trial.values.get(known[0]), int)
 
@@ -245,12 +245,12 @@ class Piece:
         copy.CopyFrom(self.model)
         try:
             change.apply(copy.graph)
-        except Exception:
+        except Exception:  # the node lacks what is changed, or has no such value: that change is left out
             return None
         return copy
 
     def wrong(self, model: ModelProto, trial: Trial) -> list[Array] | None:
-        """Where the nodes give something else than they have to; None where they do not give that at all."""
+        """Return where the nodes give something else than they have to; None where they do not give that at all."""
         try:
             arrays = self._run(model, trial.feeds)
         except Exception:  # most changes make a graph that no runtime takes
@@ -262,7 +262,7 @@ class Piece:
         return None if any(one is None for one in found) else [one for one in found if one is not None]
 
     def right(self, model: ModelProto, trial: Trial) -> bool:
-        """Whether the nodes give what they have to."""
+        """Return whether the nodes give what they have to."""
         wrong = self.wrong(model, trial)
         return wrong is not None and not any(one.any() for one in wrong)
 
@@ -276,7 +276,7 @@ class Piece:
             alone.graph.node.append(node)
             names = [name for name in node.output if name]
             alone.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # the node cannot be computed, and its values stay unknown
                 feeds = {name: values[name] for name in dict.fromkeys(reads(node))}
                 values |= dict(zip(names, self._run(alone, feeds), strict=True))
         constants = {name: value for name, value in self.constants.items() if name not in self._large}
@@ -348,7 +348,7 @@ def _for_probe(moved: Array, wanted: Array, *, exact: bool) -> Array:
 
 
 def _is_alike(value: Any, like: Array) -> bool:
-    """Whether a value of PyTorch's is a tensor that an array like this one can stand for."""
+    """Return whether a value of PyTorch's is a tensor that an array like this one can stand for."""
     import torch
 
     known = array(value) if isinstance(value, torch.Tensor) and not value.is_complex() else None

@@ -167,7 +167,7 @@ def called_with(operator: Operator, values: Values) -> tuple[list[float], list[l
 
 
 def _defaults(operator: Operator) -> Iterator[Any]:
-    """What an operator takes for arguments that its call leaves out."""
+    """Yield what an operator takes for arguments that its call leaves out."""
     import torch
 
     call = operator.call
