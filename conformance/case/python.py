@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import itertools
 import os
 import re
 import sys
@@ -53,7 +54,7 @@ class Folder:
         for name in outside:
             del sys.modules[name]
         sys.modules.update(self._modules)
-        before, searched = set(sys.modules), sys.path.copy()
+        latest, searched = next(reversed(sys.modules)), sys.path.copy()
         outer, inner = self._searched
         sys.path[:] = inner if outer == searched else [str(self.path), *searched]
         if not self._seen:  # modules are loaded once in a process, so files written later do not count
@@ -64,8 +65,9 @@ class Folder:
         finally:
             self._searched = searched, sys.path.copy()
             sys.path[:] = searched
-            new = {name: sys.modules[name] for name in sys.modules.keys() - before}
-            self._modules |= {name: module for name, module in new.items() if self._owns(module)}
+            # of thousands of modules most cells load none, and what they load comes last
+            new = itertools.takewhile(lambda name: name != latest, [*reversed(sys.modules)])
+            self._modules |= {name: sys.modules[name] for name in new if self._owns(sys.modules[name])}
             for name in self._modules:
                 sys.modules.pop(name, None)
             sys.modules.update(outside)

@@ -14,7 +14,7 @@ from conformance.case.words import Exporter
 from conformance.depends import contents, lowerings, packages, parts
 from conformance.depends.imports import prefixes
 from conformance.depends.installed import own_roots
-from conformance.depends.inventory import named
+from conformance.depends.inventory import Named, named
 from conformance.depends.observed import NOBODY, Now, Observed, fact, variable
 from conformance.worker import scratch, uses
 
@@ -73,7 +73,8 @@ _last: dict[tuple[Path, str, Exporter | None], tuple[object, Case, Observed]] = 
 def _observed(case: Case, exporter: Exporter | None, ignored: Collection[Path]) -> Observed:
     home = case.folder.resolve()
     own, others, shared = _of_exporters(case, exporter, home)
-    roots = {file for mention in named(case, exporter=exporter or "none") for file in _modules_of(mention.text, home)}
+    mentions = list(named(case, exporter=exporter or "none"))
+    roots = {file for mention in mentions for file in _modules_of(mention.text, home)}
     used = uses.so_far(roots, lambda file: file in shared or file not in others or file in own)
     imported = {other for file in used.files if uses.kind_of(file) == uses.USER for other in uses.imported_by(file)}
     apart = {file: names for file, names in own.items() if file in used.files and file not in shared | imported}
@@ -82,9 +83,9 @@ def _observed(case: Case, exporter: Exporter | None, ignored: Collection[Path]) 
         known.part(file, names)
     for file in used.files - apart.keys():
         known.file(file)
-    for file in _named_data(case, exporter, home):
+    for file in _named_data(mentions, home):
         known.file(file)
-    for mention in named(case, exporter=exporter or "none"):
+    for mention in mentions:
         if mention.pattern:
             known.folders.add(mention.text)
     for path in used.looked:
@@ -140,9 +141,9 @@ def _modules_of(text: str, home: Path) -> Iterator[str]:
             yield file
 
 
-def _named_data(case: Case, exporter: Exporter | None, home: Path) -> Iterator[str]:
-    """The files that a case names, which code that cannot be observed may read."""
-    for mention in named(case, exporter=exporter or "none"):
+def _named_data(mentions: Iterable[Named], home: Path) -> Iterator[str]:
+    """Yield the files that a case names, which code that cannot be observed may read."""
+    for mention in mentions:
         if mention.pattern:
             yield from map(str, sorted(home.glob(mention.text)))
         elif (home / mention.text).is_file() and not mention.text.endswith(".py"):

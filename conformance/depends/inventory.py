@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypeAlias, get_args
 
 from conformance.case.declaration import Case
@@ -160,13 +161,14 @@ def _in_arguments(value: Any) -> Iterator[str]:
             yield from _in_arguments(item)
 
 
-def _in_expression(forward: str | None) -> list[str]:
-    """What an expression may take from Python files beside the case, as ``file.name``; more names do no harm."""
+@cache
+def _in_expression(forward: str | None) -> tuple[str, ...]:
+    """Return what an expression may take from Python files beside the case, as ``file.name``; more do no harm."""
     try:
         tree = ast.parse(forward or "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    return list(dict.fromkeys(".".join(chain[:2]) for chain in _names(tree)))
+        return ()
+    return tuple(dict.fromkeys(".".join(chain[:2]) for chain in _names(tree)))
 
 
 def _names(tree: ast.AST) -> Iterator[tuple[str, ...]]:

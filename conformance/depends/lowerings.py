@@ -116,6 +116,19 @@ def registrations(exporter: str) -> str:
 
 def parts(called: Called) -> dict[str, dict[str, str]]:
     """Return by file the parts of lowerings that were called, with those that these use in other such files."""
+    key = frozenset(called)
+    then, found = _parts.get(key, ({}, {}))
+    if not then or any(content(file) != digest for file, digest in then.items()):
+        found = _parts_now(called)
+        _parts[key] = {file: content(file) for file in found}, found
+    return found
+
+
+_parts: dict[frozenset[tuple[str, str]], tuple[dict[str, bytes | None], dict[str, dict[str, str]]]] = {}
+"""By what was called the contents of all files that counted, and the parts."""
+
+
+def _parts_now(called: Called) -> dict[str, dict[str, str]]:
     wanted: dict[str, set[str]] = {}
     waiting = [(file, name) for file, name in called if is_lowering(file)]
     while waiting:

@@ -13,7 +13,6 @@ import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 from conformance.depends.contents import content, of_text, short
@@ -115,11 +114,22 @@ def keep_in(folder: Path | None) -> None:
 
 def read(file: str) -> Source:
     """Return the file parsed; once for the same content. OSError where it cannot be read."""
+    digest = content(file)
+    known = _read.get(file)
+    if known is not None and known[0] == digest:
+        return known[1]
     with open(file, "rb") as stream:  # noqa: PTH123
-        return _source(stream.read())
+        text = stream.read()
+    source = _source(text)
+    if digest == hashlib.sha256(text).digest():  # it was not written to in between
+        _read[file] = digest, source
+    return source
 
 
-@lru_cache(maxsize=64)
+_read: dict[str, tuple[bytes, Source]] = {}
+"""By file its content's hash and what it is made of."""
+
+
 def _source(text: bytes) -> Source:
     if len(text) < LARGE:
         return _parsed(text)

@@ -1,12 +1,15 @@
 """Imported by the fork server after all else: from now on it has processes below it to end before it ends itself."""
 
 import gc
+import sys
 
 from conformance.worker import uses
 from conformance.worker.guard import end_in_order
 from conformance.worker.state import functions, judging, registries
 
 uses.settle()
+if "onnx" in sys.modules:
+    registries.count_schemas()
 judging.remember()
 functions.remember()
 registries.remember()

@@ -28,6 +28,7 @@ class Fence:
         self._settings = [*process.settings(), *hooks.settings(), *numbers.settings()]
         self._readers = [setting.read for setting in self._settings]
         self._values: list[Any] = [_UNREAD] * len(self._settings)
+        registries.count_schemas()
         self._judging = judging.remember()
         self._functions = functions.remember()
         self._registries = registries.remember()
@@ -79,7 +80,7 @@ class Fence:
 
     def settle(self) -> list[str]:
         """In the midst of a cell: puts back what has been changed. Gives the functions that the cell has replaced."""
-        self._look("running", after_export=True)
+        self._look("running")
         return [change.what for change in [*self._kept, *self._now] if change.kind == "function"]
 
     def note_code(self, folder: Path) -> None:
@@ -87,7 +88,7 @@ class Fence:
         self._with_code = True
         self._own.folder = folder
 
-    def _look(self, when: When | None, *, after_export: bool = False) -> None:
+    def _look(self, when: When | None) -> None:
         """Notes what has changed since the last look; None for the first one, which only reads."""
         put_back = when == "running"
         outcome: Outcome = "put back" if put_back else "kept"
@@ -96,7 +97,7 @@ class Fence:
             for watched in (self._judging, self._functions):
                 for name in watched.changes(put_back=put_back):
                     self._note(Change(name, "function", when or "loading", outcome))
-            for name in self._registries.changes(schemas=after_export or not put_back):
+            for name in self._registries.changes():
                 self._note(Change(name, "registry", when or "loading", "left" if put_back else "kept"))
         if self._read() != self._values:
             for index, setting in enumerate(self._settings):

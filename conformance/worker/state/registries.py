@@ -7,6 +7,8 @@ things of their own as parts of them are loaded, which is no change.
 
 from __future__ import annotations
 
+import functools
+import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -107,8 +109,9 @@ _COUNTED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "onnx.defs": ("onnx.defs, domains", lambda defs: defs.C.schema_version_map()),
 }
 """What has no such table, by its module: its name, and what differs after a new entry."""
-_SCHEMAS = "onnx.defs", "onnx.defs, schemas"
-"""Listing them takes milliseconds."""
+_SCHEMAS = "onnx.defs, schemas"
+_REGISTERING = {"register_schema": 1, "deregister_schema": -1}
+"""What changes the number of schemas, which would take milliseconds to list: calls are counted."""
 
 
 class Registries:
@@ -119,7 +122,7 @@ class Registries:
         self._loaded: set[str] = set()
         self._modules: frozenset[str] = frozenset()
         self._counts: dict[str, Any] = {}
-        self._schemas: int | None = None
+        self._schemas = _schemas
         self.watch()
 
     def watch(self) -> None:
@@ -137,13 +140,11 @@ class Registries:
         """Take everything as it is now."""
         for index in self._spaces.touched():
             self._spaces.take(index)
+        self._schemas = _schemas
         self.watch()
 
-    def changes(self, *, schemas: bool = False) -> list[str]:
-        """Return what was registered or replaced since the last look, by somebody else than PyTorch itself.
-
-        ``schemas``: also those of ONNX in domains that were there, since a look at these.
-        """
+    def changes(self) -> list[str]:
+        """Return what was registered or replaced since the last look, by somebody else than PyTorch itself."""
         changed: dict[str, None] = {}
         new = () if len(sys.modules) == len(self._modules) else sys.modules.keys() - self._modules
         imported = any(name.partition(".")[0] in _FAMILY for name in new)
@@ -158,10 +159,9 @@ class Registries:
         if not imported:
             changed |= {name: None for name, count in counts.items() if count != self._counts.get(name, count)}
         self._counts = counts
-        module, label = _SCHEMAS
-        if schemas and module in sys.modules:
-            before, self._schemas = self._schemas, len(sys.modules[module].C.get_all_schemas_with_history())
-            changed |= {label: None} if before not in (None, self._schemas) else {}
+        if self._schemas != _schemas:
+            self._schemas = _schemas
+            changed[_SCHEMAS] = None
         return [*changed]
 
     def _add(self, name: str) -> None:
@@ -170,6 +170,34 @@ class Registries:
 
     def _counted(self) -> dict[str, Any]:
         return {label: count(sys.modules[name]) for name, (label, count) in _COUNTED.items() if name in sys.modules}
+
+
+_schemas = 0
+"""How many schemas of ONNX were added since ``count_schemas``."""
+
+
+def count_schemas() -> None:
+    """Count the schemas that are added from now on; calling it again changes nothing.
+
+    To be called before ``judging`` takes the functions of ONNX, of which two are replaced.
+    """
+    defs: Any = importlib.import_module("onnx.defs")
+    for owner in (defs, defs.C):
+        for name, step in _REGISTERING.items():
+            original = getattr(owner, name, None)
+            if original is not None and not hasattr(original, "__wrapped__"):
+                setattr(owner, name, _counting(original, step))
+
+
+def _counting(original: Callable[..., Any], step: int) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def counting(*arguments: Any, **keywords: Any) -> Any:
+        global _schemas
+        result = original(*arguments, **keywords)
+        _schemas += step
+        return result
+
+    return counting
 
 
 _taken: Registries | None = None
