@@ -1,8 +1,8 @@
 """Dictionaries that are compared with what they held: the names of modules and classes, and tables of registries.
 
 There are thousands, and they are compared after every cell. CPython 3.10 to 3.13 gives a dictionary another number
-whenever an entry of it is set or deleted, and NumPy gathers all these numbers at once; where there are none, the values
-are compared by identity, which takes a hundred times as long.
+whenever an entry of it is set or deleted, and NumPy gathers all these numbers at once; where there are none, the
+values are compared by identity, which takes a hundred times as long.
 """
 
 from __future__ import annotations
