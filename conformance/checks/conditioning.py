@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -76,6 +76,7 @@ class Roundings:
         self._seen = _Seen(exact)
         self._finer = _Seen(exact)
         self._inside, self._around, self._merged = _Seen(exact), _Seen(exact), _Seen(exact)
+        self._sums: dict[Any, Any] = {}
         self.rules: set[str] = set()
 
     def moves(self, effort: Effort) -> list[Array]:
@@ -115,7 +116,7 @@ class Roundings:
     def _see(self, seen: _Seen, count: int, finer: int, **how: bool) -> None:
         """Note what ``count`` roundings in all do to each value; ``how`` as ``_otherwise`` takes it."""
         for seed in range(seen.count, count):
-            for moved in _otherwise(self._reference, self._inputs, finer, seed, uneven=True, **how):
+            for moved in _otherwise(self._reference, self._inputs, finer, seed, self._sums, uneven=True, **how):
                 seen.add(self._exact, moved)
             seen.count += 1
 
@@ -187,16 +188,16 @@ def unsettled_rows(
     """
     if not reading.detections:
         return set()
-    found = set(reading.unsettled(wanted, exact))
+    found, sums = set(reading.unsettled(wanted, exact)), dict[Any, Any]()
     for seed in range(ROWS):
-        for other in _otherwise(reference, inputs, 0, seed, ties=True):
+        for other in _otherwise(reference, inputs, 0, seed, sums, ties=True):
             found.update(reading.unsettled(exact, other))
     return found
 
 
 def _otherwise(
-    reference: InFloat64, inputs: Inputs, finer: int, seed: int, *, ties: bool = False, uneven: bool = False,
-    given: bool = False, whole: bool = True, merged: bool = False,
+    reference: InFloat64, inputs: Inputs, finer: int, seed: int, sums: dict[Any, Any], *, ties: bool = False,
+    uneven: bool = False, given: bool = False, whole: bool = True, merged: bool = False,
 ) -> Iterator[list[Array]]:  # fmt: skip
     """The outputs in float64 by another rounding, in both directions; empty where there are none. Inputs and weights
     that are ``given`` stay as they are, and without ``whole`` so do whole numbers among the inputs. Results that are
@@ -207,7 +208,7 @@ def _otherwise(
     if uneven:
         signs = {name: unevenly(rng, each) for name, each in signs.items()}
     for mirrored in (False, True):
-        rounding = None if bits is None else Rounding(bits, seed, finer, mirrored, ties, uneven, given, merged)
+        rounding = None if bits is None else Rounding(bits, seed, finer, mirrored, ties, uneven, given, merged, sums)
         units = 0.0 if given else (-1.0 if mirrored else 1.0) * 2.0**-finer
         yield reference.oracle(_nudged(inputs, signs, units, whole), rounding) or []
 
