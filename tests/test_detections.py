@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from conformance.bundle.shape import check_entry
+from conformance.bundle.entry import entry_of
 from conformance.compare.detections import Detections
 from conformance.compare.judges import NoiseLimits, Right, Tolerances, judge_from
 from conformance.compare.noise import NOISE_LIMITS
@@ -206,10 +206,10 @@ def test_what_are_no_boxes_is_the_cases_fault(bench, outputs):
 ])  # fmt: skip
 def test_a_bundle_may_say_of_boxes_only_what_can_be(change):
     judge = json.loads(json.dumps(JUDGE.as_dict()))
-    check_entry(entry(judge=judge), "entry")
+    entry_of(entry(judge=judge))
     judge["detections"][0].update(change)
     with pytest.raises(UserError, match="detections"):
-        check_entry(entry(judge=judge), "entry")
+        entry_of(entry(judge=judge))
 
 
 LOOSE = Reading((), (), (Detections(0, (1, 2), 0.75),))

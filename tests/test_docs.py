@@ -40,6 +40,7 @@ CASES = sorted(ROOT.glob("cases/**/*.yaml"))
 
 @pytest.mark.parametrize("page, maker, function", [
     ("case-reference.md", "make_reference.py", "reference"), ("options.md", "make_options.py", "options"),
+    ("records.md", "make_records.py", "records"),
 ])  # fmt: skip
 def test_a_page_that_is_made_is_what_its_maker_makes(page: str, maker: str, function: str) -> None:
     made = runpy.run_path(str(ROOT / "docs" / maker))[function]()

@@ -8,9 +8,9 @@ import json
 import numpy as np
 import pytest
 
+from conformance.bundle.entry import entry_of
 from conformance.bundle.layout import Bundle
 from conformance.bundle.replay import run_entry
-from conformance.bundle.shape import check_entry
 from conformance.compare.indices import Indices
 from conformance.compare.judges import NoiseLimits, Right, Tolerances, judge_from
 from conformance.compare.noise import NOISE_LIMITS
@@ -211,10 +211,10 @@ def test_a_bundle_looks_indices_up(tmp_path):
     {"of": True, "axis": [0]}, {"of": "x", "axis": []}, {"of": "x"}, {"of": "x", "axis": [0], "more": 1}, "x",
 ])  # fmt: skip
 def test_a_bundle_may_say_of_indices_only_what_can_be(change):
-    check_entry(entry(judge={**TOLERANCE, "indices": [None, {"of": "x", "axis": [-1]}]}), "entry")
+    entry_of(entry(judge={**TOLERANCE, "indices": [None, {"of": "x", "axis": [-1]}]}))
     for indices, message in (([None, change], r"indices\[1\]"), ([None], "unequal length")):
         with pytest.raises(UserError, match=message):
-            check_entry(entry(judge={**TOLERANCE, "indices": indices}), "entry")
+            entry_of(entry(judge={**TOLERANCE, "indices": indices}))
 
 
 X = np.array([[1, 3, 2, 3], [5, 4, 5, 0]], "float32")

@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 
 from conformance import cli
-from conformance.records.record import Record
-from conformance.records.shape import FIELDS
 from tests.baseline.support import CRASHED, HEADER, SKIPPED, XFAILED, put, record, written
 from tests.kit.harmless import changed, places
 
@@ -179,13 +177,13 @@ def test_no_value_in_the_wrong_place_is_a_mistake_of_ours(tmp_path, ends, file):
 
 
 @pytest.mark.parametrize("path, value, said", [
-    (("records", 0, "opset"), "17", "record 1 'opset' is text, not a whole number"),
-    (("records", 0, "worst", "ratio"), {}, "'worst.ratio' is an object, not a number"),
-    (("records", 0, "status"), "perhaps", "'status' is 'perhaps'; known are passed"),
+    (("records", 0, "opset"), "17", "record 1 opset is \"17\", not a whole number"),
+    (("records", 0, "worst", "ratio"), {}, "worst.ratio is an object, not a number"),
+    (("records", 0, "status"), "perhaps", "status is \"perhaps\", not passed or failed"),
     (("records", 1, "id"), IDS[0], f"{IDS[0]} twice"),
-    (("records", 0, "id"), "x" * 1_000_000, "'id' has 1000000 characters"),
-    (("seconds",), "12", "'seconds' is text, not a number"),
-    (("environment", "versions", "onnx"), 1, "'environment.versions.onnx' is a number, not text or null"),
+    (("records", 0, "id"), "x" * 1_000_000, "id has 1000000 characters"),
+    (("seconds",), "12", "seconds is \"12\", not a number"),
+    (("environment", "versions", "onnx"), 1, "environment.versions.onnx is 1, not a text"),
 ])  # fmt: skip
 def test_the_line_says_which_value_is_wrong(tmp_path, capsys, path, value, said):
     place = tmp_path / "run.json"
@@ -200,7 +198,3 @@ def test_changes_beside_a_run_are_held_to_their_form(tmp_path, ends):
     for text in ("{", "5", "{}", "[5]", "[[]]", '[{"id": 1}]', '[{"id": "a", "kind": []}]', "[" * 100_000):
         (folder / "changes.json").write_text(text, encoding="utf-8")
         assert cli.main(["report", str(folder)]) == 2, text
-
-
-def test_every_field_of_a_record_has_its_form():
-    assert set(Record.__dataclass_fields__) | {"details", "accepted"} == set(FIELDS)

@@ -13,8 +13,7 @@ import pytest
 from conformance.checks.reduce.written import MOST_LINES
 from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings
-from conformance.records.record import Record
-from conformance.records.shape import record_of
+from conformance.records.record import Record, validated
 from tests.kit.cases import Bench, details, module_of, say, verdict, with_symbolic
 from tests.kit.warm_python import warm_python
 
@@ -249,14 +248,14 @@ def test_one_cell_of_a_cause_looks_for_the_function_and_says_so_in_its_text_and_
     assert verdict(first) == verdict(again) == WRONG
     told = first.smallest
     assert told is not None and (told["calls"], told["own_code"]) == (1, ["beside.symbolic"])
-    assert record_of(first.as_dict())["smallest"] == told
+    assert validated(first.as_dict())["smallest"] == told
     lines = details(first)
     assert f"smallest PyTorch function that fails alike: 1 of {told['of']} calls (aten.hardswish)" in lines
     assert f"  python {told['repro']} shows it; to report: {told['issue']}" in lines
     issue = Path(told["issue"]).read_text(encoding="utf-8")
     assert script(first).read_text(encoding="utf-8").strip() in issue
     assert "with `beside.symbolic` gives wrong values for aten.hardswish" in issue
-    assert again.smallest == {"as": first.id} == record_of(again.as_dict())["smallest"]
+    assert again.smallest == {"as": first.id} == validated(again.as_dict())["smallest"]
     assert f"smallest PyTorch function that fails alike: looked for in {first.id}" in details(again)
 
 

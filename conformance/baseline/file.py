@@ -17,9 +17,9 @@ from conformance.baseline.change import Record, Run
 from conformance.baseline.line import Line, check, compact, dump, expand
 from conformance.disk.reading import parse_json, read_text
 from conformance.errors import UserError, display_path, why
-from conformance.records.json_checks import Misfit
+from conformance.records.fields import Environment
 from conformance.records.run_file import read_run
-from conformance.records.shape import ENVIRONMENT
+from conformance.records.validation import Misfit, check_of
 
 VERSION = 1
 """Of the format that a baseline's first line names."""
@@ -150,9 +150,9 @@ def _check_head(header: Any, where: str) -> None:
     if not isinstance(header.get("environment"), dict):
         raise UserError(f"{where}: has no environment; restore the line from git")
     try:
-        ENVIRONMENT(header["environment"])
+        check_of(Environment)(header["environment"])
     except Misfit as misfit:
-        raise UserError(f"{where}: environment: {misfit}; restore the line from git") from None
+        raise UserError(f"{where}: {misfit.inside('environment')}; restore the line from git") from None
 
 
 def _is_run(file: Path) -> bool:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.arrays import Array
-from conformance.bundle.entry import Entry
-from conformance.bundle.shape import check_path
+from conformance.bundle.entry import Entry, check_path
 from conformance.bundle.trial import Trial
 from conformance.compare.judges import Judge
 from conformance.errors import UserError, why
+from conformance.records.validation import Misfit
 from conformance.verdict.example import Draw, Example, given
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ _EXTERNAL = frozenset({"location", "offset", "length", "checksum"})
 def contained(folder: Path, name: str) -> Path:
     """The path of ``name`` below ``folder``, without links. Raises UserError where the name or a link leads out of
     it, FileNotFoundError where there is nothing."""
-    check_path(name, f"{folder}: the path of a file")
+    try:
+        check_path(name)
+    except Misfit as misfit:
+        raise UserError(f"{folder}: the path of a file {misfit}") from None
     root = folder.resolve()
     try:
         path = (root / name).resolve(strict=True)
@@ -223,7 +226,10 @@ def _check_external(tensor: TensorProto, home: Path, file: Path) -> None:
     if len(told) != len(tensor.external_data) or "location" not in told or not told.keys() <= _EXTERNAL:
         raise UserError(f"{where} has other keys than location, offset, length and checksum, each once")
     location = told["location"]
-    check_path(location, f"{where}: location")
+    try:
+        check_path(location)
+    except Misfit as misfit:
+        raise UserError(f"{where}: location {misfit}") from None
     if "*" in location:  # ONNX Runtime's "*/_ORT_MEM_ADDR_/*" stands for the memory of the process
         raise UserError(f"{where}: location is '{location}', which is no name of a file")
     offset, length = told.get("offset", "0"), told.get("length", "0")

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from conformance.arrays import Array
-from conformance.bundle.entry import Entry
+from conformance.bundle.entry import Entry, entries_of, entry_of
 from conformance.bundle.files import CELLS, HEAD, Files, read
-from conformance.bundle.shape import check_entry, check_head
 from conformance.bundle.trial import Trial
 from conformance.compare.noise import power
 from conformance.disk.onnx_models import link_model
@@ -53,7 +52,7 @@ class BundleWriter:
     def add(self, entry: Entry) -> None:
         """Lists an entry whose folder has been written."""
         told = dataclasses.asdict(entry)
-        check_entry(json.loads(json.dumps(told)), entry.name)  # or nobody could read the bundle
+        entry_of(json.loads(json.dumps(told)))  # or nobody could read the bundle
         self._head["entries"].append(told)
         self._write()
 
@@ -84,12 +83,10 @@ class Bundle(Files):
         except ValueError as error:
             raise UserError(f"{file}: is damaged: {error}") from None
         try:
-            check_head(head, FORMAT)
+            self.entries = entries_of(head, FORMAT)
         except UserError as error:
             raise UserError(f"{file}: {error}") from None
-        known = {attribute.name for attribute in dataclasses.fields(Entry)}
         self.environment: dict[str, Any] = head["environment"]
-        self.entries = [Entry(**{k: v for k, v in entry.items() if k in known}) for entry in head["entries"]]
 
 
 def write_trial(folder: Path, trial: Trial, names: Sequence[str]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from typing import Any
 from conformance import HOME
 from conformance.case.declaration import COMMAND, Case
 from conformance.errors import Stopped, Unavailable, causes, did_you_mean, display_path, text_of
+from conformance.records.fields import Place
 from conformance.worker import uses
 from conformance.worker.state import fence
 
@@ -155,7 +156,7 @@ def describe(error: BaseException, folder: Path) -> str:
     return f"{text} ({Path(own[-1].filename).name}:{own[-1].lineno})" if known else text
 
 
-def raised_at(error: BaseException, folder: Path) -> dict[str, Any] | None:
+def raised_at(error: BaseException, folder: Path) -> Place | None:
     """Return where an exception was raised, for the record: the innermost line in the user's ``own`` code, or else
     outside of this package. None where that is not known."""
     first = next((cause for cause in causes(error) if not isinstance(cause, Stopped)), None)

@@ -79,7 +79,7 @@ def python_of(case: Case) -> Hashable:
     return case.folder, frozenset(modules - {"torch", "torchvision"})
 
 
-def believed(record: Record, alone: Record, before: dict[str, Any]) -> Record:
+def believed(record: Record, alone: Record, before: Any) -> Record:
     """Return the record of a cell that failed after others and then ran alone: the latter's where it fails too.
 
     A cell that does not fail alone has not passed: it may fail at times by itself, and nobody knows what the others
@@ -88,7 +88,7 @@ def believed(record: Record, alone: Record, before: dict[str, Any]) -> Record:
     """
     if _is_red(alone):
         return alone
-    record.after = {**before, "stage": record.stage, "error": record.error, "alone": alone.status}
+    record.after = before | {"stage": record.stage, "error": record.error, "alone": alone.status}
     record.reason = f"{record.error} only after other cells in the same process: {record.reason}"
     record.status, record.error, record.fault = "failed", "OnlyAfter", None
     record.take_back()

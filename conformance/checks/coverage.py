@@ -66,7 +66,7 @@ def note_coverage(run: CellRun, verify: Verifier) -> None:
     seconds = run.record.seconds
     before = seconds.get("compare", 0.0)
     with run.stages("compare", "harness"):
-        known = dict(_known(run, verify))
+        known: Any = dict(_known(run, verify))
         paths = known.pop("hidden", ())
         states = compare_hidden(run, paths) if paths and not run.cell.converted else {}
     if states:

@@ -178,14 +178,16 @@ class Examples:
                 count(self._record, draw, self._verify.alone(example))
             except Stopped as stop:
                 if not shows(entry, stop.stage, stop.error, stop.reason):
-                    outcome = {"outcome": "another", "line": line, "stage": entry.stage, "error": entry.error}
-                    self._record.declared.append(outcome)
+                    self._record.declared.append(
+                        {"outcome": "another", "line": line, "stage": entry.stage, "error": entry.error}
+                    )
                     raise self._explainer(example, stop) from stop
                 hits += 1
         if not hits:
             text = f"it works at {condition}, where {where} declares that it fails; take the entry out"
-            outcome = {"outcome": "works", "line": line, "at": condition, "because": entry.because}
-            self._record.declared.append(outcome)
+            self._record.declared.append(
+                {"outcome": "works", "line": line, "at": condition, "because": entry.because}
+            )
             raise Stopped("compare", "UnexpectedPass", text, "case")
         record = self._record
         record.declared.append({"outcome": "confirmed", "at": condition, "because": entry.because})

@@ -101,7 +101,7 @@ def check_finite(
         entry.type.is_float and (entry.values is None or entry.values.normal is not None) for entry in inputs
     )
 
-    def told(example: Example, stop: Stopped) -> dict[str, Any]:
+    def told(example: Example, stop: Stopped) -> Any:
         output = stop.worst.output if isinstance(stop, WrongAnswer) and stop.worst is not None else None
         origin = beyond.origin(stored.file, converted.file, run.libraries(), example.inputs)
         return {"regime": example.draw.regime, "output": output, **(origin or {})}

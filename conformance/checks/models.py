@@ -37,6 +37,7 @@ from conformance.export.store import Store, Stored, place_of
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
 from conformance.precision import convert as conversion
+from conformance.records.fields import Warned
 from conformance.records.record import Record
 from conformance.runtimes import opener, registry
 from conformance.runtimes.onnxruntime import NO_FALLBACK
@@ -142,7 +143,7 @@ class CellRun:
                 self._check_changes_itself(inputs)
         return exported
 
-    def warnings(self) -> list[dict[str, str]]:
+    def warnings(self) -> list[Warned]:
         """Return what the exporter has warned of, as a record has it."""
         return [{"name": "export", "text": text} for text in self.warned]
 
@@ -173,7 +174,7 @@ class CellRun:
                 "module as it was built. An exported model keeps no state: where callers need it, take it as an "
                 "input and return it"
             )
-            entry = {"name": "state", "error": "ChangesItself", "text": text}
+            entry: Warned = {"name": "state", "error": "ChangesItself", "text": text}
             self.record.warnings = [*self.record.warnings, entry]
 
     def kept_model(self) -> Stored | None:

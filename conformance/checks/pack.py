@@ -10,10 +10,9 @@ from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from conformance.bundle.entry import Entry
+from conformance.bundle.entry import Entry, may_set
 from conformance.bundle.files import CELLS
 from conformance.bundle.layout import BundleWriter, write_model, write_set, write_trial
-from conformance.bundle.shape import may_set
 from conformance.checks.draws import Draws
 from conformance.checks.engine import trial_of
 from conformance.checks.models import CellRun

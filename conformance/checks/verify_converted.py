@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from conformance.errors import Stopped
 from conformance.export.reference import Reference
 from conformance.export.store import Stored
 from conformance.plan.cell import Cell
+from conformance.records.fields import Fidelity
 from conformance.records.record import Record
 from conformance.runtimes import Session, opener
 from conformance.runtimes.otherwise import PHASE, open_otherwise
@@ -282,7 +282,7 @@ def rounding_otherwise(run: CellRun, converted: Stored, stack: contextlib.ExitSt
     return lambda: stack.enter_context(open_otherwise(converted.file, run.libraries()))
 
 
-def _told(output: int, noise: Noise) -> dict[str, Any]:
+def _told(output: int, noise: Noise) -> Fidelity:
     """The record's field ``fidelity``: how far the output that the record is about is from PyTorch's."""
     if noise.counted:
         return {"output": output, "changed": noise.changed / noise.draws}

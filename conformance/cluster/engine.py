@@ -56,7 +56,7 @@ class Made(NamedTuple):
     cell: str
     """Its id."""
     record: Record
-    worker: dict[str, Any] | None
+    worker: Any
     """The name, host and processor of the worker that made it."""
     fingerprint: str | None = None
     """What fingerprints take of that worker's host."""

@@ -140,9 +140,9 @@ def _case(file: Path, said: dict[str, Any]) -> Case:
 def _summary(records: Sequence[Record]) -> Iterator[str]:
     """What each precision costs, and how long an example takes in each runtime."""
     for record in records:
-        told = record.fidelity or {}
-        if "sqnr" in told:
-            yield f"{record.precision} against the file's own meaning: {float(told['sqnr']):.1f} dB SQNR"
+        sqnr = (record.fidelity or {}).get("sqnr")
+        if sqnr is not None:
+            yield f"{record.precision} against the file's own meaning: {float(sqnr):.1f} dB SQNR"
     for record in records:
         count = record.examples + record.ill_conditioned + record.nothing
         if record.check == "accuracy" and record.status == "passed" and count:

@@ -129,7 +129,7 @@ class Last:
             yield "what the case says changed since its last run"
 
 
-def depends_of(cell: Cell, observed: Observed, suite: str | None) -> dict[str, Any]:
+def depends_of(cell: Cell, observed: Observed, suite: str | None) -> Any:
     """Return what the record of a cell has of what its result depends on; ``suite`` as ``fingerprint.suite`` said."""
     return {**observed.as_dict(), "says": says(cell), "conditions": conditions_hash(suite)}
 

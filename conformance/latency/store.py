@@ -38,7 +38,7 @@ def as_record(
     at: Mapping[str, int],
     host: Mapping[str, Any],
     throughput: Mapping[int, float] | None = None,
-) -> dict[str, Any]:
+) -> Any:
     """A record's ``latency``, as plain JSON values in seconds; a bound that is not known is None.
 
     ``throughput`` is calls times batch a second, by batch; ``samples`` is None where only that was measured.

@@ -9,6 +9,7 @@ from conformance.case.declaration import Case
 from conformance.case.deploy import Latency
 from conformance.case.words import Exporter
 from conformance.errors import display_path
+from conformance.records.fields import Place
 from conformance.records.record import Record, cell_id, cell_label
 
 
@@ -48,7 +49,7 @@ class Cell:
 
     def record(self) -> Record:
         """An empty record of this cell."""
-        source = {"file": display_path(self.case.file), "line": self.case.line}
+        source: Place = {"file": display_path(self.case.file), "line": self.case.line}
         shipped = self.case.says.export.onnx if self.case.says.onnx is None and self.exporter == "onnx" else None
         return Record(
             id=self.id, case=self.case.name, exporter=self.exporter, opset=self.opset, runtime=self.runtime,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from conformance import HOME
 from conformance.errors import Stopped, display_path
+from conformance.records.fields import Place
 from conformance.records.record import Record
 from conformance.worker.isolation import Death
 
@@ -70,7 +70,7 @@ def _in_the_harness(lines: Sequence[str]) -> bool:
     return file.is_relative_to(HOME) and not file.is_relative_to(HOME / "runtimes")
 
 
-def _place(line: str) -> dict[str, Any] | None:
+def _place(line: str) -> Place | None:
     """The place that a line of ``faulthandler`` names."""
     found = re.match(r'File "(.+)", line (\d+)', line)
-    return found and {"file": display_path(Path(found[1])), "line": int(found[2]), "own": True}
+    return {"file": display_path(Path(found[1])), "line": int(found[2]), "own": True} if found else None

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from conformance.errors import Stopped, lacks_memory, trouble_of_host
+from conformance.errors import Stopped, UserError, lacks_memory, trouble_of_host
+from conformance.records import fields
+from conformance.records.validation import Check, Misfit, Scalar, check_of, checks_of, object_of, plain, wrong
 
 Status = Literal["passed", "failed", "xfailed", "xpassed", "skipped"]
 
@@ -82,80 +86,240 @@ _EXPLAINS = (
 
 @dataclass
 class Record:
-    """What one cell produced. ``docs/records.md`` describes the fields; seconds are wall time.
+    """What one cell produced; seconds are wall time.
 
     ``error`` is the name that a ``fails`` entry matches. No field but ``reason`` holds sentences: ``records.text``
-    makes them of the others.
+    makes them of the others. A text below a field is about it and those above it that have none; the table of
+    ``docs/records.md`` is made of these.
     """
 
-    id: str
+    id: fields.Id
+    """check and cell: `accuracy[asinh-torchscript-op17-onnxruntime-fp32]`"""
     case: str
     exporter: str
     opset: int
     runtime: str | None
     precision: str
     check: str
-    source: dict[str, Any]
+    """which cell; runtime is null for `export`, `registration` and `fidelity`"""
+    source: fields.Place
+    """file and line of the case"""
     status: Status = "passed"
+    """passed, failed, xfailed (failed as declared), xpassed, skipped"""
     stage: str | None = None
     error: str | None = None
     reason: str | None = None
-    place: dict[str, Any] | None = None
+    """where it stopped, the name of the error, one line; null when passed"""
+    place: fields.Place | None = None
+    """where the exception was raised, the process crashed, or the first of `own_code` is written: `file`, `line`, and
+    whether that is the case's `own` Python; null where no line is known"""
     observed: str | None = None
-    declared: list[dict[str, Any]] = field(default_factory=list)
-    witnesses: list[dict[str, Any]] = field(default_factory=list)
+    """of a failure that is declared: what it failed with; `reason` is then what the declaration says"""
+    declared: list[fields.Declared] = field(default_factory=list)
+    """what was declared of the cell and came out in another way, or of some of its examples: a list by `outcome`:
+    `otherwise` (place, stage, error: a failure of another kind is declared), `confirmed` (at, because: examples
+    failed as declared), `works` (place or line, because: nothing failed as declared), `another` (line, stage, error:
+    these examples fail in another way), `not run` (dims: a replay leaves examples out)"""
+    witnesses: list[fields.Answered] = field(default_factory=list)
+    """who was asked about a failing example, in this order: `runtime` (`pytorch-float64` is the module in float64);
+    `answer`: agrees, nearer (off too, by less than a tenth of what failed), strays (PyTorch's values, which the nodes
+    of the model do not say), wrong, runs (what another stops at, with wrong values), same (bit for bit what failed),
+    stops (with `error`), abstains (with `reason`), lost (it crashed or hung, with `error`); `config` where it had
+    other session options, `model` where it ran another model (`exported`: before its conversion)"""
     conclusion: str | None = None
-    parts_at: dict[str, Any] | None = None
-    optimizer: dict[str, Any] | None = None
-    operator: dict[str, Any] | None = None
-    smallest: dict[str, Any] | None = None
+    """what follows from the answers besides `fault`: `optimizer` (ONNX Runtime's optimizer breaks it), `memory` (it
+    is right where ONNX Runtime uses no memory twice), `strictness` (the runtime is too strict, or the evaluator not
+    strict enough), `open` (model or runtime), `steps` (of a quantized file: its own steps explain as much), `nobody`
+    (nobody else could be asked), `apart` (of an ill-conditioned example: others agree with PyTorch by the ordinary
+    tolerance, and this runtime alone is off); by the nodes: `kernel` (that of the runtime is wrong), `kernels` (one
+    is, and the model too), `nodes` (all compute what others do), `meaning` (ONNX Runtime's kernels do not compute
+    what the int8 model means), `rules`, `invalid` (the model breaks ONNX's rules), `unsupported` (it keeps them, and
+    the runtime has no kernel); null where they speak for themselves"""
+    parts_at: fields.Node | None = None
+    """the node that the conclusion is about: `node`, `operator`, `line` (of Python, where the exporter kept it),
+    `how`: parts (`by` computes other values of the same inputs), open (nobody else computes it), breaks (its inputs
+    break the operator's rules, `why`), stops (`why`), invalid (the model as a whole is refused, `why`)"""
+    optimizer: fields.Optimizer | None = None
+    """where an optimizer is at fault, its guilty pass: `of` (onnxruntime), `level` (the lowest level of optimization
+    that fails), `changed` (how many names were suspected), `passes` (without which the outputs are right: one, or the
+    smallest set; empty where none could be named), `alone` (whether that pass by itself breaks the model that all
+    others leave right), `helpers` (without which the outputs are right too, but which break nothing by themselves),
+    `together` (true where `passes` are all that are needed, of which none breaks anything by itself), `removed` and
+    `added` (nodes before and after it; `more` are not told), `unfinished` (time ran out)"""
+    operator: fields.Operator | None = None
+    """of a failure that is the exporter's, or may be: the first operator at which PyTorch and the graph part, though
+    what it computes of is the same. `operator` (`aten.floor_divide`; `within`: what it was decomposed to), `line` and
+    `source` of the user's Python, `module` (path of the submodule), `stage` (capture, translation, optimizer: the
+    exporter's own passes), `node`, its `type`, `tensor` and `dtype`, `sizes` (true for numbers that sizes are
+    computed with), `among` (the nodes that compute the tensor of what agrees, where there are several: any may be the
+    wrong one), `change` (of that node, with which all that the operator computes is right, for this example, others,
+    and the ties, zeros, halves, small and large values that PyTorch's own operator is asked about; `(but not for
+    NaN)` says what is wrong with it) and `others` (changes that do as well, each with its node), `removed` (true for
+    a node that the exporter's optimizer merged into others), `rules` (of that optimizer, which made the node),
+    `passes` (of the exporter's own, without which the model stays right); `how`: value (`index` of the first element
+    that differs, `got`, `wanted`, the `arguments` of that element, `differ`: how many of how many elements do),
+    shape, dtype, stops (with `detail`), constant (it was captured with `got`, which here is `wanted`), path (the
+    module goes another way here), raises (the exporter stops at it; where that is in its passes, `passes` alone are
+    known), crashes (the exporter's process ends at it), refused (onnx.checker refuses its node); `inside`: the
+    operator whose branch it is in; `untied`: operators just before it whose values the graph does not have; `place`:
+    file (`line` is in one), call (no file has it; `call`: which of how many calls of that operator), node (alone it
+    is known); `breaks`: the rule that its node breaks. `second`: what is still wrong where that operator gives what
+    it should, with the same fields, `other_inputs` (true where it shows with other inputs of the case only), or
+    `unable`: nothing. Or `unable`, why none is named, with `detail`: torch (it is built otherwise), instruments,
+    changed (exporting again gives another graph), program, inputs, outputs, exporter, decomposition, capture, again,
+    interpreted, nothing (no operator by itself explains the failure), vanished (it does not fail node by node), whole
+    (the checker refuses the model, and no node by itself), raised"""
+    smallest: fields.Smallest | None = None
+    """where the exporter is at fault and `operator` names one, the smallest PyTorch function that fails alike,
+    without ONNX Runtime's optimizer (`as`: the cell of the same case that has it, for the same operator): `calls` of
+    `of` are left, their `operators`, `own_code` (the case's symbolics and translations that it takes, whose files lie
+    beside the script), `repro` and `issue`, or `why_not`: capture (it was captured wrongly, which no call shows),
+    call (`detail` cannot be written as Python), right (neither the call alone nor those before it fail, which were
+    exported and run; `differs`: in what the cell is unlike them: sizes, dims, optimizer), untried (the call cannot be
+    exported by itself), libraries, time, length. Of an export that fails undeclared, the smallest function that
+    cannot be exported either, and of a model that the checker refuses one that it refuses too, or `why_not`:
+    uncaptured (the exporter stops before it has captured a program), exported (each call is exported by itself).
+    Where ONNX Runtime is at fault, the smallest model that fails alike: `nodes` of `of` are left, their `operators`,
+    `bundle` (its folder), `repro` (a script that showed the defect in a process of its own) and `issue` (the text to
+    report), or `why_not`; `passes` of the optimizer that break it, how many models were `tried`, `seconds`,
+    `unfinished` (time ran out)"""
     own_code: list[str] = field(default_factory=list)
+    """where the exporter is at fault: code of the case's own that the export used and that may be behind it"""
     inputs: dict[str, str] = field(default_factory=dict)
+    """the inputs of the failing example by name, each in a few words"""
     findings: list[str] = field(default_factory=list)
-    warnings: list[dict[str, Any]] = field(default_factory=list)
+    """all that is wrong with a graph; `reason` is the first"""
+    warnings: list[fields.Warned] = field(default_factory=list)
+    """what was said against the model and does not decide: a list with `name` (`shape inference`: it alone refuses
+    the model, and runtimes run it; `export`: the exporter, of a model that is wrong), `error`, `text`, and in the
+    cell `export` who was asked and gives PyTorch's values, `agree`"""
     hints: list[str] = field(default_factory=list)
-    conditioning: dict[str, Any] | None = None
-    vacuous: dict[str, Any] | None = None
-    coverage: dict[str, Any] | None = None
-    remedy: dict[str, Any] | None = None
+    """what to do, by name: branch, conditioning, exclude, hollow, hollow inputs, memory, report, rounding, slow,
+    specials, symbolic, translation, vacuous"""
+    rows: dict[str, int] | None = None
+    """of rows of boxes: how many were `matched` and `unmatched`, in the examples that were right"""
+    vacuous: fields.Vacuous | None = None
+    """of an output that proves nothing: `output`, `passes` (the wrong outputs that would have passed), `fact` (what
+    it is like, by `name`: empty, constant with its `value`, independent of the inputs, equal rows, close)"""
+    coverage: fields.Coverage | None = None
+    """of an accuracy cell: how many operator calls of the PyTorch module are `seen` in the outputs, `of` how many
+    that were asked about; `calls`, where there are more; `blind`, those that are not seen: `module` (path), `at`
+    (file and line), `op`, `count`; `places`, where more of them were found than are listed; `beyond`, like `blind`,
+    those that show, or do anything, only beyond the values that the case declares; `hidden`, the submodules of which
+    no output shows anything: `module` (path), `tensor` (agrees or differs in the exported graph, null where it was
+    not compared), `why`; `unknown` where nothing can be said: varies (calls differ from run to run), raises
+    (`why`)"""
+    remedy: fields.Remedy | None = None
+    """what to try first where a cell proves nothing, after it was tried on PyTorch: `kind` (values, draws, weights,
+    tolerance, tolerance to declare, specials, excuse, excuse of finite values, excuse untried), `yaml` to paste into
+    the case, `python` for a `file` beside it, the `parameters` that are all zero"""
+    conditioning: fields.Conditioning | None = None
+    """of an ill-conditioned example (`IllConditioned`): the element in `float64`, `own` (how far PyTorch's float32 is
+    off in this output at most), `sizes`: how many examples of each size were verified and ill-conditioned, and the
+    `worst` of those verified over what is allowed"""
     output: list[str] = field(default_factory=list)
+    """of a process that ended: the last lines that it wrote, then where it was"""
     traceback: list[str] = field(default_factory=list)
+    """of a mistake in the harness"""
     no_bundle: str | None = None
+    """why no bundle of the failing example could be left: the error, or `inside` (of `WrongInside`: a replay compares
+    outputs, which show nothing of it)"""
+    cause: fields.Cause | None = None
+    """what a runtime's wrong or weak answer was *shown* to come from: `name` (saturation), `shown_by` (the session
+    option that heals it), `lacks` (the instruction sets that the processor has not); null where nothing was shown"""
+    declared_for: dict[str, list[str]] | None = None
+    """of a failure that is declared for some hosts: their processors (`has`, `lacks`), and `versions` of packages"""
+    fault: str | None = None
+    """exporter, runtime, precision, reference, case, harness, or null"""
     examples: int = 0
     ill_conditioned: int = 0
     nothing: int = 0
+    """draws verified; too ill-conditioned to judge (more than half of an output is excused); mostly NaN on both
+    sides"""
     excused: int = 0
+    """values, in all draws, that were off by more than is allowed and
+    [excused](comparison.md#when-float32-itself-is-off), as float32 itself is off there, or at fp16 and int8 [the
+    conversion](precision.md#two-questions)"""
     left_open: list[str] = field(default_factory=list)
+    """names of the rules by which [nobody can be right](comparison.md#what-is-left-open) on some of these"""
     dropped_draws: int = 0
-    worst: dict[str, Any] | None = None
-    draw: dict[str, Any] | None = None
-    rows: dict[str, int] | None = None
+    """failing draws kept from earlier runs that could not be read, and were dropped"""
     outputs: list[str] = field(default_factory=list)
-    histogram: dict[str, list[int]] | None = None
+    """the names that the case gives its outputs, which sentences call them by; empty where it gives none"""
+    worst: fields.Worst | None = None
+    """output, index, got, wanted, error, ratio (error / allowed, below 1 passes), rounding (error relative to what
+    another order of the same sums explains), dims; of an output of indices, which `got` and `wanted` are then,
+    `looked_up`: what stands there (`got`, `wanted`, and `in`, what they index)"""
+    draw: fields.Drawn | None = None
+    """dims, regime, seed, index of the worst or failing example"""
+    histogram: dict[str, list[float]] | None = None
+    """how many examples have their largest error (over what is allowed) between which powers of ten"""
     signal: str | None = None
-    graph: dict[str, Any] | None = None
+    """how the process ended: a signal, an exit code, a timeout, the memory that it took, an answer that was none"""
+    graph: fields.Graph | None = None
+    """opset, nodes by operator, `sha`: a hash of operators, attributes, wiring and small constants, without names,
+    doc strings and weights, equal on any host"""
     shipped: str | None = None
+    """of a module that is compared with a model exported elsewhere: the name of its file"""
     arithmetic: dict[str, Any] | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
-    fault: str | None = None
-    cause: dict[str, Any] | None = None
-    declared_for: dict[str, list[str]] | None = None
-    fidelity: dict[str, Any] | None = None
+    """provider, optimizer, storage and arithmetic dtype; of a converted model the kernels that really ran"""
+    fidelity: fields.Fidelity | None = None
+    """of a converted model: output, SQNR in dB, cosine, magnitude; or the share of integers that changed"""
     conversion: dict[str, Any] | None = None
-    loss: dict[str, Any] | None = None
-    beyond: list[dict[str, Any]] = field(default_factory=list)
+    """tool, calibration (source, samples, batch, sha), nodes kept in fp32, what was found"""
+    beyond: list[fields.Beyond] = field(default_factory=list)
+    """of a converted model: kinds of values (`regime`) of which it makes NaN or infinities where PyTorch's outputs
+    are finite; `node` and `operator` that do so first, what they give (`gives`: NaN or infinity) and of which values
+    (`of`); `vanished`: the constant or node before it whose values became 0, and the largest that did (`was`). The
+    last entry of a failure is its own; others are told, and no failure, as the case does not declare such values"""
+    loss: dict[str, Scalar] | None = None
+    """of a failed comparison: SQNR in dB by stage (export, conversion, optimizer, runtime), or the error it stops
+    with"""
     engine: dict[str, Any] | None = None
-    latency: dict[str, Any] | None = None
-    command: str | None = None
-    bundle: str | None = None
-    bundle_libraries: list[str] = field(default_factory=list)
-    changed: list[dict[str, Any]] = field(default_factory=list)
-    after: dict[str, Any] | None = None
-    fingerprint: str | None = None
-    depends: dict[str, Any] | None = None
+    """of the check `engine`: layers with their milliseconds, seconds and rows a second by batch size"""
+    changed: list[Annotated[Any, check_of(fields.Changed)]] = field(default_factory=list)
+    """what the case's Python changed in its process: a list with `what` (mostly the function that sets it), `kind`
+    (setting, function: one that was replaced, registry: an entry that decides on exports, as a symbolic or a
+    decomposition, leftover: threads, open files), `when` (loading: while its Python was imported or its module built;
+    running), `before`, `after`, `outcome`: put back, kept (for the other cells of the case, which share their process
+    with no other case), left (not put back). No cell runs in a process in which another has changed something as it
+    ran. Of environment variables only the names are told"""
+    depends: fields.Depends | None = None
+    """what the cell used, as far as it was observed: `files` with a hash of each (names are relative to the case's
+    folder where they lie near it; `folder/*` is all files of a folder), `parts` (of files with lowerings or
+    symbolics, the functions and constants that the export used), `folders` whose names were listed, `missing` files
+    that were looked for, `modules` that would be imported if they were there, `packages` besides those of every cell,
+    what the `lowerings` of the exporter register, `variables` of the environment, facts of the `host`, and what is
+    `fleeting`: another at each run, or not to be observed ([depends](depends.md)). `says` is a hash of what the case
+    says, `conditions` one of what every result depends on; the header's `conditions` has these one by one"""
     again: list[str] = field(default_factory=list)
-    worker: dict[str, Any] | None = None
+    """in a run with `--reuse`, why the cell was run and not taken over: the first five things that are not as they
+    were"""
+    after: fields.After | None = None
+    """of a cell that fails only after others in the same process (`OnlyAfter`): how many `cells` ran before it, their
+    `cases` (the last ones first, and the number of `others`), what these `changed` by case, `stage` and `error` as it
+    failed, its status `alone`"""
+    bundle: str | None = None
+    """where the failing example lies, to be replayed without PyTorch"""
+    bundle_libraries: list[str] = field(default_factory=list)
+    """the custom-operator libraries and plugins in that bundle, which a replay runs only with `--allow-libraries`"""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """all that the cell took: by stage, and for reference, run, compare, coverage, locate; `rest`, what else its
+    process did for it; `process`, what passed until its process ended or it had run again in a fresh one; `start`,
+    starting it"""
+    command: str | None = None
+    """what runs this cell alone"""
+    fingerprint: str | None = None
+    """a hash of all that the cell depends on: what the case says, its files, this package's code, versions,
+    processor, `--examples`"""
+    worker: fields.Worker | None = None
+    """the worker of a cluster that ran the cell: its `name`, its `host`, its processor as `cpu`; null without
+    `--cluster`"""
     reused: bool = False
+    """true where `--reuse` took the record over from an earlier run"""
+    latency: fields.Latency | None = None
+    """of a budget of time: budgets with ratio, interval and verdict, the durations of both sides, throughput, the
+    host"""
 
     def stop(self, stop: Stopped) -> None:
         """Writes where and why the cell stopped. What stopped for want of a disk is the host's fault, which
@@ -208,3 +372,55 @@ def _jsonable(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _jsonable(dataclasses.asdict(value))
     return str(value)
+
+
+# ---- records of run files ------------------------------------------------------------------------------------
+
+_NEEDED = ("id", "case", "exporter", "opset", "check", "status")
+"""What the records of every version have."""
+
+
+def _no_baseline(value: Any) -> None:
+    if value:
+        raise Misfit("is a field of baselines, which no run has")
+
+
+@functools.cache
+def _check() -> Check:
+    checks = {**checks_of(Record), "details": check_of(list[str]), "accepted": _no_baseline}
+    return object_of(lambda name: checks.get(name, plain))
+
+
+@functools.cache
+def _defaults() -> Mapping[str, Callable[[], Any]]:
+    """What makes the value of each field that a record of an earlier version may lack."""
+    made: dict[str, Callable[[], Any]] = {"runtime": lambda: None, "precision": lambda: "fp32", "source": dict}
+    for item in dataclasses.fields(Record):
+        if item.default_factory is not dataclasses.MISSING:
+            made[item.name] = item.default_factory
+        elif item.default is not dataclasses.MISSING:
+            made[item.name] = functools.partial(getattr, item, "default")
+    return made
+
+
+def with_defaults(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with all fields: one that it lacks, or in which it has null, has its default.
+
+    Raises UserError with what it lacks that every record has.
+    """
+    lacking = [name for name in _NEEDED if value.get(name) is None]
+    if lacking:
+        raise UserError(f"lacks {', '.join(lacking)}")
+    # The names are the same texts in all records: each line of a file brings texts of its own.
+    record = {sys.intern(name): item for name, item in value.items()}
+    record |= {name: default() for name, default in _defaults().items() if value.get(name) is None}
+    record["source"] = {"file": None, "line": None, **record["source"]}
+    return record
+
+
+def validated(value: Any) -> dict[str, Any]:
+    """A record of a run file, with all fields. Raises UserError with what is wrong where it is none."""
+    if type(value) is not dict:
+        raise wrong(value, "a record")
+    _check()({name: item for name, item in value.items() if item is not None})
+    return with_defaults(value)

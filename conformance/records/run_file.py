@@ -17,7 +17,9 @@ from typing import Any
 from conformance.disk.locks import lock
 from conformance.disk.reading import parse_json, read_text, uncollected
 from conformance.errors import UserError, display_path, why
-from conformance.records.shape import check_changes, check_header, record_of
+from conformance.records.fields import Change, Header
+from conformance.records.record import validated
+from conformance.records.validation import check_of
 
 SCHEMA = 1
 
@@ -218,7 +220,7 @@ def read_changes(folder: Path) -> list[dict[str, Any]]:
     text = read_text(file)
     try:
         changes: list[dict[str, Any]] = parse_json(text)
-        check_changes(changes)
+        check_of(list[Change])(changes)
     except ValueError as error:
         raise UserError(f"{display_path(file)}: is damaged ({error}); delete it, or name the --baseline") from None
     return changes
@@ -254,7 +256,7 @@ def _complete_lines(name: str, lines: Sequence[str]) -> Iterator[tuple[int, Any]
 
 def _header(value: dict[str, Any], where: str) -> dict[str, Any]:
     try:
-        check_header(value)
+        check_of(Header)(value)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
     return value
@@ -262,6 +264,6 @@ def _header(value: dict[str, Any], where: str) -> dict[str, Any]:
 
 def _record(value: Any, where: str) -> dict[str, Any]:
     try:
-        return record_of(value)
+        return validated(value)
     except UserError as error:
         raise UserError(f"{where} {error}; make the run again") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -83,8 +84,8 @@ def settle(record: Record, declared: Sequence[Expectation], instructions: Collec
         return record
     for expectation in declared:
         if agrees(expectation.stage, expectation.error, record.stage, record.error, record.reason):
-            if expectation.margin and _borderline(record):
-                ratio = (record.worst or {})["ratio"]
+            ratio = _ratio(record)
+            if expectation.margin and ratio < MARGIN:
                 record.reason = (
                     f"the declared failure is borderline: {ratio:.2g} times what is allowed, less than {MARGIN:g}"
                 )
@@ -137,10 +138,11 @@ def why_too_wide(stage: str, declared_error: str) -> str | None:
     return None
 
 
-def _borderline(record: Record) -> bool:
-    if record.stage != "compare" or record.error != "WrongValue":
-        return False
-    return float((record.worst or {}).get("ratio", MARGIN)) < MARGIN
+def _ratio(record: Record) -> float:
+    """Return how many times what is allowed a wrong value is off; infinity of anything else."""
+    if record.stage != "compare" or record.error != "WrongValue" or record.worst is None:
+        return math.inf
+    return float(record.worst["ratio"])
 
 
 def _declared(declared: Sequence[Expectation]) -> str:

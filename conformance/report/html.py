@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -15,6 +16,7 @@ from conformance.errors import UserError
 from conformance.records import matrix, text
 from conformance.records.clean import cleaned, literal, visible
 from conformance.records.findings import Finding, findings, since
+from conformance.records.record import Record
 from conformance.records.text import replay_of
 from conformance.report import embed
 from conformance.report.grid import grid
@@ -36,16 +38,10 @@ Run = tuple[str, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 """What to call the run, its header, its records."""
 
 FIELDS = (
-    "id", "case", "exporter", "opset", "runtime", "precision", "check", "source", "status", "stage", "error",
-    "reason", "fault", "details", "observed", "declared", "declared_for", "witnesses", "conclusion", "parts_at",
-    "optimizer", "operator", "smallest", "cause", "own_code", "inputs", "findings", "warnings", "hints", "vacuous",
-    "coverage", "remedy", "conditioning", "beyond", "output", "traceback", "no_bundle", "examples", "ill_conditioned",
-    "nothing", "excused", "left_open", "dropped_draws", "outputs", "rows", "worst", "draw", "signal", "graph",
-    "shipped", "place",
-    "arithmetic", "fidelity", "conversion", "loss", "engine", "latency", "histogram", "seconds", "command", "bundle",
-    "bundle_libraries", "replay", "changed", "after", "worker", "reused", "words",
+    *(item.name for item in dataclasses.fields(Record) if item.name not in ("fingerprint", "depends", "again")),
+    "details", "replay", "words",
 )  # fmt: skip
-"""The fields of each record that the page has. It lacks the fingerprint and what a cell depends on, which
+"""The fields of each record that the page has. It lacks what it is not to be run again for, which
 ``conformance explain`` reads."""
 
 MOST_SAMPLES = 400

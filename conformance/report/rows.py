@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from conformance.errors import UserError
-from conformance.records.record import Status
+from conformance.records.record import Status, with_defaults
 
 Row = dict[str, Any]
 """A record as plain data, with every field of a record; one that the run file lacks is None, 0 or empty."""
@@ -20,18 +20,6 @@ WORDS = {
     "passed": "passed", "skipped": "skipped",
 }  # fmt: skip
 
-_REQUIRED = ("id", "case", "exporter", "opset", "check", "status")
-_LISTS = ("details", "bundle_libraries", "outputs")
-_DICTS = ("source", "seconds")
-_COUNTS = ("examples", "ill_conditioned", "nothing", "excused", "dropped_draws")
-_OPTIONAL = (
-    "runtime", "stage", "error", "reason", "worst", "draw", "signal", "graph", "arithmetic", "fault", "cause",
-    "shipped", "declared_for", "fidelity", "vacuous", "coverage", "remedy", "conditioning",
-    "rows",
-    "conversion", "loss", "engine", "latency", "histogram", "command", "bundle", "fingerprint",
-    "worker",
-)  # fmt: skip
-
 
 def complete(records: Iterable[Mapping[str, Any]]) -> list[Row]:
     """The records with all fields. Raises UserError where one lacks what every record has."""
@@ -39,21 +27,13 @@ def complete(records: Iterable[Mapping[str, Any]]) -> list[Row]:
 
 
 def _complete(number: int, record: Mapping[str, Any]) -> Row:
-    if not isinstance(record, Mapping):
-        raise UserError(f"record {number} is {type(record).__name__}, not a mapping; make the run again")
-    lacking = [name for name in _REQUIRED if record.get(name) is None]
-    if lacking:
-        raise UserError(f"record {number} lacks {', '.join(lacking)}; make the run again")
-    if record["status"] not in STATUSES:
-        raise UserError(f"record {number} has the status {record['status']!r}; known are {', '.join(STATUSES)}")
-    row = {**dict.fromkeys(_OPTIONAL), **record}
-    row |= {name: record.get(name) or [] for name in _LISTS}
-    row |= {name: record.get(name) or {} for name in _DICTS}
-    row |= {name: record.get(name) or 0 for name in _COUNTS}
-    row["precision"] = record.get("precision") or "fp32"
-    row["reused"] = bool(record.get("reused"))
-    row["source"] = {"file": None, "line": None, **row["source"]}
-    return row
+    try:
+        row = with_defaults(record)
+    except UserError as error:
+        raise UserError(f"record {number} {error}; make the run again") from None
+    if row["status"] not in STATUSES:
+        raise UserError(f"record {number} has the status {row['status']!r}; known are {', '.join(STATUSES)}")
+    return {**row, "details": row.get("details") or []}
 
 
 def failures(rows: Sequence[Row]) -> list[Row]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from conformance.arrays import Array, Inputs
 from conformance.compare.judges import Right
+from conformance.records.fields import Drawn
 from conformance.records.host import is_about
 from conformance.worker.progress import encode
 
@@ -34,9 +35,9 @@ class Draw:
     flags: str | None = None
     """The regime of the inputs that choose between few values, such as masks; None where it is that of all inputs."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Drawn:
         # dataclasses.asdict copies deeply, which costs more here than all the rest of an example's upkeep
-        told = {"dims": dict(self.dims), "regime": self.regime, "seed": self.seed, "index": self.index}
+        told: Drawn = {"dims": dict(self.dims), "regime": self.regime, "seed": self.seed, "index": self.index}
         return told if self.flags is None else {**told, "flags": self.flags}
 
     @cached_property

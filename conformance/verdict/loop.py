@@ -97,11 +97,11 @@ def count(record: Record, draw: Draw, comparison: Comparison) -> None:
     if comparison.verdict != "verified" or worst is None:
         return
     record.histogram = counted(record.histogram, worst.ratio)
-    if record.worst is None or worst.ratio > record.worst["ratio"]:
+    if record.worst is None or worst.ratio > float(record.worst["ratio"]):
         record.worst, record.draw = worst_dict(worst, draw), draw.as_dict()
 
 
-def worst_dict(worst: Worst, draw: Draw) -> dict[str, Any]:
+def worst_dict(worst: Worst, draw: Draw) -> Any:
     """The worst element as it goes into a record."""
     told = dataclasses.asdict(worst)
     del told["together"]
@@ -114,9 +114,9 @@ EDGES = list(range(-6, 4))
 """Powers of ten between which the largest errors of examples are counted, relative to what is allowed."""
 
 
-def counted(histogram: dict[str, list[int]] | None, ratio: float) -> dict[str, list[int]]:
+def counted(histogram: dict[str, list[float]] | None, ratio: float) -> dict[str, list[float]]:
     """The histogram with one more example; what is beyond its ends counts in the outermost bins."""
-    histogram = histogram or {"edges": EDGES, "counts": [0] * (len(EDGES) - 1)}
+    histogram = histogram or {"edges": [*EDGES], "counts": [0] * (len(EDGES) - 1)}
     power = math.floor(math.log10(ratio)) if 0 < ratio < math.inf else (EDGES[0] if ratio <= 0 else EDGES[-1])
     histogram["counts"][min(max(power - EDGES[0], 0), len(EDGES) - 2)] += 1
     return histogram

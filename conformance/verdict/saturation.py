@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conformance.arrays import Array, same
 from conformance.disk.onnx_models import on_disk
+from conformance.records.fields import Cause
 from conformance.records.processor import is_of_kind
 from conformance.records.record import Answer, Witness
 from conformance.verdict import asking
@@ -154,7 +155,7 @@ def ask_about(
         opinion.cause, opinion.fault = cause, "runtime"
 
 
-def cause_shown_by(witness: Witness) -> dict[str, Any] | None:
+def cause_shown_by(witness: Witness) -> Cause | None:
     """The cause, for the record, that the answer of ``ask`` shows; None where the answer shows no saturation."""
     if witness.answer != "agrees":
         return None
