@@ -3,8 +3,6 @@
 All bad cases are run by one pytest together with a good one.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -3,8 +3,6 @@
 ``test_calibration.py`` has every kind of wrong calibration data; here is what becomes of it in a cell.
 """
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Examples are run in blocks: each has its own answer, and the first one that fails is reported."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import numpy as np

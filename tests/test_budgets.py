@@ -1,7 +1,5 @@
 """Budgets of time in a case: what holds, is broken or cannot be decided, and where it is not measured at all."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import json

@@ -1,7 +1,5 @@
 """Calibration inputs by themselves: where they come from, in which order, what is told of them, what is refused."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path

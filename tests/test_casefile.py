@@ -1,7 +1,5 @@
 """Case files: places and suggestions of mistakes, defaults, vary, and what YAML may not do."""
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest

@@ -1,7 +1,5 @@
 """Spoils case files in thousands of ways: each still loads, or is refused with a sentence at a place in the file."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What of a module shows in its outputs: calls that are not seen are told, and too many of them make a case red."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import sys

@@ -1,7 +1,5 @@
 """Rows of boxes: differences that near ties explain are right; wrong boxes, scores and labels are found."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

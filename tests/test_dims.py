@@ -1,7 +1,5 @@
 """Expressions, ranges and tensor types of case files."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

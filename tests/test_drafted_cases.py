@@ -1,7 +1,5 @@
 """``conformance new --from``: a case of a module that is there, whose inputs are found by trying."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

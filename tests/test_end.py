@@ -1,7 +1,5 @@
 """A process that has run the suite ends clean."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

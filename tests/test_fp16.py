@@ -1,7 +1,5 @@
 """fp16 conversion by itself, on graphs that are written by hand: what it keeps, what it rounds, what it names."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections import Counter

@@ -1,7 +1,5 @@
 """--baseline, --shard and the commands diff, accept, merge, as a user types them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable
@@ -99,7 +97,7 @@ def worse(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return run_suite(folder, "--baseline", "baseline.jsonl", "--junit-xml", "junit.xml")
 
 
-def test_junit_files_have_the_properties_of_a_cell_that_newly_fails(worse: Outcome) -> None:
+def test_junit_files_have_the_properties_of_a_cell_that_newly_fails(worse):
     assert worse.code == 1 and "passing though declared to fail: 1" in worse.text
     cases = [*ElementTree.parse(worse.folder / "junit.xml").getroot().iter("testcase")]
     of = {case.get("name"): {one.get("name"): one.get("value") for one in case.iter("property")} for case in cases}
@@ -111,7 +109,7 @@ def test_junit_files_have_the_properties_of_a_cell_that_newly_fails(worse: Outco
     assert float(passed["ratio"]) < 1 and int(passed["examples"]) > 10
 
 
-def test_the_page_of_a_run_is_written_beside_it_with_what_changed(worse: Outcome) -> None:
+def test_the_page_of_a_run_is_written_beside_it_with_what_changed(worse):
     done = run_command(worse.folder, "report")
     assert done.code == 0, done.text
     text = (worse.folder / "reports/latest/report.html").read_text()
@@ -123,7 +121,7 @@ def test_the_page_of_a_run_is_written_beside_it_with_what_changed(worse: Outcome
     assert "::error file=cases/all.yaml,line=" in annotations.text
 
 
-def test_on_a_host_without_jinja2_the_page_is_refused_in_one_line(worse: Outcome, tmp_path: Path) -> None:
+def test_on_a_host_without_jinja2_the_page_is_refused_in_one_line(worse, tmp_path):
     (tmp_path / "jinja2.py").write_text("raise ModuleNotFoundError('planted', name='jinja2')")
     refused = run_command(tmp_path, "report", worse.folder / "reports/latest", own_process=True)
     assert (refused.code, "Traceback" in refused.text) == (2, False)

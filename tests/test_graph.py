@@ -1,7 +1,5 @@
 """What is read from a model file, and held against what a case says."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper

@@ -1,8 +1,6 @@
 """Verdicts that hang on the processor: what is shown, what is declared, and what a baseline makes of it. The
 instruction sets of a host are given, so that each test sees both kinds on any host."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import shutil

@@ -1,8 +1,6 @@
 """Outputs of indices: the values at them are compared. Planted are runtimes that choose other ties, which is right,
 and runtimes whose indices are wrong."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Shapes, regimes and seeds of the examples, and that values stay inside what a case declares."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 

@@ -1,7 +1,5 @@
 """PyTorch's answers that an earlier run kept: read again, and never believed where anything speaks against them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections import Counter

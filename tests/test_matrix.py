@@ -1,7 +1,5 @@
 """The matrix at the end of a run, in narrow and in wide terminals."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

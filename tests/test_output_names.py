@@ -1,7 +1,5 @@
 """Outputs by their names; such as are random on purpose, and inputs that are NaN or infinite by choice."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

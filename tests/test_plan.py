@@ -1,7 +1,5 @@
 """From cases to cells, and which expected failures are about which of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.case.file import load

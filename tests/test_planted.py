@@ -3,8 +3,6 @@
 Every defect has a sound twin that passes, so that no test holds for a harness that fails everything.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.kit.cases import PASSED, case_of, say, verdict, with_symbolic

@@ -1,7 +1,5 @@
 """Plants failures that cases declare: as declared, otherwise, hardly, not at all, and at some draws only."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.errors import CaseFileError

@@ -1,7 +1,5 @@
 """Plants defects in a runtime by putting a session of ours in its place, and checks who is at fault."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

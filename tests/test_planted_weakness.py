@@ -1,7 +1,5 @@
 """Plants outputs that prove nothing: vacuous ones, ill-conditioned draws, specials that drown everything."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

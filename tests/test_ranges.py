@@ -1,7 +1,5 @@
 """The ranges of the values inside a model: those of ONNX Runtime's own calibrators, measured once."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """What rounding inside a module excuses: a unit in the last place of an intermediate result, and no defect."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

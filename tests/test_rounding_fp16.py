@@ -1,7 +1,5 @@
 """What other roundings in fp16 excuse of a runtime: a step here and there, and no defect."""
 
-from __future__ import annotations
-
 import contextlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The table of runtimes: nothing else lists them, and docs/runtimes.md says all that it takes to add one."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

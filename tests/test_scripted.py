@@ -1,7 +1,5 @@
 """The float64 form of a scripted module: its rounding is known, and its mistakes are still mistakes."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

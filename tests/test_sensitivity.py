@@ -1,7 +1,5 @@
 """Plants one bad node in a network and checks that the sensitivity analysis finds it and gives the right advice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Outputs that are lists of tensors, which a scripted module's model gives as sequences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

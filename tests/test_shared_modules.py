@@ -1,9 +1,5 @@
 """Cases that build the same module share it in a process; a module that something has changed is shared by nobody."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -189,7 +185,7 @@ def test_an_export_that_changes_the_module_changes_no_other_cell(write, tmp_path
     assert status("calm", "specials") == ("passed", None)
 
 
-def test_the_inputs_of_each_case_are_its_own(tmp_path: Path):
+def test_the_inputs_of_each_case_are_its_own(tmp_path):
     text = """
 one:
   about: planted

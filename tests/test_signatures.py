@@ -3,8 +3,6 @@
 Every module weighs its inputs differently, so that two names that change places show in the values.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 

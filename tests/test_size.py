@@ -1,7 +1,5 @@
 """Runs of many cells: what is kept of each, and that the work grows as the cells do. Nothing here looks at a time."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The check ``specials``: what NaN and infinities prove, and when they prove nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

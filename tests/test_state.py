@@ -1,7 +1,5 @@
 """What a module holds besides plain tensors: it is fingerprinted, compared and copied whatever it is."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys
@@ -165,7 +163,7 @@ def test_a_crash_in_the_suites_own_frame_is_the_harness_fault(tmp_path, innermos
     assert hung.fault == "case"
 
 
-def test_hooks_that_a_call_registers_once_are_taken_back_with_the_note_that_it_has(bench: Any) -> None:
+def test_hooks_that_a_call_registers_once_are_taken_back_with_the_note_that_it_has(bench):
     """As transformers has it: a flag says that they are there, and without it they would be registered once more."""
     python = """
         import torch
@@ -184,7 +182,7 @@ def test_hooks_that_a_call_registers_once_are_taken_back_with_the_note_that_it_h
 
 
 @pytest.mark.thorough
-def test_a_tensor_without_values_that_a_capture_leaves_in_a_module_is_taken_back(bench: Any) -> None:
+def test_a_tensor_without_values_that_a_capture_leaves_in_a_module_is_taken_back(bench):
     """torch.export runs a module with such tensors: what it keeps of them is neither its change nor its fault."""
     python = """
         import torch

@@ -1,7 +1,5 @@
 """Symbolics apply to one export, are undone exactly, and it is known which inputs they drop."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import importlib
@@ -78,7 +76,7 @@ def test_a_symbolic_applies_at_the_opset_and_its_calls_are_counted(operator, sym
     assert usage.ignored == {}
 
 
-def test_node_may_be_called_like_its_operator(operator: Callable[..., torch.Tensor]) -> None:
+def test_node_may_be_called_like_its_operator(operator):
     # the exporter looks up the node's own name, at the version of its domain, which is 1
     name = "custom_for_tests::mix"
     with registered({name: emits(name)}, opset=17):

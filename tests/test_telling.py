@@ -1,7 +1,5 @@
 """A cause is told once in a run's output, the other cells say as in which; what is told of losses and inputs."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

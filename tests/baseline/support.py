@@ -1,7 +1,5 @@
 """Runs and baselines of a few cells, of which a test changes what it is about."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

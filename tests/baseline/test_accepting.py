@@ -1,7 +1,5 @@
 """Accepting changes: they stay told and no longer count, and nothing else changes in the baseline."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What counts as a difference between two runs, and which differences are regressions."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance import cli

@@ -1,7 +1,5 @@
 """What the hosts of two runs explain of the differences between them, latencies above all."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.baseline import compare_runs, environment_changes, load

@@ -1,7 +1,5 @@
 """The file of a baseline: small, ordered, read as it was written, and refused with the line that is broken."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

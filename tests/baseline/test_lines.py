@@ -1,7 +1,5 @@
 """The lines that tell changes in the terminal."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -46,7 +44,7 @@ def test_what_is_accepted_comes_last(tmp_path):
     assert "accepted: known" in " ".join(found)
 
 
-def test_changes_with_one_cause_are_one_entry() -> None:
+def test_changes_with_one_cause_are_one_entry():
     """Of five cells that work now four failed for one fact."""
     facts = {"topk": "TopK leaves NaN anywhere", "sort": "TopK leaves NaN anywhere", "sum": "sums saturate"}
     cells = [f"accuracy[{name}-dynamo-op{opset}-onnxruntime-fp32]" for name in facts for opset in (18, 20)][:5]

@@ -1,7 +1,5 @@
 """Runs of a selection: only a cell that was to run can vanish."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Which cells a shard has: each cell once, models whole, and about as many seconds in each."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A repository with a hundred cells, as it was when it was committed."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Edits of a repository of cases, and the cells that depend on them."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Exactly the cells that depend on an edit are selected, with the reason; and what is said where git cannot help."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable

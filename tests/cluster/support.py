@@ -1,7 +1,5 @@
 """A scheduler and workers of Dask on this machine, started as a user starts them, and a folder of small cases."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What becomes of cells whose workers end, answer late or cannot write: decided without any worker."""
 
-from __future__ import annotations
-
 import contextlib
 import pickle
 from pathlib import Path

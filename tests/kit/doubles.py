@@ -1,7 +1,5 @@
 """TensorRT and pycuda of whole runs: doubles, with faults of their own in every process."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

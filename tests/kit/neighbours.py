@@ -1,7 +1,5 @@
 """Cases that change the process they run in, and cells that run after them; for ``test_neighbours.py``."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import threading

@@ -1,7 +1,5 @@
 """Whole pytest runs and commands, in this process or in one of their own."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import json

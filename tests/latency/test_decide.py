@@ -1,7 +1,5 @@
 """What a budget says, and deciding on it: what looks broken is opened and measured a second time."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 
 import numpy as np

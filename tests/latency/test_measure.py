@@ -1,7 +1,5 @@
 """Measuring two sides in turn: the order, the length of a sample, the warm-up and the garbage collector."""
 
-from __future__ import annotations
-
 import gc
 import math
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Intervals of a ratio and of a percentile, and what is judged by them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Verdicts on simulated hosts: planted slowdowns are found, and equal sides are not accused."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Durations of an earlier run, which may be damaged, foreign or no run at all; and what is said of the time left."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """The order of a run as plain data: who runs what when, simulated with durations that are known."""
 
-from __future__ import annotations
-
 import heapq
 import math
 import random

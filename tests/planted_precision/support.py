@@ -1,7 +1,5 @@
 """The network that defects are planted in, changes of its converted models, and what its records have to say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

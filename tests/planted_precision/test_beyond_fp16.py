@@ -1,7 +1,5 @@
 """Values beyond what fp16 can hold: told where they arise, or where they come out."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

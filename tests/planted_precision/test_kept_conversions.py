@@ -1,7 +1,5 @@
 """What the record tells of a conversion, and when the store has to convert anew."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What a host lacks is told, skips cells, and fails them where TensorRT is required."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """What is wrong with an engine, a build or a device is found, and stays with its cell."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The store of engines: when a kept engine is loaded, and when it is built anew."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

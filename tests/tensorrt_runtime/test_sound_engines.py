@@ -1,7 +1,5 @@
 """Sound engines pass on every version of TensorRT, and their session measures and cleans up."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Changes of files are noticed once, when they have come to rest."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

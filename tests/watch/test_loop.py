@@ -1,7 +1,5 @@
 """Which cells run after which change, what is said where there is nothing to run, and what ``-k`` selects."""
 
-from __future__ import annotations
-
 import py_compile
 import shutil
 import time

@@ -1,7 +1,5 @@
 """``conformance watch`` as it is typed: a worker, cells that end it, files that are saved while it runs, Ctrl-C."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -80,7 +78,7 @@ def typed(folder: Path) -> Iterator[Typed]:
 REST = "Ctrl-C ends"
 
 
-def test_edits_reach_the_cells_whatever_the_last_one_did(folder: Path, typed: Typed) -> None:
+def test_edits_reach_the_cells_whatever_the_last_one_did(folder, typed):
     beside = folder / "cases/beside.py"
     first = typed.until(REST)
     assert re.search(r"2 cells: 2 passed; \d+ examples verified", first), first
@@ -126,7 +124,7 @@ def save_a_cell_that_hangs(folder: Path, typed: Typed) -> int:
     return int(waited_for(mark.read_text, typed.said))
 
 
-def test_a_cell_that_hangs_gives_way_to_the_next_save_and_ends_with_ctrl_c(folder: Path, typed: Typed) -> None:
+def test_a_cell_that_hangs_gives_way_to_the_next_save_and_ends_with_ctrl_c(folder, typed):
     typed.until(REST)
     first = save_a_cell_that_hangs(folder, typed)
     (folder / "cases/beside.py").write_text(MODULE.replace("1.0", "2.0"))

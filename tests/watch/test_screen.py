@@ -1,7 +1,5 @@
 """What a watch writes to a terminal, and what to a pipe."""
 
-from __future__ import annotations
-
 import io
 import time
 from contextlib import redirect_stdout

@@ -1,7 +1,5 @@
 """Whole runs whose cells run in several workers of one process."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path
