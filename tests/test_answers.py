@@ -100,15 +100,13 @@ def test_the_time_limit_holds_for_what_writes_half_an_answer(worker, number):
     start = time.monotonic()
     death = worker.call(hostile.writes_and_hangs, number, timeout=SHORT)
     assert time.monotonic() - start < PLENTY
-    assert isinstance(death, Death)
-    assert (death.how, death.error) == ("timeout after 1 s", "Timeout")
+    assert isinstance(death, Death) and (death.how, death.error) == ("timeout after 1 s", "Timeout")
     sound(worker)
 
 
 def test_no_descriptor_leads_to_another_process(worker):
     found = worker.call(hostile.descriptors, 0, timeout=PLENTY)
-    assert isinstance(found, list)
-    assert [one for one in found if one.startswith("socket:")] == []
+    assert isinstance(found, list) and [one for one in found if one.startswith("socket:")] == []
     # the one pipe is for the kernel, which ends the worker when the other end is closed; it can only be read
     assert len([one for one in found if one.startswith("pipe:")]) <= 2
     assert not any("memfd" in one for one in found)
@@ -133,17 +131,14 @@ def test_what_is_no_answer_ends_the_worker_and_is_said(name, how):
         assert process is not None
         arguments = (name, process._listener.getsockname(), process._key)
         death = worker.call(fatal.answers_wrongly, *arguments, timeout=SHORT if name == "half" else PLENTY)
-        assert isinstance(death, Death)
-        assert (death.how, death.error) == (how, "BadAnswer")
+        assert isinstance(death, Death) and (death.how, death.error) == (how, "BadAnswer")
         sound(worker)
 
 
 def test_what_a_call_leaves_running_ends_with_it_and_is_named(worker):
     daemon = worker.call(hostile.leaves_a_daemon, 0, timeout=PLENTY)
-    assert isinstance(daemon, int)
-    assert gone(daemon)
-    assert len(worker.left) == 1
-    assert worker.call(hostile.leaves_a_child, 5, timeout=PLENTY) == 5
+    assert isinstance(daemon, int) and gone(daemon)
+    assert len(worker.left) == 1 and worker.call(hostile.leaves_a_child, 5, timeout=PLENTY) == 5
     assert worker.left == ("sleep",) and not worker.running
     sound(worker)
     assert worker.left == ()
@@ -152,14 +147,12 @@ def test_what_a_call_leaves_running_ends_with_it_and_is_named(worker):
 @pytest.mark.parametrize("function", [hostile.crashes_beside_a_daemon, hostile.hangs_beside_a_daemon])
 def test_what_is_below_a_worker_ends_when_it_does(worker, function):
     death = worker.call(function, 0, timeout=2 * SHORT)
-    assert isinstance(death, Death)
-    assert gone(death.last["daemon"])
+    assert isinstance(death, Death) and gone(death.last["daemon"])
 
 
 def test_shared_memory_that_a_call_leaves_is_removed(worker):
     name = worker.call(hostile.leaves_shared_memory, 0, timeout=PLENTY)
-    assert isinstance(name, str)
-    assert not Path("/dev/shm", name).exists()
+    assert isinstance(name, str) and not Path("/dev/shm", name).exists()
     assert worker.left == ()
     sound(worker)
 
@@ -176,7 +169,6 @@ def started(code: str, *folders: Path) -> subprocess.Popen[str]:
 LEAVES = """
 from conformance.worker.isolation import Worker
 from tests.kit import hostile
-
 with Worker() as worker:
     worker.call(hostile.{function}, 0, timeout=1000, on_wait=lambda note: note and print(note["daemon"], flush=True))
 """
@@ -198,7 +190,6 @@ def test_what_is_below_a_worker_ends_when_the_run_is_killed(function, group):
 
 PRELOADS = """
 from conformance.worker.isolation import Worker
-
 with Worker(preload=("slow",)):
     input()
 """

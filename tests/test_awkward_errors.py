@@ -7,11 +7,9 @@ from tests.kit.cases import case_of, module_of, say, verdict, with_symbolic
 
 RAISES = """
     import torch
-
     class Awkward(Exception):
         def __str__(self):
             raise RuntimeError("no text")
-
     class Net(torch.nn.Module):
         def forward(self, x):
             raise {error}
@@ -32,7 +30,6 @@ def test_a_text_that_cannot_be_made_or_is_long_is_whoevers_raised_it(bench, erro
 def test_a_stream_that_the_case_has_taken_away_is_its_own_fault(bench):
     python = """
         import sys
-
         def symbolic(g, x):
             sys.stdout = None
             print("to nobody")

@@ -30,8 +30,7 @@ def test_a_group_that_is_measured_again_leaves_the_sections_of_others(tmp_path):
 
 
 def test_a_target_that_only_some_repeats_meet_is_unclear():
-    assert Spread([1.3, 1.4]).meets(1.5) is True
-    assert Spread([1.6, 1.7]).meets(1.5) is False
+    assert Spread([1.3, 1.4]).meets(1.5) is True and Spread([1.6, 1.7]).meets(1.5) is False
     assert Spread([1.4, 1.6]).meets(1.5) == "unclear"
     assert Spread([3.1, 3.5]).meets(3, at_least=True) is True
     assert Spread([2.9, 3.5]).meets(3, at_least=True) == "unclear"
@@ -40,11 +39,9 @@ def test_a_target_that_only_some_repeats_meet_is_unclear():
 
 def test_a_way_to_depend_counts_only_where_it_was_green_and_a_fresh_store_is_red():
     said = [
-        ("passed", "failed", []),
-        ("passed", "failed", ["a"]),
-        ("passed", "passed", []),
+        ("passed", "failed", []), ("passed", "failed", ["a"]), ("passed", "passed", []),
         ("failed", "failed", ["a"]),
-    ]
+    ]  # fmt: skip
     found = [
         Outcome(Way("w", "w"), {"a": (a, "")}, {"a": (b, "")}, {"plain": stale}, {"unchanged": True})
         for a, b, stale in said

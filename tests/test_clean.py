@@ -18,17 +18,11 @@ pytestmark = pytest.mark.smoke
 
 
 @pytest.mark.parametrize("text, seen", [
-    ("a\tb\nc", "a\tb\nc"),
-    ("\x1b[31m", "␛[31m"),
-    ("a\x00b\x7f", "a␀b␡"),
-    ("a\r\nb", "a␍\nb"),
-    ("\u202eexe", "<U+202E>exe"),
-    ("\ud800", "<U+D800>"),
-    ("a\u061cb\u00adc", "a<U+061C>b<U+00AD>c"),
+    ("a\tb\nc", "a\tb\nc"), ("\x1b[31m", "␛[31m"), ("a\x00b\x7f", "a␀b␡"), ("a\r\nb", "a␍\nb"),
+    ("\u202eexe", "<U+202E>exe"), ("\ud800", "<U+D800>"), ("a\u061cb\u00adc", "a<U+061C>b<U+00AD>c"),
     ("::error::x", "<U+003A>:error::x"),
     ("a\n \u3000::stop-commands::x", "a\n \u3000<U+003A>:stop-commands::x"),
-    ("aten::asinh and a::b", "aten::asinh and a::b"),
-    ("see ##[error]x", "see <U+0023>#[error]x"),
+    ("aten::asinh and a::b", "aten::asinh and a::b"), ("see ##[error]x", "see <U+0023>#[error]x"),
     ("## heading", "## heading"),
 ])  # fmt: skip
 def test_what_acts_is_written_out(text, seen):
@@ -48,8 +42,7 @@ def test_no_character_that_acts_or_is_not_seen_is_forgotten():
 
 
 def test_one_line_is_one_line_and_no_longer_than_that():
-    assert one_line(" a\n b\t\tc ") == "a b c"
-    assert one_line("abcdef", 4) == "abc…"
+    assert one_line(" a\n b\t\tc ") == "a b c" and one_line("abcdef", 4) == "abc…"
     assert one_line(None) == ""
 
 
@@ -99,8 +92,7 @@ def test_a_shell_reads_back_the_words_of_a_command(tmp_path):
     assert done.stdout.split(b"\0") == [place.encode("utf-8", "surrogateescape") for place in PLACES]
     assert list(tmp_path.iterdir()) == []
     plain = [place for place in PLACES if literal(place) == place]
-    assert len(plain) > 10
-    assert shlex.split(command_line(plain)) == plain
+    assert len(plain) > 10 and shlex.split(command_line(plain)) == plain
 
 
 def test_a_line_is_told_in_what_the_stream_can_hold():

@@ -34,8 +34,7 @@ def test_a_mistake_in_the_harness_is_not_called_the_users(monkeypatch, capsys, e
 ])  # fmt: skip
 def test_the_suite_refuses_a_number_that_cannot_be(tmp_path, option, value):
     outcome = run_suite(tmp_path, f"{option}={value}")
-    assert outcome.code == 4
-    assert f"{option.removeprefix('-')}: '{value}' is not a" in outcome.text
+    assert outcome.code == 4 and f"{option.removeprefix('-')}: '{value}' is not a" in outcome.text
     assert "Traceback" not in outcome.text
 
 
@@ -46,5 +45,4 @@ def test_the_suite_refuses_a_number_that_cannot_be(tmp_path, option, value):
 ], ids=lambda words: words[0])  # fmt: skip
 def test_a_command_refuses_a_number_that_cannot_be(tmp_path, words):
     outcome = run_command(tmp_path, *words)
-    assert outcome.code == 2
-    assert f"argument {words[-1].partition('=')[0]}: " in outcome.text
+    assert outcome.code == 2 and f"argument {words[-1].partition('=')[0]}: " in outcome.text

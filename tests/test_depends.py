@@ -32,17 +32,13 @@ import os
 import sys
 import torch
 from pathlib import Path
-
 HERE = Path(__file__).parent
-
 def factor():
 %s
-
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.factor = float(factor())
-
     def forward(self, x):
         return torch.sin(x) * self.factor
 """
@@ -82,9 +78,7 @@ WAYS: dict[str, tuple[str, dict[str, str], Change]] = {
     ),
     "a variable": ("return os.environ.get('CASE_LEGACY', 1)", {}, variable("CASE_LEGACY", "2")),
     "a variable by getenv": ("return os.getenv('CASE_OLDER') or 1", {}, variable("CASE_OLDER", "2")),
-    "a file that is not there": (
-        "return 2 if os.path.exists(HERE / 'flag') else 1", {}, text("flag", ""),
-    ),
+    "a file that is not there": ("return 2 if os.path.exists(HERE / 'flag') else 1", {}, text("flag", "")),
     "a module that is not there": (
         "\n    try:\n        import way_faster; return 2\n    except ImportError:\n        return 1", {},
         text("way_faster.py", ""),
@@ -133,8 +127,7 @@ def test_a_change_of_what_a_cell_used_is_seen(bench, monkeypatch, way):
 ])  # fmt: skip
 def test_nothing_is_kept_of_what_is_another_at_each_run(bench, way):
     _, known, home = observed(bench, way, {})
-    assert known.fleeting
-    assert not known.holds(Now(home))
+    assert known.fleeting and not known.holds(Now(home))
 
 
 def test_what_the_kernel_says_counts_where_the_case_itself_reads_it(bench):
@@ -214,8 +207,7 @@ def test_explain_lists_what_a_cell_depends_on_and_what_has_changed(bench, tmp_pa
     assert "file a.txt" in told.text and "all that it used is as it was" in told.text
     (home / "a.txt").write_text("2")
     told = run_command(tmp_path, "explain", "accuracy*", "--run", "run")
-    assert told.code == 1
-    assert "now: a.txt changed" in told.text
+    assert told.code == 1 and "now: a.txt changed" in told.text
 
 
 def test_very_many_files_count_by_their_folder(bench):

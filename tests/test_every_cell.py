@@ -24,7 +24,6 @@ specials: false
 HOSTILE = """
 import os, signal
 import torch
-
 class Hostile(torch.nn.Module):
     def forward(self, x):
         if x.shape[0] == 9 and not torch.jit.is_tracing():
@@ -93,14 +92,12 @@ def test_what_a_cell_started_does_not_outlive_the_run(run):
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has ended
             lines.append(file.read_bytes())
-    assert lines
-    assert not any(SECONDS.encode() in line for line in lines)
+    assert lines and not any(SECONDS.encode() in line for line in lines)
 
 
 FAILS = """
 import pytest
 from conformance.runtimes import registry
-
 asked = registry.absence
 def fail(runtime):
     raise LookupError("planted")
@@ -158,22 +155,19 @@ def test_what_is_no_answer_becomes_a_record_and_ends_the_worker(bench, answer, e
     assert (record.id, record.status, record.stage) == (cell.id, "failed", "declare")
     assert (record.error, record.reason, record.fault) == (error, reason, "harness")
     assert worker.replaced == 1
-    assert run(cell).status == "passed"
-    assert run(cell).error == "SIGSEGV"
+    assert run(cell).status == "passed" and run(cell).error == "SIGSEGV"
 
 
 @pytest.mark.parametrize("value", ["0", "nan", "plenty"])
 def test_a_limit_of_memory_that_is_none_is_refused(tmp_path, value):
     outcome = run_suite(tmp_path, f"--cell-memory={value}")
-    assert outcome.code == 4
-    assert "-cell-memory" in outcome.text
+    assert outcome.code == 4 and "-cell-memory" in outcome.text
     assert "Traceback" not in outcome.text
 
 
 MEMORY = """
 import mmap, time
 import torch
-
 class Takes(torch.nn.Module):
     def forward(self, x):
         if x.shape[0] == 9 and not torch.jit.is_tracing():

@@ -60,17 +60,14 @@ PYTHON = {
     "helper": "AMOUNT = 1\n",
     "preparing": "def prepare(module):\n    module.amount = 1\n",
     "valuing": "def values(shape, dims, rng):\n    return rng.normal(size=shape).astype('float32') + 1\n",
-    "drawing": "def draw(dims, rng):\n    return {'x': 1}\n",
-    "building": "def library():\n    return 'ops1.so'\n",
+    "drawing": "def draw(dims, rng):\n    return {'x': 1}\n", "building": "def library():\n    return 'ops1.so'\n",
     "plugging": "def plugin():\n    return 'plugin1.so'\n",
     "feeding": "def batches(rng):\n    for _ in range(8):\n"
     "        yield {'x': (rng.normal(size=(8, 3)) + 1).astype('float32')}\n",
     "symbolics": "def sin(g, x):\n    return g.op('Sin', x, n_i=1)\n",
-    "registering": "def tan():\n    return 1\n",
-    "translating": "def cos(x):\n    return x + 1\n",
-    "functions": "def local(x):\n    return x + 1\n",
-    "expressing": "def formula(x):\n    return x + 1\n",
-}
+    "registering": "def tan():\n    return 1\n", "translating": "def cos(x):\n    return x + 1\n",
+    "functions": "def local(x):\n    return x + 1\n", "expressing": "def formula(x):\n    return x + 1\n",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

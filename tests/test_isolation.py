@@ -35,8 +35,7 @@ def worker() -> Iterator[Worker]:
 ])  # fmt: skip
 def test_death_is_told_and_the_next_call_works(worker, plant, how):
     death = worker.call(fatal.noted, plant, timeout=PLENTY)
-    assert isinstance(death, Death)
-    assert death.how == how
+    assert isinstance(death, Death) and death.how == how
     assert death.last.pop("pid") != os.getpid()
     assert death.last == {"stage": "run", "draw": {"dims": {"batch": 3}, "index": 2}, "plant": plant}
     assert isinstance(worker.call(fatal.pid, timeout=PLENTY), int)
@@ -47,10 +46,8 @@ def test_hang_that_holds_the_gil_is_ended_in_time_and_says_where(worker):
     start = time.monotonic()
     death = worker.call(fatal.noted, "hang", timeout=0.25)
     assert time.monotonic() - start < SOON
-    assert isinstance(death, Death)
-    assert death.how == "timeout after 0.25 s"
-    assert death.last["plant"] == "hang"
-    assert "in hang" in death.output
+    assert isinstance(death, Death) and death.how == "timeout after 0.25 s"
+    assert death.last["plant"] == "hang" and "in hang" in death.output
     assert gone(death.last["pid"])
     assert isinstance(worker.call(fatal.pid, timeout=PLENTY), int)
 
@@ -60,10 +57,8 @@ def test_what_is_only_reserved_does_not_count_as_memory(worker):
 
 
 @pytest.mark.parametrize("plant, error, text", [
-    ("value_error", ValueError, "^planted 17$"),
-    ("flood", MemoryError, None),
-    ("recurse", RecursionError, "maximum recursion depth"),
-    ("unfamiliar", WorkerError, "Unfamiliar: one and two$"),
+    ("value_error", ValueError, "^planted 17$"), ("flood", MemoryError, None),
+    ("recurse", RecursionError, "maximum recursion depth"), ("unfamiliar", WorkerError, "Unfamiliar: one and two$"),
     ("of_a_hidden_type", WorkerError, "^nowhere.Hidden: planted$"),
 ])  # fmt: skip
 def test_exception_is_raised_here_and_the_worker_lives(worker, plant, error, text):
@@ -85,8 +80,7 @@ def test_what_cannot_be_pickled_is_said(worker):
 
 def test_output_is_kept_from_the_terminal_and_bounded(worker, capfd):
     output = worker.call(fatal.write, "x", 20_000_000, timeout=PLENTY)
-    assert isinstance(output, str)
-    assert len(output) < 10_000
+    assert isinstance(output, str) and len(output) < 10_000
     assert output.endswith("xx the end")
     output = worker.call(fatal.write, "y", 1, timeout=PLENTY)
     assert output == "y python y error y c y the end"
@@ -95,21 +89,17 @@ def test_output_is_kept_from_the_terminal_and_bounded(worker, capfd):
 
 def test_death_carries_the_output_and_the_stack(worker):
     death = worker.call(fatal.print_then_segv, timeout=PLENTY)
-    assert isinstance(death, Death)
-    assert "puts before the crash\n" in death.output
-    assert "print before the crash\n" in death.output
-    assert "in print_then_segv" in death.output
+    assert isinstance(death, Death) and "puts before the crash\n" in death.output
+    assert "print before the crash\n" in death.output and "in print_then_segv" in death.output
     again = worker.call(fatal.noted, "exit_3", timeout=PLENTY)
-    assert isinstance(again, Death)
-    assert again.output == ""
+    assert isinstance(again, Death) and again.output == ""
 
 
 def test_worker_that_died_between_calls_is_replaced(worker):
     before = worker.call(fatal.pid, timeout=PLENTY)
     assert isinstance(before, int)
     os.kill(before, signal.SIGKILL)
-    assert gone(before)
-    assert worker.call(fatal.pid, timeout=PLENTY) not in (before, None)
+    assert gone(before) and worker.call(fatal.pid, timeout=PLENTY) not in (before, None)
 
 
 def test_interruption_while_waiting_ends_a_hung_worker_at_once(worker):
@@ -122,8 +112,7 @@ def test_interruption_while_waiting_ends_a_hung_worker_at_once(worker):
 
     with pytest.raises(KeyboardInterrupt):
         worker.call(fatal.noted, "hang", timeout=PLENTY, on_wait=interrupt)
-    assert time.monotonic() - seen[0]["at"] < SOON
-    assert gone(seen[0]["pid"])
+    assert time.monotonic() - seen[0]["at"] < SOON and gone(seen[0]["pid"])
     assert isinstance(worker.call(fatal.pid, timeout=PLENTY), int)
 
 
@@ -147,11 +136,9 @@ def test_initializer_runs_in_each_worker_and_its_failure_is_raised():
 HANGS = f"""{TYPED}
 from conformance.worker.isolation import Worker
 from tests.kit import fatal
-
 def tell(note):
     if note:
         print(note["pid"], flush=True)
-
 with Worker(preload=()) as worker:
     worker.call(fatal.noted, "hang", timeout=1000, on_wait=tell)
 """
@@ -213,7 +200,6 @@ def test_preload(tmp_path, preload):
 import sys
 from conformance.worker.isolation import Worker
 from tests.kit import fatal
-
 with Worker(preload=("colorsys", {preload!r})) as worker:
     print(worker.call(fatal.loaded, "colorsys", timeout=30))
     worker.call(fatal.noted, "exit_3", timeout=30)
@@ -233,7 +219,6 @@ def test_worker_does_not_import_the_test_run(tmp_path, front):
 from conformance.worker.isolation import Worker
 from tests.kit import fatal
 import pytest
-
 @pytest.mark.parametrize("n", [1, 2])
 def test_worker(n):
     with Worker(preload=()) as worker:
@@ -281,8 +266,7 @@ class TestProgress:
         with pytest.raises(InterruptedError):
             worker.call(fatal.note_forever, timeout=PLENTY, on_wait=look)
         known = [count for count in notes if count >= 0]
-        assert known == sorted(known)
-        assert len(set(known)) > 90
+        assert known == sorted(known) and len(set(known)) > 90
         assert len(known) > 0.9 * len(notes)
 
     def test_garbage_reads_as_unknown(self):
@@ -293,8 +277,7 @@ class TestProgress:
         progress = Progress()
         progress.note(stage="run", draw=[text * 100_000], **{f"more{n}": text * 500 for n in range(99)})
         note = progress.read()
-        assert note["stage"] == "'run'"
-        assert len(note) == 8
+        assert note["stage"] == "'run'" and len(note) == 8
 
 
 def test_a_closed_worker_refuses_calls_and_may_be_closed_again():

@@ -225,7 +225,6 @@ def test_specials_that_are_all_open_are_skipped_with_the_rule(bench):
 
 DETECTOR = """
 import torch, torchvision
-
 class Detector(torch.nn.Module):
     def forward(self, x):
         return torchvision.ops.nms(x[:, :4], x[:, 4], 0.5)

@@ -21,8 +21,7 @@ def test_what_is_shared_counts():
     with Worker(WARM, memory_gib=0.125) as worker:
         assert worker.call(hostile.takes_shared_memory, 32 * MIB, 0.3, timeout=PLENTY) == 32 * MIB
         death = worker.call(hostile.takes_shared_memory, 384 * MIB, PLENTY, timeout=PLENTY)
-        assert isinstance(death, Death)
-        assert death.error == "OutOfMemory"
+        assert isinstance(death, Death) and death.error == "OutOfMemory"
         assert death.how.endswith(" GiB of memory taken, 0.125 GiB allowed")
         assert worker.call(hostile.well_behaved, 3, timeout=PLENTY) == 3
 
@@ -57,8 +56,7 @@ def test_the_kernels_count_tells_who_was_killed_for_memory(tmp_path, monkeypatch
 
     with Worker(WARM) as worker:
         death = worker.call(fatal.noted, "hang", timeout=PLENTY, on_wait=kill)
-    assert isinstance(death, Death)
-    assert death.error == error
+    assert isinstance(death, Death) and death.error == error
     assert death.how.startswith("SIGKILL")
 
 

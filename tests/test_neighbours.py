@@ -42,8 +42,7 @@ def test_the_cell_that_changed_something_says_so_and_what_can_be_is_put_back(har
     (change,) = harmed[name]["changed"]
     assert (change["when"], change["outcome"]) == ("running", "left" if name in LEFT else "put back")
     assert change["kind"] == "registry" or name not in REGISTRIES
-    assert harmed[name]["held"]
-    assert (result(harmed[name]) == REPLACED) == (name in JUDGING)
+    assert harmed[name]["held"] and (result(harmed[name]) == REPLACED) == (name in JUDGING)
 
 
 def test_values_of_environment_variables_are_not_told(harmed):
@@ -54,7 +53,6 @@ def test_values_of_environment_variables_are_not_told(harmed):
 DRAWING = """
 import random
 import numpy as np, torch
-
 class Draws(torch.nn.Module):
     def forward(self, x):
         with open(__file__ + ".seen", "a") as seen:
@@ -91,7 +89,6 @@ USES = """
 import planted_library
 import torch
 import torch.nn.functional as F
-
 class Uses(torch.nn.Module):
     def forward(self, x):
         assert F.relu is planted_library.relu
@@ -100,7 +97,6 @@ class Uses(torch.nn.Module):
 PLAIN = """
 import torch
 import torch.nn.functional as F
-
 class Plain(torch.nn.Module):
     def forward(self, x):
         assert F.relu.__module__ == "torch.nn.functional"
@@ -207,13 +203,11 @@ def test_who_replaces_a_function_after_the_export_or_the_fence_is_not_green(run,
 MARKS = """
 import os, sys
 import torch
-
 def called_by(name):
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_name != name:
         frame = frame.f_back
     return frame is not None
-
 class Minds(torch.nn.Module):
     def __init__(self, how):
         super().__init__()
@@ -226,9 +220,7 @@ class Minds(torch.nn.Module):
                 os._exit(7)
             raise RuntimeError("there is a mark")
         return torch.sin(x)
-
 marks = torch.nn.functional.relu
-
 class Fails(torch.nn.Module):
     def forward(self, x):
         raise RuntimeError("always")
@@ -288,8 +280,7 @@ def test_what_libraries_start_for_their_own_is_no_change_of_a_cell(fresh):
 
 def test_a_progress_bar_ends_no_worker(fresh):
     """tqdm's own lock starts a process; every export with dynamo would end its worker, and import all anew."""
-    assert fresh.call(neighbours.draws_a_bar, timeout=60) == [0, 1, 2]
-    assert fresh.running
+    assert fresh.call(neighbours.draws_a_bar, timeout=60) == [0, 1, 2] and fresh.running
 
 
 def test_a_change_reads_as_what_happened():

@@ -188,11 +188,9 @@ def test_float64_goes_through_constants_casts_and_branches():
 
 
 @pytest.mark.parametrize(("content", "said"), [
-    (lambda file: None, "cannot be read: No such file"), (Path.mkdir, "it is no file"), (os.mkfifo, "it is no file"),
-    (b"", "the file is empty"),
-    (b"not a model at all", "no ONNX model"),
-    (net().SerializeToString()[:150], "cut off"),
-    (net(opset=6).SerializeToString(), "is at opset 6"),
+    (lambda file: None, "cannot be read: No such file"), (Path.mkdir, "it is no file"),
+    (os.mkfifo, "it is no file"), (b"", "the file is empty"), (b"not a model at all", "no ONNX model"),
+    (net().SerializeToString()[:150], "cut off"), (net(opset=6).SerializeToString(), "is at opset 6"),
     (model_of("g (string[2] x) => (string[2] y) { y = Identity (x) }").SerializeToString(),
      "the input x has a type that is not drawn"),
 ])  # fmt: skip

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.own_store
 PYTHON = """
 import torch
 from torch import nn
-
 class Gate(torch.autograd.Function):
     alpha = 0.2
     @classmethod
@@ -54,7 +53,6 @@ class Notices(nn.Module):
         return x * 2 if isinstance(x.shape[0], int) and not torch.jit.is_tracing() else x * 3
     def forward(self, x):
         return self.scaled(torch.sin(x))
-
 class Raises(torch.autograd.Function):
     @staticmethod
     def symbolic(g, x):

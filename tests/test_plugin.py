@@ -41,28 +41,23 @@ WHOLE = ("sound", "wrong", "declared", "absent", "crashes", "exits")
 DEADLY = """
 import os, signal, time
 import torch
-
 def cos(g, x):
     return g.op("Cos", x)
-
 class Lingers(torch.nn.Module):
     def forward(self, x):
         if bool((x == 1).all()):  # as simple as only a search tries it
             time.sleep(1000)
         return torch.sin(x)
-
 class Crashes(torch.nn.Module):
     def forward(self, x):
         if x.shape[0] == 9:
             os.kill(os.getpid(), signal.SIGSEGV)
         return torch.sin(x)
-
 class Hangs(torch.nn.Module):
     def forward(self, x):
         if x.shape[0] == 9:
             time.sleep(1000)
         return torch.sin(x)
-
 class Exits(torch.nn.Module):
     def forward(self, x):
         if x.shape[0] == 9:
@@ -115,15 +110,13 @@ def test_ids_are_as_documented_and_have_no_equals_sign(whole):
 def test_every_cell_has_one_record_with_every_documented_field(whole):
     assert len(whole.records) == 3 * 5 + 3 + 3 + 3 + 2 * 2
     for record in whole.records.values():
-        assert record.keys() >= FIELDS
-        assert record["source"]["file"].startswith("cases/")
+        assert record.keys() >= FIELDS and record["source"]["file"].startswith("cases/")
         assert record["command"]
 
 
 def test_the_header_names_the_schema_the_start_and_the_environment(whole):
     header = whole.header
-    assert header["schema"] == 1
-    assert header["started"].startswith("20")
+    assert header["schema"] == 1 and header["started"].startswith("20")
     assert {"torch", "onnx", "onnxruntime", "numpy"} <= header["environment"]["versions"].keys()
     assert "--examples" in header["environment"]["flags"]
     assert header["environment"].keys() >= {"cpu", "gpu", "python"}
@@ -132,8 +125,7 @@ def test_the_header_names_the_schema_the_start_and_the_environment(whole):
 def test_run_json_is_made_of_the_same_lines(whole):
     run = whole.run
     assert {record["id"]: record for record in run["records"]} == whole.records
-    assert run["schema"] == 1
-    assert run["seconds"] > 0
+    assert run["schema"] == 1 and run["seconds"] > 0
     assert run["environment"] == whole.header["environment"]
 
 
@@ -150,13 +142,10 @@ def test_statuses_are_pytests_too_and_a_run_with_failures_fails(whole):
 def test_a_passing_record_says_what_was_verified_and_what_computed_it(whole):
     record = whole.records["accuracy[sound-torchscript-op17-onnxruntime-fp32]"]
     assert 10 < record["examples"] < 40, "more without --examples 1"
-    assert (record["stage"], record["reason"]) == (None, None)
-    assert record["worst"]["ratio"] < 1
+    assert (record["stage"], record["reason"]) == (None, None) and record["worst"]["ratio"] < 1
     assert record["draw"].keys() >= {"dims", "regime", "seed", "index"}
-    assert record["graph"]["nodes"] == {"Sin": 1}
-    assert record["graph"]["opset"] == 17
-    assert record["arithmetic"]["provider"] == "CPUExecutionProvider"
-    assert record["fingerprint"]
+    assert record["graph"]["nodes"] == {"Sin": 1} and record["graph"]["opset"] == 17
+    assert record["arithmetic"]["provider"] == "CPUExecutionProvider" and record["fingerprint"]
 
 
 def test_a_broken_file_costs_no_other_file_its_cells(whole):
@@ -166,8 +155,7 @@ def test_a_broken_file_costs_no_other_file_its_cells(whole):
 
 def test_the_matrix_and_the_counts_end_the_run(whole):
     end = whole.text.split(" conformance =")[-1]
-    assert "✓" in end
-    assert f"{len(whole.records)} cells: " in end
+    assert "✓" in end and f"{len(whole.records)} cells: " in end
     assert "examples verified" in end
 
 
@@ -192,8 +180,7 @@ def test_the_command_of_a_failure_reproduces_it_and_nothing_else(whole):
     again = run_pytest(whole.folder, *words[1:], PYTEST_ADDOPTS="--report again")
     lines = (whole.folder / "again/records.jsonl").read_text().splitlines()
     assert again.code == 1
-    assert len(lines) == 2
-    assert f'"id":"{WRONG}"' in lines[1]
+    assert len(lines) == 2 and f'"id":"{WRONG}"' in lines[1]
     assert f'"dims":{{"batch":{record["draw"]["dims"]["batch"]}}}' in lines[1]
     assert again.failure(f"test_{WRONG}")[:400] == whole.failure(f"test_{WRONG}")[:400]
 
@@ -205,12 +192,10 @@ def test_the_command_of_a_failure_reproduces_it_and_nothing_else(whole):
 def test_the_end_of_a_worker_is_the_verdict_of_its_cell_and_the_rest_goes_on(request, run, case, signal, error):
     whole: Outcome = request.getfixturevalue(run)
     record = whole.records[f"accuracy[{case}-torchscript-op17-onnxruntime-fp32]"]
-    assert record["status"] == "failed"
-    assert record["signal"].startswith(signal)
+    assert record["status"] == "failed" and record["signal"].startswith(signal)
     assert record["error"] == error
     assert record["stage"] == "declare", "it is the module itself that ends, in PyTorch"
-    assert record["fault"] in ("case", "reference")
-    assert record["draw"]["dims"] == {"batch": 9}
+    assert record["fault"] in ("case", "reference") and record["draw"]["dims"] == {"batch": 9}
     assert whole.records[f"export[{case}-torchscript-op17]"]["status"] == "passed"
     assert "batch=9; " in whole.failure(f"test_accuracy[{case}-")
 
@@ -278,8 +263,7 @@ def test_a_case_with_a_mistake_is_found_by_its_name(tmp_path, words):
 ])  # fmt: skip
 def test_an_unknown_word_is_a_usage_error_with_a_suggestion(folder, arguments, suggestion):
     outcome = run_suite(folder, *arguments)
-    assert outcome.code == pytest.ExitCode.USAGE_ERROR
-    assert suggestion in outcome.text
+    assert outcome.code == pytest.ExitCode.USAGE_ERROR and suggestion in outcome.text
     assert "Traceback" not in outcome.text
 
 
@@ -330,7 +314,6 @@ def test_the_records_are_the_same_from_an_empty_folder_in_another_way_to_run(fol
 
 IMPORTED = """
 import sys
-
 def pytest_unconfigure(config):
     print("imported:", sorted({"torch", "onnxruntime", "onnx", "hypothesis"} & sys.modules.keys()))
 """
@@ -364,9 +347,7 @@ def test_another_session_of_the_same_environment_sees_nothing_of_the_plugin(tmp_
 
 KILLED = """
 import os
-
 seen = []
-
 def pytest_runtest_logfinish(nodeid):
     seen.append(nodeid)
     if len(seen) == 4:
@@ -377,8 +358,7 @@ def pytest_runtest_logfinish(nodeid):
 def test_a_killed_run_keeps_the_records_it_had(folder):
     """The plugin ends the whole process after the third record."""
     outcome = run_suite(folder, *UNRUN, plugin=KILLED, own_process=True)
-    assert outcome.code == 9
-    assert len(outcome.records) == 3
+    assert outcome.code == 9 and len(outcome.records) == 3
     assert not (folder / "reports/latest/run.json").exists()
 
 

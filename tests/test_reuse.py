@@ -47,8 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "cases/modules.py").write_text(MODULES)
     (folder / "cases/helper.py").write_text("AMOUNT = 1\n")
     first = run_suite(folder)
-    assert first.code == 1
-    assert not any(record["reused"] for record in first.records.values())
+    assert first.code == 1 and not any(record["reused"] for record in first.records.values())
     (folder / "reports/latest").rename(folder / "reports/first")
     return folder
 
@@ -76,8 +75,7 @@ def test_a_run_may_be_continued_into_its_own_folder(folder):
     first = run_suite(folder, "-k", "good")
     assert first.code == 0
     again = run_suite(folder, "-k", "good", "--reuse", "reports/latest")
-    assert again.code == 0
-    assert all(reused(again).values())
+    assert again.code == 0 and all(reused(again).values())
     fewer = run_suite(folder, "-k", "good", "--reuse", "reports/latest", "--examples", "3", *UNRUN)
     assert fewer.records and not any(reused(fewer).values())
 
@@ -136,8 +134,7 @@ def test_without_observing_nothing_is_kept_and_nothing_taken_over(folder):
 ])  # fmt: skip
 def test_what_cannot_be_reused_is_a_usage_error(folder, arguments, text):
     outcome = run_suite(folder, *arguments)
-    assert outcome.code == 4
-    assert text in outcome.text
+    assert outcome.code == 4 and text in outcome.text
     assert "Traceback" not in outcome.text
 
 

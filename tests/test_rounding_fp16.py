@@ -24,12 +24,10 @@ examples: {values: 12}
 """
 PYTHON = """
 import torch
-
 class Rope(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.register_buffer("inverse", 1.0 / (10000.0 ** (torch.arange(0, 16, 2).float() / 16)))
-
     def forward(self, x, pos):
         angle = pos[..., None].float() * self.inverse
         angle = torch.cat([angle, angle], -1)

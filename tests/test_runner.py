@@ -23,7 +23,6 @@ specials: false
 PYTHON = """
 import os
 import torch
-
 class Ends(torch.nn.Module):
     def forward(self, x):
         os._exit(3)
@@ -73,9 +72,7 @@ def test_outputs_that_are_too_large_to_compare_are_no_mistake_in_the_harness(ben
 SLEEPS = """
 import time
 import torch
-
 time.sleep(0.2)
-
 class Own(torch.autograd.Function):
     @staticmethod
     def symbolic(g, x):
@@ -84,7 +81,6 @@ class Own(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         return torch.sin(x)
-
 class Sleeps(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -92,7 +88,6 @@ class Sleeps(torch.nn.Module):
     def forward(self, x):
         time.sleep(0.01)
         return Own.apply(x)
-
 def values(shape, sizes, rng):
     time.sleep(0.01)
     return rng.standard_normal(shape).astype("float32")

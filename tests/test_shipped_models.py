@@ -112,8 +112,7 @@ def program() -> torch.export.ExportedProgram:
 def test_check_takes_programs(program, exported):
     given = torch.onnx.export(program, dynamo=True, verbose=False) if exported else program
     records = conformance.check(given, runtimes="onnxruntime")
-    assert {record.status for record in records} == {"passed"}
-    assert records.not_isolated is None
+    assert {record.status for record in records} == {"passed"} and records.not_isolated is None
 
 
 def test_a_program_that_was_changed_is_compared_as_it_is(program):

@@ -12,7 +12,6 @@ from tests.kit.cases import PASSED, case_of, say, verdict
 PYTHON = """
 import functools
 import torch
-
 def plain_wrapper(function):
     def inner(*args, **kwargs):
         return function(*args, **kwargs)

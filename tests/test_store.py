@@ -91,8 +91,7 @@ def test_a_damaged_entry_is_replaced(tmp_path, spoilt):
     (place / "meta.json").write_bytes(spoilt)
     assert Store(tmp_path).get("key") is None
     kept(tmp_path)
-    assert Store(tmp_path).get("key") is not None
-    assert not list(tmp_path.glob(".new-*"))
+    assert Store(tmp_path).get("key") is not None and not list(tmp_path.glob(".new-*"))
     shutil.rmtree(place)
     place.write_text("a file in its place")
     kept(tmp_path)
@@ -299,8 +298,7 @@ def test_clean_removes_a_store_and_says_what_that_freed(tmp_path, capsys):
     assert (home / "models" / "key").is_dir()
     assert cli.main(["clean", "--store", str(home), "--limit", "0B"]) == 0
     assert not (home / "models" / "key").exists() and (home / "failures" / "abc").is_dir()
-    assert cli.main(["clean", "--store", str(home)]) == 0
-    assert not home.exists()
+    assert cli.main(["clean", "--store", str(home)]) == 0 and not home.exists()
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(": ")[1].split(" of ")[1].split(" ")[0] for line in lines] == ["0", "0", "1", "0"]
 
@@ -350,8 +348,7 @@ def test_kept_draws_that_cannot_be_read_are_dropped_and_told(bench):
     (folder / "sound").write_text(json.dumps(DRAW))
     (folder / "a folder").mkdir()
     record = bench.run_cell(cell, failures=failures)
-    assert verdict(record) == PASSED
-    assert record.dropped_draws == len(UNREADABLE)
+    assert verdict(record) == PASSED and record.dropped_draws == len(UNREADABLE)
     assert details(record) == [f"{len(UNREADABLE)} kept failing draws could not be read and were dropped"]
     assert [file.name for file in folder.iterdir()] == ["a folder"]
     assert bench.run_cell(cell, failures=failures).dropped_draws == 0

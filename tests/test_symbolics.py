@@ -72,8 +72,7 @@ def operator() -> Iterator[Callable[..., torch.Tensor]]:
 def test_a_symbolic_applies_at_the_opset_and_its_calls_are_counted(operator, symbolic, opset, function, nodes):
     with registered({operator: symbolic}, opset=opset) as usage:
         assert exported(function, opset=opset) == nodes
-    assert usage.calls == {operator: int(nodes != ["Relu"])}
-    assert usage.ignored == {}
+    assert usage.calls == {operator: int(nodes != ["Relu"])} and usage.ignored == {}
 
 
 def test_node_may_be_called_like_its_operator(operator):
@@ -234,12 +233,10 @@ def whole_list(g: Any, x: Any, scale: Any, parts: Any, bias: Any, mode: Any) -> 
 
 
 MODELS: dict[str, Callable[[Mix, torch.Tensor], torch.Tensor]] = {
-    "all": lambda mix, x: mix(x, x + 1, [x + 2, x + 3], x + 4, 0),
-    "two": lambda mix, x: mix(x, x + 1, [], None, 0),
-    "two, and more after it": lambda mix, x: mix(x, x + 1, [], None, 0) * x,
-    "constants": lambda mix, x: mix(x, torch.tensor(2.0), [], None, 3),
-    "one value twice": lambda mix, x: mix(x, x, [], None, 0),
-}
+    "all": lambda mix, x: mix(x, x + 1, [x + 2, x + 3], x + 4, 0), "two": lambda mix, x: mix(x, x + 1, [], None, 0),
+    "two, and more after it": lambda mix, x: mix(x, x + 1, [], None, 0) * x, "constants": lambda mix,
+    x: mix(x, torch.tensor(2.0), [], None, 3), "one value twice": lambda mix, x: mix(x, x, [], None, 0),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("model, symbolic, dropped", [

@@ -38,32 +38,24 @@ SLOW = """
 """
 SOON = """
 from conformance.plugin import pooled, saying, waiting
-
 usual = waiting.SLOW_SECONDS, waiting.IN_LOG
-
 def put(slow, in_log):
     pooled.SLOW_SECONDS = saying.SLOW_SECONDS = waiting.SLOW_SECONDS = slow
     waiting.IN_LOG = in_log
-
 def pytest_configure():
     put(1 / 3, 1 / 3)
-
 def pytest_unconfigure():
     put(*usual)
 """
 LOOKING = """
 import time
 from conformance.depends import fingerprint
-
 stated = fingerprint.stated
-
 def slowly(case):
     time.sleep(1.5)
     return stated(case)
-
 def pytest_collection_finish():
     fingerprint.stated = slowly
-
 def pytest_sessionfinish():
     fingerprint.stated = stated
 """

@@ -9,10 +9,8 @@ from tests.changed.support import COUNT, MODULES, PLAIN, commit, git
 
 SYMBOLICS = """
 from helpers import rounded
-
 def shared(g, x):
     return g.op("Identity", x)
-
 def unused(g, x):
     return g.op("Neg", x)
 """

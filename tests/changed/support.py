@@ -20,7 +20,6 @@ plain:
 MODULES = """
 import torch
 import numpy as np
-
 FACTOR = 2.0
 class Base(torch.nn.Module):
     pass

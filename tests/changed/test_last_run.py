@@ -51,10 +51,8 @@ def test_a_cell_whose_last_run_was_under_the_conditions_of_now_is_not_selected(r
     ({"the package onnx": None}, "the package onnx is new"),
     ({"the package gone": "1.0 abc"}, "the package gone is gone"),
     ({"the variable OMP_PLANTED": "abc"}, "the variable OMP_PLANTED is gone"),
-    ({"Python": "3.9.1"}, "Python: 3.9.1 -> 3."),
-    ({OWN_CODE: "abc"}, "this package's own code changed"),
-    ({PROCESSOR: "abc"}, "the processor changed"),
-    ({}, UNKNOWN),
+    ({"Python": "3.9.1"}, "Python: 3.9.1 -> 3."), ({OWN_CODE: "abc"}, "this package's own code changed"),
+    ({PROCESSOR: "abc"}, "the processor changed"), ({}, UNKNOWN),
 ])  # fmt: skip
 def test_a_condition_that_changed_since_the_last_run_selects_the_cell(repository, was, reason):
     found = selected(repository, lambda cell: dataclasses.replace(under(**was), says=says(cell)))

@@ -96,12 +96,9 @@ def test_workers_that_cannot_write_their_files_or_make_their_store_are_left_out(
 
 IMPATIENT = """
 from conformance.cluster import workers
-
 usual = workers.ANSWER
-
 def pytest_configure():
     workers.ANSWER = 0.5
-
 def pytest_unconfigure():
     workers.ANSWER = usual
 """

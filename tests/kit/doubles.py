@@ -7,7 +7,6 @@ DOUBLES = Path(__file__).parent.parent / "doubles"
 
 _FIRST = """
 import os
-
 os.environ |= {variables!r}
 __file__ = {file!r}
 with open(__file__) as file:

@@ -39,7 +39,6 @@ export: {torchscript: [17]}
 
 RELU_WITHOUT_NAN = """
 import torch
-
 def symbolic(g, x):
     zero = g.op("Constant", value_t=torch.tensor(0.0))
     return g.op("Where", g.op("Greater", x, zero), x, zero)

@@ -8,7 +8,6 @@ PYTHON = """
 import numpy as np
 import torch
 from torch import nn
-
 calls = []
 class Made(nn.Module):
     def __init__(self, **layers):

@@ -102,8 +102,7 @@ def test_each_test_runs_once_whichever_processes_end(seed):
             sharing.mark_test_complete(process, ran[-1])
     assert not processes, "a process waits for tests"
     assert sorted([*ran, *lost]) == list(range(60))
-    assert sharing.tests_finished
-    assert not sharing.has_pending
+    assert sharing.tests_finished and not sharing.has_pending
 
 
 def test_where_nothing_was_told_it_is_load():

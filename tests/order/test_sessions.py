@@ -22,12 +22,10 @@ CASE = """
   specials: false
 """
 CASES = (
-    ("network", "module: beside.Network", 30_000),
-    ("small", "forward: torch.sin(x)", 3),
-    ("middle", "forward: torch.cos(x)", 20_000),
-    ("network_again", "module: beside.Network", 30_001),
+    ("network", "module: beside.Network", 30_000), ("small", "forward: torch.sin(x)", 3),
+    ("middle", "forward: torch.cos(x)", 20_000), ("network_again", "module: beside.Network", 30_001),
     ("tiny", "forward: torch.tan(x)", 2),
-)
+)  # fmt: skip
 OTHERS = """
 def test_before_suite(): pass
 def test_behind_it(): pass
@@ -35,12 +33,9 @@ def test_behind_it(): pass
 REVERSES = "def pytest_collection_modifyitems(items):\n    items.reverse()\n"
 OFTEN = """
 from conformance.plugin import progress
-
 usual = progress.IN_LOG, progress.IN_TERMINAL
-
 def pytest_configure():
     progress.IN_LOG = progress.IN_TERMINAL = 0.0
-
 def pytest_unconfigure():
     progress.IN_LOG, progress.IN_TERMINAL = usual
 """
@@ -147,8 +142,7 @@ def test_processes_of_xdist_share_the_families(folder):
             owners[model].add(worker)
     assert {len(who) for who in owners.values()} == {1}
     told = re.findall(r"^  ([\d,]+) of 45 cells", outcome.text, re.MULTILINE)
-    assert [int(count) for count in told] == sorted(map(int, told))
-    assert told[-1] == "45"
+    assert [int(count) for count in told] == sorted(map(int, told)) and told[-1] == "45"
 
 
 def listed_cells(folder: Path) -> list[str]:
@@ -157,7 +151,6 @@ def listed_cells(folder: Path) -> list[str]:
 
 ENDS = """
 import os
-
 def pytest_runtest_call(item):
     if item.nodeid.endswith(("test_export[small-torchscript-op17]", "[small-dynamo-op20-onnxruntime-fp32]")):
         os._exit(9)
@@ -181,8 +174,7 @@ FAILS = "def pytest_runtest_call(item):\n    assert 'small-torchscript-op17' not
 @pytest.mark.thorough
 def test_a_run_that_stops_at_a_failure_ends(folder):
     outcome = run(folder, "-n", "2", "-x", plugin=FAILS)
-    assert outcome.code in (1, 2)
-    assert "stopping after 1 failures" in outcome.text
+    assert outcome.code in (1, 2) and "stopping after 1 failures" in outcome.text
     assert len(outcome.records) < 45
 
 

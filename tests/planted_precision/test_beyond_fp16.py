@@ -12,7 +12,6 @@ from tests.planted_precision.support import COMMON, CONVERTED, assert_blamed, be
 SMALL = """
 import numpy as np
 import torch
-
 def small(rng):
     yield {"x": rng.normal(size=(8, 4)).astype("float32")}
 """

@@ -37,8 +37,7 @@ def test_a_norm_that_vanishes_for_tiny_rows_is_named(bench):
     assert record.draw is not None and record.draw["regime"] == "tiny"
     said = "\n".join(details(record))
     assert "Div /Div is the first to give infinity" in said
-    assert "before it Mul /Mul became 0, which was up to 1" in said
-    assert "exclude:" in said
+    assert "before it Mul /Mul became 0, which was up to 1" in said and "exclude:" in said
 
 
 def test_a_row_that_is_masked_out_is_nan_in_fp16(bench):
@@ -62,8 +61,7 @@ def test_a_sum_that_overflows_at_the_ends_of_its_range(bench):
 
 def test_values_that_the_case_does_not_declare_may_be_too_large_and_are_told(bench):
     record = fidelity(bench, "x * x * 300", UNDECLARED)
-    assert verdict(record) == PASSED
-    assert {entry["regime"] for entry in record.beyond} == {"large"}
+    assert verdict(record) == PASSED and {entry["regime"] for entry in record.beyond} == {"large"}
     assert any("large values, which the case does not declare, do not fit" in line for line in details(record))
     declared = fidelity(bench, "x * x / 300", uniform(-300, 300))
     assert (declared.status, declared.error) == ("failed", "Overflow"), "plain values reach beyond, in calibration"
@@ -80,8 +78,7 @@ def test_tiny_values_that_the_case_does_not_declare_count(bench):
 ])  # fmt: skip
 def test_sound_modules_pass_on_every_regime(bench, forward):
     record = fidelity(bench, forward, uniform(-1, 1))
-    assert verdict(record) == PASSED
-    assert not record.beyond
+    assert verdict(record) == PASSED and not record.beyond
 
 
 def test_draws_that_are_declared_to_fail_are_run_apart(bench):
