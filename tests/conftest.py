@@ -1,7 +1,5 @@
 """Fixtures that the tests of planted defects share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Whatever a call does to what it can reach, each answer is that of its call, or a death, and comes in time."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -52,14 +50,14 @@ def sound(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize("function", ANSWERED, ids=lambda function: function.__name__)
-def test_the_answer_is_that_of_the_call(worker: Worker, function: Function) -> None:
+def test_the_answer_is_that_of_the_call(worker, function):
     for number in (17, 18, 19):
         assert worker.call(function, number, timeout=PLENTY) == number
     sound(worker)
 
 
 @pytest.mark.parametrize("sequences", [5, pytest.param(30, marks=pytest.mark.thorough)])
-def test_every_answer_of_a_random_sequence_belongs_to_its_call(sequences: int) -> None:
+def test_every_answer_of_a_random_sequence_belongs_to_its_call(sequences):
     """Sequences of ten calls, among them such as end, crash and hang."""
     others = [hostile.raises, hostile.exits, hostile.ends, hostile.crashes, hostile.leaves_a_thread,
               hostile.stops_its_parent, hostile.crashes_beside_a_daemon]  # fmt: skip
@@ -97,26 +95,24 @@ def answer_of(worker: Worker, function: Function, number: int) -> Any:
 
 
 @pytest.mark.parametrize("number", range(len(hostile.FRAMES)))
-def test_the_time_limit_holds_for_what_writes_half_an_answer(worker: Worker, number: int) -> None:
+def test_the_time_limit_holds_for_what_writes_half_an_answer(worker, number):
     sound(worker)
     start = time.monotonic()
     death = worker.call(hostile.writes_and_hangs, number, timeout=SHORT)
     assert time.monotonic() - start < PLENTY
-    assert isinstance(death, Death)
-    assert (death.how, death.error) == ("timeout after 1 s", "Timeout")
+    assert isinstance(death, Death) and (death.how, death.error) == ("timeout after 1 s", "Timeout")
     sound(worker)
 
 
-def test_no_descriptor_leads_to_another_process(worker: Worker) -> None:
+def test_no_descriptor_leads_to_another_process(worker):
     found = worker.call(hostile.descriptors, 0, timeout=PLENTY)
-    assert isinstance(found, list)
-    assert [one for one in found if one.startswith("socket:")] == []
+    assert isinstance(found, list) and [one for one in found if one.startswith("socket:")] == []
     # the one pipe is for the kernel, which ends the worker when the other end is closed; it can only be read
     assert len([one for one in found if one.startswith("pipe:")]) <= 2
     assert not any("memfd" in one for one in found)
 
 
-def test_an_answer_may_come_at_any_time_within_the_limit() -> None:
+def test_an_answer_may_come_at_any_time_within_the_limit():
     with Worker(transfer=0) as worker:
         sound(worker)
 
@@ -127,7 +123,7 @@ def test_an_answer_may_come_at_any_time_within_the_limit() -> None:
     ("unreadable", "an answer that cannot be read: UnpicklingError"), ("other", "bytes that are no answer"),
     ("half", "the answer did not come to its end"),
 ])  # fmt: skip
-def test_what_is_no_answer_ends_the_worker_and_is_said(name: str, how: str) -> None:
+def test_what_is_no_answer_ends_the_worker_and_is_said(name, how):
     """An answer that begins and never ends is waited for only so long."""
     with Worker(transfer=0.3) as worker:
         sound(worker)
@@ -135,33 +131,28 @@ def test_what_is_no_answer_ends_the_worker_and_is_said(name: str, how: str) -> N
         assert process is not None
         arguments = (name, process._listener.getsockname(), process._key)
         death = worker.call(fatal.answers_wrongly, *arguments, timeout=SHORT if name == "half" else PLENTY)
-        assert isinstance(death, Death)
-        assert (death.how, death.error) == (how, "BadAnswer")
+        assert isinstance(death, Death) and (death.how, death.error) == (how, "BadAnswer")
         sound(worker)
 
 
-def test_what_a_call_leaves_running_ends_with_it_and_is_named(worker: Worker) -> None:
+def test_what_a_call_leaves_running_ends_with_it_and_is_named(worker):
     daemon = worker.call(hostile.leaves_a_daemon, 0, timeout=PLENTY)
-    assert isinstance(daemon, int)
-    assert gone(daemon)
-    assert len(worker.left) == 1
-    assert worker.call(hostile.leaves_a_child, 5, timeout=PLENTY) == 5
+    assert isinstance(daemon, int) and gone(daemon)
+    assert len(worker.left) == 1 and worker.call(hostile.leaves_a_child, 5, timeout=PLENTY) == 5
     assert worker.left == ("sleep",) and not worker.running
     sound(worker)
     assert worker.left == ()
 
 
 @pytest.mark.parametrize("function", [hostile.crashes_beside_a_daemon, hostile.hangs_beside_a_daemon])
-def test_what_is_below_a_worker_ends_when_it_does(worker: Worker, function: Function) -> None:
+def test_what_is_below_a_worker_ends_when_it_does(worker, function):
     death = worker.call(function, 0, timeout=2 * SHORT)
-    assert isinstance(death, Death)
-    assert gone(death.last["daemon"])
+    assert isinstance(death, Death) and gone(death.last["daemon"])
 
 
-def test_shared_memory_that_a_call_leaves_is_removed(worker: Worker) -> None:
+def test_shared_memory_that_a_call_leaves_is_removed(worker):
     name = worker.call(hostile.leaves_shared_memory, 0, timeout=PLENTY)
-    assert isinstance(name, str)
-    assert not Path("/dev/shm", name).exists()
+    assert isinstance(name, str) and not Path("/dev/shm", name).exists()
     assert worker.left == ()
     sound(worker)
 
@@ -178,7 +169,6 @@ def started(code: str, *folders: Path) -> subprocess.Popen[str]:
 LEAVES = """
 from conformance.worker.isolation import Worker
 from tests.kit import hostile
-
 with Worker() as worker:
     worker.call(hostile.{function}, 0, timeout=1000, on_wait=lambda note: note and print(note["daemon"], flush=True))
 """
@@ -187,7 +177,7 @@ with Worker() as worker:
 @pytest.mark.parametrize("function, group", [
     ("hangs_beside_a_daemon", True), ("hangs_beside_a_daemon_with_its_parent_stopped", False),
 ])  # fmt: skip
-def test_what_is_below_a_worker_ends_when_the_run_is_killed(function: str, group: bool) -> None:
+def test_what_is_below_a_worker_ends_when_the_run_is_killed(function, group):
     with started(LEAVES.format(function=function)) as parent:
         assert parent.stdout is not None
         daemon = int(parent.stdout.readline())
@@ -200,7 +190,6 @@ def test_what_is_below_a_worker_ends_when_the_run_is_killed(function: str, group
 
 PRELOADS = """
 from conformance.worker.isolation import Worker
-
 with Worker(preload=("slow",)):
     input()
 """
@@ -209,7 +198,7 @@ STUCK = "import ctypes\nctypes.PyDLL(None).sleep(60)  # PyDLL keeps Python's loc
 
 
 @pytest.mark.parametrize("sleep", [SLEEPS, STUCK], ids=["sleeps", "stuck"])
-def test_a_fork_server_that_still_imports_ends_when_the_run_is_killed(tmp_path: Path, sleep: str) -> None:
+def test_a_fork_server_that_still_imports_ends_when_the_run_is_killed(tmp_path, sleep):
     """Also where an import runs no signal handler."""
     told = tmp_path / "told"
     (tmp_path / "slow.py").write_text(
@@ -221,7 +210,7 @@ def test_a_fork_server_that_still_imports_ends_when_the_run_is_killed(tmp_path: 
         assert gone(server, 3.0)
 
 
-def test_a_process_of_xdist_ends_with_its_run_whatever_it_does(tmp_path: Path) -> None:
+def test_a_process_of_xdist_ends_with_its_run_whatever_it_does(tmp_path):
     (tmp_path / "conftest.py").write_text(
         "import ctypes, os, pathlib\n"
         "def pytest_collection_modifyitems(config):\n"
@@ -242,7 +231,7 @@ def test_a_process_of_xdist_ends_with_its_run_whatever_it_does(tmp_path: Path) -
         assert gone(pid, 3.0)
 
 
-def test_a_fork_server_that_was_killed_is_replaced_with_what_it_had_imported() -> None:
+def test_a_fork_server_that_was_killed_is_replaced_with_what_it_had_imported():
     with own_fork_server(), Worker(preload=("colorsys",)) as worker:
         for _ in range(3):
             assert worker.call(fatal.loaded, "colorsys", timeout=PLENTY) == ["colorsys"]
@@ -251,7 +240,7 @@ def test_a_fork_server_that_was_killed_is_replaced_with_what_it_had_imported() -
         assert worker.call(fatal.loaded, "colorsys", timeout=PLENTY) == ["colorsys"]
 
 
-def test_a_fork_server_that_was_stopped_goes_on(worker: Worker) -> None:
+def test_a_fork_server_that_was_stopped_goes_on(worker):
     sound(worker)
     assert isinstance(worker.call(hostile.stops_its_parent, 1, timeout=SHORT), Death)
     sound(worker)

@@ -1,7 +1,5 @@
 """``weights: awake``: weights that hardly show in the outputs of a fresh module get a scale, the others stay."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

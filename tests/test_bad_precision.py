@@ -3,8 +3,6 @@
 ``test_calibration.py`` has every kind of wrong calibration data; here is what becomes of it in a cell.
 """
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any
@@ -75,8 +73,7 @@ def assert_stopped(record: Record, stage: str, error: str, fault: str, *parts: s
 
 
 def assert_clear(record: Record) -> None:
-    assert record.reason.strip()
-    assert "\n" not in record.reason
+    assert record.reason.strip() and "\n" not in record.reason
     lines = [record.reason, *details(record)]
     assert not any("Traceback" in line or 'File "' in line or "mistake in the harness" in line for line in lines)
 
@@ -113,8 +110,7 @@ def test_a_case_that_leaves_nothing_to_quantize_is_told_so(bench, says, part):
 def test_two_inputs_that_are_multiplied_are_quantized_without_any_weight(bench):
     inputs = 'inputs: {x: "float32[n, 4]", y: "float32[4, n]"}\ndims: {n: 1..4}'
     record = run(bench, body_of(inputs, forward="forward: x @ y"))
-    assert verdict(record) == PASSED
-    assert record.conversion["quantized"] == 1
+    assert verdict(record) == PASSED and record.conversion["quantized"] == 1
 
 
 BRANCHES = net_of("self.w(x) if x.sum() > 0 else self.v(x) * 2", w="Linear(4, 5)", v="Linear(4, 5)")
@@ -122,8 +118,7 @@ BRANCHES = net_of("self.w(x) if x.sum() > 0 else self.v(x) * 2", w="Linear(4, 5)
 
 def test_a_scripted_module_with_branches_becomes_fp16_in_both(bench):
     record = run(bench, body_of(says="fp16: {}", more="script: true"), BRANCHES)
-    assert verdict(record) == PASSED
-    assert record.graph["nodes"]["If"] == 1
+    assert verdict(record) == PASSED and record.graph["nodes"]["If"] == 1
     assert 50 < record.fidelity["sqnr"] < 100
 
 
@@ -246,8 +241,7 @@ def test_a_generator_that_gives_no_calibration_data_is_the_cases_fault_in_one_li
 def test_what_a_generator_may_give_besides_plain_arrays(bench, wrap):
     function = f"def data(rng):\n    while True:\n        found = {ARRAY}\n        yield {{'x': {wrap}, 'label': 3}}"
     record = run(bench, body_of(says=from_data("beside.data")), module("self.w(x)", function))
-    assert verdict(record) == PASSED
-    assert record.conversion["calibration"]["samples"] == 32
+    assert verdict(record) == PASSED and record.conversion["calibration"]["samples"] == 32
 
 
 POSITIVE = INPUT.replace('"float32[batch, 4]"', '{type: "float32[batch, 4]", values: {uniform: {low: 0.5, high: 1}}}')

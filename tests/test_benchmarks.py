@@ -1,7 +1,5 @@
 """The benchmarks run, and their table has its form. Nothing here looks at a time."""
 
-from __future__ import annotations
-
 from benchmarks import published, whole_run
 from benchmarks.common import Row, Spread
 from benchmarks.depends.page import rows_of
@@ -14,7 +12,7 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line[1:-1].split("|")]
 
 
-def test_a_group_that_is_measured_again_leaves_the_sections_of_others(tmp_path) -> None:
+def test_a_group_that_is_measured_again_leaves_the_sections_of_others(tmp_path):
     page = tmp_path / "docs" / "benchmarks.md"
     (tmp_path / "docs" / "evidence").mkdir(parents=True)
     (tmp_path / "docs" / "evidence" / "size.md").touch()
@@ -31,22 +29,19 @@ def test_a_group_that_is_measured_again_leaves_the_sections_of_others(tmp_path) 
     assert page.read_text(encoding="utf-8") == text
 
 
-def test_a_target_that_only_some_repeats_meet_is_unclear() -> None:
-    assert Spread([1.3, 1.4]).meets(1.5) is True
-    assert Spread([1.6, 1.7]).meets(1.5) is False
+def test_a_target_that_only_some_repeats_meet_is_unclear():
+    assert Spread([1.3, 1.4]).meets(1.5) is True and Spread([1.6, 1.7]).meets(1.5) is False
     assert Spread([1.4, 1.6]).meets(1.5) == "unclear"
     assert Spread([3.1, 3.5]).meets(3, at_least=True) is True
     assert Spread([2.9, 3.5]).meets(3, at_least=True) == "unclear"
     assert cells(Row("a", "1 s", target="x", met="unclear").line())[-1] == "unclear"
 
 
-def test_a_way_to_depend_counts_only_where_it_was_green_and_a_fresh_store_is_red() -> None:
+def test_a_way_to_depend_counts_only_where_it_was_green_and_a_fresh_store_is_red():
     said = [
-        ("passed", "failed", []),
-        ("passed", "failed", ["a"]),
-        ("passed", "passed", []),
+        ("passed", "failed", []), ("passed", "failed", ["a"]), ("passed", "passed", []),
         ("failed", "failed", ["a"]),
-    ]
+    ]  # fmt: skip
     found = [
         Outcome(Way("w", "w"), {"a": (a, "")}, {"a": (b, "")}, {"plain": stale}, {"unchanged": True})
         for a, b, stale in said

@@ -1,7 +1,5 @@
 """Examples are run in blocks: each has its own answer, and the first one that fails is reported."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -32,7 +30,6 @@ def test_values_that_the_case_fills_into_one_array_are_those_of_each_example(ben
     python = """
     import numpy as np
     memory = np.empty((3, 6), np.float32)
-
     def filled(shape, dims, rng):
         memory[...] = rng.standard_normal(shape)
         return memory
@@ -186,8 +183,7 @@ def test_when_an_answer_was_out_of_date_the_examples_after_it_are_asked_again(se
 
 def test_a_module_that_takes_long_is_asked_for_one_example_at_a_time():
     doubling = Doubling(wrong_above(0), block_seconds=0.0)
-    assert told(doubling.each(map(of, range(9))))[-1][0] == 1
-    assert "run 1" in doubling.happened
+    assert told(doubling.each(map(of, range(9))))[-1][0] == 1 and "run 1" in doubling.happened
     assert "run 2" not in doubling.happened
 
 
@@ -209,16 +205,13 @@ def test_small_inputs_with_large_outputs_are_answered_one_at_a_time():
 ENDS = """
 import os
 import torch
-
 class Ends(torch.nn.Module):
     def forward(self, x):
         if x.shape[0] == 4 and not torch.jit.is_tracing():
             os._exit(3)
         return torch.asinh(x)
-
 def right(g, x):
     return g.op("Asinh", x)
-
 def wrong(g, x):
     return g.op("Acosh", x)
 """

@@ -1,7 +1,5 @@
 """Budgets of time in a case: what holds, is broken or cannot be decided, and where it is not measured at all."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import json
@@ -29,7 +27,6 @@ export: {torchscript: [17]}
 PYTHON = """
 import torch
 from tests.kit.clock import tick
-
 def product(x):
     tick("pytorch", 1e-3)
     return torch.relu(x @ x.transpose(1, 2))
@@ -71,8 +68,7 @@ def test_a_budget_with_room_holds_and_the_record_has_the_distribution(bench, at_
     record = run(bench, say(budget(f"at: {{batch: 4}}, at_most: {at_most}"), "precisions: {fp16: {}}"))
     assert verdict(record) == PASSED, record.reason
     (found,) = record.latency["budgets"]
-    assert found["verdict"] == "holds"
-    assert found["high"] < found["limit"]
+    assert found["verdict"] == "holds" and found["high"] < found["limit"]
     assert record.latency["at"] == {"batch": 4}
     assert record.latency["own"]["median"] == pytest.approx(1e-3, rel=0.02)
     assert len(record.latency["own"]["samples"]) >= 10
@@ -85,8 +81,7 @@ def test_a_runtime_that_is_slowed_down_breaks_its_budget(bench):
     assert verdict(run(bench, body, 2e-3)) == PASSED
     record = run(bench, body, 10e-3)
     assert verdict(record) == ("failed", "latency", "TooSlow", "runtime")
-    assert "x pytorch (99% within" in record.reason
-    assert "at most 5" in record.reason
+    assert "x pytorch (99% within" in record.reason and "at most 5" in record.reason
     assert record.latency["budgets"][0]["low"] > 5
     record = run(bench, budget("at_most: 2 ms, percentile: 90"), 10e-3)
     assert verdict(record) == ("failed", "latency", "TooSlow", "runtime")
@@ -98,8 +93,7 @@ def test_sides_that_are_in_each_other_s_way_are_not_judged(bench, host):
     budgets beside it would hold."""
     host.second_costs["pytorch"] = 20.0
     record = run(bench, say(BODY, "latency: [{at_most: 0.5 x pytorch, seconds: 3}]"))
-    assert record.status == "skipped"
-    assert "inconclusive: pytorch takes" in record.reason
+    assert record.status == "skipped" and "inconclusive: pytorch takes" in record.reason
     assert "as long in turn with the other side as alone" in record.reason
     assert record.latency["budgets"][0]["verdict"] == "inconclusive"
 
@@ -107,8 +101,7 @@ def test_sides_that_are_in_each_other_s_way_are_not_judged(bench, host):
 def test_what_cannot_be_decided_is_skipped_and_never_passed(bench):
     """A millisecond is too short for any verdict."""
     record = run(bench, say(BODY, TOO_SHORT))
-    assert record.status == "skipped"
-    assert record.reason.startswith("inconclusive: ")
+    assert record.status == "skipped" and record.reason.startswith("inconclusive: ")
     assert record.latency["budgets"][0]["verdict"] == "inconclusive"
 
 
@@ -133,8 +126,7 @@ def test_throughput_is_measured_at_each_batch(bench):
 ])  # fmt: skip
 def test_a_size_that_the_case_does_not_have_stops_at_declare(bench, body, error, words):
     record = run(bench, body)
-    assert verdict(record) == ("failed", "declare", error, "case")
-    assert words in record.reason
+    assert verdict(record) == ("failed", "declare", error, "case") and words in record.reason
 
 
 @pytest.mark.parametrize("entry, words", [
@@ -150,8 +142,7 @@ def test_a_size_that_the_case_does_not_have_stops_at_declare(bench, body, error,
 def test_a_budget_that_makes_no_sense_is_told_with_its_place(tmp_path, entry, words):
     text = "one:\n  about: x\n" + "".join(f"  {line}\n" for line in BODY.strip().splitlines())
     (problem,) = problems_of(tmp_path, f"{text}  latency: [{entry}]\n")
-    assert words in problem.message
-    assert problem.line == 9
+    assert words in problem.message and problem.line == 9
 
 
 SUITE = budget("at: {batch: 4}, at_most: 50 x pytorch")

@@ -1,7 +1,5 @@
 """Calibration inputs by themselves: where they come from, in which order, what is told of them, what is refused."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -242,19 +240,16 @@ def test_shapes_have_to_fit_one_another(tmp_path, inputs, shapes, part):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("yielded, part", [
-    ([], "0 samples are too few"),
-    ([{"x": GOOD[:0]}] * 9, "yields an empty batch"),
+    ([], "0 samples are too few"), ([{"x": GOOD[:0]}] * 9, "yields an empty batch"),
     ([GOOD], "has to yield mappings from input names to arrays, not ndarray"),
-    ([{"y": GOOD}], "has no array x"),
-    ([{"x": "text"}], "x is <U4"),
+    ([{"y": GOOD}], "has no array x"), ([{"x": "text"}], "x is <U4"),
     ([{"x": [[1.0], [2.0, 3.0]]}], "beside.data: x"),
     ([{"x": GOOD[:4]}, {"x": GOOD[:4, :2]}], "x has shape (4, 2)"),
     (None, "has to yield batches"),
 ])  # fmt: skip
 def test_a_generator_that_yields_no_calibration_data_is_refused(tmp_path, yielded, part):
     reason = refused(tmp_path, function=lambda rng: yielded, data="beside.data")
-    assert reason.startswith("calibration: beside.data")
-    assert part in reason
+    assert reason.startswith("calibration: beside.data") and part in reason
 
 
 def test_int8_is_converted_after_fp16_of_another_folder_in_the_same_process(tmp_path):

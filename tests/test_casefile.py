@@ -1,7 +1,5 @@
 """Case files: places and suggestions of mistakes, defaults, vary, and what YAML may not do."""
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest
@@ -48,8 +46,7 @@ def only(folder, more):
 ])  # fmt: skip
 def test_a_mistake_is_reported_at_its_place(tmp_path, more, line, column, message):
     found = only(tmp_path, more)
-    assert message in found[2]
-    assert found[0] == line
+    assert message in found[2] and found[0] == line
     assert found[1] == column or "fails" in more or "export:\n" in more or "where" in more
 
 
@@ -92,11 +89,9 @@ def test_defaults_are_merged_and_null_takes_one_away(tmp_path):
         second: {about: own, export: {dynamo: null}}
         """,
     )
-    assert first.says.about == "from the defaults"
-    assert first.says.export.torchscript.opsets == [13]
+    assert first.says.about == "from the defaults" and first.says.export.torchscript.opsets == [13]
     assert first.says.export.dynamo.opsets == [20]
-    assert second.says.about == "own"
-    assert second.says.export.dynamo is None
+    assert second.says.about == "own" and second.says.export.dynamo is None
 
 
 def test_every_combination_of_vary_is_a_case_named_after_its_values(tmp_path):

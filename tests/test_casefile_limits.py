@@ -1,7 +1,5 @@
 """One file stops nothing: whatever a file is or says, it is one failing item in bounded time, and the others run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time
@@ -86,8 +84,7 @@ def test_what_is_no_case_file_is_refused_and_the_others_are_read(folder, make, m
     _, files = beside_sound(folder)
     assert len(files) == 3
     (problem,) = only_error(files).problems
-    assert message in problem.message
-    assert problem.file == folder / "made.yaml"
+    assert message in problem.message and problem.file == folder / "made.yaml"
     assert make is not LATIN_1 or (problem.line, problem.column) == (3, 11)
 
 
@@ -209,8 +206,7 @@ def test_what_nobody_thought_of_is_a_failing_item_that_says_what_to_report(folde
     _, files = beside_sound(folder)
     (problem,) = only_error(files).problems
     assert f"failed inside the suite: {type(error).__name__}" in problem.message
-    assert ".py:" in problem.message
-    assert "mistake in the harness; please report" in problem.message
+    assert ".py:" in problem.message and "mistake in the harness; please report" in problem.message
     assert "\n" not in problem.message
 
 
@@ -255,8 +251,7 @@ def test_pytest_collects_all_else_and_each_bad_file_fails(tmp_path, folder):
         (folder / f"{name}.yaml").write_text(EXPLOSIONS[name][0], encoding="utf-8")
     (folder / "modules.py").mkdir()
     outcome = run_suite(tmp_path, "--cases", "cases", "-k", "test_case_file")
-    assert "8 failed, 2 passed" in outcome.text
-    assert outcome.code == 1
+    assert "8 failed, 2 passed" in outcome.text and outcome.code == 1
     assert not any(word in outcome.text for word in ("INTERNALERROR", "errors during collection", "Traceback"))
 
 
@@ -276,8 +271,7 @@ def test_python_beside_a_case_that_nobody_can_read_does_not_stop_what_changed(tm
     (folder / "a_first.yaml").write_text(SOUND.format(name="a_first").replace("1..4", "1..5"), encoding="utf-8")
     outcome = run_suite(tmp_path, "--changed-since", "HEAD", "--collect-only", "-q")
     assert outcome.code == 0, outcome.text
-    assert "test_accuracy[a_first-" in outcome.text
-    assert "z_last-" not in outcome.text
+    assert "test_accuracy[a_first-" in outcome.text and "z_last-" not in outcome.text
 
 
 def test_reading_the_cases_never_runs_python_beside_them(folder):

@@ -1,7 +1,5 @@
 """``conformance.check``: a case in a test of one's own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import types

@@ -1,7 +1,5 @@
 """The CI files in the docs: valid YAML, jobs that exist, pinned actions, sound shell, options that exist."""
 
-from __future__ import annotations
-
 import re
 import stat
 import subprocess

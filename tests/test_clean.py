@@ -1,7 +1,5 @@
 """Text made harmless, whatever a case, a path, a record or an exception says."""
 
-from __future__ import annotations
-
 import io
 import re
 import shlex
@@ -20,24 +18,18 @@ pytestmark = pytest.mark.smoke
 
 
 @pytest.mark.parametrize("text, seen", [
-    ("a\tb\nc", "a\tb\nc"),
-    ("\x1b[31m", "␛[31m"),
-    ("a\x00b\x7f", "a␀b␡"),
-    ("a\r\nb", "a␍\nb"),
-    ("\u202eexe", "<U+202E>exe"),
-    ("\ud800", "<U+D800>"),
-    ("a\u061cb\u00adc", "a<U+061C>b<U+00AD>c"),
+    ("a\tb\nc", "a\tb\nc"), ("\x1b[31m", "␛[31m"), ("a\x00b\x7f", "a␀b␡"), ("a\r\nb", "a␍\nb"),
+    ("\u202eexe", "<U+202E>exe"), ("\ud800", "<U+D800>"), ("a\u061cb\u00adc", "a<U+061C>b<U+00AD>c"),
     ("::error::x", "<U+003A>:error::x"),
     ("a\n \u3000::stop-commands::x", "a\n \u3000<U+003A>:stop-commands::x"),
-    ("aten::asinh and a::b", "aten::asinh and a::b"),
-    ("see ##[error]x", "see <U+0023>#[error]x"),
+    ("aten::asinh and a::b", "aten::asinh and a::b"), ("see ##[error]x", "see <U+0023>#[error]x"),
     ("## heading", "## heading"),
 ])  # fmt: skip
-def test_what_acts_is_written_out(text: str, seen: str) -> None:
+def test_what_acts_is_written_out(text, seen):
     assert visible(text) == seen
 
 
-def test_no_character_that_acts_or_is_not_seen_is_forgotten() -> None:
+def test_no_character_that_acts_or_is_not_seen_is_forgotten():
     """By Unicode's own tables: controls, surrogates, separators, and formats but for those that are drawn."""
     drawn = "NUMBER SIGN|NUMBER MARK|YEAR|FOOTNOTE|PAGE|SAMVAT|SAFHA|SANAH|END OF AYAH|ABBREVIATION|POUND|PIASTRE|"
     drawn += "DISPUTED|EGYPTIAN HIEROGLYPH"
@@ -49,19 +41,18 @@ def test_no_character_that_acts_or_is_not_seen_is_forgotten() -> None:
             assert visible(character) != character, f"U+{code:04X} {name}"
 
 
-def test_one_line_is_one_line_and_no_longer_than_that() -> None:
-    assert one_line(" a\n b\t\tc ") == "a b c"
-    assert one_line("abcdef", 4) == "abc…"
+def test_one_line_is_one_line_and_no_longer_than_that():
+    assert one_line(" a\n b\t\tc ") == "a b c" and one_line("abcdef", 4) == "abc…"
     assert one_line(None) == ""
 
 
-def test_cleaned_data_is_plain_and_exact() -> None:
+def test_cleaned_data_is_plain_and_exact():
     value = {"a\x00": [float("inf"), float("nan"), 2**60, 2**50, True, None, "\x1b", (1, 2)]}
     assert cleaned(value) == {"a␀": ["inf", "nan", str(2**60), 2**50, True, None, "␛", [1, 2]]}
 
 
 @given(ANY)
-def test_any_text_is_harmless_and_stays_so(text: str) -> None:
+def test_any_text_is_harmless_and_stays_so(text):
     for shown in (visible(text), literal(text), one_line(text), one_line(text, 20), block(text)):
         assert_harmless(shown)
     for function in (visible, literal, one_line):
@@ -71,13 +62,13 @@ def test_any_text_is_harmless_and_stays_so(text: str) -> None:
 
 
 @given(st.text(st.characters(categories=["L", "N"]) | st.sampled_from(" .,;:!?-+*/()[]{}<>\"'`$&|\\_=^~@%")))
-def test_text_that_does_nothing_stays_as_it_is(text: str) -> None:
+def test_text_that_does_nothing_stays_as_it_is(text):
     if not text.lstrip().startswith("::"):
         assert literal(text) == text
 
 
 @given(st.lists(ANY))
-def test_a_command_is_harmless_on_one_line(words: list[str]) -> None:
+def test_a_command_is_harmless_on_one_line(words):
     line = command_line(["conformance", *words])
     assert literal(line) == line
     if "$'" not in line:
@@ -91,7 +82,7 @@ PLACES = [
 ]  # fmt: skip
 
 
-def test_a_shell_reads_back_the_words_of_a_command(tmp_path) -> None:
+def test_a_shell_reads_back_the_words_of_a_command(tmp_path):
     """Also those that ``shlex.split`` does not know, in ``$'...'``."""
     line = command_line([sys.executable, "-c", "import os, sys; sys.stdout.buffer.write(b'\\0'.join("
                          "os.fsencode(word) for word in sys.argv[1:]))", *PLACES])  # fmt: skip
@@ -101,11 +92,10 @@ def test_a_shell_reads_back_the_words_of_a_command(tmp_path) -> None:
     assert done.stdout.split(b"\0") == [place.encode("utf-8", "surrogateescape") for place in PLACES]
     assert list(tmp_path.iterdir()) == []
     plain = [place for place in PLACES if literal(place) == place]
-    assert len(plain) > 10
-    assert shlex.split(command_line(plain)) == plain
+    assert len(plain) > 10 and shlex.split(command_line(plain)) == plain
 
 
-def test_a_line_is_told_in_what_the_stream_can_hold() -> None:
+def test_a_line_is_told_in_what_the_stream_can_hold():
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
     tell("✓ a\nb \ud800", stream)

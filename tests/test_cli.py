@@ -1,9 +1,6 @@
 """What the user has to correct is told in a line, with its exit code; a mistake of ours with its traceback."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,9 +12,7 @@ pytestmark = pytest.mark.smoke
 
 
 @pytest.mark.parametrize("error", [ValueError("planted"), KeyError("planted"), AssertionError("planted")])
-def test_a_mistake_in_the_harness_is_not_called_the_users(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
-) -> None:
+def test_a_mistake_in_the_harness_is_not_called_the_users(monkeypatch, capsys, error):
     def run(given: object) -> int:
         raise error
 
@@ -37,10 +32,9 @@ def test_a_mistake_in_the_harness_is_not_called_the_users(
     *(("--cell-memory", value) for value in ("0", "-1", "nan", "plenty")),
     ("--cluster-timeout", "0"),
 ])  # fmt: skip
-def test_the_suite_refuses_a_number_that_cannot_be(tmp_path: Path, option: str, value: str) -> None:
+def test_the_suite_refuses_a_number_that_cannot_be(tmp_path, option, value):
     outcome = run_suite(tmp_path, f"{option}={value}")
-    assert outcome.code == 4
-    assert f"{option.removeprefix('-')}: '{value}' is not a" in outcome.text
+    assert outcome.code == 4 and f"{option.removeprefix('-')}: '{value}' is not a" in outcome.text
     assert "Traceback" not in outcome.text
 
 
@@ -49,7 +43,6 @@ def test_the_suite_refuses_a_number_that_cannot_be(tmp_path: Path, option: str, 
     ("pack", "--bundle", "out", "--cell-timeout=0"), ("watch", "--cell-timeout=-5"),
     ("sensitivity", "case", "--samples=0"), ("diff", "one", "two", "--slower-factor=nan"),
 ], ids=lambda words: words[0])  # fmt: skip
-def test_a_command_refuses_a_number_that_cannot_be(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_command_refuses_a_number_that_cannot_be(tmp_path, words):
     outcome = run_command(tmp_path, *words)
-    assert outcome.code == 2
-    assert f"argument {words[-1].partition('=')[0]}: " in outcome.text
+    assert outcome.code == 2 and f"argument {words[-1].partition('=')[0]}: " in outcome.text

@@ -1,7 +1,5 @@
 """What of a module shows in its outputs: calls that are not seen are told, and too many of them make a case red."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import sys
@@ -57,8 +55,7 @@ def test_a_branch_that_does_not_reach_the_output_makes_one_cell_of_its_case_red(
     assert all(record.coverage["of"] == 6 and record.coverage["seen"] == 2 for record in records.values())
     red = [record for record in records.values() if record.status != "passed"]
     assert [verdict(record) for record in red] == [("failed", "compare", "Hollow", "case")]
-    assert "op16-onnxruntime" in red[0].id
-    assert "2 of 6 operator calls" in red[0].reason
+    assert "op16-onnxruntime" in red[0].id and "2 of 6 operator calls" in red[0].reason
     (first, *_) = red[0].coverage["blind"]
     assert (first["module"], first["op"], first["count"]) == ("inner", "aten.addmm", 1)
     assert first["at"].endswith("beside.py:9")
@@ -307,9 +304,7 @@ def test_a_tape_says_where_python_would_decide_otherwise(forward):
 
 
 @pytest.mark.parametrize("forward", [
-    "x * (2 if x.mul(3).numpy().sum() > 0 else 3)",
-    "x * sum(x.mul(3)[0].tolist())",
-    "x + torch.rand(4)",
+    "x * (2 if x.mul(3).numpy().sum() > 0 else 3)", "x * sum(x.mul(3)[0].tolist())", "x + torch.rand(4)",
 ])  # fmt: skip
 def test_what_goes_past_the_calls_has_no_tape(forward):
     assert tape_of(module_of(forward), VALUES)[2] is None

@@ -1,7 +1,5 @@
 """What a cell used is observed: each way of depending on something is in its list, and its change is seen."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -34,17 +32,13 @@ import os
 import sys
 import torch
 from pathlib import Path
-
 HERE = Path(__file__).parent
-
 def factor():
 %s
-
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.factor = float(factor())
-
     def forward(self, x):
         return torch.sin(x) * self.factor
 """
@@ -84,9 +78,7 @@ WAYS: dict[str, tuple[str, dict[str, str], Change]] = {
     ),
     "a variable": ("return os.environ.get('CASE_LEGACY', 1)", {}, variable("CASE_LEGACY", "2")),
     "a variable by getenv": ("return os.getenv('CASE_OLDER') or 1", {}, variable("CASE_OLDER", "2")),
-    "a file that is not there": (
-        "return 2 if os.path.exists(HERE / 'flag') else 1", {}, text("flag", ""),
-    ),
+    "a file that is not there": ("return 2 if os.path.exists(HERE / 'flag') else 1", {}, text("flag", "")),
     "a module that is not there": (
         "\n    try:\n        import way_faster; return 2\n    except ImportError:\n        return 1", {},
         text("way_faster.py", ""),
@@ -114,7 +106,7 @@ def observed(bench: Bench, way: str, files: dict[str, str]) -> tuple[Record, Obs
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_change_of_what_a_cell_used_is_seen(bench: Bench, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_a_change_of_what_a_cell_used_is_seen(bench, monkeypatch, way):
     code, files, change = WAYS[way]
     for name in ("CASE_LEGACY", "CASE_OLDER"):
         monkeypatch.delenv(name, raising=False)
@@ -133,13 +125,12 @@ def test_a_change_of_what_a_cell_used_is_seen(bench: Bench, monkeypatch: pytest.
     "import uuid; return min(1, uuid.uuid4().int)",
     "import subprocess; subprocess.run(['true']); return 1",
 ])  # fmt: skip
-def test_nothing_is_kept_of_what_is_another_at_each_run(bench: Bench, way: str) -> None:
+def test_nothing_is_kept_of_what_is_another_at_each_run(bench, way):
     _, known, home = observed(bench, way, {})
-    assert known.fleeting
-    assert not known.holds(Now(home))
+    assert known.fleeting and not known.holds(Now(home))
 
 
-def test_what_the_kernel_says_counts_where_the_case_itself_reads_it(bench: Bench) -> None:
+def test_what_the_kernel_says_counts_where_the_case_itself_reads_it(bench):
     """Packages look at it as they are imported, which is none of the case's doing."""
     way = "sys.path.insert(0, str(HERE / 'site-packages')); import way_installed; return len(way_installed.STATE) > 0"
     package = "import pathlib\nSTATE = pathlib.Path('/proc/stat').read_text()"
@@ -154,12 +145,12 @@ def test_what_the_kernel_says_counts_where_the_case_itself_reads_it(bench: Bench
     ("__import__('platform').uname().node", {"platform", "host name"}),
     ("__import__('platform').machine()", {"platform"}),
 ])  # fmt: skip
-def test_what_code_asks_of_the_host_is_a_fact(bench: Bench, way: str, facts: set[str]) -> None:
+def test_what_code_asks_of_the_host_is_a_fact(bench, way, facts):
     _, known, home = observed(bench, f"return len({way}) > 0", {})
     assert known.host.keys() == facts and known.holds(Now(home))
 
 
-def test_another_time_zone_makes_all_results_again() -> None:
+def test_another_time_zone_makes_all_results_again():
     told = "from conformance.depends.fingerprint import host; print(host('suite'))"
     one, other = (
         subprocess.run(
@@ -170,14 +161,14 @@ def test_another_time_zone_makes_all_results_again() -> None:
     assert one != other
 
 
-def test_what_a_case_writes_is_its_own(bench: Bench) -> None:
+def test_what_a_case_writes_is_its_own(bench):
     way = "(HERE / 'made.txt').write_text('1'); return (HERE / 'made.txt').read_text()"
     _, known, home = observed(bench, way, {})
     (home / "made.txt").unlink()
     assert known.holds(Now(home))
 
 
-def test_two_cases_that_share_a_helper_both_depend_on_what_it_read(bench: Bench) -> None:
+def test_two_cases_that_share_a_helper_both_depend_on_what_it_read(bench):
     body = "\n".join(f"{name}:\n  about: one\n" + textwrap.indent(BODY, "  ") for name in ("first", "second"))
     from conformance.case.file import load
     from conformance.plan.catalogue import plan
@@ -193,7 +184,7 @@ def test_two_cases_that_share_a_helper_both_depend_on_what_it_read(bench: Bench)
         assert "a.txt" in (record.depends or {})["files"], (case.name, record.reason, record.depends)
 
 
-def test_of_lowerings_the_functions_that_the_export_called_count(bench: Bench) -> None:
+def test_of_lowerings_the_functions_that_the_export_called_count(bench):
     for exporter, function in (("torchscript: [17]", "sin"), ("dynamo: [20]", "aten_sin")):
         (cell,) = (
             cell
@@ -206,7 +197,7 @@ def test_of_lowerings_the_functions_that_the_export_called_count(bench: Bench) -
         assert not names & {"cos", "aten_cos"}
 
 
-def test_explain_lists_what_a_cell_depends_on_and_what_has_changed(bench: Bench, tmp_path: Path) -> None:
+def test_explain_lists_what_a_cell_depends_on_and_what_has_changed(bench, tmp_path):
     record, _, home = observed(bench, *WAYS["a file that is opened"][:2])
     writer = RunWriter(tmp_path / "run", {"started": "now", "environment": {}})
     writer.add(record.as_dict())
@@ -216,11 +207,10 @@ def test_explain_lists_what_a_cell_depends_on_and_what_has_changed(bench: Bench,
     assert "file a.txt" in told.text and "all that it used is as it was" in told.text
     (home / "a.txt").write_text("2")
     told = run_command(tmp_path, "explain", "accuracy*", "--run", "run")
-    assert told.code == 1
-    assert "now: a.txt changed" in told.text
+    assert told.code == 1 and "now: a.txt changed" in told.text
 
 
-def test_very_many_files_count_by_their_folder(bench: Bench) -> None:
+def test_very_many_files_count_by_their_folder(bench):
     way = "return 1 + 0 * sum(len(file.read_text()) for file in (HERE / 'many').iterdir())"
     _, known, home = observed(bench, way, {f"many/{n}": "" for n in range(2_000)})
     assert len(known.files) < 5 and known.holds(Now(home))
@@ -228,7 +218,7 @@ def test_very_many_files_count_by_their_folder(bench: Bench) -> None:
     assert not known.holds(Now(home))
 
 
-def test_names_that_are_no_text_and_files_that_vanish(bench: Bench) -> None:
+def test_names_that_are_no_text_and_files_that_vanish(bench):
     way = (
         "import os; name = os.fsencode(HERE) + b'/\\xff'; open(name, 'w').close(); os.unlink(name); "
         "return open(os.fsencode(HERE) + b'/\\xfe').close() or 1"
@@ -243,7 +233,7 @@ def test_names_that_are_no_text_and_files_that_vanish(bench: Bench) -> None:
     assert list(known.differences(Now(home))) == ["\udcfe is gone"]
 
 
-def test_functions_that_are_observed_are_what_they_were(bench: Bench) -> None:
+def test_functions_that_are_observed_are_what_they_were(bench):
     observed(bench, "return 1", {})
     assert pickle.loads(pickle.dumps(os.stat)) is os.stat and pickle.loads(pickle.dumps(time.time)) is time.time
     assert os.stat in os.supports_fd and os.stat(".").st_ino == os.lstat(".").st_ino  # noqa: PTH116
@@ -251,7 +241,7 @@ def test_functions_that_are_observed_are_what_they_were(bench: Bench) -> None:
     assert holder().clock() > 0, "it is no method of a class"
 
 
-def test_another_version_of_a_package_that_every_cell_uses_makes_all_results_again(tmp_path: Path) -> None:
+def test_another_version_of_a_package_that_every_cell_uses_makes_all_results_again(tmp_path):
     told = "import json, sys; sys.path.insert(0, sys.argv[1])\n"
     told += (
         "from conformance.depends.fingerprint import conditions, suite; print(json.dumps([suite(), conditions()]))"

@@ -1,7 +1,5 @@
 """Rows of boxes: differences that near ties explain are right; wrong boxes, scores and labels are found."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -95,24 +93,20 @@ def test_near_ties_are_right(bench, alter, in_order):
     with off(alter):
         assert bench.run(BODY.replace(MATCHED, "rows: in order"), DETECTOR, examples=2).error == in_order
         record = bench.run(BODY, DETECTOR, examples=2)
-    assert verdict(record) == PASSED
-    assert record.rows["matched"] > 0
+    assert verdict(record) == PASSED and record.rows["matched"] > 0
     assert bool(record.rows["unmatched"]) == (in_order == "WrongShape")
     if record.rows["unmatched"]:
         assert "rows of boxes had no match" in text.details(record.as_dict())[0]
 
 
 PLANTED = {
-    "boxes shifted by 20 %": (shifted(0.2), "WrongRows"),
-    "boxes shifted by 2 %": (shifted(0.02), "WrongValue"),
-    "two labels swapped": (swapped_labels, "WrongValue"),
-    "a third of the rows missing": (two_thirds, "WrongRows"),
-    "rows that are none": (with_more, "WrongRows"),
-    "one score off by 10 %": (one_score, "WrongValue"),
+    "boxes shifted by 20 %": (shifted(0.2), "WrongRows"), "boxes shifted by 2 %": (shifted(0.02), "WrongValue"),
+    "two labels swapped": (swapped_labels, "WrongValue"), "a third of the rows missing": (two_thirds, "WrongRows"),
+    "rows that are none": (with_more, "WrongRows"), "one score off by 10 %": (one_score, "WrongValue"),
     "scores of other rows": (lambda boxes, scores, labels: (boxes, np.roll(scores, 1), labels), "WrongValue"),
     "labels of another dtype": (lambda boxes, scores, labels: (boxes, scores, labels.astype("int32")), "WrongDtype"),
     "scores of fewer rows": (lambda boxes, scores, labels: (boxes, scores[1:], labels), "WrongShape"),
-}
+}  # fmt: skip
 JUDGE = Tolerances(
     (DEFAULTS["float32"], DEFAULTS["float32"], None),
     (False,) * 3,

@@ -1,7 +1,5 @@
 """Expressions, ranges and tensor types of case files."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,22 +11,14 @@ pytestmark = pytest.mark.smoke
 
 
 @pytest.mark.parametrize("text, sizes, value", [
-    ("n", {"n": 4}, 4),
-    ("2*n", {"n": 4}, 8),
-    ("n - 1", {"n": 4}, 3),
-    ("-n + 9", {"n": 4}, 5),
-    ("n // 3", {"n": 7}, 2),
-    ("n % 3", {"n": 7}, 1),
-    ("min(h, w) + max(h, w)", {"h": 2, "w": 9}, 11),
-    ("k <= n", {"k": 3, "n": 3}, 1),
-    ("k <= n and k != 3", {"k": 3, "n": 3}, 0),
-    ("1 < n < 4", {"n": 4}, 0),
+    ("n", {"n": 4}, 4), ("2*n", {"n": 4}, 8), ("n - 1", {"n": 4}, 3), ("-n + 9", {"n": 4}, 5),
+    ("n // 3", {"n": 7}, 2), ("n % 3", {"n": 7}, 1), ("min(h, w) + max(h, w)", {"h": 2, "w": 9}, 11),
+    ("k <= n", {"k": 3, "n": 3}, 1), ("k <= n and k != 3", {"k": 3, "n": 3}, 0), ("1 < n < 4", {"n": 4}, 0),
     ("7", {}, 7),
 ])  # fmt: skip
 def test_an_expression_is_integer_arithmetic_over_dims(text, sizes, value):
     expression = Expression.parse(text)
-    assert expression(sizes) == value
-    assert expression.names == set(sizes)
+    assert expression(sizes) == value and expression.names == set(sizes)
 
 
 @pytest.mark.parametrize("text", [
@@ -49,8 +39,7 @@ def test_an_expression_that_cannot_be_computed_names_the_sizes():
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 9))
 def test_a_range_holds_both_ends_where_the_step_reaches_them(low, more, step):
     values = Range.parse(f"{low}..{low + more} step {step}").values({})
-    assert values[0] == low
-    assert values[-1] <= low + more < values[-1] + step
+    assert values[0] == low and values[-1] <= low + more < values[-1] + step
 
 
 @pytest.mark.parametrize("text, values", [
@@ -72,9 +61,7 @@ def test_a_range_that_cannot_be_is_refused(text, message):
 
 
 @pytest.mark.parametrize("text, dtype, shape", [
-    ("float32[batch, 5]", "float32", (2, 5)),
-    ("float32[]", "float32", ()),
-    (" int64 [ 2*batch ] ", "int64", (4,)),
+    ("float32[batch, 5]", "float32", (2, 5)), ("float32[]", "float32", ()), (" int64 [ 2*batch ] ", "int64", (4,)),
     ("bool[min(batch, 7), max(1, batch)]", "bool", (2, 2)),
 ])  # fmt: skip
 def test_a_tensor_type_has_onnx_syntax_with_numpy_dtypes(text, dtype, shape):
@@ -110,10 +97,8 @@ def test_ranges_in_a_circle_are_refused_by_name():
 
 def test_allow_means_every_range_and_every_condition():
     found = dims_of(["k != 3"], k="1..n", n="2..9")
-    assert found.allow({"k": 2, "n": 2})
-    assert not found.allow({"k": 3, "n": 5})
-    assert not found.allow({"k": 5, "n": 4})
-    assert not found.allow({"k": 1, "n": 10})
+    assert found.allow({"k": 2, "n": 2}) and not found.allow({"k": 3, "n": 5})
+    assert not found.allow({"k": 5, "n": 4}) and not found.allow({"k": 1, "n": 10})
 
 
 @given(st.integers(-5, 40), st.integers(-5, 40))
@@ -131,5 +116,4 @@ def test_fit_gives_nothing_where_a_condition_fails():
 
 def test_fixing_holds_a_dim_at_one_value():
     found = dims_of(n="2..9", k="1..n").fixing({"n": 4})
-    assert found.ranges["n"].fixed
-    assert list(found.ranges["k"].values({"n": 4})) == [1, 2, 3, 4]
+    assert found.ranges["n"].fixed and list(found.ranges["k"].values({"n": 4})) == [1, 2, 3, 4]

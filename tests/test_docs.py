@@ -1,7 +1,5 @@
 """The documentation says what the code does: generated pages are current, examples load, links and options exist."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
@@ -42,12 +40,12 @@ CASES = sorted(ROOT.glob("cases/**/*.yaml"))
     ("case-reference.md", "make_reference.py", "reference"), ("options.md", "make_options.py", "options"),
     ("records.md", "make_records.py", "records"),
 ])  # fmt: skip
-def test_a_page_that_is_made_is_what_its_maker_makes(page: str, maker: str, function: str) -> None:
+def test_a_page_that_is_made_is_what_its_maker_makes(page, maker, function):
     made = runpy.run_path(str(ROOT / "docs" / maker))[function]()
     assert (ROOT / "docs" / page).read_text(encoding="utf-8") == made + "\n"
 
 
-def test_the_index_leads_to_every_page() -> None:
+def test_the_index_leads_to_every_page():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     pages = [page for page in PAGES if page.is_relative_to(ROOT / "docs") and page.name != "index.md"]
     assert [page.name for page in pages if f"]({page.relative_to(ROOT / 'docs').as_posix()}" not in index] == []
@@ -96,7 +94,7 @@ def texts(value: ast.expr, assigned: list[ast.Assign]) -> Iterator[str]:
                     yield from texts(given, assigned)
 
 
-def test_the_page_of_error_names_has_those_of_the_code_and_no_others() -> None:
+def test_the_page_of_error_names_has_those_of_the_code_and_no_others():
     files = [file for file in HOME.rglob("*.py") if "starter" not in file.parts]
     raised = {name for file in files for name in error_names(file)}
     assert {"FrozenDim", "Inconclusive", "NoSuchDraw", "NotNeeded", "Overflow", "Timeout", "WrongNaN"} <= raised
@@ -105,12 +103,12 @@ def test_the_page_of_error_names_has_those_of_the_code_and_no_others() -> None:
     assert sorted(name for name, _ in rows) == sorted(raised)
 
 
-def test_the_published_schema_is_what_the_command_prints() -> None:
+def test_the_published_schema_is_what_the_command_prints():
     published = json.loads((ROOT / "conformance" / "case.schema.json").read_text(encoding="utf-8"))
     assert published == schema()
 
 
-def test_the_schema_accepts_every_shipped_case_and_refuses_what_the_loader_refuses() -> None:
+def test_the_schema_accepts_every_shipped_case_and_refuses_what_the_loader_refuses():
     validator = jsonschema.Draft202012Validator(schema())
     assert len(CASES) > 20
     for file in CASES:
@@ -129,14 +127,14 @@ BLOCKS = {
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_a_case_in_the_docs_loads(name: str, tmp_path: Path) -> None:
+def test_a_case_in_the_docs_loads(name, tmp_path):
     assert len(BLOCKS) >= 4
     file = tmp_path / "case.yaml"
     file.write_text(BLOCKS[name], encoding="utf-8")
     assert load(file)
 
 
-def test_links_lead_to_files() -> None:
+def test_links_lead_to_files():
     links = [
         (page.name, page.parent / link)
         for page in PAGES
@@ -146,18 +144,17 @@ def test_links_lead_to_files() -> None:
     assert [(name, place.name) for name, place in links if not place.exists()] == []
 
 
-def test_options_in_the_docs_exist(tmp_path: Path) -> None:
+def test_options_in_the_docs_exist(tmp_path):
     known = run_pytest(tmp_path, "--help").text
     known += known.replace("--conformance-", "--")
     known += "".join(run_command(tmp_path, name, "--help").text for name in COMMANDS)
     known += " ".join((*OPTIONS_OF_OTHERS, *OPTIONS_OF_POLYGRAPHY))
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
-    assert named
-    assert [option for option in sorted(named) if option not in known] == []
+    assert named and [option for option in sorted(named) if option not in known] == []
 
 
-def test_every_test_that_the_table_of_faults_names_is_where_it_says() -> None:
+def test_every_test_that_the_table_of_faults_names_is_where_it_says():
     """``file.py::test_name``, or a name alone, in any file; a name that is cut ends with ``…``."""
     files = {file: file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py")}
     page = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")

@@ -1,7 +1,5 @@
 """``conformance new --from``: a case of a module that is there, whose inputs are found by trying."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,6 @@ from tests.kit.runs import run_command
 BESIDE = """
 import dataclasses
 import torch
-
 @dataclasses.dataclass
 class Answer:
     logits: torch.Tensor
@@ -90,7 +87,6 @@ def test_whole_numbers_stay_within_the_table(tmp_path):
 NUMBERS = """
 import torch
 from torch.nn.functional import one_hot
-
 class Own(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -103,19 +99,13 @@ ANY = (-64, 64)
 
 
 @pytest.mark.parametrize("body, kind, low, high", [
-    ("self.rows(ids) + (ids % 7)[..., None]", NODES, 0, 49),
-    ("self.wide(ids)", NODES, 0, 8999),
-    ("one_hot(ids, 10) * 2.0", NODES, 0, 9),
-    ("x[ids]", NODES, 0, "n - 1"),
+    ("self.rows(ids) + (ids % 7)[..., None]", NODES, 0, 49), ("self.wide(ids)", NODES, 0, 8999),
+    ("one_hot(ids, 10) * 2.0", NODES, 0, 9), ("x[ids]", NODES, 0, "n - 1"),
     ("torch.zeros_like(x).index_add(0, ids[1], x[ids[0]])", "int64[2, e]", 0, "n - 1"),
-    ("x.flatten()[ids]", NODES, 0, "k*n - 1"),
-    ("torch.cat([x, x])[ids]", NODES, 0, "2*n - 1"),
-    ("x.index_select(0, ids - 1)", NODES, 1, "n"),
-    ("x.sum() / ids", NODES, 1, 64),
-    ("x.sum() * (ids % 7)", NODES, *ANY),
-    ("x.sum() * ids.clamp(max=300)", NODES, -1200, 1200),
-    ("x.sum() * ids", "int8[e]", -128, 127),
-    ("x.sum() * ids", "uint8[e]", 0, 255),
+    ("x.flatten()[ids]", NODES, 0, "k*n - 1"), ("torch.cat([x, x])[ids]", NODES, 0, "2*n - 1"),
+    ("x.index_select(0, ids - 1)", NODES, 1, "n"), ("x.sum() / ids", NODES, 1, 64),
+    ("x.sum() * (ids % 7)", NODES, *ANY), ("x.sum() * ids.clamp(max=300)", NODES, -1200, 1200),
+    ("x.sum() * ids", "int8[e]", -128, 127), ("x.sum() * ids", "uint8[e]", 0, 255),
 ])  # fmt: skip
 def test_whole_numbers_are_those_that_the_module_takes(tmp_path, body, kind, low, high):
     (tmp_path / "numbers.py").write_text(NUMBERS.replace("BODY", body), encoding="utf-8")
@@ -226,7 +216,6 @@ def test_failures_that_are_declared_stand_in_the_file(tmp_path):
 RETURNS = """
 import dataclasses
 import torch
-
 @dataclasses.dataclass
 class Extra:
     n: torch.Tensor
@@ -265,8 +254,7 @@ WHOLE = "Answer(x.sin(), Extra(x.cos(), x.shape[0]), Cache(x * 2, x * 3), {'b c'
 def test_all_that_can_be_compared_of_what_is_returned_is_and_the_rest_is_named(tmp_path, result, paths, left_out):
     (tmp_path / "returns.py").write_text(RETURNS.replace("RESULT", result), encoding="utf-8")
     found, text = draft(tmp_path, "returns.Own", {"x": "float32[n, k]"})
-    assert found.returns == paths
-    assert found.left_out.keys() == left_out.keys()
+    assert found.returns == paths and found.left_out.keys() == left_out.keys()
     assert all(said in found.left_out[path] and f": {path}: " in text for path, said in left_out.items())
     (tmp_path / "returns.py").unlink()
 
@@ -293,8 +281,7 @@ def test_the_command_writes_a_case_and_runs_it(tmp_path):
     (case,) = load(tmp_path / "cases" / "line.yaml")
     assert case.says.given == LINEAR
     again = run_command(tmp_path, *given)
-    assert again.code == 2
-    assert "is there already" in again.text
+    assert again.code == 2 and "is there already" in again.text
 
 
 @pytest.mark.parametrize("arguments, said", [
@@ -314,8 +301,7 @@ def test_the_command_writes_a_case_and_runs_it(tmp_path):
 def test_the_command_names_what_it_cannot_use(tmp_path, arguments, said):
     (tmp_path / "own.py").write_text(BESIDE, encoding="utf-8")
     outcome = run_command(tmp_path, "new", "line", *arguments)
-    assert outcome.code == 2
-    assert said in outcome.text
+    assert outcome.code == 2 and said in outcome.text
     assert not list(tmp_path.rglob("*.yaml"))
 
 
@@ -363,8 +349,7 @@ def test_one_submodule_of_each_class_is_drafted_from_the_calls_that_it_gets(tmp_
     assert "what is a object, which a case says by hand" in str(found["odd"].draft)
     block = found["blocks.0"]
     assert (block.kind, block.count, block.name("net", set())) == ("Block", 2, "net_block")
-    assert block.name("net", {"net_block"}) == "net_block_2"
-    assert isinstance(block.draft, Draft)
+    assert block.name("net", {"net_block"}) == "net_block_2" and isinstance(block.draft, Draft)
     types = [guess.type for guess in guesses_in(block.draft.inputs)]
     floats = "float32[batch, seq, 6]"
     assert types == [floats, "bool[batch, seq]", floats, "float32[batch, 1, 6]"]
@@ -379,7 +364,6 @@ def test_one_submodule_of_each_class_is_drafted_from_the_calls_that_it_gets(tmp_
 SCRIPT = """
 import torch
 from network import Network
-
 def build(depth):
     return torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(depth)))
 if __name__ == "__main__":

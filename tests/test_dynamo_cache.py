@@ -1,7 +1,5 @@
 """The dynamo cache: the same bytes as plain torch, whatever happened between two exports."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -99,7 +97,7 @@ EXPORTS = {
     pytest.param(["asinh", "translation-table"], id="few"),
     pytest.param([*EXPORTS], id="all", marks=pytest.mark.thorough),
 ])  # fmt: skip
-def test_bytes_are_those_of_plain_torch(names: list[str]) -> None:
+def test_bytes_are_those_of_plain_torch(names):
     """All exports in one process, each right after the others, so that what leaks would show."""
 
     def export_all() -> list[bytes]:
@@ -121,7 +119,7 @@ def test_bytes_are_those_of_plain_torch(names: list[str]) -> None:
 
 
 @needs_known_torch
-def test_operator_defined_after_an_export_is_seen() -> None:
+def test_operator_defined_after_an_export_is_seen():
     """Twice under one name: what C++ lists is then the same, what Python must look up is not."""
 
     def define_and_export(kernel: Any) -> bytes:
@@ -146,7 +144,7 @@ def test_operator_defined_after_an_export_is_seen() -> None:
 
 
 @needs_known_torch
-def test_function_registered_anew_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_function_registered_anew_is_seen(monkeypatch):
     assert dynamo_cache.install() is None
     before = export(ASINH, X)
     replacement = onnxscript.values.TracedOnnxFunction(
@@ -181,9 +179,7 @@ def op_signature_from_function(func: Any, opset: int) -> None: ...
     pytest.param(_schemas, "op_signature_from_function", op_signature_from_function,
                  ["op_signature_from_function", "opset"], id="other parameters", marks=needs_known_torch),
 ])  # fmt: skip
-def test_the_cache_steps_aside_where_torch_is_built_otherwise(
-    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, other: Any, words: list[str]
-) -> None:
+def test_the_cache_steps_aside_where_torch_is_built_otherwise(monkeypatch, module, name, other, words):
     before = replaceable()
     with monkeypatch.context() as internals:
         if other is None:
@@ -196,7 +192,7 @@ def test_the_cache_steps_aside_where_torch_is_built_otherwise(
     assert replaceable() == before, "nothing is replaced"
 
 
-def test_the_cache_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_can_be_switched_off(monkeypatch):
     before = replaceable()
     monkeypatch.setenv("CONFORMANCE_DYNAMO_CACHE", "0")
     assert dynamo_cache.install() == "dynamo cache: switched off by CONFORMANCE_DYNAMO_CACHE=0"

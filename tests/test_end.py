@@ -1,7 +1,5 @@
 """A process that has run the suite ends clean."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -10,7 +8,6 @@ import pytest
 PROGRAM = """
 import atexit, gc, sys, types
 from conformance import collector
-
 atexit.register(lambda: print(gc.get_freeze_count() > 0))  # runs after what is registered later
 if sys.argv[1] == "torch":
     sys.modules["torch"] = types.ModuleType("torch")

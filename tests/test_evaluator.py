@@ -1,8 +1,6 @@
 """On which operators ONNX's evaluator has a say: by the table that holds each version of each of them against ONNX
 Runtime, and in models."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whatever a cell does to the processes of a run, each cell that was run has one record, and it is its own."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path
@@ -13,7 +11,7 @@ from conformance.checks.runner import Ran, Runner
 from conformance.plan.settings import Settings
 from conformance.records.record import Record
 from conformance.worker.isolation import Death, WorkerError
-from tests.kit.cases import Bench, say, write_case
+from tests.kit.cases import say, write_case
 from tests.kit.runs import Outcome, run_suite
 
 HEAD = """
@@ -26,7 +24,6 @@ specials: false
 HOSTILE = """
 import os, signal
 import torch
-
 class Hostile(torch.nn.Module):
     def forward(self, x):
         if x.shape[0] == 9 and not torch.jit.is_tracing():
@@ -75,7 +72,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return run_suite(folder, "--examples", "1", *more, own_process=True)
 
 
-def test_every_cell_has_one_record_and_it_is_its_own(run: Outcome) -> None:
+def test_every_cell_has_one_record_and_it_is_its_own(run):
     labels = [f"c{n}_{what}-torchscript-op17" for n, name in enumerate(NAMES) for what in (name.lower(), "sound")]
     wanted = {f"export[{label}]" for label in labels} | {f"accuracy[{label}-onnxruntime-fp32]" for label in labels}
     assert run.records.keys() == wanted, run.text
@@ -85,24 +82,22 @@ def test_every_cell_has_one_record_and_it_is_its_own(run: Outcome) -> None:
         assert nodes in (None, {"Cos": 1} if "sound" in id else {"Sin": 1}), id
 
 
-def test_a_sound_cell_beside_hostile_ones_passes(run: Outcome) -> None:
+def test_a_sound_cell_beside_hostile_ones_passes(run):
     assert {record["status"] for id, record in run.records.items() if "sound" in id} == {"passed"}, run.text
     assert "INTERNALERROR" not in run.text
 
 
-def test_what_a_cell_started_does_not_outlive_the_run(run: Outcome) -> None:
+def test_what_a_cell_started_does_not_outlive_the_run(run):
     lines = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has ended
             lines.append(file.read_bytes())
-    assert lines
-    assert not any(SECONDS.encode() in line for line in lines)
+    assert lines and not any(SECONDS.encode() in line for line in lines)
 
 
 FAILS = """
 import pytest
 from conformance.runtimes import registry
-
 asked = registry.absence
 def fail(runtime):
     raise LookupError("planted")
@@ -114,7 +109,7 @@ def pytest_unconfigure():
 """
 
 
-def test_a_cell_at_which_the_harness_fails_has_a_record(tmp_path: Path) -> None:
+def test_a_cell_at_which_the_harness_fails_has_a_record(tmp_path):
     write_case(tmp_path / "cases", say(HEAD, "forward: torch.sin(x)"), name="sound")
     outcome = run_suite(tmp_path, plugin=FAILS)
     assert outcome.code == 1 and len(outcome.records) == 2, outcome.text
@@ -149,9 +144,7 @@ class Answers:
     (WorkerError("no room"), "WorkerError", "the cell could not be run: no room"),
     (OSError("planted"), "OSError", "the cell could not be run: planted"),
 ])  # fmt: skip
-def test_what_is_no_answer_becomes_a_record_and_ends_the_worker(
-    bench: Bench, answer: Any, error: str, reason: str
-) -> None:
+def test_what_is_no_answer_becomes_a_record_and_ends_the_worker(bench, answer, error, reason):
     cell = bench.cells("forward: x\ninputs: {x: 'float32[3]'}\nexport: {torchscript: [17]}")[-1]
     if answer == "another":
         answer = Ran(Record.from_dict({**cell.record().as_dict(), "id": reason.split()[-1]}), False)
@@ -162,22 +155,19 @@ def test_what_is_no_answer_becomes_a_record_and_ends_the_worker(
     assert (record.id, record.status, record.stage) == (cell.id, "failed", "declare")
     assert (record.error, record.reason, record.fault) == (error, reason, "harness")
     assert worker.replaced == 1
-    assert run(cell).status == "passed"
-    assert run(cell).error == "SIGSEGV"
+    assert run(cell).status == "passed" and run(cell).error == "SIGSEGV"
 
 
 @pytest.mark.parametrize("value", ["0", "nan", "plenty"])
-def test_a_limit_of_memory_that_is_none_is_refused(tmp_path: Path, value: str) -> None:
+def test_a_limit_of_memory_that_is_none_is_refused(tmp_path, value):
     outcome = run_suite(tmp_path, f"--cell-memory={value}")
-    assert outcome.code == 4
-    assert "-cell-memory" in outcome.text
+    assert outcome.code == 4 and "-cell-memory" in outcome.text
     assert "Traceback" not in outcome.text
 
 
 MEMORY = """
 import mmap, time
 import torch
-
 class Takes(torch.nn.Module):
     def forward(self, x):
         if x.shape[0] == 9 and not torch.jit.is_tracing():
@@ -189,7 +179,7 @@ class Takes(torch.nn.Module):
 """
 
 
-def test_a_cell_that_takes_more_memory_than_it_may_says_so(tmp_path: Path) -> None:
+def test_a_cell_that_takes_more_memory_than_it_may_says_so(tmp_path):
     write_case(tmp_path / "cases", say(HEAD, "module: beside.Takes"), MEMORY, name="takes")
     outcome = run_suite(tmp_path, "--examples", "1", "--cell-memory", "0.5", "-k", "accuracy")
     record = outcome.records["accuracy[takes-torchscript-op17-onnxruntime-fp32]"]

@@ -1,9 +1,6 @@
 """Values of tensors in files beside a model, wherever in the model the tensors are: they are known, and checked."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import onnx
@@ -63,7 +60,7 @@ def write(folder: Path, made: onnx.ModelProto) -> Path:
     return folder / "m.onnx"
 
 
-def test_files_are_found_wherever_their_tensors_are(tmp_path: Path) -> None:
+def test_files_are_found_wherever_their_tensors_are(tmp_path):
     found = header(write(tmp_path, model())).beside
     assert sorted(found) == [f"{name}.data" for name in PLACES]
     assert (found["then.data"], found["sparse.data"]) == (8, 40)
@@ -72,7 +69,7 @@ def test_files_are_found_wherever_their_tensors_are(tmp_path: Path) -> None:
 CASE = "m:\n  about: a file\n  onnx: deep/m.onnx\n"
 
 
-def test_a_case_depends_on_the_files_beside_the_other_model_that_it_runs(tmp_path: Path) -> None:
+def test_a_case_depends_on_the_files_beside_the_other_model_that_it_runs(tmp_path):
     for folder in ("deep", "other"):
         write(tmp_path / folder, model())
     other = "  export: {onnx: {opsets: [17], file: other/m.onnx}}\n"
@@ -104,9 +101,7 @@ def _folder(place: Path) -> None:
      (_cut, "which is too short: 7 bytes of at least 8")],
     ids=["a pipe", "a folder", "cut off"],
 )  # fmt: skip
-def test_what_cannot_be_read_is_told_before_it_is_read(
-    tmp_path: Path, spoil: Callable[[Path], None], told: str
-) -> None:
+def test_what_cannot_be_read_is_told_before_it_is_read(tmp_path, spoil, told):
     write(tmp_path / "deep", model())
     spoil(tmp_path / "deep" / "then.data")
     (problem,) = problems_of(tmp_path, CASE)
@@ -114,7 +109,7 @@ def test_what_cannot_be_read_is_told_before_it_is_read(
 
 
 @pytest.mark.parametrize("name", ["/dev/zero", "../outside.data"])
-def test_a_file_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_file_elsewhere_is_refused(tmp_path, name):
     made = model()
     made.graph.initializer[0].external_data[0].value = name
     write(tmp_path / "deep", made)

@@ -1,7 +1,5 @@
 """fp16 conversion by itself, on graphs that are written by hand: what it keeps, what it rounds, what it names."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections import Counter
@@ -107,8 +105,7 @@ def of_samples(body: str, **initializers: np.ndarray) -> onnx.ModelProto:
 def test_inside_is_fp16_and_the_outside_is_as_it_was(tmp_path):
     model = of_rows("a = Sin (x) y = Abs (a)")
     made = to_fp16(model, tmp_path)
-    assert makes(made, "Sin") == HALF
-    assert computed(made, x=X)[0].dtype == np.float32
+    assert makes(made, "Sin") == HALF and computed(made, x=X)[0].dtype == np.float32
     np.testing.assert_array_equal(computed(made, x=X)[0], np.abs(np.sin(X.astype("float16"))))
     assert_like_fp32(model, made, x=X)
 
@@ -318,8 +315,7 @@ def test_a_constant_that_is_too_small_is_told_with_what_it_becomes(tmp_path, val
     becomes = float(numpy_helper.to_array(weight))
     assert becomes == pytest.approx(max(value, fp16.SMALLEST) if value else 0, rel=1e-2)
     if said is not None:
-        assert said in found[0]
-        assert float(said) == pytest.approx(becomes, rel=0.1)
+        assert said in found[0] and float(said) == pytest.approx(becomes, rel=0.1)
 
 
 @pytest.mark.parametrize("factor, said", [(1e-9, "all become 0"), (1e-7, "lose digits"), (1e-2, None)])

@@ -1,7 +1,5 @@
 """--baseline, --shard and the commands diff, accept, merge, as a user types them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable
@@ -74,8 +72,7 @@ def test_a_case_that_vanished_fails_the_run_until_that_is_accepted(folder, more)
     assert {change["kind"] for change in changes} == {"vanished"}
     assert run_command(folder, "diff", "baseline.jsonl", "reports/latest").code == 1
     refused = run_command(folder, "accept", "reports/latest", "--baseline", "baseline.jsonl", "*two*")
-    assert refused.code == 2
-    assert "because" in refused.text
+    assert refused.code == 2 and "because" in refused.text
     words = ("accept", "reports/latest", "--baseline", "baseline.jsonl", "--because", "it was taken out", "*two*")
     assert run_command(folder, *words).code == 0
     assert run(folder, "--baseline", "baseline.jsonl").code == 0
@@ -99,7 +96,7 @@ def worse(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return run_suite(folder, "--baseline", "baseline.jsonl", "--junit-xml", "junit.xml")
 
 
-def test_junit_files_have_the_properties_of_a_cell_that_newly_fails(worse: Outcome) -> None:
+def test_junit_files_have_the_properties_of_a_cell_that_newly_fails(worse):
     assert worse.code == 1 and "passing though declared to fail: 1" in worse.text
     cases = [*ElementTree.parse(worse.folder / "junit.xml").getroot().iter("testcase")]
     of = {case.get("name"): {one.get("name"): one.get("value") for one in case.iter("property")} for case in cases}
@@ -111,19 +108,18 @@ def test_junit_files_have_the_properties_of_a_cell_that_newly_fails(worse: Outco
     assert float(passed["ratio"]) < 1 and int(passed["examples"]) > 10
 
 
-def test_the_page_of_a_run_is_written_beside_it_with_what_changed(worse: Outcome) -> None:
+def test_the_page_of_a_run_is_written_beside_it_with_what_changed(worse):
     done = run_command(worse.folder, "report")
     assert done.code == 0, done.text
     text = (worse.folder / "reports/latest/report.html").read_text()
     assert all(words in text for words in ("accuracy[three", "newly added", "xpassed"))
     summary = run_command(worse.folder, "report", "--markdown")
-    assert summary.code == 0
-    assert "three" in summary.text
+    assert summary.code == 0 and "three" in summary.text
     annotations = run_command(worse.folder, "report", "--github")
     assert "::error file=cases/all.yaml,line=" in annotations.text
 
 
-def test_on_a_host_without_jinja2_the_page_is_refused_in_one_line(worse: Outcome, tmp_path: Path) -> None:
+def test_on_a_host_without_jinja2_the_page_is_refused_in_one_line(worse, tmp_path):
     (tmp_path / "jinja2.py").write_text("raise ModuleNotFoundError('planted', name='jinja2')")
     refused = run_command(tmp_path, "report", worse.folder / "reports/latest", own_process=True)
     assert (refused.code, "Traceback" in refused.text) == (2, False)
@@ -137,8 +133,7 @@ def test_a_broken_baseline_is_a_usage_error_before_anything_runs(folder, content
     if content is not None:
         (folder / "baseline.jsonl").write_text(content)
     done = run(folder, "--baseline", "baseline.jsonl")
-    assert done.code == 4
-    assert words in done.text
+    assert done.code == 4 and words in done.text
     assert "Traceback" not in done.text
     assert not (folder / "reports").exists()
 
@@ -148,10 +143,8 @@ def test_a_run_that_was_broken_off_is_not_taken_for_a_whole_one(folder):
     assert run(folder, "-x", "-k", "four").code == 1
     assert not (folder / "reports/latest/run.json").exists()
     refused = run_command(folder, "accept", "reports/latest", "--baseline", "new.jsonl", "*", "--because", "planted")
-    assert refused.code == 2
-    assert "did not finish" in refused.text
-    assert run(folder, "-k", "four").code == 1
-    assert (folder / "reports/latest/run.json").exists()
+    assert refused.code == 2 and "did not finish" in refused.text
+    assert run(folder, "-k", "four").code == 1 and (folder / "reports/latest/run.json").exists()
 
 
 def test_where_nothing_changed_no_earlier_run_is_left_to_be_taken_for_this_one(folder):

@@ -1,7 +1,5 @@
 """What is read from a model file, and held against what a case says."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -55,8 +53,7 @@ def test_what_a_graph_is_known_by_is_alike_on_every_host_and_in_whatever_order_w
 def test_the_facts_are_those_of_the_model():
     found = facts()
     assert (found.opset, found.nodes, found.initializers) == (17, {"Mul": 1, "Sin": 1}, 1)
-    assert found.inputs == {"x": ["n", 3]}
-    assert found.dtypes == {"x": "float32", "y": "float32"}
+    assert found.inputs == {"x": ["n", 3]} and found.dtypes == {"x": "float32", "y": "float32"}
     assert found.invalid is None
     assert facts(operator="Own", domain="my.domain").nodes == {"Mul": 1, "my.domain::Own": 1}
 
@@ -103,10 +100,8 @@ def test_a_static_dim_may_be_frozen_at_the_traced_size_only(tmp_path):
 @pytest.mark.parametrize("says, wrong", [
     ({"nodes": {"Sin": 1}}, {"nodes": {"Sin": 2}}),
     ({"nodes": {"Sin": 1, "Mul": 1}, "only": True}, {"nodes": {"Sin": 1}, "only": True}),
-    ({"absent": ["Cos"]}, {"absent": ["Sin"]}),
-    ({"inputs": ["x"]}, {"inputs": ["y"]}),
-    ({"outputs": ["y"]}, {"outputs": []}),
-    ({"initializers": 1}, {"initializers": 0}),
+    ({"absent": ["Cos"]}, {"absent": ["Sin"]}), ({"inputs": ["x"]}, {"inputs": ["y"]}),
+    ({"outputs": ["y"]}, {"outputs": []}), ({"initializers": 1}, {"initializers": 0}),
     ({"dims": {"x": ["symbolic", 3]}}, {"dims": {"x": ["symbolic", "symbolic"]}}),
     ({"dims": {"y": ["n", None]}}, {"dims": {"y": [None]}}),
 ])  # fmt: skip

@@ -5,8 +5,6 @@ block has commands after ``$`` and what they print; ``...`` leaves lines out. A 
 by the tests: why -->``, keeps it from being run here. Numbers, ids and the words of a loss may differ between hosts.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import importlib.util
@@ -72,7 +70,7 @@ def commands() -> list[tuple[str, Command]]:
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
-def test_every_case_of_a_guide_loads(page: Path, tmp_path: Path) -> None:
+def test_every_case_of_a_guide_loads(page, tmp_path):
     for part in parts(page):
         if isinstance(part, File):
             file = part.write(tmp_path)
@@ -83,7 +81,7 @@ def test_every_case_of_a_guide_loads(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page, command", commands(), ids=lambda one: one if isinstance(one, str) else one.line[:40])
-def test_every_command_of_a_guide_parses(page: str, command: Command) -> None:
+def test_every_command_of_a_guide_parses(page, command):
     """The options of pytest are held against its help by tests/test_docs.py."""
     program, *words = shlex.split(command.line)
     if program == "conformance":
@@ -127,7 +125,7 @@ QUICK = "hugging-face"
 @pytest.mark.parametrize("page", [
     pytest.param(page, id=page.stem, marks=() if page.stem == QUICK else pytest.mark.thorough) for page in RUN
 ])  # fmt: skip
-def test_what_a_guide_shows_is_what_happens(page: Path, tmp_path: Path) -> None:
+def test_what_a_guide_shows_is_what_happens(page, tmp_path):
     """In a folder of its own, with the files as they are where a command stands."""
     if page.stem in NEEDS:
         _installed(NEEDS[page.stem])

@@ -1,8 +1,6 @@
 """Verdicts that hang on the processor: what is shown, what is declared, and what a baseline makes of it. The
 instruction sets of a host are given, so that each test sees both kinds on any host."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import shutil
@@ -124,8 +122,7 @@ def test_a_processor_without_vnni_alone_is_no_proof(bench, plant):
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
     assert record.cause is None
     shown = text.failure(record.as_dict())
-    assert "session.x64quantprecision=1: the same outputs" in shown
-    assert "reduce_range" not in shown
+    assert "session.x64quantprecision=1: the same outputs" in shown and "reduce_range" not in shown
 
 
 def test_a_runtime_without_the_switch_leaves_it_open(bench, plant, monkeypatch):
@@ -176,8 +173,7 @@ def test_a_cell_that_came_close_to_its_limit_says_why(bench, plant):
     """It passes here, and would be further away on a processor that does not saturate."""
     plant(lambda model, config, outputs: outputs if config else [one * np.float32(1.008) for one in outputs])
     record = run(bench, OLDER)
-    assert verdict(record) == PASSED
-    assert record.worst["ratio"] > 0.1
+    assert verdict(record) == PASSED and record.worst["ratio"] > 0.1
     assert record.cause["name"] == "saturation"
     assert run(bench, NEWER).cause is None
 
@@ -190,8 +186,7 @@ def test_a_failure_declared_of_a_kind_of_processor_is_expected_there_alone(bench
     older, newer = run(bench, OLDER, declares(NO_VNNI)), run(bench, NEWER, declares(NO_VNNI))
     assert (older.status, older.reason) == ("xfailed", "eight-bit sums saturate")
     assert older.declared_for == {"has": ["avx2"], "lacks": ["avx512_vnni", "avx_vnni"]}
-    assert newer.status == "failed"
-    assert newer.declared_for is None
+    assert newer.status == "failed" and newer.declared_for is None
 
 
 @pytest.mark.parametrize("kind", ["{has: avx2}", "{lacks: avx2}"])
@@ -264,8 +259,7 @@ def test_versions_that_make_no_sense_are_told_with_their_place(tmp_path, version
 def test_what_makes_no_sense_about_processors_is_told_with_its_place(tmp_path, body, words, line):
     indented = body.strip().replace("\n", "\n  ")
     problem = problems_of(tmp_path, f"planted:\n  about: x\n  {indented}\n")[0]
-    assert words in problem.message
-    assert problem.line == line
+    assert words in problem.message and problem.line == line
 
 
 # ---- what is advised can be typed -----------------------------------------------------------------------------
@@ -340,8 +334,7 @@ VNNI, NONE = header("avx2", "avx512_vnni"), header("avx2")
 ])  # fmt: skip
 def test_a_difference_is_put_down_to_the_processor_where_the_record_shows_it(before, after, new, regression, said):
     (found,) = compare_runs((before, [a_record()]), (after, [a_record(**new)]))
-    assert found.regression == regression
-    assert said in found.text
+    assert found.regression == regression and said in found.text
 
 
 # ---- the other kind of processor ------------------------------------------------------------------------------
@@ -354,8 +347,7 @@ def test_the_recorded_run_of_a_processor_without_vnni_has_no_regression_and_show
     assert recorded[0]["environment"]["cpu"]["instructions"] == ["avx2", "f16c"]
     assert gate(compare_runs(baseline, recorded, selected=there)) == 0
     declared = [one for one in recorded[1] if one["declared_for"]]
-    assert len(declared) == 3
-    assert {one["cause"]["name"] for one in declared} == {"saturation"}
+    assert len(declared) == 3 and {one["cause"]["name"] for one in declared} == {"saturation"}
     bare = [{**one, "declared_for": None, "cause": None} for one in recorded[1]]
     assert gate(compare_runs(baseline, (recorded[0], bare), selected=there)) >= 3
 

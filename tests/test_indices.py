@@ -1,8 +1,6 @@
 """Outputs of indices: the values at them are compared. Planted are runtimes that choose other ties, which is right,
 and runtimes whose indices are wrong."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -118,8 +116,7 @@ def doubled(x, right):
 def test_what_no_ties_explain_is_wrong(bench, indices, error, says):
     forward, outputs, _ = OPERATORS["topk"]
     record = run(bench, forward, outputs, indices, examples=2)
-    assert verdict(record) == ("failed", "compare", error, "runtime")
-    assert says in record.reason
+    assert verdict(record) == ("failed", "compare", error, "runtime") and says in record.reason
     if error == "WrongIndex":
         assert "output i[" in text.failure(record.as_dict())
 
@@ -152,8 +149,7 @@ def test_indices_prove_something_where_wrong_ones_would_be_refused(bench, forwar
 ])  # fmt: skip
 def test_what_are_no_indices_is_the_cases_fault(bench, outputs, says):
     record = run(bench, "torch.topk(x, 4)", outputs)
-    assert verdict(record) == ("failed", "declare", "BadIndices", "case")
-    assert says in record.reason
+    assert verdict(record) == ("failed", "declare", "BadIndices", "case") and says in record.reason
 
 
 @pytest.mark.parametrize("precision", ["fp16", pytest.param("int8", marks=pytest.mark.thorough)])
@@ -180,8 +176,7 @@ precisions: {PRECISION: {}}
     ):  # fmt: skip
         with wrong_runtime(lambda _, got: [got[0], got[1][:, ::-1].copy()], name):
             wrong = record(check)
-        assert wrong.error == error
-        assert wrong.reason.startswith("output i, looked up in output y: ")
+        assert wrong.error == error and wrong.reason.startswith("output i, looked up in output y: ")
         assert wrong.worst["looked_up"]["in"] == "output y"
     with wrong_runtime(lambda _, got: [got[0], got[1] + 100], "onnxruntime-literal"):
         assert verdict(record("accuracy")) == ("failed", "compare", "BadIndices", "precision")
@@ -230,11 +225,9 @@ def judged(judge, got, wanted, **more):
 ])  # fmt: skip
 def test_judges_are_the_same_after_they_were_stored(judge):
     again = judge_from(json.loads(json.dumps(judge.as_dict())))
-    assert again == judge
-    assert judged(again, [1, 0], [3, 2]).verdict == "verified"
+    assert again == judge and judged(again, [1, 0], [3, 2]).verdict == "verified"
     wrong = judged(again, [1, 1], [3, 2])
-    assert wrong.error == "WrongValue"
-    assert (wrong.worst.got, wrong.worst.wanted) == (1, 2)
+    assert wrong.error == "WrongValue" and (wrong.worst.got, wrong.worst.wanted) == (1, 2)
     assert judged(again, [1, 4], [3, 2]).error == "WrongIndex"
     assert judged(again, [1, -2], [3, 2]).error == "WrongIndex"
     assert judged(again, [-3, 0], [3, -2]).verdict == "verified"

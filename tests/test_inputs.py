@@ -1,7 +1,5 @@
 """Shapes, regimes and seeds of the examples, and that values stay inside what a case declares."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 
@@ -29,8 +27,7 @@ def test_no_dim_is_traced_at_0_or_1_or_at_the_size_of_another(a, b, c):
     options = [[v for v in found.ranges[name].values({}) if v > 1] for name in "abc"]
     assume(all(len(values) >= 3 for values in options))
     sizes = trace_sizes(found, {})
-    assert found.allow(sizes)
-    assert min(sizes.values()) > 1
+    assert found.allow(sizes) and min(sizes.values()) > 1
     assert len(set(sizes.values())) == 3
 
 
@@ -39,8 +36,7 @@ def test_conditions_do_not_bring_0_1_or_equal_sizes_back(where):
     found = dims_of([where], n="1..16", k="1..16")
     for odd in (False, True):
         sizes = trace_sizes(found, {}, odd=odd)
-        assert found.allow(sizes)
-        assert min(sizes.values()) > 1
+        assert found.allow(sizes) and min(sizes.values()) > 1
         assert sizes["n"] != sizes["k"]
 
 
@@ -73,8 +69,7 @@ def test_boundary_shapes_go_beyond_the_traced_one_in_all_dims_together_and_in_ea
 def test_ends_that_depend_on_another_dim_follow_it():
     found = dims_of(n="2..8", k="1..n")
     shapes = boundary_sizes(found, trace_sizes(found, {}))
-    assert {"n": 8, "k": 8} in shapes
-    assert {"n": 2, "k": 1} in shapes
+    assert {"n": 8, "k": 8} in shapes and {"n": 2, "k": 1} in shapes
     assert all(found.allow(sizes) for sizes in shapes)
 
 
@@ -89,18 +84,15 @@ def test_drawn_shapes_do_not_depend_on_what_else_the_process_has_imported(tmp_pa
 
 def test_there_are_as_many_examples_where_there_are_few_shapes():
     found = drawn_shapes(dims_of(a="1..2"), 8, seed=0)
-    assert {sizes["a"] for sizes, _ in found} == {1, 2}
-    assert len({seed for _, seed in found}) == 8
+    assert {sizes["a"] for sizes, _ in found} == {1, 2} and len({seed for _, seed in found}) == 8
 
 
 @pytest.mark.smoke
 def test_drawn_shapes_are_allowed_varied_and_the_same_for_the_same_seed():
     found = dims_of(["k != 3"], n="1..64", k="1..n")
     first = drawn_shapes(found, 20, 7)
-    assert len(first) == 20
-    assert first == drawn_shapes(found, 20, 7)
-    assert first != drawn_shapes(found, 20, 8)
-    assert all(found.allow(sizes) for sizes, _ in first)
+    assert len(first) == 20 and first == drawn_shapes(found, 20, 7)
+    assert first != drawn_shapes(found, 20, 8) and all(found.allow(sizes) for sizes, _ in first)
     assert len({sizes["n"] for sizes, _ in first}) > 5
     assert drawn_shapes(found, 0, 7) == []
 
@@ -137,8 +129,7 @@ def array_of(spec, regime, seed=0, **sizes):
 def test_uniform_values_stay_between_their_ends_in_every_regime(low, width, regime, seed, n):
     high = low + width
     array = array_of({"type": "float32[n]", "values": {"uniform": {"low": low, "high": high}}}, regime, seed, n=n)
-    assert (array.shape, array.dtype) == ((n,), np.float32)
-    assert (np.float32(low) <= array).all()
+    assert (array.shape, array.dtype) == ((n,), np.float32) and (np.float32(low) <= array).all()
     assert (array <= np.float32(high)).all()
 
 
@@ -146,8 +137,7 @@ def test_uniform_values_stay_between_their_ends_in_every_regime(low, width, regi
 def test_integers_stay_between_their_ends_in_every_regime(low, width, regime, seed):
     spec = {"type": "int64[n]", "values": {"integers": {"low": low, "high": low + width}}}
     array = array_of(spec, regime, seed, n=20)
-    assert array.dtype == np.int64
-    assert low <= array.min()
+    assert array.dtype == np.int64 and low <= array.min()
     assert array.max() <= low + width
 
 
@@ -155,8 +145,7 @@ def test_integers_stay_between_their_ends_in_every_regime(low, width, regime, se
 def test_choices_bools_and_permutations_keep_to_their_values(regime):
     for seed in range(20):
         chosen = array_of({"type": "int32[n]", "values": {"choice": [3, 7, 11]}}, regime, seed, n=9)
-        assert set(chosen.tolist()) <= {3, 7, 11}
-        assert chosen.dtype == np.int32
+        assert set(chosen.tolist()) <= {3, 7, 11} and chosen.dtype == np.int32
         assert array_of({"type": "bool[n]"}, regime, seed, n=9).dtype == bool
         shuffled = array_of({"type": "int64[2, n]", "values": {"permutations": "n"}}, regime, seed, n=9)
         assert (np.sort(shuffled, axis=-1) == np.arange(9)).all()
@@ -173,15 +162,12 @@ def test_the_ends_of_integers_may_depend_on_dims():
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("regime, holds", [
-    ("zero", lambda a: (a == 0).all()),
-    ("equal", lambda a: (a == a[0]).all()),
+    ("zero", lambda a: (a == 0).all()), ("equal", lambda a: (a == a[0]).all()),
     ("negative", lambda a: (a <= 0).all()),
     ("tiny", lambda a: (np.abs(a) <= 1.01e-7).all() and (a != 0).any()),
-    ("ties", lambda a: len(set(a.tolist())) < 10),
-    ("large", lambda a: np.abs(a).max() > 15),
+    ("ties", lambda a: len(set(a.tolist())) < 10), ("large", lambda a: np.abs(a).max() > 15),
     ("grid", lambda a: np.allclose(a * 20, np.round(a * 20), atol=1e-4)),
-    ("offset", lambda a: abs(a.mean()) > 5 * a.std() > 0),
-    ("plain", lambda a: len(set(a.tolist())) > 60),
+    ("offset", lambda a: abs(a.mean()) > 5 * a.std() > 0), ("plain", lambda a: len(set(a.tolist())) > 60),
 ])  # fmt: skip
 def test_each_regime_is_what_its_name_says(regime, holds):
     for seed in range(20):

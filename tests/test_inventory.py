@@ -60,17 +60,14 @@ PYTHON = {
     "helper": "AMOUNT = 1\n",
     "preparing": "def prepare(module):\n    module.amount = 1\n",
     "valuing": "def values(shape, dims, rng):\n    return rng.normal(size=shape).astype('float32') + 1\n",
-    "drawing": "def draw(dims, rng):\n    return {'x': 1}\n",
-    "building": "def library():\n    return 'ops1.so'\n",
+    "drawing": "def draw(dims, rng):\n    return {'x': 1}\n", "building": "def library():\n    return 'ops1.so'\n",
     "plugging": "def plugin():\n    return 'plugin1.so'\n",
     "feeding": "def batches(rng):\n    for _ in range(8):\n"
     "        yield {'x': (rng.normal(size=(8, 3)) + 1).astype('float32')}\n",
     "symbolics": "def sin(g, x):\n    return g.op('Sin', x, n_i=1)\n",
-    "registering": "def tan():\n    return 1\n",
-    "translating": "def cos(x):\n    return x + 1\n",
-    "functions": "def local(x):\n    return x + 1\n",
-    "expressing": "def formula(x):\n    return x + 1\n",
-}
+    "registering": "def tan():\n    return 1\n", "translating": "def cos(x):\n    return x + 1\n",
+    "functions": "def local(x):\n    return x + 1\n", "expressing": "def formula(x):\n    return x + 1\n",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -172,7 +169,7 @@ OF_EXPORTER = {
 
 
 @pytest.mark.parametrize("file", [*EXPORT, *CONVERSION, *VERDICT])
-def test_a_file_moves_all_that_depends_on_it(folder: Path, file: str) -> None:
+def test_a_file_moves_all_that_depends_on_it(folder, file):
     before = state(folder)
     assert chosen(folder) == set()
     edit(folder / file)
@@ -182,7 +179,7 @@ def test_a_file_moves_all_that_depends_on_it(folder: Path, file: str) -> None:
     assert chosen(folder) == ids(folder, "planted", OF_EXPORTER.get(file, ""))
 
 
-def test_a_file_that_an_expression_names_moves_what_depends_on_it(folder: Path) -> None:
+def test_a_file_that_an_expression_names_moves_what_depends_on_it(folder):
     edit(folder / "expressing.py")
     assert chosen(folder) == ids(folder, "expressed")
 
@@ -200,9 +197,7 @@ def test_a_file_that_an_expression_names_moves_what_depends_on_it(folder: Path) 
     ("prepare: preparing.prepare\n  ", "", {"exported", "fingerprints", "changed"}),
     ("aten::sin", "aten::cos", {"exported", "fingerprints", "changed"}),
 ])  # fmt: skip
-def test_the_case_file_itself_moves_what_each_key_matters_to(
-    folder: Path, old: str, new: str, readers: set[str]
-) -> None:
+def test_the_case_file_itself_moves_what_each_key_matters_to(folder, old, new, readers):
     before, text = state(folder), (folder / "cases.yaml").read_text()
     assert text.count(old) == 1
     (folder / "cases.yaml").write_text(text.replace(old, new))
@@ -211,13 +206,13 @@ def test_the_case_file_itself_moves_what_each_key_matters_to(
     assert all("planted-" in one for here in moved.values() for one in here)
 
 
-def test_the_list_has_every_key_of_a_case() -> None:
+def test_the_list_has_every_key_of_a_case():
     assert KEYS.keys() == Declaration.model_fields.keys()
 
 
 def test_any_change_of_this_package_or_of_a_variable_that_libraries_read_moves_every_key(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    folder, tmp_path, monkeypatch
+):
     copied = tmp_path / "conformance"
     shutil.copytree(HOME, copied, ignore=shutil.ignore_patterns("__pycache__"))
     assert hash_of(copied) == hash_of(HOME)

@@ -1,7 +1,5 @@
 """Plants deaths in a worker and checks that each one is told, and that the next call works."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -35,42 +33,35 @@ def worker() -> Iterator[Worker]:
     ("segv", "SIGSEGV"), ("sigkill", "SIGKILL"), ("exit_3", "exit 3"), ("system_exit", "SystemExit: 3"),
     ("keyboard_interrupt", "KeyboardInterrupt: planted"),
 ])  # fmt: skip
-def test_death_is_told_and_the_next_call_works(worker: Worker, plant: str, how: str) -> None:
+def test_death_is_told_and_the_next_call_works(worker, plant, how):
     death = worker.call(fatal.noted, plant, timeout=PLENTY)
-    assert isinstance(death, Death)
-    assert death.how == how
+    assert isinstance(death, Death) and death.how == how
     assert death.last.pop("pid") != os.getpid()
     assert death.last == {"stage": "run", "draw": {"dims": {"batch": 3}, "index": 2}, "plant": plant}
     assert isinstance(worker.call(fatal.pid, timeout=PLENTY), int)
 
 
-def test_hang_that_holds_the_gil_is_ended_in_time_and_says_where(worker: Worker) -> None:
+def test_hang_that_holds_the_gil_is_ended_in_time_and_says_where(worker):
     worker.call(fatal.pid, timeout=PLENTY)
     start = time.monotonic()
     death = worker.call(fatal.noted, "hang", timeout=0.25)
     assert time.monotonic() - start < SOON
-    assert isinstance(death, Death)
-    assert death.how == "timeout after 0.25 s"
-    assert death.last["plant"] == "hang"
-    assert "in hang" in death.output
+    assert isinstance(death, Death) and death.how == "timeout after 0.25 s"
+    assert death.last["plant"] == "hang" and "in hang" in death.output
     assert gone(death.last["pid"])
     assert isinstance(worker.call(fatal.pid, timeout=PLENTY), int)
 
 
-def test_what_is_only_reserved_does_not_count_as_memory(worker: Worker) -> None:
+def test_what_is_only_reserved_does_not_count_as_memory(worker):
     assert worker.call(fatal.reserved, 2**40, timeout=PLENTY) == 2**40
 
 
 @pytest.mark.parametrize("plant, error, text", [
-    ("value_error", ValueError, "^planted 17$"),
-    ("flood", MemoryError, None),
-    ("recurse", RecursionError, "maximum recursion depth"),
-    ("unfamiliar", WorkerError, "Unfamiliar: one and two$"),
+    ("value_error", ValueError, "^planted 17$"), ("flood", MemoryError, None),
+    ("recurse", RecursionError, "maximum recursion depth"), ("unfamiliar", WorkerError, "Unfamiliar: one and two$"),
     ("of_a_hidden_type", WorkerError, "^nowhere.Hidden: planted$"),
 ])  # fmt: skip
-def test_exception_is_raised_here_and_the_worker_lives(
-    worker: Worker, plant: str, error: type[Exception], text: str | None
-) -> None:
+def test_exception_is_raised_here_and_the_worker_lives(worker, plant, error, text):
     before = worker.call(fatal.pid, timeout=PLENTY)
     with pytest.raises(error, match=text) as caught:
         worker.call(fatal.noted, plant, timeout=PLENTY)
@@ -78,7 +69,7 @@ def test_exception_is_raised_here_and_the_worker_lives(
     assert worker.call(fatal.pid, timeout=PLENTY) == before
 
 
-def test_what_cannot_be_pickled_is_said(worker: Worker) -> None:
+def test_what_cannot_be_pickled_is_said(worker):
     before = worker.call(fatal.pid, timeout=PLENTY)
     with pytest.raises(TypeError, match=r"the result of .*unpicklable.* cannot be pickled"):
         worker.call(fatal.unpicklable, timeout=PLENTY)
@@ -87,36 +78,31 @@ def test_what_cannot_be_pickled_is_said(worker: Worker) -> None:
     assert worker.call(fatal.pid, timeout=PLENTY) == before
 
 
-def test_output_is_kept_from_the_terminal_and_bounded(worker: Worker, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_is_kept_from_the_terminal_and_bounded(worker, capfd):
     output = worker.call(fatal.write, "x", 20_000_000, timeout=PLENTY)
-    assert isinstance(output, str)
-    assert len(output) < 10_000
+    assert isinstance(output, str) and len(output) < 10_000
     assert output.endswith("xx the end")
     output = worker.call(fatal.write, "y", 1, timeout=PLENTY)
     assert output == "y python y error y c y the end"
     assert capfd.readouterr() == ("", "")
 
 
-def test_death_carries_the_output_and_the_stack(worker: Worker) -> None:
+def test_death_carries_the_output_and_the_stack(worker):
     death = worker.call(fatal.print_then_segv, timeout=PLENTY)
-    assert isinstance(death, Death)
-    assert "puts before the crash\n" in death.output
-    assert "print before the crash\n" in death.output
-    assert "in print_then_segv" in death.output
+    assert isinstance(death, Death) and "puts before the crash\n" in death.output
+    assert "print before the crash\n" in death.output and "in print_then_segv" in death.output
     again = worker.call(fatal.noted, "exit_3", timeout=PLENTY)
-    assert isinstance(again, Death)
-    assert again.output == ""
+    assert isinstance(again, Death) and again.output == ""
 
 
-def test_worker_that_died_between_calls_is_replaced(worker: Worker) -> None:
+def test_worker_that_died_between_calls_is_replaced(worker):
     before = worker.call(fatal.pid, timeout=PLENTY)
     assert isinstance(before, int)
     os.kill(before, signal.SIGKILL)
-    assert gone(before)
-    assert worker.call(fatal.pid, timeout=PLENTY) not in (before, None)
+    assert gone(before) and worker.call(fatal.pid, timeout=PLENTY) not in (before, None)
 
 
-def test_interruption_while_waiting_ends_a_hung_worker_at_once(worker: Worker) -> None:
+def test_interruption_while_waiting_ends_a_hung_worker_at_once(worker):
     seen: list[dict[str, Any]] = []
 
     def interrupt(note: dict[str, Any]) -> None:
@@ -126,12 +112,11 @@ def test_interruption_while_waiting_ends_a_hung_worker_at_once(worker: Worker) -
 
     with pytest.raises(KeyboardInterrupt):
         worker.call(fatal.noted, "hang", timeout=PLENTY, on_wait=interrupt)
-    assert time.monotonic() - seen[0]["at"] < SOON
-    assert gone(seen[0]["pid"])
+    assert time.monotonic() - seen[0]["at"] < SOON and gone(seen[0]["pid"])
     assert isinstance(worker.call(fatal.pid, timeout=PLENTY), int)
 
 
-def test_initializer_runs_in_each_worker_and_its_failure_is_raised() -> None:
+def test_initializer_runs_in_each_worker_and_its_failure_is_raised():
     with Worker(WARM, initializer=fatal.mark) as worker:
         for _ in range(2):
             assert worker.call(fatal.read_mark, timeout=PLENTY) == "set by the initializer"
@@ -151,11 +136,9 @@ def test_initializer_runs_in_each_worker_and_its_failure_is_raised() -> None:
 HANGS = f"""{TYPED}
 from conformance.worker.isolation import Worker
 from tests.kit import fatal
-
 def tell(note):
     if note:
         print(note["pid"], flush=True)
-
 with Worker(preload=()) as worker:
     worker.call(fatal.noted, "hang", timeout=1000, on_wait=tell)
 """
@@ -169,7 +152,7 @@ def short() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_no_worker_outlives_its_parent(sent: signal.Signals, short: Path) -> None:
+def test_no_worker_outlives_its_parent(sent, short):
     parent = subprocess.Popen(
         [sys.executable, "-c", HANGS], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True, env={**os.environ, "TMPDIR": str(short)},
@@ -190,7 +173,7 @@ def test_no_worker_outlives_its_parent(sent: signal.Signals, short: Path) -> Non
     assert not list(short.iterdir()), "the next run removes what it had no time for"
 
 
-def test_what_a_killed_worker_wrote_aside_goes_with_it(worker: Worker) -> None:
+def test_what_a_killed_worker_wrote_aside_goes_with_it(worker):
     death = worker.call(fatal.litter, timeout=PLENTY)
     assert isinstance(death, Death) and death.how == "SIGKILL"
     assert not Path(death.last["folder"]).exists()
@@ -209,7 +192,7 @@ def python(tmp_path: Path, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("preload", ["no_such_module", "fails_to_import"])
-def test_preload(tmp_path: Path, preload: str) -> None:
+def test_preload(tmp_path, preload):
     printed = python(
         tmp_path,
         "-c",
@@ -217,7 +200,6 @@ def test_preload(tmp_path: Path, preload: str) -> None:
 import sys
 from conformance.worker.isolation import Worker
 from tests.kit import fatal
-
 with Worker(preload=("colorsys", {preload!r})) as worker:
     print(worker.call(fatal.loaded, "colorsys", timeout=30))
     worker.call(fatal.noted, "exit_3", timeout=30)
@@ -232,12 +214,11 @@ assert "torch" not in sys.modules
 
 
 @pytest.mark.parametrize("front", [[], ["-n", "1"]], ids=["alone", "xdist"])
-def test_worker_does_not_import_the_test_run(tmp_path: Path, front: list[str]) -> None:
+def test_worker_does_not_import_the_test_run(tmp_path, front):
     (tmp_path / "test_inner.py").write_text("""
 from conformance.worker.isolation import Worker
 from tests.kit import fatal
 import pytest
-
 @pytest.mark.parametrize("n", [1, 2])
 def test_worker(n):
     with Worker(preload=()) as worker:
@@ -250,7 +231,7 @@ def test_worker(n):
 
 
 class TestProgress:
-    def test_the_latest_note_is_read(self) -> None:
+    def test_the_latest_note_is_read(self):
         progress = Progress()
         assert progress.read() == {}
         for count in range(5):
@@ -259,7 +240,7 @@ class TestProgress:
         progress.note()
         assert progress.read() == {}
 
-    def test_a_torn_note_reads_as_the_one_before(self) -> None:
+    def test_a_torn_note_reads_as_the_one_before(self):
         memory = bytearray(Progress.SIZE)
         progress = Progress(memory)
         progress.note(count=1)
@@ -273,7 +254,7 @@ class TestProgress:
                 memory[at] = after[at]
             assert progress.read() == {"count": 1}
 
-    def test_what_is_read_while_a_worker_writes_is_whole_and_in_order(self, worker: Worker) -> None:
+    def test_what_is_read_while_a_worker_writes_is_whole_and_in_order(self, worker):
         notes: list[int] = []
 
         def look(_: dict[str, Any]) -> None:
@@ -285,23 +266,21 @@ class TestProgress:
         with pytest.raises(InterruptedError):
             worker.call(fatal.note_forever, timeout=PLENTY, on_wait=look)
         known = [count for count in notes if count >= 0]
-        assert known == sorted(known)
-        assert len(set(known)) > 90
+        assert known == sorted(known) and len(set(known)) > 90
         assert len(known) > 0.9 * len(notes)
 
-    def test_garbage_reads_as_unknown(self) -> None:
+    def test_garbage_reads_as_unknown(self):
         assert Progress(bytearray(b"\xa5" * Progress.SIZE)).read() == {}
 
     @pytest.mark.parametrize("text", ["x", "ä", '"', "\0", "😀"])
-    def test_a_long_note_is_cut_not_refused(self, text: str) -> None:
+    def test_a_long_note_is_cut_not_refused(self, text):
         progress = Progress()
         progress.note(stage="run", draw=[text * 100_000], **{f"more{n}": text * 500 for n in range(99)})
         note = progress.read()
-        assert note["stage"] == "'run'"
-        assert len(note) == 8
+        assert note["stage"] == "'run'" and len(note) == 8
 
 
-def test_a_closed_worker_refuses_calls_and_may_be_closed_again() -> None:
+def test_a_closed_worker_refuses_calls_and_may_be_closed_again():
     with Worker(WARM) as worker:
         worker.call(fatal.pid, timeout=PLENTY)
         worker.close()
@@ -309,5 +288,5 @@ def test_a_closed_worker_refuses_calls_and_may_be_closed_again() -> None:
             worker.call(fatal.pid, timeout=PLENTY)
 
 
-def test_a_call_may_start_processes(worker: Worker) -> None:
+def test_a_call_may_start_processes(worker):
     assert worker.call(fatal.start_a_process, timeout=PLENTY) == 5

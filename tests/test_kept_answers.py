@@ -1,7 +1,5 @@
 """PyTorch's answers that an earlier run kept: read again, and never believed where anything speaks against them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections import Counter
@@ -36,7 +34,6 @@ precisions: {fp16: {}}
 PYTHON = """
 import os
 import torch
-
 class Net(torch.nn.Module):
     def forward(self, x):
         return FORMULA * getattr(torch, "planted_factor", 1.0)
@@ -104,8 +101,7 @@ def test_a_second_run_asks_pytorch_once_and_says_the_same(bench, check, precisio
     first, counts = counted(bench, check=check, precision=precision)
     assert first.status == "passed" and counts["__call__"] > 10
     second, counts = counted(bench, check=check, precision=precision)
-    assert counts["__call__"] == 1
-    assert counts["oracle"] <= first.ill_conditioned * 8 + 8
+    assert counts["__call__"] == 1 and counts["oracle"] <= first.ill_conditioned * 8 + 8
     for name in ("status", "examples", "worst", "draw", "histogram", "nothing", "ill_conditioned", "fidelity"):
         assert getattr(second, name) == getattr(first, name), name
 
@@ -234,8 +230,7 @@ def test_a_run_that_draws_anew_or_fails_keeps_nothing_and_one_that_cannot_write_
     (bench.folder / "file").write_text("no folder", encoding="utf-8")
     assert verdict(runs(bench, answers=bench.folder / "file")) == PASSED
     break_opener(onnxruntime, "open_optimized", off)
-    assert runs(bench).status == "failed"
-    assert kept(bench) == []
+    assert runs(bench).status == "failed" and kept(bench) == []
 
 
 def test_too_much_is_not_kept(tmp_path):
@@ -266,7 +261,6 @@ def test_arrays_come_back_as_they_were(tmp_path):
     assert again.exact(draw) == (True, None)
     for got, right in zip([*again.first, inputs["x"], *wanted], [*arrays[:2], arrays[0], *arrays], strict=True):
         assert (got.dtype, got.shape) == (right.dtype, right.shape)
-        assert got.tobytes() == np.ascontiguousarray(right).tobytes()
-        assert got.flags.writeable
+        assert got.tobytes() == np.ascontiguousarray(right).tobytes() and got.flags.writeable
     assert again.of(Draw({"n": 2, "k": 3}, "ends", 8)) is None
     assert again.of(flagged) and again.exact(flagged) == (False, None), "float64 was not asked for this draw"

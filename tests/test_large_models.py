@@ -1,7 +1,5 @@
 """Models whose weights do not fit into one message of protobuf: here all that are larger than nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,7 +36,7 @@ def net() -> onnx.ModelProto:
     return model_of("net (float[batch, 32] x) => (float[batch, 32] y) { h = MatMul (x, w) y = Tanh (h) }", w=weights)
 
 
-def test_the_weights_lie_beside_and_come_back(tmp_path: Path) -> None:
+def test_the_weights_lie_beside_and_come_back(tmp_path):
     model = net()
     written = serialized(model)
     assert written.weights is not None and len(written.data) < 1000
@@ -53,14 +51,14 @@ def test_the_weights_lie_beside_and_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_a_model_is_large_by_the_bytes_of_its_weights_and_texts(largest: Callable[[int], None], large: bool) -> None:
+def test_a_model_is_large_by_the_bytes_of_its_weights_and_texts(largest, large):
     model = net()
     model.graph.initializer.append(onnx.helper.make_tensor("s", onnx.TensorProto.STRING, [1], [b"a" * 99_999]))
     largest(sum(tensor.ByteSize() for tensor in model.graph.initializer) - large)
     assert onnx_models.is_large(model) is large
 
 
-def test_a_file_is_checked_converted_and_run(bench: Bench, tmp_path: Path) -> None:
+def test_a_file_is_checked_converted_and_run(bench, tmp_path):
     place = tmp_path / "big"
     place.mkdir()
     onnx.save(net(), place / "net.onnx", save_as_external_data=True, location="net.bin", size_threshold=0)

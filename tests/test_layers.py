@@ -1,8 +1,6 @@
 """Who may import whom: folders import from those below them only; what has to start fast, or runs where there is no
 PyTorch, needs neither torch nor a runtime."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys
@@ -56,11 +54,11 @@ def _file(parts: list[str]) -> Path:
     return HOME / "__init__.py"
 
 
-def test_every_folder_has_its_place() -> None:
+def test_every_folder_has_its_place():
     assert {room(file) for file in modules()} == {*ORDER}
 
 
-def test_modules_import_from_below_only() -> None:
+def test_modules_import_from_below_only():
     upwards = [
         f"{file.relative_to(HOME)}:{line}: {other.relative_to(HOME)}"
         for file in modules()
@@ -70,7 +68,7 @@ def test_modules_import_from_below_only() -> None:
     assert upwards == []
 
 
-def test_what_a_replay_imports_is_not_brought_in_by_a_package() -> None:
+def test_what_a_replay_imports_is_not_brought_in_by_a_package():
     """A replay has no pydantic; importing a module of ``case`` must not import its neighbours."""
     assert (HOME / "case" / "__init__.py").read_text(encoding="utf-8") == ""
 
@@ -96,7 +94,7 @@ RUNTIMES = ("runtimes", "runtimes.onnxruntime", "runtimes.onnxreference", "expor
     ((*GATING, *LATENCY), ("torch", "onnx", "onnxruntime", "pytest", "_pytest")),
     (("checks.run_cell", "checks.runner", "cli", "worker.isolation"), ("pytest", "_pytest")),
 ], ids=["reading and comparing", "runtimes", "replaying", "gating", "running"])  # fmt: skip
-def test_modules_do_not_import_what_is_not_theirs(modules: tuple[str, ...], never: tuple[str, ...]) -> None:
+def test_modules_do_not_import_what_is_not_theirs(modules, never):
     names = ", ".join(f"conformance.{module}" for module in modules)
     code = f"import sys, {names}; print([name for name in {never!r} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

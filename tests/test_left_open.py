@@ -1,14 +1,12 @@
 """What PyTorch leaves open gets no verdict, and a wrong value beside it is found."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pytest
 
 from conformance.draw.draw import Draw
-from tests.kit.cases import Bench, case_of, details, module_of, say
+from tests.kit.cases import case_of, details, module_of, say
 from tests.kit.judging import verifying
 from tests.kit.runtimes import wrong_runtime
 
@@ -60,7 +58,7 @@ OPEN = {
 
 
 @pytest.mark.parametrize("rule", OPEN)
-def test_what_is_open_gets_no_verdict_and_a_wrong_value_beside_it_is_found(bench: Bench, rule: str) -> None:
+def test_what_is_open_gets_no_verdict_and_a_wrong_value_beside_it_is_found(bench, rule):
     forward, x, instead = OPEN[rule]
     shape = ", ".join(map(str, ["batch", *x.shape[1:]]))
     with verifying(bench, case_of(forward, x=f"[{shape}]")) as verify:
@@ -82,7 +80,7 @@ def test_what_is_open_gets_no_verdict_and_a_wrong_value_beside_it_is_found(bench
     "torch.kthvalue(x, 2, keepdim=True).indices", "torch.median(x, -1, keepdim=True).indices",
     "torch.sort(x.mT, 0).indices.mT", "x.topk(2).indices.mT.flip(0).mT",
 ])  # fmt: skip
-def test_every_place_among_equal_values_is_open_and_no_other(bench: Bench, forward: str) -> None:
+def test_every_place_among_equal_values_is_open_and_no_other(bench, forward):
     """The one in the middle too, of a hundred rows of three."""
     x = np.where(np.arange(201)[:, None] < 100, np.float32(1), np.float32([3, 1, 2]))
     with verifying(bench, case_of(forward, x="[batch, 3]")) as verify:
@@ -95,7 +93,7 @@ def test_every_place_among_equal_values_is_open_and_no_other(bench: Bench, forwa
         assert verify.judged(example, [other]).verdict == "failed"
 
 
-def test_what_stands_at_equal_values_is_open_though_most_of_them_have_the_same(bench: Bench) -> None:
+def test_what_stands_at_equal_values_is_open_though_most_of_them_have_the_same(bench):
     """Of thirteen rows the first is found by its score; the others tie, and all but one of them hold the same."""
     x = np.zeros((1, 13, 2), np.float32)
     x[0, 0], x[0, 5, 1] = 1, 3
@@ -110,9 +108,7 @@ def test_what_stands_at_equal_values_is_open_though_most_of_them_have_the_same(b
     ("torch.sigmoid(x)", "verified"), ("torch.sigmoid(x)[:, :].clone()", "verified"), ("x", "failed"),
     ("torch.cat([x, x], 1)[:, :6]", "failed"), ("-x.neg()", "failed"),
 ])  # fmt: skip
-def test_scores_that_are_equal_but_for_their_last_bits_may_come_in_either_order(
-    bench: Bench, scores: str, verdict: str
-) -> None:
+def test_scores_that_are_equal_but_for_their_last_bits_may_come_in_either_order(bench, scores, verdict):
     """Those that are computed, as the sigmoids of 0 and of 1e-7; inputs have an order, and so has what lies apart."""
     x = np.float32([[-3, 0, 1e-7, 0.4, 0.5, 2]])
     with verifying(bench, case_of(f"torch.sort({scores}).indices", x="[batch, 6]")) as verify:
@@ -121,7 +117,7 @@ def test_scores_that_are_equal_but_for_their_last_bits_may_come_in_either_order(
         assert [verify.judged(example, [order]).verdict for order in orders] == [verdict, "failed"]
 
 
-def test_what_stands_at_scores_that_are_equal_but_for_their_last_bits_is_open(bench: Bench) -> None:
+def test_what_stands_at_scores_that_are_equal_but_for_their_last_bits_is_open(bench):
     """As of a runtime whose sigmoids are all 0.5, and which takes the first of them."""
     rng = np.random.default_rng(0)
     forward = "x.gather(-1, torch.topk(torch.sigmoid(x), 3).indices)"
@@ -160,7 +156,7 @@ CLOSED = {
 
 
 @pytest.mark.parametrize("name", CLOSED)
-def test_what_is_defined_is_held_to_it(bench: Bench, name: str) -> None:
+def test_what_is_defined_is_held_to_it(bench, name):
     forward, x, instead = CLOSED[name]
     shape = ", ".join(map(str, ["batch", *x.shape[1:]]))
     with verifying(bench, case_of(forward, x=f"[{shape}]")) as verify:
@@ -171,7 +167,7 @@ def test_what_is_defined_is_held_to_it(bench: Bench, name: str) -> None:
 
 
 @pytest.mark.parametrize("apart, verdict", [(1, "verified"), (100, "failed")])
-def test_whether_two_scores_are_equal_is_open_where_rounding_decides(bench: Bench, apart: int, verdict: str) -> None:
+def test_whether_two_scores_are_equal_is_open_where_rounding_decides(bench, apart, verdict):
     """Each moved by an amount of its own they hardly ever are. The scores are sums that float32 has to round, by less
     than the ``apart`` units between those of the first rows."""
     x = np.float32([*[[[1 + apart * 2**-23, 2**-25], [1, 2**-25]]] * 40, *[[[1, 2], [0, 2]]] * 60])
@@ -183,7 +179,7 @@ def test_whether_two_scores_are_equal_is_open_where_rounding_decides(bench: Benc
 
 
 @pytest.mark.parametrize("sums, verdict", [(0.07, "ill-conditioned"), (0.05, "failed")])
-def test_how_many_values_there_are_is_open_where_rounding_decides(bench: Bench, sums: float, verdict: str) -> None:
+def test_how_many_values_there_are_is_open_where_rounding_decides(bench, sums, verdict):
     """Of rows whose sum is compared with a number that it may be."""
     x = np.full((2, 3), sums, np.float32)
     with verifying(bench, case_of("x[x.sum(1) * 0.7 > 0.147]")) as verify:
@@ -192,7 +188,7 @@ def test_how_many_values_there_are_is_open_where_rounding_decides(bench: Bench, 
         assert verify.judged(example, [x[:1] if count != 1 else x]).verdict == verdict
 
 
-def test_pytorch_is_not_wrong_where_a_constant_as_float32_has_it_gives_what_it_gives(bench: Bench) -> None:
+def test_pytorch_is_not_wrong_where_a_constant_as_float32_has_it_gives_what_it_gives(bench):
     """3 / 0.3 is 10, and a bit less where 0.3 is a bit more: then 9 are whole."""
     x = np.float32([[3.0], [1.0]])
     with verifying(bench, case_of("torch.floor_divide(x, 0.3)", x="[batch, 1]")) as verify:
@@ -206,16 +202,14 @@ def test_pytorch_is_not_wrong_where_a_constant_as_float32_has_it_gives_what_it_g
     ("torch.fft.rfft(x).real", np.where(np.arange(32) == 24, -INF, 1).astype(np.float32)[None]),
     ("x.prod(-1, keepdim=True)", np.float32([[1e30, 1e30, 0]])),
 ])  # fmt: skip
-def test_pytorch_is_not_wrong_where_float64_has_another_value_for_what_is_not_defined(
-    bench: Bench, forward: str, x: Any
-) -> None:
+def test_pytorch_is_not_wrong_where_float64_has_another_value_for_what_is_not_defined(bench, forward, x):
     with verifying(bench, case_of(forward, x=f"[batch, {x.shape[1]}]")) as verify:
         example = verify.example(Draw({"batch": 1}, "plain", 0), {"x": x})
         assert example.exact is not None
         assert verify.judged(example, [example.exact[0].astype(np.float32)]).verdict != "failed"
 
 
-def test_specials_that_are_all_open_are_skipped_with_the_rule(bench: Bench) -> None:
+def test_specials_that_are_all_open_are_skipped_with_the_rule(bench):
     def otherwise(inputs: Any, outputs: Any) -> Any:
         return [np.where(np.isfinite(inputs["x"]), outputs[0], 7).astype(np.int32)]
 
@@ -231,7 +225,6 @@ def test_specials_that_are_all_open_are_skipped_with_the_rule(bench: Bench) -> N
 
 DETECTOR = """
 import torch, torchvision
-
 class Detector(torch.nn.Module):
     def forward(self, x):
         return torchvision.ops.nms(x[:, :4], x[:, 4], 0.5)
@@ -240,7 +233,7 @@ BOXES = np.float32([[0, 0, 1, 1, 0.8], [2, 2, 3, 3, 0.6], [4, 4, 5, 5, 0.5]])
 
 
 @pytest.mark.parametrize("score, verdict", [(NAN, "ill-conditioned"), (0.8, "failed")])
-def test_the_order_of_boxes_is_open_where_a_score_is_no_number(bench: Bench, score: float, verdict: str) -> None:
+def test_the_order_of_boxes_is_open_where_a_score_is_no_number(bench, score, verdict):
     """In the middle as well, where neither of two sorts would put it."""
     x = BOXES.copy()
     x[0, 4] = score

@@ -1,7 +1,5 @@
 """The matrix at the end of a run, in narrow and in wide terminals."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
@@ -27,8 +25,7 @@ MANY = list(itertools.starmap(record, itertools.product(
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_no_line_is_wider_than_the_terminal_and_no_cell_is_left_out(width):
     lines = list(matrix.lines(MANY, width))
-    assert max(map(len, lines)) <= width
-    assert sum(line.count("✓") for line in lines) == len(MANY)
+    assert max(map(len, lines)) <= width and sum(line.count("✓") for line in lines) == len(MANY)
     assert len(lines) >= len(list(matrix.lines(MANY, 200))) and list(matrix.lines([], width)) == []
 
 
@@ -93,8 +90,7 @@ def test_what_a_precision_costs_stands_beside_its_runtimes_or_in_a_column_where_
     found = "\n".join(
         matrix.lines([fails, cost("onnxruntime", "int8", "passed"), cost("onnxruntime", "fp16", "passed")], 80)
     )
-    assert found.splitlines()[-1].split() == ["conv", "✓", "N"]
-    assert "cost" not in found
+    assert found.splitlines()[-1].split() == ["conv", "✓", "N"] and "cost" not in found
     alone = list(matrix.lines([declared], 80))
     assert (alone[0].split(), alone[-1].split()) == (["dyn", "cost", "int8"], ["conv", "x"])
 
@@ -107,8 +103,7 @@ def test_costs_are_listed_from_the_one_nearest_to_its_limit():
     records = [one("a", 0.1, {"sqnr": 40.0}), one("b", 0.9, {"sqnr": 21.0}), one("c", 0.5, {"changed": 0.025})]
     found = list(matrix.fidelity(records, most=2))
     assert [line.split()[-1] for line in found[1:3]] == ["b", "c"]
-    assert "21.0 dB SQNR (0.90)" in found[1]
-    assert "2.5% changed" in found[2]
+    assert "21.0 dB SQNR (0.90)" in found[1] and "2.5% changed" in found[2]
     assert found[3].split()[1] == "1"
     assert list(matrix.fidelity([])) == []
 

@@ -1,12 +1,9 @@
 """How much memory a worker may take, what counts, and what a death for memory says."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,17 +17,16 @@ from tests.kit.servers import WARM
 MIB = 2**20
 
 
-def test_what_is_shared_counts() -> None:
+def test_what_is_shared_counts():
     with Worker(WARM, memory_gib=0.125) as worker:
         assert worker.call(hostile.takes_shared_memory, 32 * MIB, 0.3, timeout=PLENTY) == 32 * MIB
         death = worker.call(hostile.takes_shared_memory, 384 * MIB, PLENTY, timeout=PLENTY)
-        assert isinstance(death, Death)
-        assert death.error == "OutOfMemory"
+        assert isinstance(death, Death) and death.error == "OutOfMemory"
         assert death.how.endswith(" GiB of memory taken, 0.125 GiB allowed")
         assert worker.call(hostile.well_behaved, 3, timeout=PLENTY) == 3
 
 
-def test_what_several_processes_share_counts_once() -> None:
+def test_what_several_processes_share_counts_once():
     with Worker(WARM, memory_gib=0.25) as worker:
         assert worker.call(hostile.takes_memory_in_children, 128 * MIB, timeout=PLENTY) == 128 * MIB
 
@@ -39,7 +35,7 @@ TAKES = f"import mmap, sys; m = mmap.mmap(-1, {256 * MIB}); m.write(bytes({256 *
 STARTS = f"import subprocess, sys; subprocess.run([sys.executable, '-uc', {TAKES!r}])"
 
 
-def test_what_is_taken_below_a_worker_counts() -> None:
+def test_what_is_taken_below_a_worker_counts():
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", STARTS], stdin=pipe, stdout=pipe) as process:
         watch = memory.Watch(process.pid, 0.125)
@@ -48,9 +44,7 @@ def test_what_is_taken_below_a_worker_counts() -> None:
 
 
 @pytest.mark.parametrize("after, error", [(2, "SIGKILL"), (3, "OutOfMemory")])
-def test_the_kernels_count_tells_who_was_killed_for_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int, error: str
-) -> None:
+def test_the_kernels_count_tells_who_was_killed_for_memory(tmp_path, monkeypatch, after, error):
     counts = tmp_path / "vmstat"
     monkeypatch.setattr(memory, "VMSTAT", counts)
     counts.write_text("pgfault 17\noom_kill 2\n")
@@ -62,8 +56,7 @@ def test_the_kernels_count_tells_who_was_killed_for_memory(
 
     with Worker(WARM) as worker:
         death = worker.call(fatal.noted, "hang", timeout=PLENTY, on_wait=kill)
-    assert isinstance(death, Death)
-    assert death.error == error
+    assert isinstance(death, Death) and death.error == error
     assert death.how.startswith("SIGKILL")
 
 
@@ -80,9 +73,7 @@ GIB = 2**30
     ("4:memory:/a\n0::/\n", {"memory/a/memory.limit_in_bytes": 10 * GIB}, 3, 3),
     ("nonsense", {}, 4, 9),
 ])  # fmt: skip
-def test_the_share_is_of_what_there_is(
-    tmp_path: Path, groups: str, files: dict[str, object], processes: int, share: float
-) -> None:
+def test_the_share_is_of_what_there_is(tmp_path, groups, files, processes, share):
     """On a host of 40 GiB."""
     (tmp_path / "member").write_text(groups)
     for name, content in files.items():

@@ -1,7 +1,5 @@
 """A cell cannot harm the next: what it changes in its process, and what becomes of the cells that run after it."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -40,17 +38,14 @@ def harmed(tmp_path_factory: pytest.TempPathFactory, worker: Worker, store: Path
 
 
 @pytest.mark.parametrize("name", HARMS)
-def test_the_cell_that_changed_something_says_so_and_what_can_be_is_put_back(
-    harmed: dict[str, Any], name: str
-) -> None:
+def test_the_cell_that_changed_something_says_so_and_what_can_be_is_put_back(harmed, name):
     (change,) = harmed[name]["changed"]
     assert (change["when"], change["outcome"]) == ("running", "left" if name in LEFT else "put back")
     assert change["kind"] == "registry" or name not in REGISTRIES
-    assert harmed[name]["held"]
-    assert (result(harmed[name]) == REPLACED) == (name in JUDGING)
+    assert harmed[name]["held"] and (result(harmed[name]) == REPLACED) == (name in JUDGING)
 
 
-def test_values_of_environment_variables_are_not_told(harmed: dict[str, Any]) -> None:
+def test_values_of_environment_variables_are_not_told(harmed):
     assert "a secret" not in json.dumps(harmed["variable"])
     assert harmed["variable"]["changed"][0]["after"] == "PLANTED_NEIGHBOUR"
 
@@ -58,7 +53,6 @@ def test_values_of_environment_variables_are_not_told(harmed: dict[str, Any]) ->
 DRAWING = """
 import random
 import numpy as np, torch
-
 class Draws(torch.nn.Module):
     def forward(self, x):
         with open(__file__ + ".seen", "a") as seen:
@@ -74,7 +68,7 @@ export: {torchscript: [17]}
 """
 
 
-def test_what_a_cell_draws_from_the_process_generators_does_not_depend_on_others(bench) -> None:
+def test_what_a_cell_draws_from_the_process_generators_does_not_depend_on_others(bench):
     (cell,) = (cell for cell in bench.cells(DRAWS, DRAWING) if cell.check == "accuracy")
     seen, last = cell.case.folder / "beside.py.seen", []
     for seed in (0, 1, 2):  # the first run exports
@@ -95,7 +89,6 @@ USES = """
 import planted_library
 import torch
 import torch.nn.functional as F
-
 class Uses(torch.nn.Module):
     def forward(self, x):
         assert F.relu is planted_library.relu
@@ -104,7 +97,6 @@ class Uses(torch.nn.Module):
 PLAIN = """
 import torch
 import torch.nn.functional as F
-
 class Plain(torch.nn.Module):
     def forward(self, x):
         assert F.relu.__module__ == "torch.nn.functional"
@@ -124,9 +116,7 @@ def run(bench: Any, fresh: Worker) -> Runner:
     return Runner(Settings(store=bench.store, examples=1), 60, fresh)
 
 
-def test_a_library_that_patches_torch_as_it_is_imported_works_for_each_case_that_imports_it(
-    run: Runner, tmp_path: Path
-) -> None:
+def test_a_library_that_patches_torch_as_it_is_imported_works_for_each_case_that_imports_it(run, tmp_path):
     (tmp_path / "planted_library.py").write_text(LIBRARY, encoding="utf-8")
     path = f"import sys\nsys.path.append({str(tmp_path)!r})\n"
     one = cells_of(tmp_path, "one", "Uses", path + USES)
@@ -160,9 +150,7 @@ class Keeps(torch.nn.Module):
     ("setattr(torch, 'planted', 1)", False),
     ("setattr(Keeps, 'seen', 1)", False),
 ])  # fmt: skip
-def test_cells_share_a_process_only_where_nothing_is_kept(
-    run: Runner, fresh: Worker, tmp_path: Path, keeps: str, shared: bool
-) -> None:
+def test_cells_share_a_process_only_where_nothing_is_kept(run, fresh, tmp_path, keeps, shared):
     one = cells_of(tmp_path, "one", "Keeps", KEEPS, where=keeps)
     other = cells_of(tmp_path, "other", "Keeps", KEEPS, where="pass")
     processes = []
@@ -173,9 +161,7 @@ def test_cells_share_a_process_only_where_nothing_is_kept(
     assert (processes[0] == processes[1], processes[1] == processes[2]) == (shared, False)
 
 
-def test_exporting_with_dynamo_and_converting_leaves_a_process_to_the_next_cell(
-    run: Runner, fresh: Worker, tmp_path: Path
-) -> None:
+def test_exporting_with_dynamo_and_converting_leaves_a_process_to_the_next_cell(run, fresh, tmp_path):
     said = "precisions: {fp16: {}, int8: {}}\nexport: {dynamo: [20], torchscript: [17]}"
     case = load_case(tmp_path, say(module_of("Net"), "runtimes: onnxruntime", said), NET)
     processes = set()
@@ -186,7 +172,7 @@ def test_exporting_with_dynamo_and_converting_leaves_a_process_to_the_next_cell(
     assert len(processes) == 1
 
 
-def test_texts_have_the_hashes_of_one_seed_in_each_run(worker: Worker) -> None:
+def test_texts_have_the_hashes_of_one_seed_in_each_run(worker):
     command = [sys.executable, "-c", "print(hash('text'))"]
     of_seed_0 = int(subprocess.check_output(command, env={**os.environ, "PYTHONHASHSEED": "0"}))
     assert worker.call(holds, f"hash('text') == {of_seed_0}", "", timeout=60)
@@ -209,9 +195,7 @@ FENCELESS = "from conformance.worker.state.fence import Fence; Fence.end = lambd
 @pytest.mark.parametrize(
     "where, what", [(LATE, "json.loads"), (FENCELESS, "conformance.worker.state.fence.Fence.end")]
 )
-def test_who_replaces_a_function_after_the_export_or_the_fence_is_not_green(
-    run: Runner, tmp_path: Path, where: str, what: str
-) -> None:
+def test_who_replaces_a_function_after_the_export_or_the_fence_is_not_green(run, tmp_path, where, what):
     record = run(cells_of(tmp_path, "one", "Keeps", KEEPS, where=where)["accuracy"])
     assert verdict(record) == REPLACED and what in str(record.reason)
 
@@ -219,13 +203,11 @@ def test_who_replaces_a_function_after_the_export_or_the_fence_is_not_green(
 MARKS = """
 import os, sys
 import torch
-
 def called_by(name):
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_name != name:
         frame = frame.f_back
     return frame is not None
-
 class Minds(torch.nn.Module):
     def __init__(self, how):
         super().__init__()
@@ -238,16 +220,14 @@ class Minds(torch.nn.Module):
                 os._exit(7)
             raise RuntimeError("there is a mark")
         return torch.sin(x)
-
 marks = torch.nn.functional.relu
-
 class Fails(torch.nn.Module):
     def forward(self, x):
         raise RuntimeError("always")
 """
 
 
-def test_a_cell_that_fails_only_after_others_says_so_and_blames_nobody(run: Runner, tmp_path: Path) -> None:
+def test_a_cell_that_fails_only_after_others_says_so_and_blames_nobody(run, tmp_path):
     raises = cells_of(tmp_path, "raises", "Minds", MARKS, how="raises")
     dies = cells_of(tmp_path, "dies", "Minds", MARKS, how="dies")
     run(raises["export"], then=raises["accuracy"])
@@ -266,9 +246,7 @@ def test_a_cell_that_fails_only_after_others_says_so_and_blames_nobody(run: Runn
     assert (ended.status, ended.error, ended.fault, ended.signal) == ("failed", "OnlyAfter", None, "exit 7")
 
 
-def test_a_failure_of_its_own_is_what_it_is_alone_and_its_next_cell_needs_no_other_process(
-    run: Runner, fresh: Worker, tmp_path: Path
-) -> None:
+def test_a_failure_of_its_own_is_what_it_is_alone_and_its_next_cell_needs_no_other_process(run, fresh, tmp_path):
     fails, processes = cells_of(tmp_path, "fails", "Fails", MARKS), []
     for check in ("export", "accuracy"):
         record = run(fails[check])
@@ -277,7 +255,7 @@ def test_a_failure_of_its_own_is_what_it_is_alone_and_its_next_cell_needs_no_oth
     assert processes[0] == processes[1]
 
 
-def test_only_failures_are_doubted_and_no_time_limit_or_budget_is(bench) -> None:
+def test_only_failures_are_doubted_and_no_time_limit_or_budget_is(bench):
     first, second, *_ = bench.cells(DRAWS, DRAWING)
     before = Predecessors()
     record = second.record()
@@ -294,19 +272,18 @@ def test_only_failures_are_doubted_and_no_time_limit_or_budget_is(bench) -> None
         assert not before.doubtful(second, record)
 
 
-def test_what_libraries_start_for_their_own_is_no_change_of_a_cell(fresh: Worker) -> None:
+def test_what_libraries_start_for_their_own_is_no_change_of_a_cell(fresh):
     assert fresh.call(neighbours.starts_threads, timeout=60) == [
         ([], False), ([("threads", "worker of the case")], True)
     ]  # fmt: skip
 
 
-def test_a_progress_bar_ends_no_worker(fresh: Worker) -> None:
+def test_a_progress_bar_ends_no_worker(fresh):
     """tqdm's own lock starts a process; every export with dynamo would end its worker, and import all anew."""
-    assert fresh.call(neighbours.draws_a_bar, timeout=60) == [0, 1, 2]
-    assert fresh.running
+    assert fresh.call(neighbours.draws_a_bar, timeout=60) == [0, 1, 2] and fresh.running
 
 
-def test_a_change_reads_as_what_happened() -> None:
+def test_a_change_reads_as_what_happened():
     def told(what: str, kind: str, when: str, outcome: str, before: str = "", after: str = "") -> dict[str, str]:
         return {"what": what, "kind": kind, "when": when, "outcome": outcome, "before": before, "after": after}
 

@@ -1,12 +1,9 @@
 """Cases whose model is an ONNX file: what it means by ONNX's evaluator is what runtimes, and other files, are held
 against."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +19,7 @@ from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 from conformance.records import text
 from conformance.runtimes import registry
-from tests.kit.cases import PASSED, Bench, verdict
+from tests.kit.cases import PASSED, verdict
 from tests.kit.models import model_of
 from tests.kit.runtimes import wrong_runtime
 
@@ -54,7 +51,7 @@ def problem(folder: Path, body: str = NET) -> str:
 # ---- what the file says --------------------------------------------------------------------------------------
 
 
-def test_the_interface_is_read_without_onnx(tmp_path: Path) -> None:
+def test_the_interface_is_read_without_onnx(tmp_path):
     save(net(), tmp_path / "net.onnx")
     told = header(tmp_path / "net.onnx")
     assert told.opset == 17
@@ -66,7 +63,7 @@ def test_the_interface_is_read_without_onnx(tmp_path: Path) -> None:
     assert told.beside == {}
 
 
-def test_a_case_says_no_more_than_the_name_of_the_file(tmp_path: Path) -> None:
+def test_a_case_says_no_more_than_the_name_of_the_file(tmp_path):
     planned = cells(tmp_path, net=net())
     says = planned[0].case.says
     assert [cell.id for cell in planned] == [
@@ -79,7 +76,7 @@ def test_a_case_says_no_more_than_the_name_of_the_file(tmp_path: Path) -> None:
     assert str(high) == "6" or high == 6, "indices stay within the table"
 
 
-def test_what_the_case_says_itself_goes_before(tmp_path: Path) -> None:
+def test_what_the_case_says_itself_goes_before(tmp_path):
     x = "{type: 'float32[batch, seq, 6]', values: {uniform: {low: 0, high: 1}}}"
     body = f"{NET}  dims: {{batch: 2..3}}\n  inputs: {{x: {x}}}\n"
     says = cells(tmp_path, body, net=net())[0].case.says
@@ -87,13 +84,13 @@ def test_what_the_case_says_itself_goes_before(tmp_path: Path) -> None:
     assert list(says.inputs) == ["ids", "x"] and says.inputs["x"].values.uniform is not None
 
 
-def test_sizes_without_a_name_get_one(tmp_path: Path) -> None:
+def test_sizes_without_a_name_get_one(tmp_path):
     made = model_of("net (float[?, b, 3] x) => (float[?, ?, 3] y) { y = Abs (x) }")
     made.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "a-b"
     assert list(cells(tmp_path, net=made)[0].case.says.dims) == ["x_0", "a_b"]
 
 
-def test_weights_beside_the_file_are_what_the_case_depends_on(tmp_path: Path, bench: Bench) -> None:
+def test_weights_beside_the_file_are_what_the_case_depends_on(tmp_path, bench):
     weights = np.ones((64, 64), np.float32)
     made = model_of("net (float[n, 64] x) => (float[n, 64] y) { y = MatMul (x, w) }", w=weights)
     save(made, tmp_path / "net.onnx", save_as_external_data=True, location="net.data", size_threshold=0)
@@ -104,7 +101,7 @@ def test_weights_beside_the_file_are_what_the_case_depends_on(tmp_path: Path, be
     assert verdict(bench.run_cell(accuracy, examples=3)) == PASSED
 
 
-def test_weights_that_are_not_there_are_the_fault_of_the_case(tmp_path: Path, bench: Bench) -> None:
+def test_weights_that_are_not_there_are_the_fault_of_the_case(tmp_path, bench):
     export, *_ = cells(tmp_path, net=net())
     big = net()
     big.graph.initializer[0].ClearField("raw_data")
@@ -119,7 +116,7 @@ def test_weights_that_are_not_there_are_the_fault_of_the_case(tmp_path: Path, be
 # ---- what is found -------------------------------------------------------------------------------------------
 
 
-def test_a_sound_file_passes(tmp_path: Path, bench: Bench) -> None:
+def test_a_sound_file_passes(tmp_path, bench):
     values = "(int64[batch, seq] ids, float[batch, seq, 6] x) => (float[batch, seq, 5] y)"
     nodes = "rows = Gather (table, ids) more = Add (rows, x) relu = Relu (more) z = MatMul (relu, w) y = Tanh (z)"
     weights = np.random.default_rng(1).normal(size=(6, 5)).astype(np.float32)
@@ -132,7 +129,7 @@ def test_a_sound_file_passes(tmp_path: Path, bench: Bench) -> None:
         assert verdict(record) == PASSED and record.examples, cell.id
 
 
-def test_another_file_is_held_against_the_meaning_of_the_first(tmp_path: Path, bench: Bench) -> None:
+def test_another_file_is_held_against_the_meaning_of_the_first(tmp_path, bench):
     body = f"{NET}  export: {{onnx: {{opsets: [17], file: other.onnx}}}}\n"
     _, accuracy, _ = cells(tmp_path, body, net=net(), other=net("LeakyRelu"))
     record = bench.run_cell(accuracy, examples=4)
@@ -146,7 +143,7 @@ def test_another_file_is_held_against_the_meaning_of_the_first(tmp_path: Path, b
 
 
 @pytest.mark.smoke
-def test_a_wrong_runtime_is_at_fault(tmp_path: Path, bench: Bench) -> None:
+def test_a_wrong_runtime_is_at_fault(tmp_path, bench):
     _, accuracy, _ = cells(tmp_path, net=net())
     with wrong_runtime(lambda inputs, outputs: [outputs[0] + np.float32(0.01)]):
         record = bench.run_cell(accuracy, examples=4)
@@ -154,7 +151,7 @@ def test_a_wrong_runtime_is_at_fault(tmp_path: Path, bench: Bench) -> None:
     assert record.operator is None, "nobody has exported it"
 
 
-def test_a_file_that_is_not_valid_is_the_fault_of_the_case(tmp_path: Path, bench: Bench) -> None:
+def test_a_file_that_is_not_valid_is_the_fault_of_the_case(tmp_path, bench):
     broken = net()
     broken.graph.node[1].input[0] = "nowhere"
     export, *_ = cells(tmp_path, net=broken)
@@ -162,7 +159,7 @@ def test_a_file_that_is_not_valid_is_the_fault_of_the_case(tmp_path: Path, bench
     assert (record.status, record.fault) == ("failed", "case")
 
 
-def test_where_the_evaluator_has_no_say_the_record_says_who_computed(tmp_path: Path, bench: Bench) -> None:
+def test_where_the_evaluator_has_no_say_the_record_says_who_computed(tmp_path, bench):
     made = model_of("net (float[n, 3, 4] x) => (float[n, 3, 4] y) { y = LogSoftmax <axis = 1> (x) }")
     export, accuracy, *_ = cells(tmp_path, net=made)
     record = bench.run_cell(export)
@@ -172,7 +169,7 @@ def test_where_the_evaluator_has_no_say_the_record_says_who_computed(tmp_path: P
     assert verdict(bench.run_cell(accuracy, examples=4)) == PASSED
 
 
-def test_float64_goes_through_constants_casts_and_branches() -> None:
+def test_float64_goes_through_constants_casts_and_branches():
     made = model_of("""g (int64[n] i, bool c) => (float[n] y) {
         cast = Cast <to = 1> (i)
         y = If (c) <
@@ -191,17 +188,13 @@ def test_float64_goes_through_constants_casts_and_branches() -> None:
 
 
 @pytest.mark.parametrize(("content", "said"), [
-    (lambda file: None, "cannot be read: No such file"), (Path.mkdir, "it is no file"), (os.mkfifo, "it is no file"),
-    (b"", "the file is empty"),
-    (b"not a model at all", "no ONNX model"),
-    (net().SerializeToString()[:150], "cut off"),
-    (net(opset=6).SerializeToString(), "is at opset 6"),
+    (lambda file: None, "cannot be read: No such file"), (Path.mkdir, "it is no file"),
+    (os.mkfifo, "it is no file"), (b"", "the file is empty"), (b"not a model at all", "no ONNX model"),
+    (net().SerializeToString()[:150], "cut off"), (net(opset=6).SerializeToString(), "is at opset 6"),
     (model_of("g (string[2] x) => (string[2] y) { y = Identity (x) }").SerializeToString(),
      "the input x has a type that is not drawn"),
 ])  # fmt: skip
-def test_what_is_no_model_or_cannot_be_drawn_is_refused_with_a_sentence(
-    tmp_path: Path, content: Any, said: str
-) -> None:
+def test_what_is_no_model_or_cannot_be_drawn_is_refused_with_a_sentence(tmp_path, content, said):
     if isinstance(content, bytes):
         (tmp_path / "net.onnx").write_bytes(content)
     else:
@@ -209,7 +202,7 @@ def test_what_is_no_model_or_cannot_be_drawn_is_refused_with_a_sentence(
     assert said in problem(tmp_path)
 
 
-def test_no_bytes_of_a_model_make_more_than_a_sentence(tmp_path: Path) -> None:
+def test_no_bytes_of_a_model_make_more_than_a_sentence(tmp_path):
     data, rng = net().SerializeToString(), np.random.default_rng(0)
     for _ in range(200):
         spoilt = bytearray(data)
@@ -229,7 +222,7 @@ def test_no_bytes_of_a_model_make_more_than_a_sentence(tmp_path: Path) -> None:
     ("export: {torchscript: [17]}", "an ONNX file is not exported"),
     ("dims: {nothing: 1..3}", "no input, range or condition uses the dim 'nothing'"),
 ])  # fmt: skip
-def test_what_is_about_modules_is_refused(tmp_path: Path, more: str, said: str) -> None:
+def test_what_is_about_modules_is_refused(tmp_path, more, said):
     save(net(), tmp_path / "net.onnx")
     assert said in problem(tmp_path, f"{NET}  {more}\n")
 
@@ -254,9 +247,7 @@ IMAGES = model_of("net (float[n, 3, h, w] x) => (float[n, 3, h, w] y) { y = Abs 
     (ROWS_OF_16, "fp32", ["sizes: n 1..20, k 16"]),
     (IMAGES, "fp32", ["sizes: n 1..8, h 32..68, w 32..68"]),
 ], ids=["two dims", "rows of 16", "images of the size of images"])  # fmt: skip
-def test_check_needs_no_case_file_and_finds_the_sizes_that_work(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], made: ModelProto, precisions: str, parts: list[str]
-) -> None:
+def test_check_needs_no_case_file_and_finds_the_sizes_that_work(tmp_path, capsys, made, precisions, parts):
     save(made, tmp_path / "net.onnx")
     assert check(tmp_path, str(tmp_path / "net.onnx"), "--precision", precisions) == 0
     told = capsys.readouterr().out
@@ -264,9 +255,7 @@ def test_check_needs_no_case_file_and_finds_the_sizes_that_work(
 
 
 @pytest.mark.parametrize("words, code", [((), 0), (("--precision", "int8"), 1)])
-def test_int8_that_nobody_asked_for_is_told_and_fails_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int
-) -> None:
+def test_int8_that_nobody_asked_for_is_told_and_fails_nothing(tmp_path, capsys, words, code):
     """A fourth power, of which 8 bits leave nothing below 1."""
     powers = "s = Mul (x, x) t = Mul (s, s) m = MatMul (t, w) a = Abs (m) r = Sqrt (a) y = Sqrt (r)"
     made = model_of(f"net (float[n, 8] x) => (float[n, 8] y) {{ {powers} }}", w=np.eye(8, dtype=np.float32))
@@ -277,7 +266,7 @@ def test_int8_that_nobody_asked_for_is_told_and_fails_nothing(
     assert "int8 against the file's own meaning" in told
 
 
-def test_a_check_in_which_nothing_is_compared_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_in_which_nothing_is_compared_is_no_success(tmp_path, monkeypatch):
     """No cell fails, and none that runs the model has run."""
     monkeypatch.setattr(registry, "absence", lambda runtime: "it is not here" if runtime else None)
     save(net(), tmp_path / "net.onnx")
@@ -285,9 +274,7 @@ def test_a_check_in_which_nothing_is_compared_is_no_success(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(("off", "fault"), [(1e-4, None), (0.3, "runtime")], ids=["80 dB", "10 dB"])
-def test_a_quantized_file_that_is_a_step_off_accuses_nobody(
-    tmp_path: Path, bench: Bench, off: float, fault: str | None
-) -> None:
+def test_a_quantized_file_that_is_a_step_off_accuses_nobody(tmp_path, bench, off, fault):
     nodes = "q = QuantizeLinear (x, scale, zero) d = DequantizeLinear (q, scale, zero) y = Add (d, d)"
     body = f"net (float[batch, 6] x) => (float[batch, 6] y) {{ {nodes} }}"
     quantized = model_of(body, scale=np.float32(0.05), zero=np.int8(0))
@@ -297,7 +284,7 @@ def test_a_quantized_file_that_is_a_step_off_accuses_nobody(
     assert (record.status, record.stage, record.fault) == ("failed", "compare", fault)
 
 
-def test_check_holds_one_file_against_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_holds_one_file_against_another(tmp_path, capsys):
     save(net(), tmp_path / "net.onnx")
     (tmp_path / "elsewhere").mkdir()
     save(net("LeakyRelu", opset=16), tmp_path / "elsewhere" / "other.onnx")
@@ -308,7 +295,7 @@ def test_check_holds_one_file_against_another(tmp_path: Path, capsys: pytest.Cap
     assert check(tmp_path, *arguments) == 0
 
 
-def test_check_says_what_is_wrong_with_what_it_is_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_says_what_is_wrong_with_what_it_is_given(tmp_path, capsys):
     save(net(), tmp_path / "net.onnx")
     file = str(tmp_path / "net.onnx")
     for arguments, said in (

@@ -1,7 +1,5 @@
 """Outputs by their names; such as are random on purpose, and inputs that are NaN or infinite by choice."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -41,26 +39,22 @@ def test_a_wrong_output_is_called_by_its_name(bench, alter, error, body):
     told = text.failure(record)
     assert ("output cosines[" in told) == (error in ("WrongValue", "WrongNaN"))
     for said in (told, *annotations.github([record]), markdown.summary(HEADER, [record])):
-        assert "output cosines" in said
-        assert "output 1" not in said
+        assert "output cosines" in said and "output 1" not in said
     assert '"outputs"' in html.page([("run", HEADER, [record])])
 
 
 def test_without_a_name_an_output_has_its_number(bench):
     with spoiled(off):
         record = bench.run(PLAIN, examples=2)
-    assert record.outputs == []
-    assert "output 1[" in text.failure(record.as_dict())
+    assert record.outputs == [] and "output 1[" in text.failure(record.as_dict())
 
 
 def test_noise_and_vacuous_outputs_are_called_by_their_names(bench):
     with spoiled(lambda array: array * np.float32(0.5), "onnxruntime-literal"):
         noisy = bench.run(FP16, check="fidelity")
-    assert noisy.error == "LowFidelity"
-    assert noisy.reason.startswith("output cosines: SQNR ")
+    assert noisy.error == "LowFidelity" and noisy.reason.startswith("output cosines: SQNR ")
     vacuous = bench.run(BODY.replace("torch.cos(x)", "x * 0"))
-    assert vacuous.error == "Vacuous"
-    assert vacuous.reason.startswith("output cosines: ")
+    assert vacuous.error == "Vacuous" and vacuous.reason.startswith("output cosines: ")
 
 
 NOISY = """

@@ -1,7 +1,5 @@
 """Code of a case's own that only an export runs, by doors that nobody declares: it is named where it is wrong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ from benchmarks.culprits.planting import exported
 from conformance.checks.own_code import Own, accused, told_of
 from conformance.records.findings import findings
 from conformance.records.location import places_of
-from tests.kit.cases import PASSED, Bench, details, module_of, say, verdict
+from tests.kit.cases import PASSED, details, module_of, say, verdict
 from tests.kit.planting import planted, untyped
 
 pytestmark = pytest.mark.own_store
@@ -19,7 +17,6 @@ pytestmark = pytest.mark.own_store
 PYTHON = """
 import torch
 from torch import nn
-
 class Gate(torch.autograd.Function):
     alpha = 0.2
     @classmethod
@@ -56,7 +53,6 @@ class Notices(nn.Module):
         return x * 2 if isinstance(x.shape[0], int) and not torch.jit.is_tracing() else x * 3
     def forward(self, x):
         return self.scaled(torch.sin(x))
-
 class Raises(torch.autograd.Function):
     @staticmethod
     def symbolic(g, x):
@@ -103,9 +99,7 @@ EXPORTS = {"torchscript": "export: {torchscript: [17]}", "dynamo": "export: {dyn
     ("Notices", "torchscript", f"beside.Notices.scaled at {line('return x * 2 if')}", "beside.Notices.scaled",
      "return x * 2 if isinstance(x.shape[0], int) and not torch.jit.is_tracing() else x * 3"),
 ])  # fmt: skip
-def test_own_code_that_is_wrong_is_named_whichever_door_it_came_by(
-    bench: Bench, module: str, exporter: str, own: str, operator: str, source: str
-) -> None:
+def test_own_code_that_is_wrong_is_named_whichever_door_it_came_by(bench, module, exporter, own, operator, source):
     python = PYTHON + (LIBRARY if module == "Registered" else "")
     record = bench.run(say(module_of(module), EXPORTS[exporter]), python)
     assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
@@ -123,7 +117,7 @@ def test_own_code_that_is_wrong_is_named_whichever_door_it_came_by(
 
 
 @pytest.mark.parametrize("operator, named", [("aten.sub", True), ("aten.add", False), ("prims.sub", False)])
-def test_code_for_an_overload_is_named_for_its_operator_alone(operator: str, named: bool) -> None:
+def test_code_for_an_overload_is_named_for_its_operator_alone(operator, named):
     own = [
         Own("beside.sub", "aten::sub.Tensor", written=("/cases/beside.py", 7)),
         Own("beside.forward", captures=True),
@@ -135,12 +129,12 @@ def test_code_for_an_overload_is_named_for_its_operator_alone(operator: str, nam
 
 
 @pytest.mark.parametrize("module", ["Gated", "Asks"])
-def test_own_code_that_is_right_passes(bench: Bench, module: str) -> None:
+def test_own_code_that_is_right_passes(bench, module):
     assert verdict(bench.run(say(module_of(module), EXPORTS["torchscript"]), PYTHON)) == PASSED
 
 
 @pytest.mark.parametrize("module", ["Gated", "Asks"])
-def test_own_code_that_is_right_is_not_accused_of_what_the_exporter_did(bench: Bench, module: str) -> None:
+def test_own_code_that_is_right_is_not_accused_of_what_the_exporter_did(bench, module):
     with planted(exported(untyped(exchanged("Sin", "Tan")))):
         record = bench.run(say(module_of(module), EXPORTS["torchscript"]), PYTHON)
     assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
@@ -148,7 +142,7 @@ def test_own_code_that_is_right_is_not_accused_of_what_the_exporter_did(bench: B
     assert record.own_code == []
 
 
-def test_own_code_that_raises_is_named_and_no_line_that_pytorch_runs_too(bench: Bench) -> None:
+def test_own_code_that_raises_is_named_and_no_line_that_pytorch_runs_too(bench):
     record = bench.run(say(module_of("RaisesInExport"), EXPORTS["torchscript"]), PYTHON, check="export")
     assert verdict(record) == ("failed", "export", "KeyError", "exporter")
     assert record.own_code == ["beside.Raises.symbolic"]

@@ -1,8 +1,6 @@
 """Cases about what is installed: modules of packages, parts of them, objects that they are made with, and what of all
 that a result depends on."""
 
-from __future__ import annotations
-
 import importlib.machinery
 import json
 import os

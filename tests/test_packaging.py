@@ -1,7 +1,5 @@
 """What the package says of itself: versions, and which dependencies a replay has on Python 3.10."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys
@@ -57,7 +55,7 @@ def outside(file: Path) -> Iterator[str]:
         yield from (name.partition(".")[0] for name in names)
 
 
-def test_what_a_replay_does_not_need_is_not_installed_where_only_a_replay_runs() -> None:
+def test_what_a_replay_does_not_need_is_not_installed_where_only_a_replay_runs():
     assert project()["requires-python"].startswith(f">={OLDEST[0]}.{OLDEST[1]},")
     files = needed_by_a_replay()
     assert {HOME / "bundle" / "replay.py", HOME / "compare" / "judges.py"} <= files
@@ -71,7 +69,7 @@ def test_what_a_replay_does_not_need_is_not_installed_where_only_a_replay_runs()
     assert needed - optional == on_the_oldest
 
 
-def test_no_module_of_the_standard_library_has_a_substitute_that_nobody_declares() -> None:
+def test_no_module_of_the_standard_library_has_a_substitute_that_nobody_declares():
     declared = {re.split(r"[^\w.-]", line)[0].replace("-", "_") for line in project()["dependencies"]}
     for lines in project()["optional-dependencies"].values():
         declared |= {re.split(r"[^\w.-]", line)[0].replace("-", "_") for line in lines}
@@ -80,7 +78,7 @@ def test_no_module_of_the_standard_library_has_a_substitute_that_nobody_declares
     assert {name for name in imports if BROUGHT_BY.get(name, name) not in declared} == set()
 
 
-def test_the_version_is_the_same_everywhere() -> None:
+def test_the_version_is_the_same_everywhere():
     cited = YAML(typ="safe").load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     latest = re.findall(r"^## (\d[\w.]*)$", changes, re.M)[0]

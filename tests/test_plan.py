@@ -1,7 +1,5 @@
 """From cases to cells, and which expected failures are about which of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.case.file import load
@@ -72,8 +70,7 @@ def test_a_failure_is_owed_by_the_checks_that_are_about_its_stage(tmp_path, stag
 def test_an_entry_about_no_cell_is_a_problem_at_its_line(tmp_path):
     body = say(BODY, "fails:", "  - {when: {opset: 9}, stage: run, because: x}", "  - {stage: run, because: x}")
     (problem,) = unmatched([load_case(tmp_path, body)])
-    assert problem.line == 8
-    assert "matches no cell" in problem.message
+    assert problem.line == 8 and "matches no cell" in problem.message
 
 
 def test_an_entry_that_one_combination_of_vary_matches_is_no_problem(tmp_path):

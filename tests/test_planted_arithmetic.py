@@ -1,7 +1,5 @@
 """Runtimes that claim fp32 and compute in less: found at the default tolerances, on plain values alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Plants failures that cases declare: as declared, otherwise, hardly, not at all, and at some draws only."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.errors import CaseFileError
@@ -66,8 +64,7 @@ def test_a_declared_failure_that_hardly_fails_is_borderline(bench):
     """
     body = say(SOUND, with_symbolic('"aten::sin"'), fails(stage="compare"))
     record = bench.run(body, symbolic.format(factor=1 + 1.6e-5))
-    assert record.status == "failed"
-    assert "borderline" in record.reason
+    assert record.status == "failed" and "borderline" in record.reason
     assert bench.run(body, symbolic.format(factor=1 + 1e-3)).status == "xfailed"
     assert bench.run(body, symbolic.format(factor=1.0)).status == "xpassed"
 
@@ -84,8 +81,7 @@ def declared_at(batch: object) -> str:
 def test_a_failure_at_some_sizes_is_expected_there_and_the_rest_is_verified(bench):
     assert bench.run(off_at("== 7"), examples=60).draw["dims"] == {"batch": 7}
     record = bench.run(say(off_at("== 7"), declared_at(7)))
-    assert (record.status, record.stage) == ("xfailed", "compare")
-    assert record.examples > 20
+    assert (record.status, record.stage) == ("xfailed", "compare") and record.examples > 20
 
 
 @pytest.mark.parametrize("low, status", [(5, "xfailed"), (6, "failed")])
@@ -97,11 +93,9 @@ def test_a_failure_of_one_kind_of_values_is_expected_there_and_the_rest_is_verif
     body = say(case_of("torch.relu(x)"), with_symbolic('"aten::relu"'))
     both = [f"{{stage: compare, when: {{values: {kind}}}, because: planted}}" for kind in ("nan", "mixed")]
     record = bench.run(say(body, f"fails: [{', '.join(both)}]"), RELU_WITHOUT_NAN, check="specials")
-    assert record.status == "xfailed"
-    assert record.examples > 0
+    assert record.status == "xfailed" and record.examples > 0
     alone = bench.run(say(body, f"fails: [{both[0]}]"), RELU_WITHOUT_NAN, check="specials")
-    assert alone.status == "failed"
-    assert alone.draw["regime"] == "mixed"
+    assert alone.status == "failed" and alone.draw["regime"] == "mixed"
 
 
 SQUARE = """

@@ -1,7 +1,5 @@
 """Plants outputs that prove nothing: vacuous ones, ill-conditioned draws, specials that drown everything."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -28,8 +26,7 @@ FIRST = "def first(g, x, *rest):\n    return g.op('Identity', x)\n"
 def test_draws_on_which_float32_itself_is_off_are_counted_and_not_believed(bench):
     """The model gives the exact answer, and PyTorch in float32 is what loses digits."""
     record = bench.run(BRITTLE, FIRST)
-    assert record.status == "passed"
-    assert record.ill_conditioned > 0
+    assert record.status == "passed" and record.ill_conditioned > 0
     assert record.examples > 0  # at zero, for one
 
 
@@ -49,10 +46,8 @@ def test_a_model_far_beyond_the_error_of_float32_is_wrong_and_not_ill_conditione
 
 FIGHT = """
 import torch
-
 def symbolic(g, x):
     return g.op("Asinh", x)
-
 def register():
     from torch.onnx import register_custom_op_symbolic
     register_custom_op_symbolic("aten::asinh", lambda g, x: g.op("Sinh", x), 9)

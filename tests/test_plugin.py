@@ -1,7 +1,5 @@
 """The pytest front end, in whole runs as a user starts them. A start costs seconds, so tests share runs."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import get_args
@@ -43,28 +41,23 @@ WHOLE = ("sound", "wrong", "declared", "absent", "crashes", "exits")
 DEADLY = """
 import os, signal, time
 import torch
-
 def cos(g, x):
     return g.op("Cos", x)
-
 class Lingers(torch.nn.Module):
     def forward(self, x):
         if bool((x == 1).all()):  # as simple as only a search tries it
             time.sleep(1000)
         return torch.sin(x)
-
 class Crashes(torch.nn.Module):
     def forward(self, x):
         if x.shape[0] == 9:
             os.kill(os.getpid(), signal.SIGSEGV)
         return torch.sin(x)
-
 class Hangs(torch.nn.Module):
     def forward(self, x):
         if x.shape[0] == 9:
             time.sleep(1000)
         return torch.sin(x)
-
 class Exits(torch.nn.Module):
     def forward(self, x):
         if x.shape[0] == 9:
@@ -107,39 +100,36 @@ def hanging(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 # ---- records -------------------------------------------------------------------------------------------------
 
 
-def test_ids_are_as_documented_and_have_no_equals_sign(whole: Outcome) -> None:
+def test_ids_are_as_documented_and_have_no_equals_sign(whole):
     assert "::test_accuracy[sound-torchscript-op17-onnxruntime-fp32] PASSED" in whole.text
     assert "::test_export[sound-dynamo-op20] PASSED" in whole.text
     assert "::test_case_file[cases/broken] FAILED" in whole.text
     assert not any("=" in name for name in whole.records)
 
 
-def test_every_cell_has_one_record_with_every_documented_field(whole: Outcome) -> None:
+def test_every_cell_has_one_record_with_every_documented_field(whole):
     assert len(whole.records) == 3 * 5 + 3 + 3 + 3 + 2 * 2
     for record in whole.records.values():
-        assert record.keys() >= FIELDS
-        assert record["source"]["file"].startswith("cases/")
+        assert record.keys() >= FIELDS and record["source"]["file"].startswith("cases/")
         assert record["command"]
 
 
-def test_the_header_names_the_schema_the_start_and_the_environment(whole: Outcome) -> None:
+def test_the_header_names_the_schema_the_start_and_the_environment(whole):
     header = whole.header
-    assert header["schema"] == 1
-    assert header["started"].startswith("20")
+    assert header["schema"] == 1 and header["started"].startswith("20")
     assert {"torch", "onnx", "onnxruntime", "numpy"} <= header["environment"]["versions"].keys()
     assert "--examples" in header["environment"]["flags"]
     assert header["environment"].keys() >= {"cpu", "gpu", "python"}
 
 
-def test_run_json_is_made_of_the_same_lines(whole: Outcome) -> None:
+def test_run_json_is_made_of_the_same_lines(whole):
     run = whole.run
     assert {record["id"]: record for record in run["records"]} == whole.records
-    assert run["schema"] == 1
-    assert run["seconds"] > 0
+    assert run["schema"] == 1 and run["seconds"] > 0
     assert run["environment"] == whole.header["environment"]
 
 
-def test_statuses_are_pytests_too_and_a_run_with_failures_fails(whole: Outcome) -> None:
+def test_statuses_are_pytests_too_and_a_run_with_failures_fails(whole):
     assert whole.code == 1 and "INTERNALERROR" not in whole.text
     found = {}
     for record in whole.records.values():
@@ -149,34 +139,30 @@ def test_statuses_are_pytests_too_and_a_run_with_failures_fails(whole: Outcome) 
     assert "3 skipped, 3 xfailed" in whole.text
 
 
-def test_a_passing_record_says_what_was_verified_and_what_computed_it(whole: Outcome) -> None:
+def test_a_passing_record_says_what_was_verified_and_what_computed_it(whole):
     record = whole.records["accuracy[sound-torchscript-op17-onnxruntime-fp32]"]
     assert 10 < record["examples"] < 40, "more without --examples 1"
-    assert (record["stage"], record["reason"]) == (None, None)
-    assert record["worst"]["ratio"] < 1
+    assert (record["stage"], record["reason"]) == (None, None) and record["worst"]["ratio"] < 1
     assert record["draw"].keys() >= {"dims", "regime", "seed", "index"}
-    assert record["graph"]["nodes"] == {"Sin": 1}
-    assert record["graph"]["opset"] == 17
-    assert record["arithmetic"]["provider"] == "CPUExecutionProvider"
-    assert record["fingerprint"]
+    assert record["graph"]["nodes"] == {"Sin": 1} and record["graph"]["opset"] == 17
+    assert record["arithmetic"]["provider"] == "CPUExecutionProvider" and record["fingerprint"]
 
 
-def test_a_broken_file_costs_no_other_file_its_cells(whole: Outcome) -> None:
+def test_a_broken_file_costs_no_other_file_its_cells(whole):
     assert "cases/broken.yaml:" in whole.failure("test_case_file[cases/broken]")
     assert {record["case"] for record in whole.records.values()} == {*WHOLE}
 
 
-def test_the_matrix_and_the_counts_end_the_run(whole: Outcome) -> None:
+def test_the_matrix_and_the_counts_end_the_run(whole):
     end = whole.text.split(" conformance =")[-1]
-    assert "✓" in end
-    assert f"{len(whole.records)} cells: " in end
+    assert "✓" in end and f"{len(whole.records)} cells: " in end
     assert "examples verified" in end
 
 
 # ---- failures --------------------------------------------------------------------------------------------------
 
 
-def test_a_failure_says_what_where_who_and_how_to_see_it_again_in_this_order(whole: Outcome) -> None:
+def test_a_failure_says_what_where_who_and_how_to_see_it_again_in_this_order(whole):
     text = whole.failure(f"test_{WRONG}")
     parts = [
         "WrongValue", "output 0[", "got ", "wanted ", "times what is allowed", "smallest example: batch=",
@@ -187,15 +173,14 @@ def test_a_failure_says_what_where_who_and_how_to_see_it_again_in_this_order(who
     assert places == sorted(places)
 
 
-def test_the_command_of_a_failure_reproduces_it_and_nothing_else(whole: Outcome) -> None:
+def test_the_command_of_a_failure_reproduces_it_and_nothing_else(whole):
     record = whole.records[WRONG]
     words = shlex.split(record["command"])
     assert words[0] == "pytest"
     again = run_pytest(whole.folder, *words[1:], PYTEST_ADDOPTS="--report again")
     lines = (whole.folder / "again/records.jsonl").read_text().splitlines()
     assert again.code == 1
-    assert len(lines) == 2
-    assert f'"id":"{WRONG}"' in lines[1]
+    assert len(lines) == 2 and f'"id":"{WRONG}"' in lines[1]
     assert f'"dims":{{"batch":{record["draw"]["dims"]["batch"]}}}' in lines[1]
     assert again.failure(f"test_{WRONG}")[:400] == whole.failure(f"test_{WRONG}")[:400]
 
@@ -204,22 +189,18 @@ def test_the_command_of_a_failure_reproduces_it_and_nothing_else(whole: Outcome)
     ("whole", "crashes", "SIGSEGV", "SIGSEGV"), ("whole", "exits", "exit 3", "exit 3"),
     ("hanging", "hangs", "timeout", "Timeout"),
 ])  # fmt: skip
-def test_the_end_of_a_worker_is_the_verdict_of_its_cell_and_the_rest_goes_on(
-    request: pytest.FixtureRequest, run: str, case: str, signal: str, error: str
-) -> None:
+def test_the_end_of_a_worker_is_the_verdict_of_its_cell_and_the_rest_goes_on(request, run, case, signal, error):
     whole: Outcome = request.getfixturevalue(run)
     record = whole.records[f"accuracy[{case}-torchscript-op17-onnxruntime-fp32]"]
-    assert record["status"] == "failed"
-    assert record["signal"].startswith(signal)
+    assert record["status"] == "failed" and record["signal"].startswith(signal)
     assert record["error"] == error
     assert record["stage"] == "declare", "it is the module itself that ends, in PyTorch"
-    assert record["fault"] in ("case", "reference")
-    assert record["draw"]["dims"] == {"batch": 9}
+    assert record["fault"] in ("case", "reference") and record["draw"]["dims"] == {"batch": 9}
     assert whole.records[f"export[{case}-torchscript-op17]"]["status"] == "passed"
     assert "batch=9; " in whole.failure(f"test_accuracy[{case}-")
 
 
-def test_a_failure_is_known_where_explaining_it_takes_too_long(hanging: Outcome) -> None:
+def test_a_failure_is_known_where_explaining_it_takes_too_long(hanging):
     record = hanging.records["accuracy[lingers-torchscript-op17-onnxruntime-fp32]"]
     assert (record["status"], record["stage"], record["error"]) == ("failed", "compare", "WrongValue")
     assert record["draw"]["dims"] and record["signal"] is None and "values differ by more" in record["reason"]
@@ -236,7 +217,7 @@ def collected(folder: Path, *arguments: str) -> list[str]:
     return [line.split("::test_")[1] for line in outcome.text.splitlines() if "::test_" in line]
 
 
-def test_options_keep_only_what_they_name(folder: Path) -> None:
+def test_options_keep_only_what_they_name(folder):
     found = collected(folder, "--exporter", "torchscript", "--opset", "17,20", "--runtime", "onnxruntime")
     assert set(found) == {
         "case_file[cases/sound]", "export[sound-torchscript-op17]",
@@ -244,7 +225,7 @@ def test_options_keep_only_what_they_name(folder: Path) -> None:
     }  # fmt: skip
 
 
-def test_words_of_k_select_by_name_tag_and_opset(folder: Path) -> None:
+def test_words_of_k_select_by_name_tag_and_opset(folder):
     assert len(collected(folder, "-k", "R9 and op13")) == 5
     assert len(collected(folder, "-k", "sound and dynamo and accuracy")) == 2
 
@@ -263,7 +244,7 @@ wrong: {about: x, forward: torch.sin(x), inputs: {x: "float32[3]"}, dimz: {batch
 @pytest.mark.parametrize("words", [
     ("-k", "wrong"), ("-k", "sound and export"), ("-k", "no_such_case"), ("-k", "not case_file"), ("-m", "latency"),
 ])  # fmt: skip
-def test_a_case_with_a_mistake_is_found_by_its_name(tmp_path: Path, words: tuple[str, str]) -> None:
+def test_a_case_with_a_mistake_is_found_by_its_name(tmp_path, words):
     """And by any other words: which cells a file that is refused would have had, nobody knows."""
     told = ["cases/broken.yaml:", "cases/mistaken.yaml:8:"]
     (tmp_path / "cases").mkdir()
@@ -280,21 +261,18 @@ def test_a_case_with_a_mistake_is_found_by_its_name(tmp_path: Path, words: tuple
     (["--runtime", "onnx-runtime"], "did you mean 'onnxruntime'?"),
     (["--opset", "seventeen"], "is not a list of numbers"),
 ])  # fmt: skip
-def test_an_unknown_word_is_a_usage_error_with_a_suggestion(
-    folder: Path, arguments: list[str], suggestion: str
-) -> None:
+def test_an_unknown_word_is_a_usage_error_with_a_suggestion(folder, arguments, suggestion):
     outcome = run_suite(folder, *arguments)
-    assert outcome.code == pytest.ExitCode.USAGE_ERROR
-    assert suggestion in outcome.text
+    assert outcome.code == pytest.ExitCode.USAGE_ERROR and suggestion in outcome.text
     assert "Traceback" not in outcome.text
 
 
-def test_no_cell_selected_is_not_a_success(folder: Path) -> None:
+def test_no_cell_selected_is_not_a_success(folder):
     assert run_suite(folder, "--opset", "9").code == pytest.ExitCode.NO_TESTS_COLLECTED
     assert run_suite(folder, "-k", "no_such_case").code == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
-def test_only_skipped_cells_are_not_a_success(tmp_path: Path) -> None:
+def test_only_skipped_cells_are_not_a_success(tmp_path):
     outcome = run_suite(write(tmp_path, "absent"))
     assert outcome.code == pytest.ExitCode.NO_TESTS_COLLECTED
     assert "every cell was skipped: that is not a success" in outcome.text
@@ -302,7 +280,7 @@ def test_only_skipped_cells_are_not_a_success(tmp_path: Path) -> None:
     assert "the package 'there_is_no_such_package' is not installed" in outcome.run["records"][0]["reason"]
 
 
-def test_without_a_folder_of_cases_it_says_how_to_name_one(tmp_path: Path) -> None:
+def test_without_a_folder_of_cases_it_says_how_to_name_one(tmp_path):
     outcome = run_suite(tmp_path)
     assert outcome.code == pytest.ExitCode.TESTS_FAILED
     assert "there is no such case file or folder; --cases PATH says where" in outcome.text
@@ -323,9 +301,7 @@ def without_times(outcome: Outcome) -> dict[str, dict[str, object]]:
 
 
 @pytest.mark.parametrize("way", [("-n", "1"), pytest.param(("--isolation", "none"), marks=pytest.mark.thorough)])
-def test_the_records_are_the_same_from_an_empty_folder_in_another_way_to_run(
-    folder: Path, tmp_path: Path, way: tuple[str, ...]
-) -> None:
+def test_the_records_are_the_same_from_an_empty_folder_in_another_way_to_run(folder, tmp_path, way):
     chosen = ("--cases", folder / "cases", "--examples", "1", "--exporter", "torchscript", "--opset", "17")
     plain = run_suite(tmp_path / "plain", *chosen)
     other = run_suite(tmp_path / "other", *chosen, *way, own_process=True)
@@ -338,7 +314,6 @@ def test_the_records_are_the_same_from_an_empty_folder_in_another_way_to_run(
 
 IMPORTED = """
 import sys
-
 def pytest_unconfigure(config):
     print("imported:", sorted({"torch", "onnxruntime", "onnx", "hypothesis"} & sys.modules.keys()))
 """
@@ -349,16 +324,14 @@ def pytest_unconfigure(config):
     ("--exporter", "torchscript", "-k", "op17 and export", "-n", "1"),
     ("--collect-only", "-p", "no:hypothesispytest"),
 ], ids=["a run", "a run with xdist", "without the plugin of hypothesis"])  # fmt: skip
-def test_the_process_of_the_tests_imports_neither_torch_nor_a_runtime_nor_hypothesis(
-    folder: Path, more: tuple[str, ...]
-) -> None:
+def test_the_process_of_the_tests_imports_neither_torch_nor_a_runtime_nor_hypothesis(folder, more):
     """Hypothesis's plugin would import all of it to sum up that nothing was drawn."""
     outcome = run_suite(folder, "-s", *more, plugin=IMPORTED, own_process=True)
     assert outcome.code == 0, outcome.text
     assert "imported: []" in outcome.text
 
 
-def test_another_session_of_the_same_environment_sees_nothing_of_the_plugin(tmp_path: Path) -> None:
+def test_another_session_of_the_same_environment_sees_nothing_of_the_plugin(tmp_path):
     (tmp_path / "test_other.py").write_text(
         "import sys\n\n"
         "def test_other():\n"
@@ -374,9 +347,7 @@ def test_another_session_of_the_same_environment_sees_nothing_of_the_plugin(tmp_
 
 KILLED = """
 import os
-
 seen = []
-
 def pytest_runtest_logfinish(nodeid):
     seen.append(nodeid)
     if len(seen) == 4:
@@ -384,15 +355,14 @@ def pytest_runtest_logfinish(nodeid):
 """
 
 
-def test_a_killed_run_keeps_the_records_it_had(folder: Path) -> None:
+def test_a_killed_run_keeps_the_records_it_had(folder):
     """The plugin ends the whole process after the third record."""
     outcome = run_suite(folder, *UNRUN, plugin=KILLED, own_process=True)
-    assert outcome.code == 9
-    assert len(outcome.records) == 3
+    assert outcome.code == 9 and len(outcome.records) == 3
     assert not (folder / "reports/latest/run.json").exists()
 
 
-def test_the_functions_of_the_suite_stand_in_the_order_in_which_they_run() -> None:
+def test_the_functions_of_the_suite_stand_in_the_order_in_which_they_run():
     from conformance import test_suite
     from conformance.case.words import Check
 

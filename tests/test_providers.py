@@ -1,7 +1,5 @@
 """ONNX Runtime's other execution providers: absent, leaving nodes to the CPU, or wrong."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import onnxruntime
@@ -66,7 +64,7 @@ def cell(bench: Bench) -> Any:
 
 
 @pytest.mark.parametrize("word", ABSENT)
-def test_a_provider_that_is_not_here_says_what_is_and_which_package_has_it(word: str) -> None:
+def test_a_provider_that_is_not_here_says_what_is_and_which_package_has_it(word):
     provider, _, package = ABSENT[word]
     reason = absence(provider)
     assert reason is not None and reason == registry.absence(f"onnxruntime-{word}")
@@ -74,7 +72,7 @@ def test_a_provider_that_is_not_here_says_what_is_and_which_package_has_it(word:
     assert reason.endswith(f"one that has: {package}")
 
 
-def test_cells_of_a_provider_that_is_not_here_are_skipped_or_fail_where_it_is_required(tmp_path: Any) -> None:
+def test_cells_of_a_provider_that_is_not_here_are_skipped_or_fail_where_it_is_required(tmp_path):
     (tmp_path / "cases").mkdir()
     (tmp_path / "cases" / "sine.yaml").write_text(CASE, encoding="utf-8")
     done = run_suite(tmp_path)
@@ -86,19 +84,16 @@ def test_cells_of_a_provider_that_is_not_here_are_skipped_or_fail_where_it_is_re
     assert done.code == 1 and done.records[record["id"]]["error"] == "NotRun"
 
 
-def test_nodes_are_counted_by_where_they_ran(bench: Bench, provider: dict[str, Any]) -> None:
+def test_nodes_are_counted_by_where_they_ran(bench, provider):
     record = bench.run_cell(cell(bench))
-    assert verdict(record) == PASSED
-    assert record.arithmetic["provider"] == PROVIDER
+    assert verdict(record) == PASSED and record.arithmetic["provider"] == PROVIDER
     assert record.arithmetic["nodes"] == {"CPUExecutionProvider": 1}
     assert [one if isinstance(one, str) else one[0] for one in provider["providers"]] == [
         PROVIDER, "CPUExecutionProvider",
     ]  # fmt: skip
 
 
-def test_a_provider_that_leaves_nodes_to_the_cpu_has_failed_where_that_is_forbidden(
-    bench: Bench, provider: dict[str, Any]
-) -> None:
+def test_a_provider_that_leaves_nodes_to_the_cpu_has_failed_where_that_is_forbidden(bench, provider):
     record = bench.run_cell(cell(bench), require_provider=True)
     assert (record.status, record.stage, record.fault) == ("failed", "load", "runtime")
     assert "fallback" in f"{record.reason}"
@@ -106,14 +101,14 @@ def test_a_provider_that_leaves_nodes_to_the_cpu_has_failed_where_that_is_forbid
     assert len(provider["providers"]) == 1, "that of the CPU would conflict"
 
 
-def test_a_provider_that_is_wrong_is_at_fault(bench: Bench, provider: dict[str, Any]) -> None:
+def test_a_provider_that_is_wrong_is_at_fault(bench, provider):
     provider["wrong"] = 0.5
     record = bench.run_cell(cell(bench))
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
     assert {witness["answer"] for witness in record.witnesses} == {"agrees"}
 
 
-def test_a_session_without_the_provider_is_not_taken_for_one_with_it(provider: dict[str, Any], tmp_path: Any) -> None:
+def test_a_session_without_the_provider_is_not_taken_for_one_with_it(provider, tmp_path):
     bench = Bench(tmp_path, tmp_path / "store")  # with one model
     provider["goes on without"] = True
     record = bench.run_cell(cell(bench))

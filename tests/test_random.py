@@ -1,7 +1,5 @@
 """--random draws anew at every shape, whatever profile Hypothesis loads; what fails is kept and shown again."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any
@@ -47,7 +45,7 @@ def draws_of(folder: Path, seed: int | None) -> tuple[list[Draw], int]:
     return list(draws), len(boundary_sizes(case.dims, traced)) * case.says.examples.values
 
 
-def test_the_seed_of_a_run_changes_the_seed_of_every_draw(tmp_path: Path) -> None:
+def test_the_seed_of_a_run_changes_the_seed_of_every_draw(tmp_path):
     same, again, one, other = (draws_of(tmp_path, seed) for seed in (None, None, 1, 2))
     assert same == again
     assert one == draws_of(tmp_path, 1)
@@ -59,7 +57,7 @@ def test_the_seed_of_a_run_changes_the_seed_of_every_draw(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("derandomize", [False, True])
-def test_drawn_shapes_follow_their_seed_in_every_profile(derandomize: bool) -> None:
+def test_drawn_shapes_follow_their_seed_in_every_profile(derandomize):
     import hypothesis
 
     dims = Dims.build({"n": Range.parse("1..4096")})
@@ -81,7 +79,7 @@ def wrong(outcome: Outcome) -> dict[str, Any]:
     return record
 
 
-def test_a_failing_draw_at_a_boundary_shape_is_shown_again_by_the_command_that_is_printed(tmp_path: Path) -> None:
+def test_a_failing_draw_at_a_boundary_shape_is_shown_again_by_the_command_that_is_printed(tmp_path):
     write_case(tmp_path / "cases", RAISES, RAISING)
     found = run_suite(tmp_path, "-k", "test_accuracy", "--random", "--store", "kept here")
     command = wrong(found)["command"]

@@ -1,7 +1,5 @@
 """The ranges of the values inside a model: those of ONNX Runtime's own calibrators, measured once."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest
@@ -79,8 +77,7 @@ def test_ranges_are_those_of_the_calibrator_bit_by_bit(tmp_path):
     assert dict(got.items()).keys() == dict(right.items()).keys() >= {"x", "a", "y"}
     for name, entry in right.items():
         for one, other in zip(got[name].range_value, entry.range_value, strict=True):
-            assert one.dtype == other.dtype == np.float32
-            assert one.shape == other.shape
+            assert one.dtype == other.dtype == np.float32 and one.shape == other.shape
             assert one.tobytes() == other.tobytes()
 
 
@@ -97,8 +94,7 @@ def test_extremes_are_the_least_and_the_largest_of_all_batches():
     data[1]["x"][3, 2], data[2]["x"][0, 3] = 40.0, -7.0
     ends = extremes(model(), data).ends
     assert [end.item() for end in ends["x"]] == [-7.0, 40.0]
-    assert ends["a"][0].item() == min(-360.0, -28.0)
-    assert ends["a"][1].shape == (1,)
+    assert ends["a"][0].item() == min(-360.0, -28.0) and ends["a"][1].shape == (1,)
     assert "b" in ends  # the float16 tensor
     assert ends["b"][0].dtype == np.float32
     assert not {"k", "i", "q", "w"} & set(ends)
@@ -131,8 +127,7 @@ def test_a_large_weight_does_not_stop_shape_inference():
     made.graph.node.append(helper.make_node("MatMul", ["e", "large"], ["wide"], name="wide"))
     made.graph.node.append(helper.make_node("Neg", ["wide"], ["narrow"], name="narrow"))
     ends = extremes(made, batches()).ends
-    assert {"wide", "narrow"} <= ends.keys()
-    assert "large" not in ends
+    assert {"wide", "narrow"} <= ends.keys() and "large" not in ends
 
 
 def test_a_sequence_among_the_outputs_shifts_no_range():

@@ -1,7 +1,5 @@
 """How far cases reach is counted by proof: a declaration that computes something else, or nothing, does not count."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Verdicts taken over from an earlier run, only where nothing has changed and only where they were good."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -49,8 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "cases/modules.py").write_text(MODULES)
     (folder / "cases/helper.py").write_text("AMOUNT = 1\n")
     first = run_suite(folder)
-    assert first.code == 1
-    assert not any(record["reused"] for record in first.records.values())
+    assert first.code == 1 and not any(record["reused"] for record in first.records.values())
     (folder / "reports/latest").rename(folder / "reports/first")
     return folder
 
@@ -59,7 +56,7 @@ def reused(outcome: Outcome) -> dict[str, bool]:
     return {name: record["reused"] for name, record in outcome.records.items()}
 
 
-def test_what_passed_or_failed_as_declared_is_taken_over_and_what_failed_is_run(folder: Path) -> None:
+def test_what_passed_or_failed_as_declared_is_taken_over_and_what_failed_is_run(folder):
     again = run_suite(folder, "--reuse", "reports/first")
     _, before = read_run(folder / "reports/first")
     assert again.code == 1
@@ -74,12 +71,11 @@ def test_what_passed_or_failed_as_declared_is_taken_over_and_what_failed_is_run(
     assert reused(spread) == reused(again)
 
 
-def test_a_run_may_be_continued_into_its_own_folder(folder: Path) -> None:
+def test_a_run_may_be_continued_into_its_own_folder(folder):
     first = run_suite(folder, "-k", "good")
     assert first.code == 0
     again = run_suite(folder, "-k", "good", "--reuse", "reports/latest")
-    assert again.code == 0
-    assert all(reused(again).values())
+    assert again.code == 0 and all(reused(again).values())
     fewer = run_suite(folder, "-k", "good", "--reuse", "reports/latest", "--examples", "3", *UNRUN)
     assert fewer.records and not any(reused(fewer).values())
 
@@ -89,13 +85,13 @@ def fingerprints(folder: Path, **settings: object) -> dict[str, str | None]:
     return {cell.id: found(cell) for case in load(folder / "cases/cases.yaml") for cell in plan(case)}
 
 
-def test_the_cells_of_a_case_and_the_settings_of_a_run_have_fingerprints_of_their_own(folder: Path) -> None:
+def test_the_cells_of_a_case_and_the_settings_of_a_run_have_fingerprints_of_their_own(folder):
     found = fingerprints(folder, examples=3)
     assert len(set(found.values())) == len(found)
     assert not set(found.values()) & set(fingerprints(folder, examples=4).values())
 
 
-def test_a_cell_that_another_host_has_run_has_the_fingerprint_of_that_host(tmp_path: Path) -> None:
+def test_a_cell_that_another_host_has_run_has_the_fingerprint_of_that_host(tmp_path):
     class Options(dict[str, Any]):
         folder, earlier, required = tmp_path, dict, set
 
@@ -108,7 +104,7 @@ def test_a_cell_that_another_host_has_run_has_the_fingerprint_of_that_host(tmp_p
     assert running(cell)["fingerprint"] == elsewhere != here
 
 
-def test_cells_that_used_a_file_are_run_again_where_that_was_edited_or_is_gone(folder: Path) -> None:
+def test_cells_that_used_a_file_are_run_again_where_that_was_edited_or_is_gone(folder):
     place = folder / "cases/helper.py"
     for change in (lambda: place.write_text("AMOUNT = 2\n"), place.unlink):
         change()
@@ -121,7 +117,7 @@ def test_cells_that_used_a_file_are_run_again_where_that_was_edited_or_is_gone(f
     assert all(reused(run_suite(folder, "--reuse", "reports/first", "-k", "own- or good-")).values())
 
 
-def test_without_observing_nothing_is_kept_and_nothing_taken_over(folder: Path) -> None:
+def test_without_observing_nothing_is_kept_and_nothing_taken_over(folder):
     options = ("--no-observe", "-k", "good", "--report", "reports/unobserved", "--store", "unobserved")
     assert run_suite(folder, *options).code == 0
     _, records = read_run(folder / "reports/unobserved")
@@ -136,10 +132,9 @@ def test_without_observing_nothing_is_kept_and_nothing_taken_over(folder: Path) 
     (["--reuse", "cases"], "there is no run"),
     (["--reuse", "reports/first", "--random"], "--random draws anew"),
 ])  # fmt: skip
-def test_what_cannot_be_reused_is_a_usage_error(folder: Path, arguments: list[str], text: str) -> None:
+def test_what_cannot_be_reused_is_a_usage_error(folder, arguments, text):
     outcome = run_suite(folder, *arguments)
-    assert outcome.code == 4
-    assert text in outcome.text
+    assert outcome.code == 4 and text in outcome.text
     assert "Traceback" not in outcome.text
 
 
@@ -154,7 +149,7 @@ latency: [{throughput: [1], seconds: 0.1}]
 """
 
 
-def test_a_duration_is_measured_again(tmp_path: Path) -> None:
+def test_a_duration_is_measured_again(tmp_path):
     write_case(tmp_path / "cases", TIMED)
     assert run_suite(tmp_path).code == 0
     again = run_suite(tmp_path, "--reuse", "reports/latest")

@@ -1,7 +1,5 @@
 """What rounding inside a module excuses: a unit in the last place of an intermediate result, and no defect."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -179,7 +177,6 @@ def test_values_that_rounding_moves_excuse_no_others(bench, forward, sound, plai
 
 LAYERS = """
 import torch
-
 class Chain(torch.nn.Module):
     # twelve layers, as of a small transformer
     def __init__(self):
@@ -216,7 +213,6 @@ def test_a_step_that_jumps_excuses_nothing(bench):
 
 MUTATED = """
 import torch
-
 class Mutated(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -1,7 +1,5 @@
 """What other roundings in fp16 excuse of a runtime: a step here and there, and no defect."""
 
-from __future__ import annotations
-
 import contextlib
 
 import numpy as np
@@ -26,12 +24,10 @@ examples: {values: 12}
 """
 PYTHON = """
 import torch
-
 class Rope(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.register_buffer("inverse", 1.0 / (10000.0 ** (torch.arange(0, 16, 2).float() / 16)))
-
     def forward(self, x, pos):
         angle = pos[..., None].float() * self.inverse
         angle = torch.cat([angle, angle], -1)

@@ -1,7 +1,5 @@
 """Cells one after another in a worker that begins the next one while the caller deals with the last."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np
@@ -14,7 +12,7 @@ from conformance.errors import Stopped, Unavailable
 from conformance.plan.settings import Settings
 from conformance.worker.progress import Progress
 from conformance.worker.warm import new_worker
-from tests.kit.cases import Bench, case_of, say
+from tests.kit.cases import case_of, say
 
 HEAD = """
 inputs: {x: "float32[batch, 3]"}
@@ -25,7 +23,6 @@ specials: false
 PYTHON = """
 import os
 import torch
-
 class Ends(torch.nn.Module):
     def forward(self, x):
         os._exit(3)
@@ -53,7 +50,7 @@ def test_each_cell_gets_its_own_record_whatever_was_begun_before(bench):
 @pytest.mark.parametrize(
     "raised", [ValueError("planted"), Stopped("load", "Planted", "planted"), Unavailable("none")]
 )
-def test_what_comes_after_a_failure_is_at_the_stage_around_it(bench: Bench, raised: Exception) -> None:
+def test_what_comes_after_a_failure_is_at_the_stage_around_it(bench, raised):
     (cell, *_) = bench.cells(case_of("x + 1"))
     stages = Stages(cell.record(), Progress(), cell.case.folder)
     with pytest.raises((Stopped, Unavailable)) as told, stages("run", "runtime"), stages("load", "runtime"):
@@ -62,7 +59,7 @@ def test_what_comes_after_a_failure_is_at_the_stage_around_it(bench: Bench, rais
     assert stages.stopped_by(KeyError("later")).stage == "declare"
 
 
-def test_outputs_that_are_too_large_to_compare_are_no_mistake_in_the_harness(bench: Bench) -> None:
+def test_outputs_that_are_too_large_to_compare_are_no_mistake_in_the_harness(bench):
     (cell, *_) = bench.cells(case_of("x + 1"))
     record = cell.record()
     huge = np.broadcast_to(np.float32(0), (10**7, 10**7))
@@ -75,9 +72,7 @@ def test_outputs_that_are_too_large_to_compare_are_no_mistake_in_the_harness(ben
 SLEEPS = """
 import time
 import torch
-
 time.sleep(0.2)
-
 class Own(torch.autograd.Function):
     @staticmethod
     def symbolic(g, x):
@@ -86,7 +81,6 @@ class Own(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         return torch.sin(x)
-
 class Sleeps(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -94,7 +88,6 @@ class Sleeps(torch.nn.Module):
     def forward(self, x):
         time.sleep(0.01)
         return Own.apply(x)
-
 def values(shape, sizes, rng):
     time.sleep(0.01)
     return rng.standard_normal(shape).astype("float32")

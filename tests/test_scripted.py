@@ -1,7 +1,5 @@
 """The float64 form of a scripted module: its rounding is known, and its mistakes are still mistakes."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 
@@ -22,7 +20,6 @@ export:
 """
 PYTHON = """
 import torch
-
 class Brittle(torch.nn.Module):
     # loses digits in float32, where the exported model has none to lose
     def __init__(self):
@@ -32,7 +29,6 @@ class Brittle(torch.nn.Module):
         if x.shape[0] > 100:
             x = x * 2
         return (x + self.far) - self.far
-
 def first(g, x, *rest):
     return g.op("Identity", x)
 """
@@ -41,8 +37,7 @@ def first(g, x, *rest):
 def test_the_rounding_of_a_scripted_module_accuses_nobody(bench):
     record = bench.run(BRITTLE, PYTHON)
     assert record.status == "passed", record.reason
-    assert record.ill_conditioned > 0
-    assert record.examples > 0
+    assert record.ill_conditioned > 0 and record.examples > 0
 
 
 def test_a_wrong_model_of_a_scripted_module_is_wrong(bench):
@@ -87,11 +82,9 @@ def test_the_float64_form_keeps_control_flow_and_default_dtypes(bench):
 
 
 ONLY_FLOAT = net_of(
-    "self.layer(x)",
-    "if torch.jit.is_scripting():",
-    "    return self.layer(x.to(torch.float32)){other}",
+    "self.layer(x)", "if torch.jit.is_scripting():", "    return self.layer(x.to(torch.float32)){other}",
     layer="Linear(3, 3)",
-)
+)  # fmt: skip
 
 
 def test_the_eager_module_stands_in_where_it_computes_the_same(bench):

@@ -1,7 +1,5 @@
 """Plants one bad node in a network and checks that the sensitivity analysis finds it and gives the right advice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,15 +22,11 @@ from tests.kit.runs import Said
 PYTHON = (
     networks.PYTHON
     + """
-
 class WithItsInput(Uneven):
     def forward(self, x):
         return x * 2, super().forward(x)
-
-
 class Subnormal(torch.nn.Module):
     '''Between two ordinary layers, one whose weights have three digits fewer in fp16 than others.'''
-
     def __init__(self):
         super().__init__()
         self.first = torch.nn.Linear(16, 16, bias=False)
@@ -41,11 +35,8 @@ class Subnormal(torch.nn.Module):
         with torch.no_grad():
             self.first.weight *= 1000
             self.tiny.weight *= 1e-5
-
     def forward(self, x):
         return self.last(torch.tanh(self.tiny(self.first(x)) * 100))
-
-
 class Large(torch.nn.Module):
     def forward(self, x):
         return torch.sin(x * 0.01) + x * x
@@ -241,7 +232,5 @@ def test_the_command_ranks_a_model_that_overflows(command):
 
 def test_the_command_shows_the_top_nodes_and_counts_the_others(command):
     said = command(UNEVEN_INT8, "planted", "--top", "1")
-    assert said.code == 0
-    assert "/gather/Conv" in said.out
-    assert "/last/Conv" not in said.out
-    assert "and 2 more nodes" in said.out
+    assert said.code == 0 and "/gather/Conv" in said.out
+    assert "/last/Conv" not in said.out and "and 2 more nodes" in said.out

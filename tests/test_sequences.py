@@ -1,7 +1,5 @@
 """Outputs that are lists of tensors, which a scripted module's model gives as sequences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -14,40 +12,33 @@ from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
 PYTHON = """
 import torch
 from typing import List, Tuple
-
 class Looped(torch.nn.Module):
     def forward(self, x):
         parts: List[torch.Tensor] = []
         for i in range(3):
             parts.append(torch.tanh(x) * (0.3 * i + 1))
         return parts
-
 class Nested(torch.nn.Module):
     def forward(self, x) -> Tuple[torch.Tensor, List[torch.Tensor], Tuple[torch.Tensor, torch.Tensor]]:
         return x * 2.5, [x + 1.5, x[:, :1] - 1], (x * 3, torch.sin(x))
-
 class Rows(torch.nn.Module):
     def forward(self, x):
         rows: List[torch.Tensor] = []
         for i in range(x.size(0)):
             rows.append(x[i] * 0.3)
         return rows
-
 class Split(torch.nn.Module):
     def forward(self, x):
         return torch.cos(x), torch.split(torch.tanh(x), 2), x * 2.5
-
 class Empty(torch.nn.Module):
     def forward(self, x):
         rows: List[torch.Tensor] = []
         for i in range(x.size(0) - 1):
             rows.append(torch.tanh(x[i]) * 0.3)
         return rows
-
 class Two(torch.nn.Module):
     def forward(self, x):
         return torch.split(x, 2), torch.unbind(x)
-
 def wrong(g, x):
     return g.op("Atan", x)
 """
@@ -111,8 +102,7 @@ def last_off(parts):
 def test_what_a_runtime_makes_of_a_list_of_any_length_is_its_fault(bench, alter, error, said):
     with wrong_runtime(lambda _, parts: alter(parts), *ANY_OPTIMIZER):
         record = bench.run(say("module: beside.Rows", INPUTS, "outputs: [rows]"), PYTHON)
-    assert verdict(record) == ("failed", "compare", error, "runtime")
-    assert said in record.reason
+    assert verdict(record) == ("failed", "compare", error, "runtime") and said in record.reason
     assert error == "WrongLength" or f"output {record.worst['output']}: " == said
 
 
@@ -130,8 +120,7 @@ def test_a_wrong_tensor_in_a_list_of_any_length_is_blamed_on_the_exporter(bench)
 ], ids=["a length that depends on the inputs", "too few names"])  # fmt: skip
 def test_what_a_list_cannot_be_is_the_cases_mistake_before_any_export(bench, body, error, reason):
     record = bench.run(body, PYTHON)
-    assert verdict(record) == ("failed", "declare", error, "case")
-    assert reason in record.reason
+    assert verdict(record) == ("failed", "declare", error, "case") and reason in record.reason
 
 
 @pytest.mark.parametrize("outputs, named, other", [
@@ -178,5 +167,4 @@ def test_a_bundle_with_a_list_replays(tmp_path):
     replay = ["replay", place, "--runtime", "onnxruntime", "--report", str(report), "--store", store]
     assert cli.main(replay) == 0
     (record,) = read_run(report)[1]
-    assert record["status"] == "passed"
-    assert record["examples"] >= 8
+    assert record["status"] == "passed" and record["examples"] >= 8

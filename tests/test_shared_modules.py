@@ -1,9 +1,5 @@
 """Cases that build the same module share it in a process; a module that something has changed is shared by nobody."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -18,7 +14,6 @@ from conformance.worker.progress import Progress
 
 PYTHON = """
 import torch
-
 class Scaled(torch.nn.Module):
     def __init__(self, width=4):
         super().__init__()
@@ -92,10 +87,8 @@ def shares(first, second) -> bool:
 def test_cases_that_build_alike_share_their_module(write):
     cases = write(one="", other=";tags: [planted]")
     first, second = prepared(cases["one"]), prepared(cases["other"])
-    assert shares(first, second)
-    assert second.reference.case.name == "other"
-    assert second.reference.weights == first.reference.weights
-    assert second.maker is not first.maker
+    assert shares(first, second) and second.reference.case.name == "other"
+    assert second.reference.weights == first.reference.weights and second.maker is not first.maker
 
 
 @pytest.mark.parametrize("other", [
@@ -189,7 +182,7 @@ def test_an_export_that_changes_the_module_changes_no_other_cell(write, tmp_path
     assert status("calm", "specials") == ("passed", None)
 
 
-def test_the_inputs_of_each_case_are_its_own(tmp_path: Path):
+def test_the_inputs_of_each_case_are_its_own(tmp_path):
     text = """
 one:
   about: planted

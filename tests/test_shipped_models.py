@@ -1,8 +1,5 @@
 """A model that was exported somewhere else, compared with the module of the case."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -58,12 +55,12 @@ def accuracy(folder: Path, model: ModelProto, more: str = "") -> Record:
     ("float[N, 5] x, float[N, 5] m", f"{Y}, {Z}"),
     ("float[N, 5] m, float[N, 5] x", f"{Z}, {Y}"),
 ], ids=["in order", "in another order"])  # fmt: skip
-def test_inputs_are_found_by_name_or_as_the_only_one_left(tmp_path: Path, takes: str, gives: str) -> None:
+def test_inputs_are_found_by_name_or_as_the_only_one_left(tmp_path, takes, gives):
     record = accuracy(tmp_path, shipped(takes, gives))
     assert (record.status, record.shipped) == ("passed", "net.onnx"), record.reason
 
 
-def test_a_wrong_model_is_at_fault_by_its_name(tmp_path: Path) -> None:
+def test_a_wrong_model_is_at_fault_by_its_name(tmp_path):
     record = accuracy(tmp_path, shipped(f"{X}, {M}", f"{Y}, {Z}", "more"))
     assert (record.status, record.fault, record.error) == ("failed", "exporter", "WrongValue")
     assert "at fault: net.onnx" in text.failure(record.as_dict())
@@ -75,9 +72,7 @@ def test_a_wrong_model_is_at_fault_by_its_name(tmp_path: Path) -> None:
     (f"{X}, {M}", Y, ["no match"]),
     (f"{X}, {M}", f"{Y}, {Z}, float[N, 5] d", ["d: float32[N, 5]"]),
 ], ids=["a fixed size differs", "two that could be either", "an output less", "an output more"])  # fmt: skip
-def test_what_cannot_be_matched_is_refused_with_both_sides(
-    tmp_path: Path, takes: str, gives: str, words: Sequence[str]
-) -> None:
+def test_what_cannot_be_matched_is_refused_with_both_sides(tmp_path, takes, gives, words):
     graph = shipped(f"{X}, {M}", gives)
     renamed = shipped(takes, gives) if "x" in takes and " m" in takes else None
     model = renamed or graph
@@ -91,7 +86,7 @@ def test_what_cannot_be_matched_is_refused_with_both_sides(
     assert all(word in (record.reason or "") for word in words), record.reason
 
 
-def test_a_file_is_needed_beside_a_module(tmp_path: Path) -> None:
+def test_a_file_is_needed_beside_a_module(tmp_path):
     (problem,) = problems_of(
         tmp_path, f"net:\n  about: x\n  {CASE.strip().replace(chr(10), chr(10) + '  ')}\n  export: {{onnx: [17]}}\n"
     )
@@ -114,14 +109,13 @@ def program() -> torch.export.ExportedProgram:
 
 
 @pytest.mark.parametrize("exported", [False, True], ids=["ExportedProgram", "ONNXProgram"])
-def test_check_takes_programs(program: torch.export.ExportedProgram, exported: bool) -> None:
+def test_check_takes_programs(program, exported):
     given = torch.onnx.export(program, dynamo=True, verbose=False) if exported else program
     records = conformance.check(given, runtimes="onnxruntime")
-    assert {record.status for record in records} == {"passed"}
-    assert records.not_isolated is None
+    assert {record.status for record in records} == {"passed"} and records.not_isolated is None
 
 
-def test_a_program_that_was_changed_is_compared_as_it_is(program: torch.export.ExportedProgram) -> None:
+def test_a_program_that_was_changed_is_compared_as_it_is(program):
     given = torch.onnx.export(program, dynamo=True, verbose=False)
     assert given is not None
     (node,) = (node for node in given.model.graph if node.op_type == "Relu")

@@ -3,8 +3,6 @@
 Every module weighs its inputs differently, so that two names that change places show in the values.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -14,7 +12,6 @@ from tests.kit.cases import PASSED, case_of, say, verdict
 PYTHON = """
 import functools
 import torch
-
 def plain_wrapper(function):
     def inner(*args, **kwargs):
         return function(*args, **kwargs)

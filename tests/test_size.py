@@ -1,7 +1,5 @@
 """Runs of many cells: what is kept of each, and that the work grows as the cells do. Nothing here looks at a time."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from pathlib import Path
@@ -33,9 +31,7 @@ SYMBOLIC = "def op{n}(g, x):\n    return g.op('Asinh', x)\n"
 STUB = """
 import os
 import shutil
-
 import pytest
-
 class Reports:
     def __init__(self):
         self.reports = []
@@ -48,11 +44,9 @@ class Reports:
         told = [one for report in self.reports for one in report.user_properties if one[0] == "check"]
         with open("kept.txt", "w") as file:
             file.write(f"{len(kept)} {len(lists)} {len({id(one) for one in told})}")
-
 def pytest_runtest_setup():
     if os.environ.get("EMPTIED"):
         shutil.rmtree("store")
-
 def pytest_configure(config):
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Reports())
@@ -123,8 +117,7 @@ def test_the_end_of_a_run_tells_the_same_of_what_is_kept(width):
 
     whole = records()
     kept = [brief(one) for one in whole]
-    assert told(kept) == told(whole)
-    assert len(json.dumps(kept)) < len(json.dumps(whole)) / 4
+    assert told(kept) == told(whole) and len(json.dumps(kept)) < len(json.dumps(whole)) / 4
 
 
 def test_writing_a_run_file_takes_no_more_memory_for_more_cells(tmp_path):
@@ -162,8 +155,7 @@ def test_an_earlier_run_whose_cells_are_gone_lends_nothing(stubbed):
     done = run_stubs(stubbed, "--reuse", "earlier", "--baseline", "earlier")
     assert done.code == 1, done.text  # cells that vanished
     reused = {name for name, one in done.records.items() if one["reused"]}
-    assert len(done.records) == 8
-    assert reused == {name for name in done.records if "[op1-" in name}
+    assert len(done.records) == 8 and reused == {name for name in done.records if "[op1-" in name}
     assert done.text.count("vanished: in the earlier run only: 16") == 1
 
 

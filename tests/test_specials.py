@@ -1,7 +1,5 @@
 """The check ``specials``: what NaN and infinities prove, and when they prove nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -17,8 +15,7 @@ NEGATED = case_of("torch.neg(x)")
 @pytest.mark.parametrize("forward", ["torch.neg(x)", "torch.exp(x)"])
 def test_a_scalar_that_is_nothing_but_the_special_value_shows_what_becomes_of_it(bench, forward):
     record = bench.run(case_of(forward, dims="", x="[]"), check="specials")
-    assert verdict(record) == PASSED
-    assert record.nothing == 0
+    assert verdict(record) == PASSED and record.nothing == 0
 
 
 def test_a_wrong_answer_to_nan_fails_the_specials_and_leaves_accuracy_alone(bench):
@@ -33,8 +30,7 @@ def test_a_wrong_answer_to_nan_fails_the_specials_and_leaves_accuracy_alone(benc
 @pytest.mark.parametrize("runtime", ["onnxruntime", "onnx-reference"])
 def test_specials_that_spread_to_all_outputs_prove_nothing(bench, runtime):
     record = bench.run(SPREADS, check="specials", runtime=runtime)
-    assert record.status == "skipped"
-    assert "mostly NaN in every draw" in str(record.reason)
+    assert record.status == "skipped" and "mostly NaN in every draw" in str(record.reason)
 
 
 def test_a_single_draw_that_is_no_nan_is_no_fault_of_the_case(bench):
@@ -73,8 +69,7 @@ def test_an_evaluator_that_stops_is_no_failure_of_a_case_that_did_not_name_it(be
     with stopping_runtime(STOPS, "onnx-reference"):
         record = bench.run(NEGATED, check=check, runtime="onnx-reference")
         named = bench.run(naming, check=check, runtime="onnx-reference")
-    assert record.status == "skipped"
-    assert "evaluator stops with IndexError" in str(record.reason)
+    assert record.status == "skipped" and "evaluator stops with IndexError" in str(record.reason)
     assert verdict(named) == ("failed", "run", "IndexError", "runtime")
 
 

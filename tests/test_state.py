@@ -1,7 +1,5 @@
 """What a module holds besides plain tensors: it is fingerprinted, compared and copied whatever it is."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys
@@ -97,13 +95,11 @@ def test_a_fingerprint_is_the_same_in_every_process():
 
 NORMED = """
 import torch
-
 class Normed(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.first = torch.nn.utils.spectral_norm(torch.nn.Linear(4, 4))
         self.second = torch.nn.utils.weight_norm(torch.nn.Linear(4, 4))
-
     def forward(self, x):
         return torch.tanh(self.second(torch.tanh(self.first(x))))
 """
@@ -135,8 +131,7 @@ class Uncopied(torch.nn.Module):
 
 def test_a_module_that_cannot_be_copied_is_built_again_for_coverage(bench):
     record = bench.run(say(CASE.replace("NAME", "Uncopied")), UNCOPIED)
-    assert verdict(record) == PASSED
-    assert (record.coverage["seen"], record.coverage["of"]) == (1, 1)
+    assert verdict(record) == PASSED and (record.coverage["seen"], record.coverage["of"]) == (1, 1)
 
 
 def test_a_run_says_of_which_case_coverage_is_not_known_and_why():
@@ -165,7 +160,7 @@ def test_a_crash_in_the_suites_own_frame_is_the_harness_fault(tmp_path, innermos
     assert hung.fault == "case"
 
 
-def test_hooks_that_a_call_registers_once_are_taken_back_with_the_note_that_it_has(bench: Any) -> None:
+def test_hooks_that_a_call_registers_once_are_taken_back_with_the_note_that_it_has(bench):
     """As transformers has it: a flag says that they are there, and without it they would be registered once more."""
     python = """
         import torch
@@ -184,7 +179,7 @@ def test_hooks_that_a_call_registers_once_are_taken_back_with_the_note_that_it_h
 
 
 @pytest.mark.thorough
-def test_a_tensor_without_values_that_a_capture_leaves_in_a_module_is_taken_back(bench: Any) -> None:
+def test_a_tensor_without_values_that_a_capture_leaves_in_a_module_is_taken_back(bench):
     """torch.export runs a module with such tensors: what it keeps of them is neither its change nor its fault."""
     python = """
         import torch

@@ -1,7 +1,5 @@
 """The store of models: what it gives back, who may use it at the same time, and how large it becomes."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
@@ -55,7 +53,7 @@ def kept(folder: Path, key: str = "key") -> Path:
 
 
 @pytest.mark.parametrize("name", ["meta.json", "model.onnx"])
-def test_no_flipped_bit_gives_other_facts_or_another_model(tmp_path: Path, name: str) -> None:
+def test_no_flipped_bit_gives_other_facts_or_another_model(tmp_path, name):
     file = kept(tmp_path) / name
     sound = Store(tmp_path).get("key")
     data = file.read_bytes()
@@ -71,7 +69,7 @@ def test_no_flipped_bit_gives_other_facts_or_another_model(tmp_path: Path, name:
     assert Store(tmp_path).get("key") == sound
 
 
-def test_a_model_that_rests_is_read_once_and_again_when_it_was_changed(tmp_path: Path) -> None:
+def test_a_model_that_rests_is_read_once_and_again_when_it_was_changed(tmp_path):
     """Also where the times of the file were put back."""
     file = kept(tmp_path) / "model.onnx"
     rests, written_just_now = Store(tmp_path, resting=-DAY), Store(tmp_path, resting=DAY)  # whatever the clocks say
@@ -88,13 +86,12 @@ def test_a_model_that_rests_is_read_once_and_again_when_it_was_changed(tmp_path:
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("spoilt", [b"", b"{", b"[" * 100_000, b"5", b'{"said": 5, "sha256": 5}', b"\xff"])
-def test_a_damaged_entry_is_replaced(tmp_path: Path, spoilt: bytes) -> None:
+def test_a_damaged_entry_is_replaced(tmp_path, spoilt):
     place = kept(tmp_path)
     (place / "meta.json").write_bytes(spoilt)
     assert Store(tmp_path).get("key") is None
     kept(tmp_path)
-    assert Store(tmp_path).get("key") is not None
-    assert not list(tmp_path.glob(".new-*"))
+    assert Store(tmp_path).get("key") is not None and not list(tmp_path.glob(".new-*"))
     shutil.rmtree(place)
     place.write_text("a file in its place")
     kept(tmp_path)
@@ -102,7 +99,7 @@ def test_a_damaged_entry_is_replaced(tmp_path: Path, spoilt: bytes) -> None:
 
 
 @pytest.mark.smoke
-def test_an_entry_under_another_key_is_not_taken(tmp_path: Path) -> None:
+def test_an_entry_under_another_key_is_not_taken(tmp_path):
     shutil.copytree(kept(tmp_path), tmp_path / "other")
     assert Store(tmp_path).get("other") is None
 
@@ -128,9 +125,7 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Path], None]:
 
 
 @pytest.mark.parametrize("broken", ["write_bytes", "mkdir", "rename"])
-def test_a_cell_passes_where_the_store_cannot_be_written(
-    tmp_path: Path, bench: Bench, fill_disk: Callable[[str, Path], None], broken: str
-) -> None:
+def test_a_cell_passes_where_the_store_cannot_be_written(tmp_path, bench, fill_disk, broken):
     place = tmp_path / "full"
     fill_disk(broken, place)
     assert verdict(Bench(bench.folder, place).run(BODY)) == PASSED
@@ -138,7 +133,7 @@ def test_a_cell_passes_where_the_store_cannot_be_written(
 
 
 @pytest.mark.parametrize("number", ["ENOSPC", "EDQUOT", "EROFS"])
-def test_a_full_disk_under_the_case_or_the_exporter_is_the_fault_of_the_host(bench: Bench, number: str) -> None:
+def test_a_full_disk_under_the_case_or_the_exporter_is_the_fault_of_the_host(bench, number):
     python = f"""
         import errno, torch
         class Writes(torch.nn.Module):
@@ -181,7 +176,7 @@ print(hits)
 """
 
 
-def test_processes_may_put_get_and_drop_the_same_models_at_a_time(tmp_path: Path) -> None:
+def test_processes_may_put_get_and_drop_the_same_models_at_a_time(tmp_path):
     """Each reads, after another could have dropped or replaced it, what the store gave it."""
     command = [sys.executable, "-c", textwrap.dedent(PROCESS), str(tmp_path)]
     processes = [
@@ -211,7 +206,7 @@ def age(path: Path, seconds: float) -> None:
     os.utime(path, (then, then))
 
 
-def test_one_process_at_a_time_mends_a_damaged_entry(tmp_path: Path) -> None:
+def test_one_process_at_a_time_mends_a_damaged_entry(tmp_path):
     damaged = kept(tmp_path) / "meta.json"
     damaged.write_bytes(b"")
     mending = threading.Thread(target=kept, args=(tmp_path,))
@@ -223,7 +218,7 @@ def test_one_process_at_a_time_mends_a_damaged_entry(tmp_path: Path) -> None:
     assert Store(tmp_path).get("key") is not None
 
 
-def test_what_another_run_may_use_is_not_dropped_until_that_run_is_killed(tmp_path: Path) -> None:
+def test_what_another_run_may_use_is_not_dropped_until_that_run_is_killed(tmp_path):
     entry, old = kept(tmp_path / "models"), kept(tmp_path / "models", "old")
     leave()
     age(old, 2 * DAY)
@@ -235,7 +230,7 @@ def test_what_another_run_may_use_is_not_dropped_until_that_run_is_killed(tmp_pa
     assert not entry.exists()
 
 
-def test_leftovers_of_killed_runs_go_when_no_process_can_be_writing_them(tmp_path: Path) -> None:
+def test_leftovers_of_killed_runs_go_when_no_process_can_be_writing_them(tmp_path):
     for section in keeping.SECTIONS:
         (tmp_path / section / ".new-abc").mkdir(parents=True)
         (tmp_path / section / ".new-abc" / "model.onnx").write_bytes(DATA)
@@ -254,7 +249,7 @@ def test_leftovers_of_killed_runs_go_when_no_process_can_be_writing_them(tmp_pat
 
 
 @pytest.mark.smoke
-def test_what_was_not_used_for_longest_is_dropped_first(tmp_path: Path) -> None:
+def test_what_was_not_used_for_longest_is_dropped_first(tmp_path):
     for number, name in enumerate(("first", "second", "third", "fourth")):
         age(kept(tmp_path / "models", name), 1000 - number)
     assert Store(tmp_path / "models").get("first") is not None
@@ -270,7 +265,7 @@ def test_what_was_not_used_for_longest_is_dropped_first(tmp_path: Path) -> None:
     ("20", None), ("GiB", None), ("-1GiB", None), ("1e3GiB", None), ("20GB", None), ("9" * 50 + "GiB", None),
     ("nan", None),
 ])  # fmt: skip
-def test_a_size_is_a_number_with_its_unit(text: str, size: int | None) -> None:
+def test_a_size_is_a_number_with_its_unit(text, size):
     if size is None:
         with pytest.raises(UserError, match="is not a size"):
             bytes_of(text)
@@ -291,25 +286,24 @@ def a_store(folder: Path) -> Path:
     return home
 
 
-def test_a_store_of_another_version_is_made_again_which_is_said_once(tmp_path: Path) -> None:
+def test_a_store_of_another_version_is_made_again_which_is_said_once(tmp_path):
     home = a_store(tmp_path)
     assert [make(home), make(home), make(tmp_path / "new")] == [True, False, False]
 
 
-def test_clean_removes_a_store_and_says_what_that_freed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clean_removes_a_store_and_says_what_that_freed(tmp_path, capsys):
     home = a_store(tmp_path)
     assert cli.main(["clean", "--store", str(home), "--leftovers"]) == 0
     assert cli.main(["clean", "--store", str(home), "--limit", "1MiB"]) == 0
     assert (home / "models" / "key").is_dir()
     assert cli.main(["clean", "--store", str(home), "--limit", "0B"]) == 0
     assert not (home / "models" / "key").exists() and (home / "failures" / "abc").is_dir()
-    assert cli.main(["clean", "--store", str(home)]) == 0
-    assert not home.exists()
+    assert cli.main(["clean", "--store", str(home)]) == 0 and not home.exists()
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(": ")[1].split(" of ")[1].split(" ")[0] for line in lines] == ["0", "0", "1", "0"]
 
 
-def test_clean_leaves_a_store_that_a_run_uses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clean_leaves_a_store_that_a_run_uses(tmp_path, capsys):
     home = a_store(tmp_path)
     with another_process(home / "models") as process:
         assert cli.main(["clean", "--store", str(home)]) == 2
@@ -318,7 +312,7 @@ def test_clean_leaves_a_store_that_a_run_uses(tmp_path: Path, capsys: pytest.Cap
     assert "a run uses it" in capsys.readouterr().err
 
 
-def test_clean_refuses_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clean_refuses_what_is_no_store(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     home = a_store(tmp_path)
@@ -342,7 +336,7 @@ UNREADABLE: dict[str, bytes] = {
 }  # fmt: skip
 
 
-def test_kept_draws_that_cannot_be_read_are_dropped_and_told(bench: Bench) -> None:
+def test_kept_draws_that_cannot_be_read_are_dropped_and_told(bench):
     cells = bench.cells(f"{BODY}export: {{torchscript: [17]}}\nruntimes: onnxruntime")
     (cell,) = (cell for cell in cells if cell.check == "accuracy")
     failures = bench.folder / "failures"
@@ -354,14 +348,13 @@ def test_kept_draws_that_cannot_be_read_are_dropped_and_told(bench: Bench) -> No
     (folder / "sound").write_text(json.dumps(DRAW))
     (folder / "a folder").mkdir()
     record = bench.run_cell(cell, failures=failures)
-    assert verdict(record) == PASSED
-    assert record.dropped_draws == len(UNREADABLE)
+    assert verdict(record) == PASSED and record.dropped_draws == len(UNREADABLE)
     assert details(record) == [f"{len(UNREADABLE)} kept failing draws could not be read and were dropped"]
     assert [file.name for file in folder.iterdir()] == ["a folder"]
     assert bench.run_cell(cell, failures=failures).dropped_draws == 0
 
 
-def test_a_draw_that_was_kept_is_made_as_small_as_a_new_one(bench: Bench) -> None:
+def test_a_draw_that_was_kept_is_made_as_small_as_a_new_one(bench):
     """It is kept with its dims in the order of the alphabet, which need not be that of the case."""
     body = case_of("torch.sin(x)", "runtimes: onnxruntime", dims="n: 2..9, batch: 1..9", x="[batch, n]")
     failures = bench.folder / "failures"
@@ -371,9 +364,7 @@ def test_a_draw_that_was_kept_is_made_as_small_as_a_new_one(bench: Bench) -> Non
     assert new.draw["dims"] == kept.draw["dims"] == {"n": 2, "batch": 1}
 
 
-def test_a_full_disk_is_the_fault_of_the_host(
-    tmp_path: Path, bench: Bench, fill_disk: Callable[[str, Path], None]
-) -> None:
+def test_a_full_disk_is_the_fault_of_the_host(tmp_path, bench, fill_disk):
     fill_disk("write_bytes", Path("/"))
     record = Bench(bench.folder, tmp_path / "full").run(BODY)
     assert verdict(record) == ("failed", "check", "CannotWrite", "harness")
@@ -381,7 +372,7 @@ def test_a_full_disk_is_the_fault_of_the_host(
     assert not any("mistake" in line or "Traceback" in line for line in details(record))
 
 
-def test_what_was_used_since_the_run_began_stays(tmp_path: Path) -> None:
+def test_what_was_used_since_the_run_began_stays(tmp_path):
     began = time.time() - 60
     age(kept(tmp_path / "models", "before"), 100)
     kept(tmp_path / "models", "used")

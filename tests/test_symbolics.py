@@ -1,7 +1,5 @@
 """Symbolics apply to one export, are undone exactly, and it is known which inputs they drop."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import importlib
@@ -74,11 +72,10 @@ def operator() -> Iterator[Callable[..., torch.Tensor]]:
 def test_a_symbolic_applies_at_the_opset_and_its_calls_are_counted(operator, symbolic, opset, function, nodes):
     with registered({operator: symbolic}, opset=opset) as usage:
         assert exported(function, opset=opset) == nodes
-    assert usage.calls == {operator: int(nodes != ["Relu"])}
-    assert usage.ignored == {}
+    assert usage.calls == {operator: int(nodes != ["Relu"])} and usage.ignored == {}
 
 
-def test_node_may_be_called_like_its_operator(operator: Callable[..., torch.Tensor]) -> None:
+def test_node_may_be_called_like_its_operator(operator):
     # the exporter looks up the node's own name, at the version of its domain, which is 1
     name = "custom_for_tests::mix"
     with registered({name: emits(name)}, opset=17):
@@ -236,12 +233,10 @@ def whole_list(g: Any, x: Any, scale: Any, parts: Any, bias: Any, mode: Any) -> 
 
 
 MODELS: dict[str, Callable[[Mix, torch.Tensor], torch.Tensor]] = {
-    "all": lambda mix, x: mix(x, x + 1, [x + 2, x + 3], x + 4, 0),
-    "two": lambda mix, x: mix(x, x + 1, [], None, 0),
-    "two, and more after it": lambda mix, x: mix(x, x + 1, [], None, 0) * x,
-    "constants": lambda mix, x: mix(x, torch.tensor(2.0), [], None, 3),
-    "one value twice": lambda mix, x: mix(x, x, [], None, 0),
-}
+    "all": lambda mix, x: mix(x, x + 1, [x + 2, x + 3], x + 4, 0), "two": lambda mix, x: mix(x, x + 1, [], None, 0),
+    "two, and more after it": lambda mix, x: mix(x, x + 1, [], None, 0) * x, "constants": lambda mix,
+    x: mix(x, torch.tensor(2.0), [], None, 3), "one value twice": lambda mix, x: mix(x, x, [], None, 0),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("model, symbolic, dropped", [

@@ -1,7 +1,5 @@
 """A cause is told once in a run's output, the other cells say as in which; what is told of losses and inputs."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -30,8 +28,7 @@ def test_an_export_that_fails_is_told_in_full_once(tmp_path):
     failed = [one for one in outcome.records.values() if one["status"] == "failed"]
     assert len(failed) >= 8  # export, accuracy and specials of two opsets
     failures = outcome.text.split("= FAILURES =")[1].split("short test summary")[0]
-    assert failures.count("stage export; at fault") == 1
-    assert failures.count("reproduce: ") == 1
+    assert failures.count("stage export; at fault") == 1 and failures.count("reproduce: ") == 1
     repeated = [line for line in failures.splitlines() if " at stage export, as in " in line]
     assert len(repeated) == len(failed) - 1
     (first,) = {line.split(", as in ")[1].split(": ")[0] for line in repeated}
@@ -61,8 +58,7 @@ def stopped(case="case", **values):
 def test_cells_share_a_cause_where_stage_error_and_reason_are_alike(first, second, alike):
     telling = Telling()
     one, other = stopped(**first), stopped(**second)
-    assert telling.first(one) is None
-    assert telling.first(other) == (one["id"] if alike else None)
+    assert telling.first(one) is None and telling.first(other) == (one["id"] if alike else None)
 
 
 def test_a_repetition_is_one_line():
@@ -71,8 +67,7 @@ def test_a_repetition_is_one_line():
     assert told.startswith(
         "cases/case.yaml:7: RuntimeError at stage export, as in export[case-dynamo-op20]: first line second line x"
     )
-    assert "\n" not in told
-    assert len(told) == 240
+    assert "\n" not in told and len(told) == 240
 
 
 def test_numbers_of_all_examples_and_of_one_are_told_apart():

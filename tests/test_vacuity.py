@@ -1,7 +1,5 @@
 """Whether draws together would have shown a wrong output."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 Two seconds are a third of one here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess
@@ -40,39 +38,31 @@ SLOW = """
 """
 SOON = """
 from conformance.plugin import pooled, saying, waiting
-
 usual = waiting.SLOW_SECONDS, waiting.IN_LOG
-
 def put(slow, in_log):
     pooled.SLOW_SECONDS = saying.SLOW_SECONDS = waiting.SLOW_SECONDS = slow
     waiting.IN_LOG = in_log
-
 def pytest_configure():
     put(1 / 3, 1 / 3)
-
 def pytest_unconfigure():
     put(*usual)
 """
 LOOKING = """
 import time
 from conformance.depends import fingerprint
-
 stated = fingerprint.stated
-
 def slowly(case):
     time.sleep(1.5)
     return stated(case)
-
 def pytest_collection_finish():
     fingerprint.stated = slowly
-
 def pytest_sessionfinish():
     fingerprint.stated = stated
 """
 DOING = "export[planted-torchscript-op17]: declare,"
 
 
-def test_finding_what_a_case_depends_on_says_so(tmp_path: Path) -> None:
+def test_finding_what_a_case_depends_on_says_so(tmp_path):
     write_case(tmp_path / "cases", QUICK)
     outcome = run_suite(tmp_path, *UNRUN, plugin=SOON + LOOKING)
     told = "planted: finding the files and packages that it depends on takes longer than 0.333333 s, and goes on"
@@ -84,7 +74,7 @@ def slow_case(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_slow_cell_says_in_a_log_what_it_is_doing(tmp_path: Path, workers: str) -> None:
+def test_a_slow_cell_says_in_a_log_what_it_is_doing(tmp_path, workers):
     slow_case(tmp_path)
     options = ("--examples", "1", "--cell-workers", workers)
     outcome = run_suite(tmp_path, *options, plugin=SOON)
@@ -93,7 +83,7 @@ def test_a_slow_cell_says_in_a_log_what_it_is_doing(tmp_path: Path, workers: str
     assert quiet.code == 0 and DOING not in quiet.text, quiet.text
 
 
-def test_a_log_gets_a_line_now_and_then_and_not_at_each_look() -> None:
+def test_a_log_gets_a_line_now_and_then_and_not_at_each_look():
     lines: list[str] = []
     screen = SimpleNamespace(fullwidth=100)
     log = SimpleNamespace(isatty=False, _tw=screen, ensure_newline=lambda: None, write_line=lines.append)
@@ -105,7 +95,7 @@ def test_a_log_gets_a_line_now_and_then_and_not_at_each_look() -> None:
     assert [line.partition(",")[0] for line in lines] == ["  a: starting"]
 
 
-def test_a_slow_cell_says_in_a_terminal_what_it_is_doing(tmp_path: Path) -> None:
+def test_a_slow_cell_says_in_a_terminal_what_it_is_doing(tmp_path):
     slow_case(tmp_path)
     (tmp_path / "soon.py").write_text(SOON, encoding="utf-8")
     master, slave = os.openpty()

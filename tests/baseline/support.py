@@ -1,7 +1,5 @@
 """Runs and baselines of a few cells, of which a test changes what it is about."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any
@@ -12,20 +10,15 @@ from conformance.records.record import Record
 from conformance.records.run_file import RunWriter
 
 HEADER: dict[str, Any] = {
-    "schema": 1,
-    "started": "2026-11-01T10:00:00+00:00",
-    "seconds": 12.5,
+    "schema": 1, "started": "2026-11-01T10:00:00+00:00", "seconds": 12.5,
     "environment": {
-        "conformance": "0.1.0",
-        "python": "3.11.7",
-        "platform": "Linux",
+        "conformance": "0.1.0", "python": "3.11.7", "platform": "Linux",
         "cpu": {"name": "A", "instructions": ["avx2", "avx512f"]},
-        "cores": 2,
-        "gpu": None,
+        "cores": 2, "gpu": None,
         "versions": {"torch": "2.15.0", "onnx": "1.23.2", "tensorrt": None},
         "flags": ["conformance"],
     },
-}
+}  # fmt: skip
 GRAPH = {"opset": 17, "nodes": {"Asinh": 1, "Cast": 2, "Constant": 3}, "sha": "aa"}
 
 

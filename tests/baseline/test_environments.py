@@ -1,7 +1,5 @@
 """What the hosts of two runs explain of the differences between them, latencies above all."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.baseline import compare_runs, environment_changes, load
@@ -58,11 +56,8 @@ def test_what_a_record_keeps_of_a_measurement_is_enough_to_compare(tmp_path):
 
 
 @pytest.mark.parametrize("after, expected", [
-    (beside(2e-3, 4e-3), []),
-    (beside(2e-3, 3e-3), ["slower"]),
-    (beside(1e-3, 1e-3), []),
-    (beside(0.5e-3, 2e-3), ["faster"]),
-    (beside(2e-3, 4e-3, "tensorrt fp16"), ["slower"]),
+    (beside(2e-3, 4e-3), []), (beside(2e-3, 3e-3), ["slower"]), (beside(1e-3, 1e-3), []),
+    (beside(0.5e-3, 2e-3), ["faster"]), (beside(2e-3, 4e-3, "tensorrt fp16"), ["slower"]),
 ])  # fmt: skip
 def test_a_host_that_slows_both_sides_is_no_slower_runtime(after, expected):
     assert kinds(run(record(**beside(1e-3, 2e-3))), run(record(**after))) == expected

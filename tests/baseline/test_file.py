@@ -1,7 +1,5 @@
 """The file of a baseline: small, ordered, read as it was written, and refused with the line that is broken."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -29,8 +27,7 @@ def test_a_baseline_holds_two_digits_of_what_differs_from_run_to_run(tmp_path):
     for count, ratio in enumerate((0.12345, 0.12399)):
         file = written(tmp_path / str(count), record(**worst(ratio), seconds={"run": ratio}, details=[str(ratio)]))
         texts.add(file.read_text())
-    assert len(texts) == 1
-    assert '"ratio":0.12}' in texts.pop()
+    assert len(texts) == 1 and '"ratio":0.12}' in texts.pop()
 
 
 def test_what_is_read_is_what_was_written(tmp_path):
@@ -103,8 +100,7 @@ def test_a_broken_baseline_is_refused_with_its_line(tmp_path, replace, where, sa
     for read in (read_baseline, load):
         with pytest.raises(ValueError) as error:
             read(file)
-        assert f"{file.name}:{where}: " in str(error.value)
-        assert said in str(error.value)
+        assert f"{file.name}:{where}: " in str(error.value) and said in str(error.value)
 
 
 def test_a_cell_twice_is_not_written(tmp_path):

@@ -1,7 +1,5 @@
 """Merging the runs of shards to one run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs of a selection: only a cell that was to run can vanish."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -52,7 +50,5 @@ def test_a_variant_of_a_precision_is_selected_by_what_it_is_a_variant_of():
 ])  # fmt: skip
 def test_a_selection_that_records_do_not_show_says_that_nothing_vanishes(flags):
     predicate, note = selection_of(run(environment=environment(flags=flags))[0])
-    assert predicate is not None
-    assert not predicate(record())
-    assert note is not None
-    assert any(word[:2] in note for word in flags if word != "conformance")
+    assert predicate is not None and not predicate(record())
+    assert note is not None and any(word[:2] in note for word in flags if word != "conformance")

@@ -1,7 +1,5 @@
 """Which cells a shard has: each cell once, models whole, and about as many seconds in each."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -107,8 +105,7 @@ def test_cells_of_an_onnx_file_are_cells():
 def test_a_cut_tells_shards_of_one_whole():
     ids, seconds = [f"export[case{n}-dynamo-op20]" for n in range(4)], {"export[case1-dynamo-op20]": 1.0}
     same = {cut(ids, 2), cut(reversed(ids), 2), cut(ids, 2, {"export[gone-dynamo-op20]": 1.0})}
-    assert len(same) == 1
-    assert len({*same, cut(ids[1:], 2), cut(ids, 3), cut(ids, 2, seconds)}) == 4
+    assert len(same) == 1 and len({*same, cut(ids[1:], 2), cut(ids, 3), cut(ids, 2, seconds)}) == 4
 
 
 SMALL = [f"{check}[case{n}-dynamo-op{opset}]" for check in ("export", "more") for n in range(9) for opset in (1, 2)]

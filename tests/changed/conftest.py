@@ -1,7 +1,5 @@
 """A repository with a hundred cells, as it was when it was committed."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 
@@ -11,10 +9,8 @@ from tests.changed.support import COUNT, MODULES, PLAIN, commit, git
 
 SYMBOLICS = """
 from helpers import rounded
-
 def shared(g, x):
     return g.op("Identity", x)
-
 def unused(g, x):
     return g.op("Neg", x)
 """

@@ -1,7 +1,5 @@
 """Edits of a repository of cases, and the cells that depend on them."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 
@@ -22,7 +20,6 @@ plain:
 MODULES = """
 import torch
 import numpy as np
-
 FACTOR = 2.0
 class Base(torch.nn.Module):
     pass

@@ -1,7 +1,5 @@
 """Exactly the cells that depend on an edit are selected, with the reason; and what is said where git cannot help."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable
@@ -74,8 +72,7 @@ def test_a_new_case_is_there_and_one_that_is_gone_is_told(repository):
     found = changed_since("HEAD", [repository / "cases"], cells, Selection())
     assert cases_of(found.reasons) == {"plainer"}
     assert {reason for one in found.reasons.values() for reason in one} == {"not there then"}
-    assert all("[plain-" in name for name in found.gone)
-    assert found.gone
+    assert all("[plain-" in name for name in found.gone) and found.gone
     assert "are no longer there" in "\n".join(found.lines(100))
 
 
@@ -84,8 +81,7 @@ def test_a_selection_is_held_against_the_same_selection(repository):
     selection = Selection(exporters=["dynamo"])
     cells, _ = read_suite([repository / "cases"], selection)
     found = changed_since("HEAD", [repository / "cases"], cells, selection)
-    assert found.gone == []
-    assert all("-dynamo-" in name for name in found.reasons)
+    assert found.gone == [] and all("-dynamo-" in name for name in found.reasons)
 
 
 def test_a_run_of_what_changed_says_what_and_why(repository):
@@ -142,8 +138,7 @@ def test_a_revision_or_a_repository_that_is_not_there_is_one_clear_line(reposito
     if revision == "HEAD":
         shutil.rmtree(repository / ".git")
     done = run_suite(repository, "--changed-since", revision, GIT_CEILING_DIRECTORIES=str(repository.parent))
-    assert done.code == 4
-    assert words in done.text
+    assert done.code == 4 and words in done.text
     assert "Traceback" not in done.text
 
 
@@ -171,5 +166,4 @@ def test_a_detached_head_in_a_folder_with_spaces_and_from_a_folder_below(reposit
     monkeypatch.chdir(there / "cases")
     cells, _ = read_suite([Path("plain.yaml")], Selection())
     found = changed_since("HEAD", [Path("plain.yaml")], cells, Selection())
-    assert cases_of(found.reasons) == {"plain"}
-    assert found.gone == []
+    assert cases_of(found.reasons) == {"plain"} and found.gone == []

@@ -1,7 +1,5 @@
 """What every result depends on selects a cell where it is not as it was in the cell's last run."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable
@@ -42,7 +40,7 @@ def under(**were: str | None) -> Last:
     return Last(Observed(), "", "another", before)
 
 
-def test_a_cell_whose_last_run_was_under_the_conditions_of_now_is_not_selected(repository: Path) -> None:
+def test_a_cell_whose_last_run_was_under_the_conditions_of_now_is_not_selected(repository):
     assert selected(repository, as_now) == {}
 
 
@@ -53,20 +51,16 @@ def test_a_cell_whose_last_run_was_under_the_conditions_of_now_is_not_selected(r
     ({"the package onnx": None}, "the package onnx is new"),
     ({"the package gone": "1.0 abc"}, "the package gone is gone"),
     ({"the variable OMP_PLANTED": "abc"}, "the variable OMP_PLANTED is gone"),
-    ({"Python": "3.9.1"}, "Python: 3.9.1 -> 3."),
-    ({OWN_CODE: "abc"}, "this package's own code changed"),
-    ({PROCESSOR: "abc"}, "the processor changed"),
-    ({}, UNKNOWN),
+    ({"Python": "3.9.1"}, "Python: 3.9.1 -> 3."), ({OWN_CODE: "abc"}, "this package's own code changed"),
+    ({PROCESSOR: "abc"}, "the processor changed"), ({}, UNKNOWN),
 ])  # fmt: skip
-def test_a_condition_that_changed_since_the_last_run_selects_the_cell(
-    repository: Path, was: dict[str, str | None], reason: str
-) -> None:
+def test_a_condition_that_changed_since_the_last_run_selects_the_cell(repository, was, reason):
     found = selected(repository, lambda cell: dataclasses.replace(under(**was), says=says(cell)))
     assert found.keys() == {cell.id for cell in plain(repository)}
     assert all(told.startswith(reason) for (told,) in found.values())
 
 
-def test_what_the_case_says_is_compared_with_the_last_run_too(repository: Path) -> None:
+def test_what_the_case_says_is_compared_with_the_last_run_too(repository):
     edit(repository / "cases" / "plain.yaml", "1..4", "1..5")
     edited = {cell.id: says(cell) for cell in plain(repository)}
     edit(repository / "cases" / "plain.yaml", "1..5", "1..4")
@@ -74,13 +68,13 @@ def test_what_the_case_says_is_compared_with_the_last_run_too(repository: Path) 
     assert set(map(tuple, found.values())) == {("what the case says changed since its last run",)}
 
 
-def test_words_for_the_reader_do_not_count(repository: Path) -> None:
+def test_words_for_the_reader_do_not_count(repository):
     before = {cell.id: as_now(cell) for cell in plain(repository)}
     edit(repository / "cases" / "plain.yaml", "one with", "now with")
     assert selected(repository, lambda cell: before[cell.id]) == {}
 
 
-def test_a_file_that_is_as_in_the_revision_but_not_as_in_the_last_run_selects_the_cell(repository: Path) -> None:
+def test_a_file_that_is_as_in_the_revision_but_not_as_in_the_last_run_selects_the_cell(repository):
     home = (repository / "cases").resolve()
     edit(home / "modules.py", "FACTOR = 2.0", "FACTOR = 3.0")
     edited = Observed(files={"modules.py": Now(home).file("modules.py")})
@@ -90,9 +84,7 @@ def test_a_file_that_is_as_in_the_revision_but_not_as_in_the_last_run_selects_th
 
 
 @pytest.mark.parametrize("kept", [None, {"files": {}}, {"files": 5, "says": "", "conditions": ""}, {}])
-def test_an_entry_that_cannot_be_read_or_is_of_an_earlier_version_selects_the_cell(
-    repository: Path, tmp_path: Path, kept: dict[str, object] | None
-) -> None:
+def test_an_entry_that_cannot_be_read_or_is_of_an_earlier_version_selects_the_cell(repository, tmp_path, kept):
     for cell in plain(repository):
         note_last(tmp_path / "index", cell, kept)
     found = selected(repository, lambda cell: last(tmp_path / "index", cell))
@@ -100,7 +92,7 @@ def test_an_entry_that_cannot_be_read_or_is_of_an_earlier_version_selects_the_ce
     assert set(map(tuple, found.values())) == {("what its last run used is not known",)}
 
 
-def test_the_conditions_of_a_last_run_are_kept_one_by_one(repository: Path, tmp_path: Path) -> None:
+def test_the_conditions_of_a_last_run_are_kept_one_by_one(repository, tmp_path):
     cell = plain(repository)[0]
     note_last(tmp_path, cell, {"says": "", "conditions": conditions_hash()})
     assert last(tmp_path, cell) == Last(Observed(), "", conditions_hash())
@@ -108,7 +100,7 @@ def test_the_conditions_of_a_last_run_are_kept_one_by_one(repository: Path, tmp_
     assert last(tmp_path, cell) == Last(Observed(), "", conditions_hash(), conditions())
 
 
-def test_whole_runs_select_and_explain_what_changed_around_a_cell(repository: Path) -> None:
+def test_whole_runs_select_and_explain_what_changed_around_a_cell(repository):
     # in processes of their own: one that has run cells takes variables for what they were as it began
     run_suite = partial(runs.run_suite, own_process=True)
     run_command = partial(runs.run_command, own_process=True)

@@ -1,7 +1,5 @@
 """What everything runs with: pins, settings and conftest.py."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.changed.support import changes, commit, edit, put

@@ -1,7 +1,5 @@
 """A scheduler with one worker that all tests share which do not harm them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A scheduler and workers of Dask on this machine, started as a user starts them, and a folder of small cases."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -41,7 +39,6 @@ class Small(torch.nn.Module):
         self.one, self.two = torch.nn.Linear(6, n), torch.nn.Linear(n, 4)
     def forward(self, x):
         return self.two(torch.relu(self.one(x)))
-
 def wrong(g, x):
     return g.op("Sinh", x)
 """

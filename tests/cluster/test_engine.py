@@ -1,7 +1,5 @@
 """What becomes of cells whose workers end, answer late or cannot write: decided without any worker."""
 
-from __future__ import annotations
-
 import contextlib
 import pickle
 from pathlib import Path
@@ -152,8 +150,7 @@ def test_an_innocent_cell_of_a_task_that_dask_gave_up_is_run_again(tmp_path):
     scene.done("error", RuntimeError("KilledWorker"))
     first = scene.next()
     assert first is not None and first.cell == "one"
-    assert scene.next() is None
-    assert scene.asked_again() == ["two"]
+    assert scene.next() is None and scene.asked_again() == ["two"]
     scene.ended("two")
     scene.done()
     assert [made.cell for made in scene.rest()] == ["two"]
@@ -167,8 +164,7 @@ def test_an_answer_after_its_worker_was_given_up_counts_once(tmp_path):
     scene.ended("one", task=first)  # the worker had only been away
     scene.ended("one", "b")
     scene.done()
-    assert [made.cell for made in scene.rest()] == ["one"]
-    assert scene.cluster.twice <= 1
+    assert [made.cell for made in scene.rest()] == ["one"] and scene.cluster.twice <= 1
 
 
 def test_a_full_disk_counts_for_no_cell(tmp_path):

@@ -1,7 +1,5 @@
 """Files travel by their contents, and lie elsewhere as they lie here."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.cluster.admission import Admission, refusals

@@ -1,7 +1,5 @@
 """Cells that run on other workers come to the same verdicts, whatever happens to the workers."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -10,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.conftest import Shared
-from tests.cluster.support import CELLS, PYTHON, Loopback, dask_workers, differences, project, records, run
+from tests.cluster.support import CELLS, PYTHON, dask_workers, differences, project, records, run
 from tests.kit.processes import begin_suite, gone, spawned, waited_for
 from tests.kit.runs import run_command
 
@@ -32,7 +29,7 @@ STORE = ("--store", "/proc/self/cwd/kept")
 """A store whose path means another folder to the workers."""
 
 
-def test_the_records_are_those_of_a_run_without_a_cluster(shared: Shared, tmp_path):
+def test_the_records_are_those_of_a_run_without_a_cluster(shared, tmp_path):
     """They come with their workers, which see neither project nor store, and with the bundle of the failing cell."""
     folder, chosen = project(tmp_path / "project"), ("-k", "n2 and onnxruntime or wrong")
     assert run(folder, shared.address, *STORE, *chosen).code == 1  # the planted mistake
@@ -51,7 +48,7 @@ def assert_bundle_is_here(folder: Path, failing: dict[str, Any]) -> None:
 
 
 @pytest.mark.thorough
-def test_the_only_worker_is_killed_and_replaced(cluster: Loopback, tmp_path):
+def test_the_only_worker_is_killed_and_replaced(cluster, tmp_path):
     """Another run, which stops at once, leaves the cells of this one alone."""
     folder = project(tmp_path / "project")
     address = cluster.scheduler()
@@ -67,7 +64,7 @@ def test_the_only_worker_is_killed_and_replaced(cluster: Loopback, tmp_path):
 
 
 @pytest.mark.thorough
-def test_ctrl_c_ends_the_tasks_and_keeps_the_records(shared: Shared, tmp_path):
+def test_ctrl_c_ends_the_tasks_and_keeps_the_records(shared, tmp_path):
     folder = endless(tmp_path / "project")
     going_on = begin_suite(folder, "--cluster", shared.address)
     waited_for(lambda: has_records(folder, 1))
@@ -84,7 +81,7 @@ def test_ctrl_c_ends_the_tasks_and_keeps_the_records(shared: Shared, tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_scheduler_that_goes_away_leaves_the_records_that_came(cluster: Loopback, tmp_path):
+def test_a_scheduler_that_goes_away_leaves_the_records_that_came(cluster, tmp_path):
     folder = endless(tmp_path / "project")
     address = cluster.scheduler()
     cluster.workers(address)
@@ -109,7 +106,7 @@ def test_a_cluster_on_this_machine(tmp_path):
 KEPT = Path(__file__).parents[1] / "kept"
 
 
-def test_a_bundle_is_replayed_on_workers_as_it_is_here(shared: Shared, tmp_path):
+def test_a_bundle_is_replayed_on_workers_as_it_is_here(shared, tmp_path):
     (bundle,) = KEPT.iterdir()
     command = ("replay", bundle, "--runtime", "onnx-reference", "-k", "celu", "--report")
     here = run_command(tmp_path, *command, "here")

@@ -4,8 +4,6 @@ The SSH server is a real one, on this machine. Of Slurm there are doubles of its
 that dask-jobqueue writes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,14 +1,12 @@
 """Workers that do not fit are refused by name, and what no worker can run says so."""
 
-from __future__ import annotations
-
 import resource
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.conftest import Shared
-from tests.cluster.support import CASES, Loopback, project, records, run
+from tests.cluster.support import CASES, project, records, run
 from tests.kit.runs import Outcome, search_path
 
 
@@ -52,24 +50,24 @@ def mixed(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return outcome
 
 
-def test_a_worker_with_other_versions_is_refused_by_name(mixed: Outcome):
+def test_a_worker_with_other_versions_is_refused_by_name(mixed):
     assert "worker older on " in mixed.text and "torch 1.9 (here " in mixed.text
     (passed,) = (record for record in mixed.records.values() if record["status"] == "passed")
     assert "n2" in passed["id"] and passed["worker"]["name"] == "fits"
 
 
-def test_a_package_that_no_worker_has_is_told_of_the_cells_that_need_it(shared: Shared, mixed: Outcome):
+def test_a_package_that_no_worker_has_is_told_of_the_cells_that_need_it(shared, mixed):
     lacking = {id: record for id, record in mixed.records.items() if record["error"] == "NoWorker"}
     assert lacking and lacking.keys() == {id for id in mixed.records if "lacking" in id}
     assert f"no worker of {shared.address} has package needed" in mixed.text
     assert {record["fault"] for record in lacking.values()} == {"harness"}
 
 
-def test_a_cell_whose_command_no_worker_has_is_skipped(mixed: Outcome):
+def test_a_cell_whose_command_no_worker_has_is_skipped(mixed):
     assert [record["status"] for id, record in mixed.records.items() if "needy" in id] == ["skipped"]
 
 
-def test_where_no_worker_fits_nothing_is_run(shared: Shared, tmp_path):
+def test_where_no_worker_fits_nothing_is_run(shared, tmp_path):
     needy = run(project(tmp_path), shared.address, "-k", "small and export", "--cluster-needs", "tensorrt")
     assert needy.code == 4, needy.text
     assert "worker fits on " in needy.text and "it has no runtime tensorrt" in needy.text
@@ -77,7 +75,7 @@ def test_where_no_worker_fits_nothing_is_run(shared: Shared, tmp_path):
 
 
 @pytest.mark.thorough
-def test_workers_that_cannot_write_their_files_or_make_their_store_are_left_out(cluster: Loopback, tmp_path):
+def test_workers_that_cannot_write_their_files_or_make_their_store_are_left_out(cluster, tmp_path):
     """A limit on the size of files stands for a full disk: both are trouble of the host's own."""
     folder = project(tmp_path / "project")
     (folder / "cases" / "beside.bin").write_bytes(bytes(200_000))
@@ -98,12 +96,9 @@ def test_workers_that_cannot_write_their_files_or_make_their_store_are_left_out(
 
 IMPATIENT = """
 from conformance.cluster import workers
-
 usual = workers.ANSWER
-
 def pytest_configure():
     workers.ANSWER = 0.5
-
 def pytest_unconfigure():
     workers.ANSWER = usual
 """

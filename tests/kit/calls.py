@@ -1,7 +1,5 @@
 """How often functions are called, counted without replacing them."""
 
-from __future__ import annotations
-
 import contextlib
 import cProfile
 from collections import Counter

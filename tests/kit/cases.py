@@ -1,7 +1,5 @@
 """Cases written in a few lines, and their cells, run in the process of the test."""
 
-from __future__ import annotations
-
 import tempfile
 import textwrap
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """TensorRT and pycuda of whole runs: doubles, with faults of their own in every process."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -9,7 +7,6 @@ DOUBLES = Path(__file__).parent.parent / "doubles"
 
 _FIRST = """
 import os
-
 os.environ |= {variables!r}
 __file__ = {file!r}
 with open(__file__) as file:

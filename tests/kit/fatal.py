@@ -1,7 +1,5 @@
 """Functions for a worker process, most of them fatal, for tests of isolation."""
 
-from __future__ import annotations
-
 import collections
 import ctypes
 import itertools

@@ -1,7 +1,5 @@
 """What text has to be like that anybody may look at, and hostile text and wrong values to try it with."""
 
-from __future__ import annotations
-
 import copy
 import unicodedata
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """ONNX models written as text."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 from onnx import numpy_helper, parser

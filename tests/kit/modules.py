@@ -1,7 +1,5 @@
 """Modules that more than one file of tests is about, as Python beside a case, with their cases."""
 
-from __future__ import annotations
-
 
 def net_of(expression: str, *statements: str, **layers: str) -> str:
     """Return Python with a module ``Net`` of these layers; its forward of x returns the expression.
@@ -41,7 +39,6 @@ export: {torchscript: [17]}
 
 RELU_WITHOUT_NAN = """
 import torch
-
 def symbolic(g, x):
     zero = g.op("Constant", value_t=torch.tensor(0.0))
     return g.op("Where", g.op("Greater", x, zero), x, zero)

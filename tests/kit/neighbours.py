@@ -1,7 +1,5 @@
 """Cases that change the process they run in, and cells that run after them; for ``test_neighbours.py``."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import threading
@@ -96,18 +94,9 @@ REGISTRIES = {"symbolic", "decomposition", "operator", "kernel", "pytree", "hook
 LEFT = {"thread", "files", "at_exit", "closed_stdout", *REGISTRIES}
 """What cannot be put back."""
 JUDGING = {
-    "numpy",
-    "runtime",
-    "json",
-    "path",
-    "shadow",
-    "judged",
-    "table",
-    "code",
-    "library_code",
-    "default",
+    "numpy", "runtime", "json", "path", "shadow", "judged", "table", "code", "library_code", "default",
     "schema_function",
-}
+}  # fmt: skip
 """What the comparison itself rests on."""
 
 PYTHON = """
@@ -118,7 +107,6 @@ import torch.nn.functional as F
 from conformance.checks import run_cell, verify
 from conformance.compare import tolerance
 from torch.overrides import TorchFunctionMode as Mode
-
 KEPT = []
 UPWARD = 0x800 if platform.machine() in ("x86_64", "AMD64", "i686") else 0x400000
 RUN = onnxruntime.InferenceSession.run

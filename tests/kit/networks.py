@@ -1,7 +1,5 @@
 """Networks whose submodules are hard to tell apart in a graph, symbolics that are wrong, and cases made of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.kit.cases import say, with_symbolic
@@ -10,7 +8,6 @@ PYTHON = """
 import numpy as np
 import torch
 from torch import nn
-
 calls = []
 class Made(nn.Module):
     def __init__(self, **layers):

@@ -4,8 +4,6 @@ Where they are put, and how models are changed, is what the benchmarks use: ``be
 ``benchmarks.culprits.edits``.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any

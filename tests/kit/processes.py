@@ -1,7 +1,5 @@
 """Runs that go on while a test looks at them, and the processes that they start."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

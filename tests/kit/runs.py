@@ -1,7 +1,5 @@
 """Whole pytest runs and commands, in this process or in one of their own."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import json
@@ -128,15 +126,9 @@ def _run(
     if own_process:
         changed["PYTHONPATH"] = os.pathsep.join([*filter(None, [changed.get("PYTHONPATH")]), str(ROOT)])
         done = subprocess.run(
-            [sys.executable, "-m", module, *words],
-            cwd=folder,
-            env=changed,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+            [sys.executable, "-m", module, *words], cwd=folder, env=changed, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=600, check=False,
+        )  # fmt: skip
         return Outcome(folder, done.returncode, done.stdout)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         with _inside(folder, changed), contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):

@@ -1,7 +1,5 @@
 """Wrong runtimes: sessions whose outputs are altered, opened wherever the suite opens the runtime of that name."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The fork server of the test process, from which all its workers are forked."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

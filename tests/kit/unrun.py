@@ -4,8 +4,6 @@ Every cell passes at once, but for those of cases with the tag ``fails``. For te
 is selected and of what is told: no process imports torch for them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

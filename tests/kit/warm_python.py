@@ -4,8 +4,6 @@ A script that shows a defect takes seconds to import both, and a tenth of a seco
 ``warm_python()`` it is run as always, by ``sys.executable`` and in a process of its own, only without these seconds.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import runpy

@@ -1,7 +1,5 @@
 """What every test of latencies runs with."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

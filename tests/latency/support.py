@@ -1,7 +1,5 @@
 """Two sides on a simulated host, and samples that are given."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from conformance.case.time_budget import parse

@@ -1,7 +1,5 @@
 """What a budget says, and deciding on it: what looks broken is opened and measured a second time."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 
 import numpy as np
@@ -72,21 +70,15 @@ def test_a_percentile_in_seconds_is_decided_from_single_calls():
 def test_a_budget_is_a_relation_or_a_time(text, kind, limit, runtime, precision):
     found = parse(text)
     assert (found.kind, found.runtime, found.precision) == (kind, runtime, precision)
-    assert found.limit == pytest.approx(limit, rel=1e-12)
-    assert parse(str(found)) == found
+    assert found.limit == pytest.approx(limit, rel=1e-12) and parse(str(found)) == found
 
 
 @pytest.mark.parametrize("text, said", [
     ("1.2 x pytroch", "did you mean 'pytorch'"),
     ("1.2 x cuda", "known: onnx-reference, onnxruntime, onnxruntime-coreml, onnxruntime-cuda, "),
-    ("1 x tensorrt fp15", "did you mean 'fp16'"),
-    ("1.2 pytorch", "lacks an x: '1.2 x pytorch'"),
-    ("5", "'5' has no unit"),
-    (5, "5 has no unit"),
-    ("5 MS", "did you mean 'ms'"),
-    ("-1 ms", "a finite number above 0"),
-    ("", "is no budget"),
-    ("1.2 x pytorch fp16 please", "is no budget"),
+    ("1 x tensorrt fp15", "did you mean 'fp16'"), ("1.2 pytorch", "lacks an x: '1.2 x pytorch'"),
+    ("5", "'5' has no unit"), (5, "5 has no unit"), ("5 MS", "did you mean 'ms'"),
+    ("-1 ms", "a finite number above 0"), ("", "is no budget"), ("1.2 x pytorch fp16 please", "is no budget"),
 ])  # fmt: skip
 def test_what_is_no_budget_is_refused_with_a_remedy(text, said):
     with pytest.raises(ValueError) as found:

@@ -1,7 +1,5 @@
 """Measuring two sides in turn: the order, the length of a sample, the warm-up and the garbage collector."""
 
-from __future__ import annotations
-
 import gc
 import math
 from types import SimpleNamespace
@@ -17,8 +15,7 @@ from tests.latency.support import measured
 def test_a_clear_verdict_stops_early_and_an_open_one_uses_the_time():
     clear = measured(quiet, 0, 2.0)
     assert (clear.stopped, clear.looked) == ("enough", 2)
-    assert clear.seconds == pytest.approx(1 / 8, abs=0.01)
-    assert clear.looks == LOOKS
+    assert clear.seconds == pytest.approx(1 / 8, abs=0.01) and clear.looks == LOOKS
     is_open = measured(quiet, 0, 1.1)
     assert is_open.stopped == "time" and is_open.looked == LOOKS
     assert is_open.seconds == pytest.approx(1.0, abs=0.01)
@@ -36,16 +33,14 @@ def test_nothing_is_said_before_there_are_enough_pairs():
 
 def test_the_same_seed_draws_the_same_order_and_another_one_another():
     one, again, other = (measured(quiet, seed, 1.0, max_seconds=0.2).own_first.tolist() for seed in (1, 1, 2))
-    assert one == again
-    assert one != other
+    assert one == again and one != other
 
 
 def test_short_calls_are_repeated_until_a_sample_takes_a_fifth_of_a_millisecond():
     simulated = Host()
     own, other = simulated.side("own", 1e-5), simulated.side("other", 4e-3)
     found = interleave(own, other, seed=0, max_seconds=0.1, warmup_seconds=0.01, clock=simulated.clock)
-    assert found.iterations == (20, 1)
-    assert found.own == pytest.approx(1e-5)
+    assert found.iterations == (20, 1) and found.own == pytest.approx(1e-5)
     alike = interleave(
         own, simulated.side("other", 1.2e-5), seed=0, max_seconds=0.1, warmup_seconds=0.01, clock=simulated.clock
     )
@@ -64,15 +59,13 @@ def alone(simulated, seconds, clock, other=None, **options):
 def test_a_call_that_is_over_before_the_clock_moves_is_repeated_until_it_does():
     simulated = Host()
     found = alone(simulated, 1e-5, lambda: simulated.ns // 1_000_000 * 1_000_000, other=3e-3)
-    assert found.own == pytest.approx(1e-5)
-    assert found.other == pytest.approx(3e-3)
+    assert found.own == pytest.approx(1e-5) and found.other == pytest.approx(3e-3)
 
 
 def test_warming_up_is_not_measured():
     simulated = Host(lambda time: 50.0 if time < 0.2 else 1.0)
     found = alone(simulated, 1e-3, simulated.clock, other=1e-3, warmup_seconds=0.2)
-    assert found.own.max() == pytest.approx(1e-3)
-    assert found.iterations == (1, 1)
+    assert found.own.max() == pytest.approx(1e-3) and found.iterations == (1, 1)
 
 
 def test_a_device_tells_its_own_time():
@@ -86,8 +79,7 @@ def test_a_device_tells_its_own_time():
             return 2e-3
 
     found = interleave(Device(), simulated.side("host", 1e-3), seed=0, max_seconds=0.1, clock=simulated.clock)
-    assert found.clocks == ("device", "host")
-    assert found.own == pytest.approx(2e-3)
+    assert found.clocks == ("device", "host") and found.own == pytest.approx(2e-3)
     assert ratio_interval(found).ratio == pytest.approx(2)
 
 

@@ -1,7 +1,5 @@
 """Intervals of a ratio and of a percentile, and what is judged by them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -75,8 +73,7 @@ def test_the_noise_floor_is_what_equal_sides_differ_by_and_makes_close_verdicts_
 def test_an_aa_run_may_stop_once_it_is_precise():
     rng = np.random.default_rng(0)
     own, other = np.exp(0.1 * rng.standard_normal((2, 400)))
-    assert precise(0.1)(paired(own, other))
-    assert not precise(0.005)(paired(own, other))
+    assert precise(0.1)(paired(own, other)) and not precise(0.005)(paired(own, other))
     assert not precise(0.1)(paired(own[:4], other[:4]))
 
 

@@ -1,7 +1,5 @@
 """What a record keeps of a measurement and of its host, which pytest-benchmark reads."""
 
-from __future__ import annotations
-
 import json
 import os
 

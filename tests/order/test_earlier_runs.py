@@ -1,7 +1,5 @@
 """Durations of an earlier run, which may be damaged, foreign or no run at all; and what is said of the time left."""
 
-from __future__ import annotations
-
 import json
 import os
 
@@ -75,8 +73,7 @@ def test_as_the_earlier_run_says():
 
 def test_without_an_earlier_run_the_pace_of_this_one_counts():
     remaining = Remaining({**dict.fromkeys("abcd", 1.0), "long": 4.0}, workers=2, measured=False)
-    assert remaining.seconds(5.0) is None
-    assert remaining.line(5.0) == "0 of 5 cells"
+    assert remaining.seconds(5.0) is None and remaining.line(5.0) == "0 of 5 cells"
     for cell in "abcd":
         remaining.end(cell)
     assert remaining.seconds(80.0) == pytest.approx(80)

@@ -1,7 +1,5 @@
 """The order of a run as plain data: who runs what when, simulated with durations that are known."""
 
-from __future__ import annotations
-
 import heapq
 import math
 import random
@@ -107,8 +105,7 @@ def test_wrong_estimates_cost_little(workers):
 def test_one_case_alone_uses_all_workers():
     given = [Work(0, 0, number // 5, 1.0) for number in range(40)]  # 8 models
     ran = simulate(given, [1.0] * 40, [1.0] * 40, 4)
-    assert len(ran.by_worker) == 4
-    assert ran.seconds <= 15
+    assert len(ran.by_worker) == 4 and ran.seconds <= 15
 
 
 def test_a_family_is_run_by_one_worker_unless_it_is_too_long():

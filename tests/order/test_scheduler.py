@@ -1,7 +1,5 @@
 """Handing out to processes of pytest-xdist that end at any time, with doubles of the processes."""
 
-from __future__ import annotations
-
 import random
 from typing import Any, get_args
 
@@ -18,7 +16,7 @@ TESTS = [f"test_suite.py::test_export[c{number // 6}-torchscript-op{number}]" fo
 
 
 @pytest.mark.parametrize("check", get_args(Check))
-def test_the_cells_of_every_check_are_known_by_the_ids_of_their_tests(check: str) -> None:
+def test_the_cells_of_every_check_are_known_by_the_ids_of_their_tests(check):
     assert id_of(f"conformance/test_suite.py::test_{check}[a-onnx-op17]@group") == f"{check}[a-onnx-op17]"
     assert id_of(f"mine/test_own.py::test_{check}[a-onnx-op17]") is None
 
@@ -104,8 +102,7 @@ def test_each_test_runs_once_whichever_processes_end(seed):
             sharing.mark_test_complete(process, ran[-1])
     assert not processes, "a process waits for tests"
     assert sorted([*ran, *lost]) == list(range(60))
-    assert sharing.tests_finished
-    assert not sharing.has_pending
+    assert sharing.tests_finished and not sharing.has_pending
 
 
 def test_where_nothing_was_told_it_is_load():

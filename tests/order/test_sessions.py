@@ -2,8 +2,6 @@
 
 Cells pass here without being run: who runs what when is all the same."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict
@@ -24,12 +22,10 @@ CASE = """
   specials: false
 """
 CASES = (
-    ("network", "module: beside.Network", 30_000),
-    ("small", "forward: torch.sin(x)", 3),
-    ("middle", "forward: torch.cos(x)", 20_000),
-    ("network_again", "module: beside.Network", 30_001),
+    ("network", "module: beside.Network", 30_000), ("small", "forward: torch.sin(x)", 3),
+    ("middle", "forward: torch.cos(x)", 20_000), ("network_again", "module: beside.Network", 30_001),
     ("tiny", "forward: torch.tan(x)", 2),
-)
+)  # fmt: skip
 OTHERS = """
 def test_before_suite(): pass
 def test_behind_it(): pass
@@ -37,12 +33,9 @@ def test_behind_it(): pass
 REVERSES = "def pytest_collection_modifyitems(items):\n    items.reverse()\n"
 OFTEN = """
 from conformance.plugin import progress
-
 usual = progress.IN_LOG, progress.IN_TERMINAL
-
 def pytest_configure():
     progress.IN_LOG = progress.IN_TERMINAL = 0.0
-
 def pytest_unconfigure():
     progress.IN_LOG, progress.IN_TERMINAL = usual
 """
@@ -91,7 +84,7 @@ def earlier(folder: Path, seconds: dict[str, float]) -> None:
 SMALL_FIRST = ["tiny", "small", "middle", "network", "network_again"]
 
 
-def test_small_cases_come_first_and_each_model_is_used_as_soon_as_it_is_made(folder: Path) -> None:
+def test_small_cases_come_first_and_each_model_is_used_as_soon_as_it_is_made(folder):
     ids = [id for id in listed(run(folder, "--collect-only", "-q").text) if not id.startswith("case_file")]
     assert cases_of(ids) == SMALL_FIRST
     models = models_of(ids)
@@ -100,7 +93,7 @@ def test_small_cases_come_first_and_each_model_is_used_as_soon_as_it_is_made(fol
     assert checks == ["export", "accuracy", "accuracy"] * 3 * len(CASES)
 
 
-def test_an_earlier_run_says_what_is_small(folder: Path) -> None:
+def test_an_earlier_run_says_what_is_small(folder):
     first = run(folder)
     assert cases_of(first.records) == SMALL_FIRST
     earlier(folder, {"tiny": 9.0, "small": 0.1, "middle": 0.2, "network": 0.01, "network_again": 0.02})
@@ -112,14 +105,14 @@ def test_an_earlier_run_says_what_is_small(folder: Path) -> None:
     assert cases_of(selected.records) == ["small", "network_again"], selected.text
 
 
-def test_others_have_the_last_word(folder: Path) -> None:
+def test_others_have_the_last_word(folder):
     outcome = run(folder, "test_others.py", "-v", plugin=REVERSES)
     assert cases_of(outcome.records) == SMALL_FIRST[::-1]
     assert next(iter(outcome.records)).startswith("accuracy[network_again-dynamo")
     assert outcome.text.index("test_behind_it PASSED") < outcome.text.index("test_before_suite PASSED")
 
 
-def test_failed_cells_first(folder: Path) -> None:
+def test_failed_cells_first(folder):
     with (folder / "cases/middle.yaml").open("a") as case:
         case.write("  tags: fails\n")
     cached = ("-p", "cacheprovider", "--ff", "-k", "tiny or middle or small")
@@ -133,7 +126,7 @@ def test_failed_cells_first(folder: Path) -> None:
 RAN = re.compile(r"^\[(gw\d+)\] \[ *\d+%\] \w+ \S*?(test_\w+\.py)::test_(\S+)", re.MULTILINE)
 
 
-def test_processes_of_xdist_share_the_families(folder: Path) -> None:
+def test_processes_of_xdist_share_the_families(folder):
     outcome = run(folder, "-n", "2", "-v", "test_others.py", plugin=OFTEN)
     assert outcome.records.keys() == set(listed_cells(folder)), outcome.text
     assert "scheduling tests via ModuleScheduling" in outcome.text
@@ -149,8 +142,7 @@ def test_processes_of_xdist_share_the_families(folder: Path) -> None:
             owners[model].add(worker)
     assert {len(who) for who in owners.values()} == {1}
     told = re.findall(r"^  ([\d,]+) of 45 cells", outcome.text, re.MULTILINE)
-    assert [int(count) for count in told] == sorted(map(int, told))
-    assert told[-1] == "45"
+    assert [int(count) for count in told] == sorted(map(int, told)) and told[-1] == "45"
 
 
 def listed_cells(folder: Path) -> list[str]:
@@ -159,14 +151,13 @@ def listed_cells(folder: Path) -> list[str]:
 
 ENDS = """
 import os
-
 def pytest_runtest_call(item):
     if item.nodeid.endswith(("test_export[small-torchscript-op17]", "[small-dynamo-op20-onnxruntime-fp32]")):
         os._exit(9)
 """
 
 
-def test_processes_that_end_lose_no_cell_and_double_none(folder: Path) -> None:
+def test_processes_that_end_lose_no_cell_and_double_none(folder):
     outcome = run(folder, "-n", "2", plugin=ENDS)
     assert outcome.records.keys() == set(listed_cells(folder)), outcome.text  # records has each once
     lost = {id for id, record in outcome.records.items() if record["error"] == "ProcessLost"}
@@ -181,10 +172,9 @@ FAILS = "def pytest_runtest_call(item):\n    assert 'small-torchscript-op17' not
 
 
 @pytest.mark.thorough
-def test_a_run_that_stops_at_a_failure_ends(folder: Path) -> None:
+def test_a_run_that_stops_at_a_failure_ends(folder):
     outcome = run(folder, "-n", "2", "-x", plugin=FAILS)
-    assert outcome.code in (1, 2)
-    assert "stopping after 1 failures" in outcome.text
+    assert outcome.code in (1, 2) and "stopping after 1 failures" in outcome.text
     assert len(outcome.records) < 45
 
 
@@ -192,13 +182,13 @@ PROGRESS = re.compile(r"^  \d+ of 9 cells", re.MULTILINE)
 
 
 @pytest.mark.parametrize("options", [(), ("-v",)])
-def test_a_run_says_now_and_then_how_far_it_is(folder: Path, options: tuple[str, ...]) -> None:
+def test_a_run_says_now_and_then_how_far_it_is(folder, options):
     outcome = run(folder, "-k", "tiny", *options, plugin=OFTEN)
     told = PROGRESS.findall(outcome.text)
     assert told[-1] == "  9 of 9 cells"
     assert "\n\n  9 of 9 cells" not in outcome.text
 
 
-def test_a_quiet_or_a_short_run_does_not(folder: Path) -> None:
+def test_a_quiet_or_a_short_run_does_not(folder):
     assert not PROGRESS.search(run(folder, "-k", "tiny", "-q", plugin=OFTEN).text)
     assert not PROGRESS.search(run(folder, "-k", "tiny").text)

@@ -1,7 +1,5 @@
 """Fixtures that plant defects in what converts a model, in what comes of that, and in ONNX Runtime."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The network that defects are planted in, changes of its converted models, and what its records have to say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -68,8 +66,7 @@ WHO = {"precision": "the conversion to this precision", "runtime": "the runtime"
 
 def assert_blamed(record: Record, error: str, fault: str, stage_of_loss: str) -> None:
     """It failed in the comparison, and both the record and its text say where the accuracy went."""
-    assert verdict(record) == ("failed", "compare", error, fault)
-    assert record.loss is not None
+    assert verdict(record) == ("failed", "compare", error, fault) and record.loss is not None
     assert list(record.loss) == ["export", "conversion", "optimizer"]
     assert greatest(record.loss) == stage_of_loss
     shown = text.failure(record.as_dict())

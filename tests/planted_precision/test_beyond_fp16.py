@@ -1,7 +1,5 @@
 """Values beyond what fp16 can hold: told where they arise, or where they come out."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest
@@ -14,7 +12,6 @@ from tests.planted_precision.support import COMMON, CONVERTED, assert_blamed, be
 SMALL = """
 import numpy as np
 import torch
-
 def small(rng):
     yield {"x": rng.normal(size=(8, 4)).astype("float32")}
 """

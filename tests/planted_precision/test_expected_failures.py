@@ -1,7 +1,5 @@
 """Failures that a case declares of a precision: which cells owe them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from conformance.records.record import Record

@@ -1,7 +1,5 @@
 """What the record tells of a conversion, and when the store has to convert anew."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -31,8 +29,7 @@ def test_a_model_is_converted_once_for_all_its_cells_and_runs(bench):
         second = all_of(bench, BODY)  # another folder: nothing of it is in the memory of this process
     assert conversions["convert"] == 2, "one for each precision"
     for name, record in first.items():
-        assert second[name].graph == record.graph
-        assert second[name].conversion == record.conversion
+        assert second[name].graph == record.graph and second[name].conversion == record.conversion
         assert second[name].fidelity == record.fidelity
 
 

@@ -1,7 +1,5 @@
 """What the conversion costs in accuracy: fidelity finds it, and accuses the precision alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper

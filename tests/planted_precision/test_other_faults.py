@@ -1,7 +1,5 @@
 """A wrong runtime, a wrong exporter and outputs that prove nothing, at every precision."""
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 

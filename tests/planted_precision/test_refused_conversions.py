@@ -1,7 +1,5 @@
 """Converted models that break a rule, are invalid or have another signature stop where they are made."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper

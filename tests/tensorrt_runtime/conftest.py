@@ -1,7 +1,5 @@
 """Fixtures that put the doubles in place of TensorRT and pycuda."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from typing import Any

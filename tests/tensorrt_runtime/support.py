@@ -1,7 +1,5 @@
 """Where the doubles are, the case and the models that engines are built of, and how a cell of it is run."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

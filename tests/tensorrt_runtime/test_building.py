@@ -1,7 +1,5 @@
 """What an engine is built with: shapes, options, precisions, plugins."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

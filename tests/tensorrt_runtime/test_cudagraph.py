@@ -1,7 +1,5 @@
 """CUDA graphs: capturing what an engine enqueues, and launching it."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The doubles of TensorRT and pycuda: the recorded surface, and refusals on which the tests of the runtime rest."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import json

@@ -1,7 +1,5 @@
 """The store of engines: when a kept engine is loaded, and when it is built anew."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 
@@ -24,8 +22,7 @@ DEPENDS = {"model": "abc", "build": {"precision": "fp16"}, "gpu": {"name": "one"
 def test_an_engine_is_kept_for_exactly_what_it_depends_on(tmp_path, name, value):
     engines = Engines(tmp_path)
     engines.put(DEPENDS, b"engine")
-    assert engines.get(DEPENDS) == b"engine"
-    assert engines.get({**DEPENDS, name: value}) is None
+    assert engines.get(DEPENDS) == b"engine" and engines.get({**DEPENDS, name: value}) is None
     assert key(DEPENDS) != key({**DEPENDS, name: value})
 
 
@@ -61,8 +58,7 @@ def test_the_second_session_loads_the_first_ones_engine_and_a_spoilt_one_is_buil
             built.append(session.built_seconds is not None)
             session.run({"x": np.zeros((2, 6), np.float32)})
     assert built == [True, False, True]
-    assert len(list(tmp_path.glob("*.timings"))) == 1
-    assert not list(tmp_path.glob(".new-*"))
+    assert len(list(tmp_path.glob("*.timings"))) == 1 and not list(tmp_path.glob(".new-*"))
 
 
 def test_a_kept_engine_that_tensorrt_itself_refuses_is_built_again(bench, double, tmp_path):

@@ -1,7 +1,5 @@
 """Fixtures: environments that are stood in for, and a folder of wheels as the only place where pip looks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

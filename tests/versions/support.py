@@ -1,7 +1,5 @@
 """Cases, runs, wheels and Pythons that stand in for those of an environment."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Callable

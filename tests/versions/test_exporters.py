@@ -1,7 +1,5 @@
 """The suite under several releases of torch: their environments, and what is said of the cells that differ."""
 
-from __future__ import annotations
-
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor

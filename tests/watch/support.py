@@ -1,7 +1,5 @@
 """A watch without workers: what a test scripts stands in for the runner and for whoever saves files."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

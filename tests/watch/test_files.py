@@ -1,7 +1,5 @@
 """Changes of files are noticed once, when they have come to rest."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -39,16 +37,13 @@ def test_a_save_in_several_steps_is_one_change(tmp_path):
     file = tmp_path / "a.py"
     file.write_text("A = 1\n")
     todo = [
-        lambda: file.write_text("A = "),
-        lambda: file.write_text("A = 2"),
-        file.unlink,
+        lambda: file.write_text("A = "), lambda: file.write_text("A = 2"), file.unlink,
         lambda: file.write_text("A = 22\n"),
-    ]
+    ]  # fmt: skip
     looked = watched(file, clock=Clock(lambda: todo and todo.pop(0)()))
     file.rename(tmp_path / "a.py~")
     changed = looked.look()
-    assert changed is not None
-    assert changed.written == [file]
+    assert changed is not None and changed.written == [file]
     assert not todo, "the change was told before the file was whole"
     assert looked.look() is None
 

@@ -1,7 +1,5 @@
 """Which cells run after which change, what is said where there is nothing to run, and what ``-k`` selects."""
 
-from __future__ import annotations
-
 import py_compile
 import shutil
 import time
@@ -39,8 +37,7 @@ def test_all_cells_run_once_and_then_those_whose_files_change(cases, watched):
     )
     assert done.ran == [PLAIN + OWN, OWN, PLAIN]
     first, second, third, end = done.said
-    assert "4 cells" in first
-    assert f"passed  {PLAIN[0]}" in first
+    assert "4 cells" in first and f"passed  {PLAIN[0]}" in first
     assert "watching 3 files; Ctrl-C ends" in first
     assert "cases/helper.py changed: 2 of 4 cells to run" in second
     assert "cases/cases.yaml changed: 2 of 4 cells to run" in third
@@ -66,15 +63,13 @@ def test_what_failed_runs_first_and_is_told_in_full(cases, watched):
     assert "  FAILED  accuracy[own-torchscript-op17-onnxruntime-fp32]" in done.said[1]
     assert "      stage compare" in done.said[1]
     assert "      reproduce: pytest -k accuracy[own-torchscript-op17-onnxruntime-fp32]" in done.said[1]
-    assert done.code == 1
-    assert f"failing: {OWN[1]}" in done.said[-1]
+    assert done.code == 1 and f"failing: {OWN[1]}" in done.said[-1]
 
 
 def test_a_failure_that_does_not_run_again_is_not_forgotten(cases, watched):
     runner = StubRunner({OWN[1]: fail})
     done = watched(lambda: (cases / "cases.yaml").write_text(CASES.replace("2 * torch", "3 * torch")), runner=runner)
-    assert done.ran[1] == PLAIN
-    assert f"failing: {OWN[1]}" in done.said[1]
+    assert done.ran[1] == PLAIN and f"failing: {OWN[1]}" in done.said[1]
 
 
 def test_python_that_is_half_written_is_said_with_its_line_and_runs_nothing(cases, watched):
@@ -114,8 +109,7 @@ def test_a_case_file_that_is_half_written_is_said_with_its_line_and_watching_goe
         lambda: (cases / "cases.yaml").write_text(CASES),
         lambda: (cases / "cases.yaml").write_text(CASES.replace("torch.sin", "torch.tan")),
     )
-    assert done.ran[2:] == [[], PLAIN]
-    assert "the verdicts stand, 4 cells: 4 passed" in done.said[2]
+    assert done.ran[2:] == [[], PLAIN] and "the verdicts stand, 4 cells: 4 passed" in done.said[2]
     assert said in done.said[1]
 
 
@@ -156,8 +150,7 @@ def test_a_file_that_is_none_of_the_cells_business_is_not_spoken_of(cases, watch
     done = watched(
         lambda: (cases / "notes.txt").write_text("nothing that a case names"), lambda: (cases / "helper.py").touch()
     )
-    assert done.ran == [PLAIN + OWN, [], []]
-    assert "notes" not in done.said[1]
+    assert done.ran == [PLAIN + OWN, [], []] and "notes" not in done.said[1]
     assert "cases/helper.py changed: no cell to run" in done.said[2]
 
 

@@ -1,7 +1,5 @@
 """``conformance watch`` as it is typed: a worker, cells that end it, files that are saved while it runs, Ctrl-C."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -80,7 +78,7 @@ def typed(folder: Path) -> Iterator[Typed]:
 REST = "Ctrl-C ends"
 
 
-def test_edits_reach_the_cells_whatever_the_last_one_did(folder: Path, typed: Typed) -> None:
+def test_edits_reach_the_cells_whatever_the_last_one_did(folder, typed):
     beside = folder / "cases/beside.py"
     first = typed.until(REST)
     assert re.search(r"2 cells: 2 passed; \d+ examples verified", first), first
@@ -93,14 +91,12 @@ def test_edits_reach_the_cells_whatever_the_last_one_did(folder: Path, typed: Ty
 
     beside.write_text(MODULE.replace("x * 1.0", "x / int(x.shape[0])"))
     wrong = typed.until(REST)
-    assert "cases/beside.py changed: 2 of 2 cells to run" in wrong
-    assert "FAILED" in wrong
+    assert "cases/beside.py changed: 2 of 2 cells to run" in wrong and "FAILED" in wrong
     assert "reproduce: pytest --pyargs conformance -k" in wrong
 
     beside.write_text(MODULE.replace("return x", "os.abort(); return x"))
     dead = typed.until(REST)
-    assert "SIGABRT" in dead
-    assert "2 cells: 2 failed" in dead
+    assert "SIGABRT" in dead and "2 cells: 2 failed" in dead
 
     beside.write_text("import nothing_of_that_name\n" + MODULE)
     missing = typed.until(REST)
@@ -126,13 +122,12 @@ def save_a_cell_that_hangs(folder: Path, typed: Typed) -> int:
     return int(waited_for(mark.read_text, typed.said))
 
 
-def test_a_cell_that_hangs_gives_way_to_the_next_save_and_ends_with_ctrl_c(folder: Path, typed: Typed) -> None:
+def test_a_cell_that_hangs_gives_way_to_the_next_save_and_ends_with_ctrl_c(folder, typed):
     typed.until(REST)
     first = save_a_cell_that_hangs(folder, typed)
     (folder / "cases/beside.py").write_text(MODULE.replace("1.0", "2.0"))
     assert "2 cells: 2 passed" in typed.until(REST)
     second = save_a_cell_that_hangs(folder, typed)
     code, end = typed.interrupt()
-    assert "Traceback" not in end
-    assert "2 cells without a verdict on the files as they are" in end
+    assert "Traceback" not in end and "2 cells without a verdict on the files as they are" in end
     assert code == 0 and gone(first) and gone(second)

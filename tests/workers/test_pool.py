@@ -1,7 +1,5 @@
 """Cells in several workers at a time: each once, with its own record, until the run ends or is broken off."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

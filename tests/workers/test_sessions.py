@@ -1,7 +1,5 @@
 """Whole runs whose cells run in several workers of one process."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path
@@ -30,24 +28,20 @@ hanging: {module: beside.Hanging, specials: false}
 """
 PYTHON = """
 import os, time, torch
-
 class Small(torch.nn.Module):
     def __init__(self, width):
         super().__init__()
         self.one, self.two = torch.nn.Linear(6, width), torch.nn.Linear(width, 4)
     def forward(self, x):
         return self.two(torch.relu(self.one(x)))
-
 class Raises(torch.nn.Module):
     def forward(self, x):
         if x.shape[0] == 4:
             raise ValueError("planted")
         return torch.sin(x)
-
 class Dying(torch.nn.Module):
     def forward(self, x):
         os._exit(3)
-
 class Hanging(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -122,8 +116,7 @@ def test_other_tests_of_the_session_run_too_and_no_test_twice(folder):
     outcome = run(folder, 2, "test_beside.py", "-k", "small or beside", "-rA")
     assert outcome.code == 0, outcome.text
     passed = [line for line in outcome.text.splitlines() if line.startswith("PASSED ")]
-    assert len(passed) == len(set(passed)) == SMALL + 1
-    assert len(outcome.records) == SMALL
+    assert len(passed) == len(set(passed)) == SMALL + 1 and len(outcome.records) == SMALL
 
 
 def test_a_run_takes_over_what_an_earlier_one_made(folder):
