@@ -120,5 +120,7 @@ class Export(Says):
 
     @property
     def exporters(self) -> dict[Exporter, TorchScript | Dynamo | OnnxFile]:
-        targets = {"torchscript": self.torchscript, "dynamo": self.dynamo, "onnx": self.onnx}
-        return {name: target for name, target in targets.items() if target is not None}  # type: ignore[misc]
+        targets: dict[Exporter, TorchScript | Dynamo | OnnxFile | None] = {
+            "torchscript": self.torchscript, "dynamo": self.dynamo, "onnx": self.onnx
+        }  # fmt: skip
+        return {name: target for name, target in targets.items() if target is not None}

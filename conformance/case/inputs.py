@@ -39,7 +39,8 @@ class Between(Says):
     @property
     def constants(self) -> tuple[float | None, float | None]:
         """The two ends where they do not depend on dims."""
-        return tuple(e.constant if isinstance(e, Expression) else e for e in (self.low, self.high))  # type: ignore[return-value]
+        low, high = (end.constant if isinstance(end, Expression) else end for end in (self.low, self.high))
+        return low, high
 
 
 class Normal(Says):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import mmap
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from conformance.align.operators.locate import of_operator
-from conformance.align.operators.program import Operator, Unable
+from conformance.align.operators.program import Unable
 from conformance.align.operators.refused import Refused, next_stop, refused_model, stopped_export
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
@@ -18,8 +14,6 @@ from conformance.checks.left_open import called, left_open
 from conformance.checks.own_code import accused, declared_own, own_code, told_of
 from conformance.errors import Stopped, display_path
 from conformance.export.expression import EXPRESSION
-from conformance.plan.cell import Cell
-from conformance.plan.settings import Settings
 from conformance.worker import aside
 
 if TYPE_CHECKING:
@@ -27,8 +21,6 @@ if TYPE_CHECKING:
 
 SECONDS = 60.0
 """How long an operator may be looked for. It is done in a process of its own, which is then ended."""
-SHARED = 2**16
-"""Bytes in which what is known of a call has to fit."""
 
 
 def note_stopped_export(run: CellRun, stop: Stopped) -> None:
@@ -78,7 +70,6 @@ def _asked(run: CellRun, question: Any) -> dict[str, Any]:
     start = time.perf_counter()
 
     def answer() -> dict[str, Any]:
-
         run.set_apart()
         told: dict[str, Any] = question()
         return placed(run, told)
@@ -103,34 +94,6 @@ def _of_export(run: CellRun) -> dict[str, Any]:
 
     stopped = stopped_export(run.cell.exporter, run.export)
     return stopped.told(exports) | next_stop(run.cell.exporter, run.export, stopped)
-
-
-def crashed_export(progress: object, cell: Cell, settings: Settings) -> dict[str, Any] | None:
-    """In a worker: the call at which an export ends its process, as fields of ``Record.operator``; None where another
-    export does not, or at none.
-
-    Each call is written into memory that the two processes share before it is translated, so that the last one is
-    there when the process is not.
-    """
-    from conformance.checks.models import CellRun
-
-    with mmap.mmap(-1, SHARED) as shared, CellRun.opened(cell, settings) as run:
-
-        def begun(operator: Operator) -> None:
-            data = json.dumps(placed(run, of_operator(operator))).encode()
-            shared[:] = (data if len(data) <= SHARED else b"").ljust(SHARED)
-
-        def question() -> None:
-            run.set_apart()
-            stopped_export(cell.exporter, run.export, begun)
-
-        with contextlib.suppress(Unable):
-            try:
-                aside.ask(question, SECONDS)
-            except aside.Lost:
-                data = shared[:].strip(b"\0 ")
-                return {**json.loads(data), "stage": "translation", "how": "crashes"} if data else None
-    return None
 
 
 def placed(run: CellRun, told: dict[str, Any]) -> dict[str, Any]:

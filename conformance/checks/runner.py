@@ -217,7 +217,7 @@ def _run(progress: Any, cell: Cell, settings: Settings) -> Ran:
 
 
 def _crashed_export(progress: Any, cell: Cell, settings: Settings) -> Any:
-    from conformance.checks.refused import crashed_export  # which imports torch, as above
+    from conformance.checks.crashed import crashed_export  # which imports torch, as above
 
     return crashed_export(progress, cell, settings)
 

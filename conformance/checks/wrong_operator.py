@@ -8,6 +8,7 @@ from typing import Any
 from conformance.arrays import Inputs
 from conformance.checks.wrong_reference import WRONG
 from conformance.coverage.calls import line_of_call, name_of
+from conformance.export.dispatch import operator_mode
 from conformance.export.reference import Reference
 
 
@@ -15,15 +16,15 @@ def wrong_operator(reference: Reference, inputs: Inputs) -> dict[str, Any]:
     """The record's field ``operator``: the first call whose float32 result is further from its float64 result than
     ``WRONG`` of the largest value there, which no rounding of one operator explains. Says so where there is none."""
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves, tree_map
 
     told: list[dict[str, Any]] = []
     torch.set_num_threads(1)  # threads of the process that this one was forked off are not here
 
-    class Compares(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
+    mode: Any = operator_mode()
+
+    class Compares(mode):
+        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
             if told or func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags:
                 return func(*args, **kwargs)
             wide, wide_keywords = tree_map(_widened, (args, kwargs))  # before the call, which may write to its inputs
@@ -39,7 +40,7 @@ def wrong_operator(reference: Reference, inputs: Inputs) -> dict[str, Any]:
 
     positional, keywords = reference.arguments(inputs)
     reference.restore()
-    with torch.no_grad(), reference.standing(), Compares():  # type: ignore[no-untyped-call]
+    with torch.no_grad(), reference.standing(), Compares():
         reference.module(*positional, **keywords)
     return told[0] if told else {"unable": "nothing"}
 

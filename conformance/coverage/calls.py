@@ -25,6 +25,7 @@ from typing import Any
 
 from conformance import HOME
 from conformance.errors import display_path
+from conformance.export.dispatch import operator_mode
 
 
 @dataclass(frozen=True)
@@ -213,13 +214,14 @@ def _recorder(compiles: bool) -> Any:
     """``compiles`` is whether PyTorch's compiler has been imported. Then it has to leave the mode alone, as under
     ``torch.cond``; else arranging for that would import it, which takes longer than importing torch."""
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Records(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    mode: Any = operator_mode(compiled=compiles)
+
+    class Records(mode):
         supports_higher_order_operators = True
 
         def __init__(self, where: _Where) -> None:
-            super().__init__()  # type: ignore[no-untyped-call]
+            super().__init__()
             self.ops: list[str] = []
             self.flops = self.values = 0
             self._where = where
@@ -231,17 +233,13 @@ def _recorder(compiles: bool) -> Any:
             self.idle: set[Site] = set()
             self._room = PRODUCTS
 
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            return compiles
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            given = tensors_of((args, kwargs or {}))
+        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+            given = tensors_of((args, kwargs))
             held = {address(tensor) for tensor in given} - {NOWHERE}
             any_, direct = _joined(self._flow.get(place, (0, 0)) for place in held)
             own = 0
             before = [tensor.clone() for tensor in given[:1]] if _writes(func) else given
-            result = func(*args, **(kwargs or {}))
+            result = func(*args, **kwargs)
             op, results = name_of(func), tensors_of(result)
             if computes(func, op, results, bool(given), any(address(tensor) in held for tensor in results)):
                 site = self._where.path, line_of_call(), op
@@ -261,7 +259,7 @@ def _recorder(compiles: bool) -> Any:
                 continues = tensor.is_floating_point() or tensor.is_complex()
                 self._flow[place] = _joined([(any_ | bit, direct | bit if continues else 0), there])
             most = MOST_FLOPS * _values(given) * _values(results)
-            flops = _flops(func, args, kwargs or {}, result) if most > FEW else 0
+            flops = _flops(func, args, kwargs, result) if most > FEW else 0
             fits = isinstance(result, torch.Tensor) and result.nbytes <= self._room
             if flops >= COSTLY and fits and not func._schema.is_mutable:
                 self.products[len(self.ops)] = result.clone()  # others may write to the result itself

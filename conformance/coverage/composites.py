@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import Any
 
 from conformance.coverage.calls import Run, Site, hands_on, name_of
+from conformance.export.dispatch import operator_mode
 
 
 def parts_of_composites(call: Callable[[], object], like: Run) -> set[Site]:
@@ -68,7 +69,6 @@ def _lowerings() -> set[str]:
 @cache
 def _modes() -> Any:
     from torch.overrides import TorchFunctionMode
-    from torch.utils._python_dispatch import TorchDispatchMode
 
     class Outer(TorchFunctionMode):
         """Numbers the calls of functions that are not written in Python."""
@@ -87,15 +87,17 @@ def _modes() -> Any:
             finally:
                 self.current = None
 
-    class Inner(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    mode: Any = operator_mode()
+
+    class Inner(mode):
         def __init__(self, outer: Outer) -> None:
-            super().__init__()  # type: ignore[no-untyped-call]
+            super().__init__()
             self.outer = outer
             self.ops: list[str] = []
             self.within: list[int | None] = []
             self.handing_on: list[bool] = []
 
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
             self.ops.append(name_of(func))
             self.within.append(self.outer.current)
             self.handing_on.append(hands_on(func))

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Literal
 
 from conformance.coverage.calls import Run, disturbable, name_of, tensors_of
+from conformance.export.dispatch import operator_mode
 
 Disturbance = Literal["zero", "noise", "scale", "shift"]
 TENTHS: tuple[Disturbance, ...] = ("noise", "scale", "shift")
@@ -68,28 +69,25 @@ def disturbed(run: Run, index: int, how: Disturbance, products: Mapping[int, Any
 def _mode(compiles: bool) -> Any:
     """``compiles`` is whether PyTorch's compiler has been imported. Then it has to leave the mode alone, as under
     ``torch.cond``; else arranging for that would import it, which takes longer than importing torch."""
-    from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Disturbs(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    mode: Any = operator_mode(compiled=compiles)
+
+    class Disturbs(mode):
         supports_higher_order_operators = True
 
         def __init__(self, run: Run, index: int, how: Disturbance, products: Mapping[int, Any]) -> None:
-            super().__init__()  # type: ignore[no-untyped-call]
+            super().__init__()
             before = {number: product for number, product in run.products.items() if number < index}
             self._ops, self._products = run.ops, {**before, **products}
             self._index, self._how = index, how
             self._count = 0
             self.has_tenth = self.off_course = False
 
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            return compiles
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
             index, self._count = self._count, self._count + 1
             if index in self._products and name_of(func) == self._ops[index]:
                 return self._products[index].clone()
-            result = func(*args, **(kwargs or {}))
+            result = func(*args, **kwargs)
             if index == self._index:
                 self.off_course = name_of(func) != self._ops[index]
                 self.has_tenth = disturb(tensors_of(result), self._how)

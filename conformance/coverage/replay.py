@@ -19,6 +19,7 @@ from typing import Any
 
 from conformance.arrays import Array, same
 from conformance.coverage.calls import Run, name_of, returned_by, tensors_of
+from conformance.export.dispatch import operator_mode
 
 
 class OffTape(Exception):
@@ -243,7 +244,6 @@ def _tapes() -> Any:
     import torch
     from torch.multiprocessing.reductions import StorageWeakRef
     from torch.overrides import TorchFunctionMode
-    from torch.utils._python_dispatch import TorchDispatchMode
 
     weak: Any = StorageWeakRef  # which is not typed
     reads = {getattr(torch.Tensor, name) for name in _READS}
@@ -258,9 +258,11 @@ def _tapes() -> Any:
                 raise _Unplayable
             return func(*args, **(kwargs or {}))
 
-    class Tapes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    mode: Any = operator_mode()
+
+    class Tapes(mode):
         def __init__(self) -> None:
-            super().__init__()  # type: ignore[no-untyped-call]
+            super().__init__()
             self.looks = Looks()
             self.ops: list[str] = []
             self.steps: list[_Step | None] = []
@@ -269,14 +271,10 @@ def _tapes() -> Any:
             """By the address of a storage: its number, where the first tensor in it lies, and a weak reference, which
             keeps the address from becoming that of another."""
 
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            return False
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
             off, self.looks.off = self.looks.off, True  # what an operator reads is its own business
             try:
-                return self._record(func, args, kwargs or {})
+                return self._record(func, args, kwargs)
             finally:
                 self.looks.off = off
 

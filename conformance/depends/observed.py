@@ -70,15 +70,15 @@ class Observed:
     @classmethod
     def from_dict(cls, values: Any) -> Observed:
         """Return the inverse of ``as_dict``. TypeError, ValueError or AttributeError for anything else."""
-        texts = {name: tuple(map(str, values.get(name, ()))) for name in ("missing", "fleeting")}
-        tables = {
+        texts: dict[str, Any] = {name: tuple(map(str, values.get(name, ()))) for name in ("missing", "fleeting")}
+        tables: dict[str, Any] = {
             name: {str(key): str(value) for key, value in values.get(name, {}).items()}
             for name in ("files", "folders", "modules", "packages", "lowerings", "variables", "host")
         }
         inner = {
             str(file): {str(k): str(v) for k, v in known.items()} for file, known in values.get("parts", {}).items()
         }
-        return cls(parts=inner, **{**tables, **texts})  # type: ignore[arg-type]
+        return cls(parts=inner, **tables, **texts)
 
     def and_also(self, other: Observed) -> Observed:
         """Return what both depend on."""

@@ -17,6 +17,7 @@ import numpy as np
 from conformance.draft.calls import AS_SEEN
 from conformance.draft.inputs import Guess, Tree, called, guesses_in, replaced
 from conformance.errors import Stopped
+from conformance.export.dispatch import operator_mode
 
 Takes = Callable[[int, Mapping[str, int]], bool]
 """Whether the module runs at these sizes where all of an input is this number."""
@@ -182,7 +183,7 @@ def _slopes(takes: Takes, sizes: Mapping[str, int], first: int, high: int) -> It
         larger = {**sizes, name: sizes[name] + 1}
         if not takes(first, larger) or (takes(high, larger) and not takes(high + 1, larger)):
             continue
-        moved = _highest(lambda number, larger=larger: takes(number, larger), first, TOP, ())  # type: ignore[misc]
+        moved = _highest(lambda number, larger=larger: takes(number, larger), first, TOP, ())  # type: ignore[misc]  # mypy infers no lambda with a default
         if moved is not None and moved > high:
             yield name, moved - high
 
@@ -199,29 +200,26 @@ def largest_named(call: Callable[[], object]) -> int:
 @cache
 def _noting() -> Any:
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 
     narrow = (torch.int8, torch.uint8, torch.int16)
 
-    class Noting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    mode: Any = operator_mode()
+
+    class Noting(mode):
         def __init__(self) -> None:
-            super().__init__()  # type: ignore[no-untyped-call]
+            super().__init__()
             self.numbers: list[int] = []
 
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            return False
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            leaves = tree_leaves((args, kwargs or {}))
+        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+            leaves = tree_leaves((args, kwargs))
             whole = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and _is_whole(leaf)]
             if any(tensor.numel() > 1 for tensor in whole):
                 self.numbers += [abs(leaf) for leaf in leaves if type(leaf) is int and abs(leaf) < 2**31]
                 self.numbers += [
                     torch.iinfo(leaf).max for leaf in leaves if isinstance(leaf, torch.dtype) and leaf in narrow
                 ]
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs)
 
     def _is_whole(tensor: Any) -> bool:
         return not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype != torch.bool

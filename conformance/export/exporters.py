@@ -142,12 +142,12 @@ def _torchscript(
     axes = {name: axis_names(declared.type, case, target.static) for name, declared in case.says.inputs.items()}
     if case.says.mode == "train":
         options.setdefault("training", torch.onnx.TrainingMode.PRESERVE)
-    buffer = io.BytesIO()
+    buffer: Any = io.BytesIO()  # of which PyTorch takes any, and declares names of files
     with _registered(functions, registrars, opset) as usage:
         torch.onnx.export(
             reference.module,
             positional,
-            buffer,  # type: ignore[arg-type]
+            buffer,
             kwargs=keywords,
             dynamo=False,
             opset_version=opset,

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from conformance.export.dispatch import operator_mode
 from conformance.export.rounding import MATRICES
 
 Mask = Callable[[Any, Sequence[Any], Any], Any]
@@ -339,32 +340,27 @@ class _Modes:
 def _modes() -> _Modes:
     import torch
     from torch.overrides import TorchFunctionMode
-    from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves, tree_map_only
 
-    class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:  # as in export.rounding
-            return False
+    mode: Any = operator_mode()
 
-    class Notes(Mode):  # type: ignore[no-untyped-call]
+    class Notes(mode):
         def __init__(self, noted: Operators, shapes: Collection[tuple[int, ...]]) -> None:
-            super().__init__()  # type: ignore[no-untyped-call]
+            super().__init__()
             self._noted, self._shapes = noted, shapes
 
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
             self._noted.names.add(str(func).rpartition(".")[0])
-            result = func(*args, **(kwargs or {}))
+            result = func(*args, **kwargs)
             for leaf in tree_leaves(result) if self._shapes else ():
                 if _is_float(leaf) and tuple(leaf.shape) in self._shapes:
                     self._noted.results.append(leaf.detach().double().numpy().copy())
             return result
 
-    class Apart(Mode):  # type: ignore[no-untyped-call]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
+    class Apart(mode):
+        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
             if torch.Tag.pointwise in func.tags and not func._schema.is_mutable:
-                args, kwargs = tree_map_only(torch.Tensor, _spread, (tuple(args), dict(kwargs)))
+                args, kwargs = tree_map_only(torch.Tensor, _spread, (args, kwargs))
             if func is torch.ops.aten.pow.Tensor_Scalar and _is_float(args[0]):  # which takes a root for 0.5
                 func, args = torch.ops.aten.pow.Tensor_Tensor, (args[0], torch.full_like(args[0], args[1]))
             return func(*args, **kwargs)
@@ -382,17 +378,17 @@ def _modes() -> _Modes:
             return value
         return torch.stack([value, value], -1)[..., 0]
 
-    class Others(Mode):
+    class Others(mode):
         def __init__(self, noted: Undefined, seed: int | None) -> None:
-            super().__init__()  # type: ignore[no-untyped-call]
+            super().__init__()
             self._noted, self._rules, self._seed = noted, noted.rules, seed or 0
             self._same = np.random.default_rng(0)
             self._rounded: dict[int, Any] = {}
             self._rng = None if seed is None else np.random.default_rng(seed // 2)
             self._direction = -1.0 if self._seed % 2 else 1.0
 
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            args, kwargs, name = tuple(args), dict(kwargs or {}), str(func).rpartition(".")[0]
+        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+            name = str(func).rpartition(".")[0]
             if name in CHOOSERS:
                 return self._chosen(func, name, args, kwargs)
             rule = next((rule for rule in RULES if rule.operators.match(name)), None)

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from conformance.export.dispatch import operator_mode
+
 LARGEST = {11: 65504.0, 24: float(np.finfo(np.float32).max)}
 """The largest number of a format, by its bits (the significand's, with the one that is implied)."""
 UNDERFLOW = {11: (-14, -24), 24: (-126, -126)}
@@ -381,31 +383,26 @@ def _kernel(func: Any) -> Any:
 @cache
 def _mode() -> Any:
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_map_only
 
-    class Rounds(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    mode: Any = operator_mode()
+
+    class Rounds(mode):
         def __init__(self, rounding: Rounding) -> None:
-            super().__init__()  # type: ignore[no-untyped-call]
+            super().__init__()
             self._units = Units(rounding)
             self._sums, self._count = rounding.sums, 0
 
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            # PyTorch would wrap the method below so that torch.compile leaves it alone, and import its compiler for
-            # that at the first call, which takes longer than importing torch. Nothing is compiled under this mode.
-            return False
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def call(self, func: Any, args: Any, kwargs: Any) -> Any:
             args = self._constants(func, args)
             name = str(func).rpartition(".")[0]
             if MATRICES.match(name):
                 args = tuple(self._perturbed(arg) for arg in args)
-            result = self._run(func, args, dict(kwargs or {}))
+            result = self._run(func, args, kwargs)
             if func.is_view:
                 return result
             if name in SUMS and self._is_plain(result) and result.numel():
-                sizes = tree_map_only(torch.Tensor, torch.abs, (args, dict(kwargs or {})))
+                sizes = tree_map_only(torch.Tensor, torch.abs, (args, kwargs))
                 magnitude = _kernel(func)(*sizes[0], **sizes[1])
                 result = self._units.summed(result, magnitude, self._one_by_one(name, args, result, magnitude))
             if name in TRANSFORMS:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from conformance.errors import Stopped
 from conformance.export.graph import graphs
@@ -117,10 +117,10 @@ def _side(value: ValueInfoProto) -> Side:
     return Side(value.name, dtype, shape)
 
 
-def _replace(values: object, by: Sequence[ValueInfoProto]) -> None:
+def _replace(values: Any, by: Sequence[ValueInfoProto]) -> None:
     copies = [type(value).FromString(value.SerializeToString()) for value in by]
-    del values[:]  # type: ignore[attr-defined]
-    values.extend(copies)  # type: ignore[attr-defined]
+    del values[:]
+    values.extend(copies)
 
 
 def _rename(graph: GraphProto, names: Mapping[str, str]) -> None:

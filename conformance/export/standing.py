@@ -61,7 +61,7 @@ class Standing:
             return repr(value)
         if isinstance(value, tensor):
             self._held.append(value)
-            version = value._version  # type: ignore[attr-defined]
+            version = value._version  # type: ignore[attr-defined]  # the class is that of tensors
             return id(value), version, *([sum_of(part) for part in parts(value)] if self._sums else [])
         if callable(value):  # a module or a class among them
             return id(value)

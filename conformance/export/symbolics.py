@@ -94,7 +94,7 @@ def registered(
         ValueError: A name is in the ``onnx`` namespace, which cannot be overridden.
         RuntimeError: This torch keeps its registry in a way that is not known here.
     """
-    from torch.onnx import register_custom_op_symbolic  # type: ignore[attr-defined]
+    from torch.onnx import register_custom_op_symbolic  # type: ignore[attr-defined]  # given by a loop there
 
     registry = _loaded_registry()
     usage = Usage()

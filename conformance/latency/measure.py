@@ -131,7 +131,7 @@ class _Measured:
         return seconds
 
     def _by_host(self, side: Side, clock: Callable[[], int]) -> Callable[[], float]:
-        run: Callable[[], object] = side.run  # type: ignore[union-attr]
+        run: Callable[[], object] = side.run  # type: ignore[union-attr]  # of a side that the host times
 
         def sample() -> float:
             calls = range(self.iterations)

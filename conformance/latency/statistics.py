@@ -203,7 +203,7 @@ def summary(durations: Durations) -> dict[str, Any]:
     """
     if len(durations) == 0:
         raise ValueError("nothing was measured: there are no statistics of no durations")
-    stats: Any = Stats()  # type: ignore[no-untyped-call]
+    stats: Any = Stats()
     for duration in durations:
         stats.update(float(duration))
     fields: dict[str, Any] = stats.as_dict()

@@ -134,7 +134,7 @@ def metadata(name: str, fullname: str, latency: Mapping[str, Any]) -> list[Metad
         )
         entry: Any = Metadata(
             fixture, side["iterations"], {"disable_gc": True, "warmup": True, "timer": side["clock"]}
-        )  # type: ignore[no-untyped-call]
+        )
         entry.stats = _Kept(side)
         entries.append(entry)
     return entries
@@ -163,8 +163,8 @@ def as_benchmark_json(
     """
     return {
         "machine_info": dict(_machine_info() if machine_info is None else machine_info),
-        "commit_info": dict(get_commit_info() if commit_info is None else commit_info),  # type: ignore[no-untyped-call]
-        "benchmarks": [entry.as_dict(include_data=include_data) for entry in benchmarks],  # type: ignore[no-untyped-call]
+        "commit_info": dict(get_commit_info() if commit_info is None else commit_info),
+        "benchmarks": [entry.as_dict(include_data=include_data) for entry in benchmarks],
         "datetime": datetime.now(timezone.utc).isoformat(),
         "version": pytest_benchmark.__version__,
     }
@@ -175,8 +175,8 @@ def save(folder: Path, name: str, run: Mapping[str, Any]) -> Path:
     with the next free number before the name. Gives the file; a ValueError for a name that is no file name."""
     if not name or set(name) & set('\\/:*?<>|"'):
         raise ValueError(f"{name!r} cannot be part of a file name; letters, digits, '-' and '_' can")
-    machine: str = get_machine_id()  # type: ignore[no-untyped-call]
-    storage: Any = FileStorage(folder, _Silent(), default_machine_id=machine)  # type: ignore[no-untyped-call]
+    machine: str = get_machine_id()
+    storage: Any = FileStorage(folder, _Silent(), default_machine_id=machine)
     before = set(storage.query("*"))
     storage.save(dict(run), name)
     (made,) = set(storage.query("*")) - before
@@ -193,5 +193,5 @@ class _Silent:
 def _machine_info() -> dict[str, Any]:
     from pytest_benchmark.plugin import pytest_benchmark_generate_machine_info
 
-    info: dict[str, Any] = pytest_benchmark_generate_machine_info()  # type: ignore[no-untyped-call]
+    info: dict[str, Any] = pytest_benchmark_generate_machine_info()
     return info

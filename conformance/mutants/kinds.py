@@ -141,8 +141,8 @@ def swapped_inputs(view: View) -> Iterator[Site]:
         for right in range(len(node.input)) if node.op_type not in COMMUTATIVE else ():
             for left in range(right):
                 one, other = node.input[left], node.input[right]
-                known = view.types.get(one), view.types.get(other)
-                if one != other and None not in known and known[0][0] == known[1][0]:  # type: ignore[index]
+                known, alike = view.types.get(one), view.types.get(other)
+                if one != other and known is not None and alike is not None and known[0] == alike[0]:
 
                     def edit(model: ModelProto, index: int = index, left: int = left, right: int = right) -> None:
                         inputs = model.graph.node[index].input

@@ -219,9 +219,9 @@ def pytest_runtest_makereport(
             record = item.stash[_RECORD] = item.config.stash[_SESSION].running.broken(
                 cell, call.excinfo.typename, "the test ended without a record of its cell", call.excinfo.value
             )
-            report.conformance = record  # type: ignore[attr-defined]
+            report.conformance = record  # type: ignore[attr-defined]  # plain data, so xdist carries it along
     elif record is not None and report.when == "call":
-        report.conformance = record  # type: ignore[attr-defined]  # plain data, so xdist carries it along
+        report.conformance = record  # type: ignore[attr-defined]  # the same
     return report
 
 

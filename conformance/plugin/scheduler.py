@@ -22,7 +22,7 @@ _SHORT = 0.1
 """Seconds of a test below which the way to the process and back would be noticed."""
 
 
-class ModuleScheduling(LoadScheduling):  # type: ignore[misc]  # xdist has no types
+class ModuleScheduling(LoadScheduling):  # xdist has no types
     """As pytest-xdist's ``load``, in the order of a ``Schedule``. Where its processes told nothing of their tests, as
     without cells, it is ``load``."""
 

@@ -7,9 +7,13 @@ from typing import Any
 
 from conformance.case.declaration import Case
 from conformance.case.export import Dynamo, ExportTo, TorchScript
+from conformance.case.words import Exporter
 from conformance.repairs.trials import Fix, Trials, changed, proving
 
-TRIED = {"torchscript": (17, 18, 16, 15, 14, 13, 20), "dynamo": (20, 18, 21, 22, 23)}
+TRIED: Mapping[Exporter, tuple[int, ...]] = {
+    "torchscript": (17, 18, 16, 15, 14, 13, 20),
+    "dynamo": (20, 18, 21, 22, 23),
+}
 """The opsets that are tried of each exporter, those that are used most first."""
 MOST = 5
 """How many exports are tried of each exporter."""
@@ -29,16 +33,16 @@ def fixes(case: Case, record: Mapping[str, Any], trials: Trials) -> Iterator[Fix
                 break
 
 
-def _opsets(case: Case, record: Mapping[str, Any], exporter: str) -> list[int]:
+def _opsets(case: Case, record: Mapping[str, Any], exporter: Exporter) -> list[int]:
     """The opsets to try: those that the case has first, without that of the record."""
-    target = case.says.export.exporters.get(exporter)  # type: ignore[call-overload]
+    target = case.says.export.exporters.get(exporter)
     had = list(target.opsets) if target is not None else []
     wrong = record["opset"] if exporter == record["exporter"] else None
     return [opset for opset in dict.fromkeys([*had, *TRIED[exporter]]) if opset != wrong]
 
 
-def _exported(case: Case, exporter: str, opset: int) -> Case:
-    target: ExportTo | None = case.says.export.exporters.get(exporter)  # type: ignore[call-overload]
+def _exported(case: Case, exporter: Exporter, opset: int) -> Case:
+    target: ExportTo | None = case.says.export.exporters.get(exporter)
     if target is None:
         target = TorchScript(opsets=[opset]) if exporter == "torchscript" else Dynamo(opsets=[opset])
     export = case.says.export.model_copy(
@@ -50,8 +54,8 @@ def _exported(case: Case, exporter: str, opset: int) -> Case:
     return changed(case, export=export, precisions=precisions)
 
 
-def _paste(case: Case, exporter: str, opset: int) -> str:
-    target = case.says.export.exporters.get(exporter)  # type: ignore[call-overload]
+def _paste(case: Case, exporter: Exporter, opset: int) -> str:
+    target = case.says.export.exporters.get(exporter)
     if target is None or target.model_fields_set <= {"opsets"}:
         return f"export: {{{exporter}: [{opset}]}}"
     return f"export: {{{exporter}: {{opsets: [{opset}], ...}}}}, the rest of it as it is"

@@ -25,7 +25,7 @@ def fixes(case: Case, record: Mapping[str, Any], trials: Trials) -> Iterator[Fix
     """What torch itself has for the operator that the record names, where the case registers it; or else a symbolic
     or translation of it, in a file to lay beside the case file."""
     exporter = str(record["exporter"])
-    target: ExportTo | None = case.says.export.exporters.get(exporter)  # type: ignore[call-overload]
+    target: ExportTo | None = case.says.export.exporters.get(exporter)  # type: ignore[call-overload]  # of a record
     if target is None:
         return
     operators = named(record)
@@ -119,7 +119,7 @@ def _shown(other: Case, record: Mapping[str, Any], trials: Trials) -> str | None
     shown = trials.shown(proving(changed(other), record, exporter, opset, checks))
     if shown is None:
         return None
-    opsets = other.says.export.exporters[exporter].opsets  # type: ignore[index]
+    opsets = other.says.export.exporters[exporter].opsets  # type: ignore[index]  # of a record
     others = [cell for at in opsets if at != opset for cell in proving(other, record, exporter, at, checks)]
     return shown if trials.unharmed(others) else None
 

@@ -85,8 +85,9 @@ def imported() -> Any:
     """The module ``openvino``, without its telemetry, which would send from a thread and a process that outlive the
     cell."""
     telemetry = "openvino_telemetry"
-    loaded = sys.modules.get(telemetry)
-    sys.modules[telemetry] = None  # type: ignore[assignment]
+    modules: dict[str, Any] = sys.modules
+    loaded = modules.get(telemetry)
+    modules[telemetry] = None
     try:
         return importlib.import_module("openvino")
     finally:

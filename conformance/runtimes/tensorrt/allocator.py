@@ -14,7 +14,7 @@ def make_allocator(trt: Any, memory: Memory) -> Any:
     TensorRT 10 asks it by another name than 8.6. ``error`` is why there was no memory, if there was none.
     """
 
-    class Allocator(trt.IOutputAllocator):  # type: ignore[misc]
+    class Allocator(trt.IOutputAllocator):
         def __init__(self) -> None:
             trt.IOutputAllocator.__init__(self)
             self.shape: tuple[int, ...] = ()

@@ -38,7 +38,7 @@ def make_log(trt: Any) -> Any:
     they were given last.
     """
 
-    class Log(trt.ILogger):  # type: ignore[misc]
+    class Log(trt.ILogger):
         def __init__(self) -> None:
             trt.ILogger.__init__(self)
             self.lines: list[tuple[bool, str]] = []

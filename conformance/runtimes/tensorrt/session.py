@@ -267,7 +267,7 @@ class TensorRTSession:
         """Milliseconds by layer, slowest first: the mean of ``rounds`` runs in a context of their own."""
         trt = self._trt
 
-        class Profiler(trt.IProfiler):  # type: ignore[misc, name-defined]
+        class Profiler(trt.IProfiler):  # type: ignore[name-defined]  # the module is a value here
             def __init__(self) -> None:
                 trt.IProfiler.__init__(self)
                 self.spent: dict[str, list[float]] = {}

@@ -6,7 +6,7 @@ import ctypes
 import random
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from conformance.worker.state.setting import Setting
 
@@ -66,8 +66,7 @@ def _put_back_arithmetic(_: Any) -> None:
 def _numpy_errors() -> dict[str, str]:
     import numpy as np
 
-    errors: dict[str, str] = np.geterr()  # type: ignore[assignment]
-    return errors
+    return cast("dict[str, str]", np.geterr())
 
 
 def _put_back_numpy_errors(before: dict[str, Any]) -> None:

@@ -91,7 +91,7 @@ def _setter(name: str) -> Callable[[Any], None]:
 
 def _environment() -> dict[Any, Any]:
     # The dictionary inside: os.environ itself decodes each of its texts anew, which takes a hundred times as long.
-    inside: dict[Any, Any] = os.environ._data  # type: ignore[attr-defined]
+    inside: dict[Any, Any] = os.environ._data  # type: ignore[attr-defined]  # no part of its interface
     return inside.copy()
 
 
@@ -180,8 +180,9 @@ def _errors() -> list[Any]:
 
 def _put_back_errors(before: list[Any]) -> None:
     others = [entry for entry in warnings.filters if entry[0] != "error"]
-    warnings.filters[:] = [*before, *others]  # type: ignore[index]
-    warnings._filters_mutated()  # type: ignore[attr-defined]
+    module: Any = warnings  # whose filters are declared as what cannot be changed
+    module.filters[:] = [*before, *others]
+    module._filters_mutated()
 
 
 def _put_back_locale(before: str) -> None:

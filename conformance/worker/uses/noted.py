@@ -51,7 +51,7 @@ class Noted:
         return hash(self.__wrapped__)
 
     def __reduce__(self) -> str:
-        return str(self.__name__)  # type: ignore[attr-defined]
+        return str(self.__name__)  # type: ignore[attr-defined]  # taken over from the function
 
     def __repr__(self) -> str:
         return repr(self.__wrapped__)
