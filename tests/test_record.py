@@ -12,6 +12,7 @@ from conformance.checks.replaced import fail_replaced
 from conformance.errors import Stopped
 from conformance.records import text
 from conformance.records.death import note_death
+from conformance.records.explanation import fail
 from conformance.records.record import Record, Witness
 from conformance.records.run_file import RunWriter, read_lines
 from conformance.report.rows import complete
@@ -200,5 +201,5 @@ def test_an_allocation_that_fails_is_nobodys_fault(error, own):
     try:
         raise Stopped("run", type(error).__name__, str(error), "runtime") from error
     except Stopped as stop:
-        stopped.stop(stop)
+        fail(stopped, stop)
     assert (stopped.error, stopped.fault) == (("OutOfMemory", None) if own else ("RuntimeError", "runtime"))

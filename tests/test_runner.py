@@ -10,6 +10,7 @@ from conformance.checks.stages import Stages
 from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped, Unavailable
 from conformance.plan.settings import Settings
+from conformance.records.explanation import fail
 from conformance.worker.progress import Progress
 from conformance.worker.warm import new_worker
 from tests.kit.cases import case_of, say
@@ -65,7 +66,7 @@ def test_outputs_that_are_too_large_to_compare_are_no_mistake_in_the_harness(ben
     huge = np.broadcast_to(np.float32(0), (10**7, 10**7))
     with pytest.raises(Stopped) as told, Stages(record, Progress(), cell.case.folder)("compare", "runtime"):
         defaults_for([huge]).compare([huge], Right([huge]))
-    record.stop(told.value)
+    fail(record, told.value)
     assert (record.error, record.fault, record.hints, record.traceback) == ("OutOfMemory", None, ["memory"], [])
 
 
