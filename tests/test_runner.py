@@ -13,6 +13,7 @@ from conformance.plan.settings import Settings
 from conformance.worker.progress import Progress
 from conformance.worker.warm import new_worker
 from tests.kit.cases import case_of, say
+from tests.kit.modules import net_of
 
 HEAD = """
 inputs: {x: "float32[batch, 3]"}
@@ -20,19 +21,13 @@ dims: {batch: 1..4}
 runtimes: onnxruntime
 specials: false
 """
-PYTHON = """
-import os
-import torch
-class Ends(torch.nn.Module):
-    def forward(self, x):
-        os._exit(3)
-"""
+PYTHON = net_of("x", "__import__('os')._exit(3)")
 
 
 @pytest.mark.smoke
 def test_each_cell_gets_its_own_record_whatever_was_begun_before(bench):
     sound = bench.cells(say(HEAD, "forward: torch.sin(x)", "export: {torchscript: [13, 17]}"))
-    deadly = bench.cells(say(HEAD, "module: beside.Ends", "export: {torchscript: [17]}"), PYTHON)
+    deadly = bench.cells(say(HEAD, "module: beside.Net", "export: {torchscript: [17]}"), PYTHON)
     with new_worker() as worker:
         run = Runner(Settings(store=bench.store), 60, worker)
         first = run(sound[0], then=sound[1])
@@ -96,8 +91,8 @@ def values(shape, sizes, rng):
 
 @pytest.mark.parametrize("module, python, least", [
     pytest.param("Sleeps", SLEEPS, 0.6, id="importing, building, exporting"),
-    pytest.param("Ends", PYTHON.replace("os._exit", "__import__('time').sleep(0.5) or os._exit"), 0.5, id="it ends"),
-    pytest.param("Quick", PYTHON.replace("Ends", "Quick").replace("os._exit(3)", "return x.sin()"), 0.0, id="quick"),
+    pytest.param("Net", net_of("x", "import time, os; time.sleep(0.5); os._exit(3)"), 0.5, id="it ends"),
+    pytest.param("Net", net_of("x.sin()"), 0.0, id="quick"),
 ])  # fmt: skip
 def test_every_second_of_a_cell_is_in_its_record_and_none_twice(bench, module, python, least):
     body = say(HEAD, f"module: beside.{module}", "export: {torchscript: [17]}")
