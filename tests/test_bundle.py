@@ -1,7 +1,5 @@
 """Bundles: packed with PyTorch, replayed without it, in the form of ONNX's own tests."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -89,8 +87,7 @@ def test_a_bundle_holds_models_examples_and_cells_as_data(packed):
     for entry in bundle.entries:
         assert json.loads(json.dumps(dataclasses.asdict(entry))) == dataclasses.asdict(entry)
     (fp32, _) = bundle.entries
-    assert fp32.build["shapes"]["x"] == [[1, 3], [3, 3], [8, 3]]
-    assert fp32.inputs == ["x", "w"]
+    assert fp32.build["shapes"]["x"] == [[1, 3], [3, 3], [8, 3]] and fp32.inputs == ["x", "w"]
     examples = list(bundle.examples(fp32))
     assert len(examples) == len(fp32.sets) == 16
     assert {example.draw.dims["batch"] for example in examples} >= {1, 8}
@@ -179,8 +176,7 @@ def test_a_runtime_that_is_wrong_is_found_and_blamed(bundle):
     found = by_precision(records)
     record = found["fp32"]
     assert (record["status"], record["stage"], record["error"]) == ("failed", "compare", "WrongValue")
-    assert any("is wrong too" in line for line in text.details(record))
-    assert record["draw"]["dims"]
+    assert any("is wrong too" in line for line in text.details(record)) and record["draw"]["dims"]
     answers = {witness["runtime"]: witness["answer"] for witness in record["witnesses"]}
     assert {*answers} >= {"onnxruntime-unoptimized", "onnx-reference"} and {*answers.values()} == {"wrong"}
     assert record["worst"]["ratio"] > 100
@@ -224,8 +220,7 @@ def test_draws_at_which_a_runtime_is_declared_to_fail_are_not_run_by_it(all_case
     apart = ["onnxruntime"]
     assert {one["dims"]["batch"] for one in entry.sets if one["apart"] == apart} == {8}
     (record,) = replay(place, "--runtime", "onnxruntime")[1].values()
-    assert record["status"] == "passed"
-    assert record["examples"] < len(entry.sets)
+    assert record["status"] == "passed" and record["examples"] < len(entry.sets)
     assert any("declared to fail, and not run" in line for line in text.details(record))
     (other,) = replay(place, "--runtime", "onnx-reference")[1].values()
     assert other["examples"] + other["ill_conditioned"] == len(entry.sets)
@@ -368,8 +363,7 @@ def test_a_failing_cell_leaves_a_bundle_that_shows_the_failure_without_pytorch_u
     assert f"conformance replay {record['bundle']} --runtime onnxruntime" in done.text
     bundle = Bundle(tmp_path / record["bundle"])
     (entry,) = bundle.entries
-    assert len(entry.sets) == 1
-    assert entry.own_code == ["aten::asinh"]
+    assert len(entry.sets) == 1 and entry.own_code == ["aten::asinh"]
     code, records = replay(bundle.folder, "--runtime", "onnxruntime")
     (again,) = records.values()
     wrong = (record["id"], "compare", "WrongValue", "exporter")

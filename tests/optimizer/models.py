@@ -1,7 +1,5 @@
 """Small models that some pass of ONNX Runtime's optimizer rewrites; of the known ones it makes something wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
