@@ -153,8 +153,7 @@ def test_a_replay_needs_neither_torch_nor_pytest_nor_what_reads_case_files(packe
         tmp_path, "replay", packed, "--runtime", "onnxruntime", "--report", "some", "-k", "fp16",
         own_process=True, PYTHONPATH=path,
     )  # fmt: skip
-    assert done.code == 0, done.text
-    assert "1 cell: 1 passed" in done.text
+    assert done.code == 0 and "1 cell: 1 passed" in done.text, done.text
     probe = [sys.executable, "-c", "import torch"]
     blocked = subprocess.run(probe, env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=False)
     assert blocked.returncode != 0  # or the test would show nothing

@@ -97,8 +97,7 @@ ONE_ZERO = "outputs: [kept, {name: zero, vacuous: it is zero}]"
 ])  # fmt: skip
 def test_a_module_of_which_all_shows_that_counts_is_green_and_says_so(bench, body, python, coverage):
     record = bench.run_cell(cells_of(bench, body, python)[1])
-    assert verdict(record) == PASSED
-    assert {name: record.coverage.get(name) for name in coverage} == coverage
+    assert verdict(record) == PASSED and {name: record.coverage.get(name) for name in coverage} == coverage
 
 
 CONSTANT = of_forward("torch.ones_like(x) * 2.0", "vacuous: it is constant")

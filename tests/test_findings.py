@@ -149,8 +149,7 @@ def test_since_when_is_the_earliest_run_of_an_unbroken_row():
         return name, {record["id"]: record for record in records}
 
     broken, other, sound = red(), red(error="WrongShape"), red(status="passed", stage=None, error=None)
-    assert since(finding, []) is None
-    assert since(finding, [run("one", broken), run("two", broken)]) == "one"
+    assert since(finding, []) is None and since(finding, [run("one", broken), run("two", broken)]) == "one"
     assert since(finding, [run("one", broken), run("two", sound), run("three", broken)]) == "three"
     assert since(finding, [run("one", broken), run("two", other)]) is None
     assert since(finding, [run("one", red(opset=13))]) == "one"

@@ -88,8 +88,7 @@ def ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ends:
             error = capsys.readouterr().err
             assert code in (0, 1, 2), f"{' '.join(command)}\n{error}"
             assert "Traceback" not in error
-            assert (code == 2) == bool(error), error
-            assert len(error.splitlines()) <= 1, error
+            assert (code == 2) == bool(error) and len(error.splitlines()) <= 1, error
             assert len(error) < 2000, error[:3000]
             codes.add(code)
         return codes

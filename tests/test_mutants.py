@@ -87,8 +87,7 @@ def test_a_baked_size_is_right_at_the_traced_shape_only():
     mutant, right = open_session(data), open_session(sound.SerializeToString())
     np.testing.assert_array_equal(mutant.run(None, {"x": X})[0], right.run(None, {"x": X})[0])
     twice = {"x": np.concatenate([X, X])}
-    assert right.run(None, twice)[0].shape == (6, 40)
-    assert mutant.run(None, twice)[0].shape == (3, 80)
+    assert right.run(None, twice)[0].shape == (6, 40) and mutant.run(None, twice)[0].shape == (3, 80)
 
 
 def test_kinds_take_turns_and_a_seed_decides():

@@ -167,8 +167,7 @@ def test_a_failure_says_what_where_who_and_how_to_see_it_again_in_this_order(who
         "stage compare", "at fault: the exporter", "cases/wrong.yaml:1", "reproduce: ",
     ]  # fmt: skip
     places = [text.find(part) for part in parts]
-    assert -1 not in places, text
-    assert places == sorted(places)
+    assert -1 not in places and places == sorted(places), text
 
 
 def test_the_command_of_a_failure_reproduces_it_and_nothing_else(whole):
@@ -304,8 +303,7 @@ def test_the_records_are_the_same_from_an_empty_folder_in_another_way_to_run(fol
     plain = run_suite(tmp_path / "plain", *chosen)
     other = run_suite(tmp_path / "other", *chosen, *way, own_process=True)
     for outcome in (plain, other):
-        assert outcome.code == 0, outcome.text
-        assert len(outcome.records) == len(outcome.run["records"]) == 5
+        assert outcome.code == 0 and len(outcome.records) == len(outcome.run["records"]) == 5, outcome.text
         assert "5 cells: 5 passed" in outcome.text
     assert without_times(plain) == without_times(other)
 
@@ -325,8 +323,7 @@ def pytest_unconfigure(config):
 def test_the_process_of_the_tests_imports_neither_torch_nor_a_runtime_nor_hypothesis(folder, more):
     """Hypothesis's plugin would import all of it to sum up that nothing was drawn."""
     outcome = run_suite(folder, "-s", *more, plugin=IMPORTED, own_process=True)
-    assert outcome.code == 0, outcome.text
-    assert "imported: []" in outcome.text
+    assert outcome.code == 0 and "imported: []" in outcome.text, outcome.text
 
 
 def test_another_session_of_the_same_environment_sees_nothing_of_the_plugin(tmp_path):
@@ -338,8 +335,7 @@ def test_another_session_of_the_same_environment_sees_nothing_of_the_plugin(tmp_
         "    assert 'conformance.case.declaration' not in sys.modules\n"
     )
     outcome = run_pytest(tmp_path, "-q", own_process=True)
-    assert outcome.code == 0, outcome.text
-    assert "conformance" not in outcome.text
+    assert outcome.code == 0 and "conformance" not in outcome.text, outcome.text
     assert sorted(one.name for one in tmp_path.iterdir() if one.name[0] not in "._") == ["test_other.py"]
 
 

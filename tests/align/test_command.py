@@ -106,8 +106,7 @@ EXPRESSION = say("forward: torch.sin(x)", ROWS)
 ])  # fmt: skip
 def test_what_the_user_has_to_correct_is_said_in_one_line(typed, body, arguments, parts):
     done = typed(body, *arguments)
-    assert done.code == 2 and done.out == ""
-    assert len(done.err.splitlines()) == 1
+    assert done.code == 2 and done.out == "" and len(done.err.splitlines()) == 1
     for part in parts:
         assert part in done.err
 
