@@ -113,8 +113,7 @@ def test_a_bundle_replays_with_the_ids_and_verdicts_of_the_suite_and_its_runs_ar
         }
         for record in records:
             assert sum(record["histogram"]["counts"]) == record["examples"] >= 12
-            assert record["status"] == "passed"
-            assert record["command"] and record["source"]["line"] == 1
+            assert record["status"] == "passed" and record["command"] and record["source"]["line"] == 1
     one, two = (str(tmp_path / runtime) for runtime in ("onnxruntime", "onnx-reference"))
     assert cli.main(["diff", one, one]) == 0
     assert "limited by" not in capsys.readouterr().out
@@ -139,7 +138,6 @@ def test_data_sets_lie_as_those_of_onnx_in_the_order_of_the_graph(packed):
 
 
 # ---- without PyTorch ----------------------------------------------------------------------------------------
-
 FORBIDDEN = ("torch", "torchvision", "pydantic", "pytest", "hypothesis", "ruamel", "rich", "onnxscript")
 
 
@@ -164,8 +162,6 @@ def test_a_replay_needs_neither_torch_nor_pytest_nor_what_reads_case_files(packe
 
 
 # ---- defects are found in a replay --------------------------------------------------------------------------
-
-
 def test_a_runtime_that_is_wrong_is_found_and_blamed(bundle):
     """As seen from the bundle: its right answers are all off by a little."""
     for name in ("output_0", "exact_0"):
@@ -269,8 +265,6 @@ def test_of_a_converted_model_a_bundle_has_one_number_for_each_output_as_earlier
 
 
 # ---- on a host with TensorRT, and without -------------------------------------------------------------------
-
-
 def replay_on_double(folder: Path, place: Path, *arguments: str, **variables: str) -> tuple[Outcome, list[Any]]:
     path = search_doubles(folder, **variables)
     done = run_command(folder, "replay", place, "--report", "out", *arguments, PYTHONPATH=path)
@@ -326,8 +320,6 @@ def test_a_host_that_cannot_run_tensorrt_skips_and_says_why_and_fails_where_it_i
 
 
 # ---- bad input ----------------------------------------------------------------------------------------------
-
-
 def test_a_selection_of_nothing_is_an_error(bundle, tmp_path, capsys):
     assert cli.main(["replay", str(bundle), "-k", "nothing like it"]) == 2
     assert "none of its 4 cells of tensorrt is selected" in capsys.readouterr().err
@@ -350,7 +342,6 @@ def test_a_folder_with_other_things_is_not_overwritten(tmp_path, capsys):
 
 
 # ---- what a failing cell leaves -----------------------------------------------------------------------------
-
 ID = "accuracy[planted-torchscript-op17-onnxruntime-fp32]"
 
 

@@ -109,8 +109,6 @@ def not_read(bundle: Path, capsys: pytest.CaptureFixture[str], *parts: str, argu
 
 
 # ---- tensors of data sets -----------------------------------------------------------------------------------
-
-
 def test_external_data_in_a_data_set_is_refused(bundle):
     data = external(numpy_helper.from_array(SECRET, "x"), "secret").SerializeToString()
     files = [f"{kind}.pb" for kind in ("input_0", "output_0", "exact_0")]
@@ -140,8 +138,6 @@ def test_a_tensor_whose_claims_are_not_true_is_refused(bundle):
 
 
 # ---- the model ----------------------------------------------------------------------------------------------
-
-
 def at_location(location: str, **more: object) -> Damage:
     """The weight of a model lies elsewhere."""
     return lambda folder: edit_model(folder, lambda model: external(weight(model), location, **more))
@@ -232,8 +228,6 @@ def test_a_model_of_another_format_is_refused(bundle):
 
 
 # ---- links, and what is no file -----------------------------------------------------------------------------
-
-
 def move_out(folder: Path, what: str, outside: Path) -> None:
     """A part of a cell lies outside of the bundle, with a link in its place."""
     place = folder / what
@@ -291,8 +285,6 @@ def test_packing_does_not_write_through_a_link(bundle, tmp_path):
 
 
 # ---- names and options --------------------------------------------------------------------------------------
-
-
 def test_the_name_of_an_entry_is_no_path(bundle, capsys):
     names = ["../x", "a/b", "/tmp", "..", ".", "", "a\\b", "a\0b", "a\nb", "\ud800", "x" * 256, "C:", "a/../../b"]
     for name in names:
@@ -327,7 +319,6 @@ def test_engines_and_reports_are_not_those_of_the_bundle(bundle, monkeypatch, ca
 
 
 # ---- libraries ----------------------------------------------------------------------------------------------
-
 NO_LIBRARY = b"\x7fELF, but no library: to load it fails"
 FIELDS = ("libraries", "plugins")
 

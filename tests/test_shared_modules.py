@@ -127,8 +127,7 @@ def test_disturbing_a_module_leaves_nothing_in_those_of_other_cases(write):
     with torch.no_grad():
         for tensor in own.module.state_dict().values():
             tensor.zero_()
-    assert own.sharing is not one.sharing is other.sharing
-    assert not one.changed() and not other.changed()
+    assert own.sharing is not one.sharing is other.sharing and not one.changed() and not other.changed()
 
 
 def test_what_one_case_does_to_the_module_is_undone_for_all_that_share_it(write):

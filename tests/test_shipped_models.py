@@ -90,8 +90,6 @@ def test_a_file_is_needed_beside_a_module(tmp_path):
 
 
 # ---- in Python -----------------------------------------------------------------------------------------------
-
-
 class Net(torch.nn.Module):
     def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         return x.relu() * scale

@@ -222,8 +222,6 @@ def test_the_smallest_function_is_kept_with_a_script_that_ends_with_0_once_the_e
 
 
 # ---- cells with one cause --------------------------------------------------------------------------------------
-
-
 def run_of(bench: Bench, module: str, export: str, check: str, **settings: Any) -> list[Record]:
     """The records of all cells of a check in ONNX Runtime, run one after another."""
     run = Runner(Settings(store=bench.store, examples=2, smallest_seconds=LONG, **settings), 600, None)
@@ -252,8 +250,7 @@ def test_one_cell_of_a_cause_looks_for_the_function_and_says_so_in_its_text_and_
 
 def test_where_nobody_asks_for_the_function_none_is_looked_for(bench):
     (record,) = run_of(bench, "Net", torchscript("aten::hardswish", "beside.symbolic"), "accuracy", smallest=False)
-    assert verdict(record) == WRONG
-    assert record.operator is not None and record.smallest is None
+    assert verdict(record) == WRONG and record.operator is not None and record.smallest is None
 
 
 def test_of_exports_that_fail_alike_the_first_keeps_the_call_that_cannot_be_exported(bench):
@@ -268,7 +265,6 @@ def test_of_exports_that_fail_alike_the_first_keeps_the_call_that_cannot_be_expo
 
 
 # ---- what has none -----------------------------------------------------------------------------------------------
-
 MANY = say(module_of("Net"), torchscript("aten::relu", "beside.symbolic", "another graph"))
 NONE = {
     "more calls than are tried": (MANY, NEIGHBOURS.replace("ROUNDS", "9"), LONG, "right",

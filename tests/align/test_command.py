@@ -48,8 +48,7 @@ def test_the_command_of_a_record_looks_at_the_failing_example(typed):
     words = shlex.split(align_of(FAILED))
     assert words[:2] == ["conformance", "align"] and words[-6:-4] == ["--at", "batch=2"]
     done = typed(network("Network", IMAGES), *words[2:])
-    assert done.code == 0
-    assert "batch=2, " in done.out and "negative values, seed 7" in done.out
+    assert done.code == 0 and "batch=2, " in done.out and "negative values, seed 7" in done.out
 
 
 @pytest.mark.parametrize("other", [

@@ -152,8 +152,6 @@ def open_cell(tab: Page, id: str) -> str:
 
 
 # ---- opening -----------------------------------------------------------------------------------------------
-
-
 def test_opens_from_disk_with_all_there_is(tab, long_report):
     """Only rows in sight exist, all can be reached, and the selection scrolls into sight."""
     tab.open(long_report)
@@ -187,8 +185,6 @@ def test_a_killed_run_says_so_and_no_records_are_no_error(tab, tmp_path):
 
 
 # ---- filters, search and the address -------------------------------------------------------------------------
-
-
 ADDRESSES = {
     "#status=failed": 3, "#status=failed,xpassed": 4, "#exporter=torchscript": 1, "#runtime=tensorrt": 1,
     "#precision=int8": 3, "#check=specials": 3, "#fault=runtime": 1, "#stage=compare": 1, "#changed=1": 1,
@@ -240,8 +236,6 @@ def test_orders(tab, report):
 
 
 # ---- a cell -------------------------------------------------------------------------------------------------
-
-
 def test_a_cell_has_all_that_is_known(tab, report):
     tab.open(report, f"#cell={FULL['id']}")
     found = panel(tab)
@@ -281,8 +275,6 @@ def test_every_kind_of_record_has_a_panel(tab, report):
 
 
 # ---- keys ---------------------------------------------------------------------------------------------------
-
-
 def test_all_by_keyboard(tab, report):
     tab.open(report)
     first, second, third = ids(tab)[:3]
@@ -346,8 +338,6 @@ def test_the_focus_is_seen_and_what_can_be_used_has_a_name(tab, report):
 
 
 # ---- looks --------------------------------------------------------------------------------------------------
-
-
 def luminance(tab: Page, selector: str, name: str) -> float:
     """Relative luminance of a colour, 0 black to 1 white (WCAG 2)."""
     text = tab.value(f"getComputedStyle(document.querySelector({json.dumps(selector)})).{name}")
@@ -411,8 +401,6 @@ def test_without_scripts_what_needs_them_is_not_there(browser, report):
 
 
 # ---- nothing of a record runs -------------------------------------------------------------------------------
-
-
 def shown_of(tab: Page, folder: Path, poison: str) -> list[Any]:
     """The title of a page with that text in every place, and its elements, those of an open cell too."""
     file = folder / "page.html"
