@@ -1,7 +1,5 @@
 """The benchmark of sound modules counts right: what is red, what somebody looked at, and what is out of date."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -39,7 +37,7 @@ def met(study: Study, *entries: Entry) -> dict[str, Row]:
     return {short: by_name[name] for short, name in ROWS.items()}
 
 
-def test_reds_meet_their_targets_where_all_were_looked_at_and_are_real() -> None:
+def test_reds_meet_their_targets_where_all_were_looked_at_and_are_real():
     def measured(*entries: Entry, reds: tuple[Red, ...] = (red(),)) -> tuple[str, str]:
         rows = met(seen(*reds), *entries)
         assert [rows[short].met for short in ("false", "unknown")] == [
@@ -56,7 +54,7 @@ def test_reds_meet_their_targets_where_all_were_looked_at_and_are_real() -> None
     {"fault": "exporter"}, {"fault": None}, {"error": "WrongNaN"}, {"exporter": "torchscript"},
     {"check": "specials"}, {"runtime": "onnx-reference"}, {"reason": "output 1"},
 ])  # fmt: skip
-def test_another_error_or_another_blame_is_another_red(differs: dict[str, Any]) -> None:
+def test_another_error_or_another_blame_is_another_red(differs):
     said = {"exporter": "dynamo", "runtime": "onnxruntime", "check": "accuracy", "reason": "output 0"}
     exact = entry(**said)
     assert not judge([red(reason="output 0: 3 of 4")], [exact], whole=True).of("not looked at")

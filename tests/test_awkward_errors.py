@@ -4,6 +4,7 @@ import pytest
 
 from conformance.errors import LONGEST
 from tests.kit.cases import case_of, module_of, say, verdict, with_symbolic
+from tests.kit.modules import net_of
 
 RAISES = """
     import torch
@@ -36,8 +37,7 @@ def test_a_stream_that_the_case_has_taken_away_is_its_own_fault(bench):
             sys.stdout.write("to nobody")
     """
     record = bench.run(case_of("torch.relu(x)", with_symbolic("aten::relu")), python)
-    assert (record.status, record.fault) == ("failed", "case")
-    assert "sys.stdout = None" in str(record.reason)
+    assert (record.status, record.fault) == ("failed", "case") and "sys.stdout = None" in str(record.reason)
 
 
 IN_A_SCRIPT = """
@@ -50,14 +50,6 @@ class Net(torch.nn.Module):
     def forward(self, x):
         return both(x, x[0])
 """
-BRANCHES = """
-import torch
-class Net(torch.nn.Module):
-    def forward(self, x):
-        if x.sum() > 0:
-            return x
-        return -x
-"""
 
 
 def test_an_error_of_the_interpreter_says_why_and_where(bench):
@@ -67,7 +59,7 @@ def test_an_error_of_the_interpreter_says_why_and_where(bench):
 
 
 def test_what_the_exporter_warns_of_is_in_the_record(bench):
-    record = bench.run(module_of("Net"), BRANCHES)
+    record = bench.run(module_of("Net"), net_of("-x", "if x.sum() > 0:", "    return x"))
     (warning,) = (one for one in record.warnings if one["name"] == "export")
-    assert "Python boolean" in warning["text"] and "(beside.py:5)" in warning["text"]
+    assert "Python boolean" in warning["text"] and "(beside.py:8)" in warning["text"]
     assert bench.run(say(case_of("x.relu()"))).warnings == []

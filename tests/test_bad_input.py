@@ -89,8 +89,8 @@ CASES = {
     "missing_name": ("module: modules.Exist", "MissingName", "did you mean 'Exits'?"),
     "does_not_parse": ("module: unparsed.Any", "SyntaxError", "unparsed.py:2"),
     "does_not_import": ("module: unimported.Any", "ModuleNotFoundError", "unimported.py:3"),
-    "raises_in_init": ("module: modules.RaisesInInit", "RuntimeError", "planted in init (modules.py:8)"),
-    "raises_at_four": ("module: modules.RaisesLate", "RuntimeError", "planted at four (modules.py:13)"),
+    "raises_in_init": ("module: modules.RaisesInInit", "RuntimeError", "planted in init (modules.py:6)"),
+    "raises_at_four": ("module: modules.RaisesLate", "RuntimeError", "planted at four (modules.py:10)"),
     "nothing": ("module: modules.Nothing", "NoTensor", "returns nothing"),
     "changes_input": ("module: modules.ChangesInput", "ChangesInput", "in place"),
     "reads_a_global": ("module: modules.ReadsGlobal", "NotDeterministic", "changes"),
@@ -100,7 +100,7 @@ CASES = {
     "unknown_name": ("forward: torch.sin(y)", "NameError", "there is no 'y'"),
     "wrong_shapes": ("forward: x @ x", "RuntimeError", "cannot be multiplied"),
     "hook_of_another_shape": ("values: hooks.flat", "ValueError", "hooks.flat returned"),
-    "hook_that_raises": ("values: hooks.broken", "ZeroDivisionError", "hooks.py:7"),
+    "hook_that_raises": ("values: hooks.broken", "ZeroDivisionError", "hooks.py:5"),
 }
 HOOKS = """
 import numpy as np

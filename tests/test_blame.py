@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import sys
 from pathlib import Path
@@ -10,17 +11,26 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance import HOME
 from conformance.bundle.layout import Bundle
 from conformance.case.python import Folder
 from conformance.checks.prepared import prepare
 from conformance.plan.cell import Cell
+from conformance.records.explanation import Failure, NodeByNode, Shows, explain
 from conformance.records.record import FLOAT64, Witness
 from conformance.runtimes import onnxruntime
-from conformance.verdict.blame import decide
 from tests.kit.cases import Bench, say
 from tests.kit.runtimes import ANY_OPTIMIZER, wrong_runtime
 
 A, B, C = "onnxruntime-unoptimized", "onnx-reference", "openvino"
+
+
+def decide(
+    witnesses: list[Witness], suspect: str, stage: str, own_code: bool, *, special: bool = False
+) -> tuple[str | None, str | None]:
+    """The fault and the conclusion by what other runtimes make of a model."""
+    found = explain(Failure(stage, None, suspect, own_code, special), witnesses)
+    return found.fault, found.conclusion
 
 
 @pytest.mark.smoke
@@ -54,6 +64,69 @@ A, B, C = "onnxruntime-unoptimized", "onnx-reference", "openvino"
 def test_the_fault_follows_from_the_answers_alone(suspect, stage, answers, fault, conclusion):
     witnesses = [Witness(runtime, answer) for runtime, answer in answers.items()]
     assert decide(witnesses, suspect, stage, own_code=False) == (fault, conclusion)
+
+
+ALL_WRONG = (Witness(A, "wrong"), Witness(B, "wrong"))
+NOBODY = (Witness(A, "wrong"), Witness(B, "abstains"))
+CLEARED = (Witness(A, "wrong"), Witness(B, "agrees"))
+LENIENT = (Witness(A, "wrong"), Witness(B, "abstains"), Witness(C, "agrees"))
+SWITCH = Witness("onnxruntime", "agrees", config={"a": "b"})
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("findings, fault, conclusion", [
+    ((*NOBODY, NodeByNode("kernel")), "runtime", "kernel"),
+    ((*NOBODY, NodeByNode("nodes")), "exporter", "nodes"),
+    ((*NOBODY, NodeByNode("open")), None, "open"),
+    ((*NOBODY, NodeByNode("either")), None, "either"),
+    ((*ALL_WRONG, NodeByNode("kernel")), "runtime", "kernel"),  # no other kernel agrees with PyTorch
+    ((*ALL_WRONG, NodeByNode("open")), "exporter", None),
+    ((*CLEARED, NodeByNode("kernels")), "runtime", None),  # what agrees with PyTorch outweighs the nodes
+    ((*CLEARED, NodeByNode("rules")), "exporter", "rules"),  # but no rule of ONNX
+    ((*LENIENT, NodeByNode("nodes", several=False)), "runtime", None),  # OpenVINO may have computed a single node
+    ((*LENIENT, NodeByNode("nodes")), "exporter", "nodes"),
+    ((*ALL_WRONG, Shows("memory")), "runtime", "memory"),
+    ((*ALL_WRONG, SWITCH), "runtime", None),
+    ((*CLEARED, Shows("steps")), None, "steps"),
+    ((*CLEARED, Shows("steps"), SWITCH), "runtime", "steps"),
+    ((*CLEARED, Shows("ill-conditioned")), None, "apart"),
+    ((*ALL_WRONG, Shows("ill-conditioned")), "case", None),
+    ((*ALL_WRONG, Shows("ill-conditioned"), Shows("ties")), None, None),
+])  # fmt: skip
+def test_what_is_found_after_the_answers_outweighs_some_of_them(findings, fault, conclusion):
+    found = explain(Failure("compare", None, "onnxruntime"), findings)
+    assert (found.fault, found.conclusion) == (fault, conclusion)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("by_check, findings, fault, conclusion", [
+    ("runtime", (), "runtime", None),
+    ("runtime", (Witness(A, "agrees"),), "runtime", "optimizer"),
+    ("runtime", (Witness(A, "agrees"), Shows("memory")), "runtime", "memory"),
+    ("runtime", (Witness(A, "stops", model="exported"),), "exporter", None),
+    ("precision", (Shows("export"),), "exporter", None),
+    ("precision", (Shows("export"), Witness(C, "wrong")), "exporter", None),
+    ("precision", (Shows("export"), Witness(C, "nearer")), "runtime", "meaning"),
+    ("precision", (SWITCH,), "runtime", None),
+    ("exporter", (Shows("not exported"),), "reference", None),
+    ("exporter", (Shows("declared"),), "exporter", None),
+    ("exporter", (Shows("declared", "case"),), "case", None),
+    ("exporter", (Shows("after others"),), None, None),
+])  # fmt: skip
+def test_where_no_others_run_the_same_model_the_check_decides_or_what_was_seen(by_check, findings, fault, conclusion):
+    found = explain(Failure("compare", by_check), findings)
+    assert (found.fault, found.conclusion) == (fault, conclusion)
+
+
+def assigned(file: Path) -> set[str]:
+    """The names of attributes that a module assigns to."""
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+
+
+def test_one_module_says_who_is_at_fault():
+    writing = {str(file.relative_to(HOME)) for file in HOME.rglob("*.py") if {"fault", "conclusion"} & assigned(file)}
+    assert writing == {"records/explanation.py", "errors.py"}  # and the failure itself, where it is raised
 
 
 def test_a_model_made_with_own_code_is_accused_where_nobody_else_can_be_asked():

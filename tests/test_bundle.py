@@ -1,7 +1,5 @@
 """Bundles: packed with PyTorch, replayed without it, in the form of ONNX's own tests."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -89,8 +87,7 @@ def test_a_bundle_holds_models_examples_and_cells_as_data(packed):
     for entry in bundle.entries:
         assert json.loads(json.dumps(dataclasses.asdict(entry))) == dataclasses.asdict(entry)
     (fp32, _) = bundle.entries
-    assert fp32.build["shapes"]["x"] == [[1, 3], [3, 3], [8, 3]]
-    assert fp32.inputs == ["x", "w"]
+    assert fp32.build["shapes"]["x"] == [[1, 3], [3, 3], [8, 3]] and fp32.inputs == ["x", "w"]
     examples = list(bundle.examples(fp32))
     assert len(examples) == len(fp32.sets) == 16
     assert {example.draw.dims["batch"] for example in examples} >= {1, 8}
@@ -116,8 +113,7 @@ def test_a_bundle_replays_with_the_ids_and_verdicts_of_the_suite_and_its_runs_ar
         }
         for record in records:
             assert sum(record["histogram"]["counts"]) == record["examples"] >= 12
-            assert record["status"] == "passed"
-            assert record["command"] and record["source"]["line"] == 1
+            assert record["status"] == "passed" and record["command"] and record["source"]["line"] == 1
     one, two = (str(tmp_path / runtime) for runtime in ("onnxruntime", "onnx-reference"))
     assert cli.main(["diff", one, one]) == 0
     assert "limited by" not in capsys.readouterr().out
@@ -142,7 +138,6 @@ def test_data_sets_lie_as_those_of_onnx_in_the_order_of_the_graph(packed):
 
 
 # ---- without PyTorch ----------------------------------------------------------------------------------------
-
 FORBIDDEN = ("torch", "torchvision", "pydantic", "pytest", "hypothesis", "ruamel", "rich", "onnxscript")
 
 
@@ -156,8 +151,7 @@ def test_a_replay_needs_neither_torch_nor_pytest_nor_what_reads_case_files(packe
         tmp_path, "replay", packed, "--runtime", "onnxruntime", "--report", "some", "-k", "fp16",
         own_process=True, PYTHONPATH=path,
     )  # fmt: skip
-    assert done.code == 0, done.text
-    assert "1 cell: 1 passed" in done.text
+    assert done.code == 0 and "1 cell: 1 passed" in done.text, done.text
     probe = [sys.executable, "-c", "import torch"]
     blocked = subprocess.run(probe, env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=False)
     assert blocked.returncode != 0  # or the test would show nothing
@@ -168,8 +162,6 @@ def test_a_replay_needs_neither_torch_nor_pytest_nor_what_reads_case_files(packe
 
 
 # ---- defects are found in a replay --------------------------------------------------------------------------
-
-
 def test_a_runtime_that_is_wrong_is_found_and_blamed(bundle):
     """As seen from the bundle: its right answers are all off by a little."""
     for name in ("output_0", "exact_0"):
@@ -179,8 +171,7 @@ def test_a_runtime_that_is_wrong_is_found_and_blamed(bundle):
     found = by_precision(records)
     record = found["fp32"]
     assert (record["status"], record["stage"], record["error"]) == ("failed", "compare", "WrongValue")
-    assert any("is wrong too" in line for line in text.details(record))
-    assert record["draw"]["dims"]
+    assert any("is wrong too" in line for line in text.details(record)) and record["draw"]["dims"]
     answers = {witness["runtime"]: witness["answer"] for witness in record["witnesses"]}
     assert {*answers} >= {"onnxruntime-unoptimized", "onnx-reference"} and {*answers.values()} == {"wrong"}
     assert record["worst"]["ratio"] > 100
@@ -224,8 +215,7 @@ def test_draws_at_which_a_runtime_is_declared_to_fail_are_not_run_by_it(all_case
     apart = ["onnxruntime"]
     assert {one["dims"]["batch"] for one in entry.sets if one["apart"] == apart} == {8}
     (record,) = replay(place, "--runtime", "onnxruntime")[1].values()
-    assert record["status"] == "passed"
-    assert record["examples"] < len(entry.sets)
+    assert record["status"] == "passed" and record["examples"] < len(entry.sets)
     assert any("declared to fail, and not run" in line for line in text.details(record))
     (other,) = replay(place, "--runtime", "onnx-reference")[1].values()
     assert other["examples"] + other["ill_conditioned"] == len(entry.sets)
@@ -275,8 +265,6 @@ def test_of_a_converted_model_a_bundle_has_one_number_for_each_output_as_earlier
 
 
 # ---- on a host with TensorRT, and without -------------------------------------------------------------------
-
-
 def replay_on_double(folder: Path, place: Path, *arguments: str, **variables: str) -> tuple[Outcome, list[Any]]:
     path = search_doubles(folder, **variables)
     done = run_command(folder, "replay", place, "--report", "out", *arguments, PYTHONPATH=path)
@@ -332,8 +320,6 @@ def test_a_host_that_cannot_run_tensorrt_skips_and_says_why_and_fails_where_it_i
 
 
 # ---- bad input ----------------------------------------------------------------------------------------------
-
-
 def test_a_selection_of_nothing_is_an_error(bundle, tmp_path, capsys):
     assert cli.main(["replay", str(bundle), "-k", "nothing like it"]) == 2
     assert "none of its 4 cells of tensorrt is selected" in capsys.readouterr().err
@@ -356,7 +342,6 @@ def test_a_folder_with_other_things_is_not_overwritten(tmp_path, capsys):
 
 
 # ---- what a failing cell leaves -----------------------------------------------------------------------------
-
 ID = "accuracy[planted-torchscript-op17-onnxruntime-fp32]"
 
 
@@ -368,8 +353,7 @@ def test_a_failing_cell_leaves_a_bundle_that_shows_the_failure_without_pytorch_u
     assert f"conformance replay {record['bundle']} --runtime onnxruntime" in done.text
     bundle = Bundle(tmp_path / record["bundle"])
     (entry,) = bundle.entries
-    assert len(entry.sets) == 1
-    assert entry.own_code == ["aten::asinh"]
+    assert len(entry.sets) == 1 and entry.own_code == ["aten::asinh"]
     code, records = replay(bundle.folder, "--runtime", "onnxruntime")
     (again,) = records.values()
     wrong = (record["id"], "compare", "WrongValue", "exporter")

@@ -1,7 +1,5 @@
 """A bundle from somebody else is data: nothing of it runs unasked, and nothing outside of it is read."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -111,9 +109,7 @@ def not_read(bundle: Path, capsys: pytest.CaptureFixture[str], *parts: str, argu
 
 
 # ---- tensors of data sets -----------------------------------------------------------------------------------
-
-
-def test_external_data_in_a_data_set_is_refused(bundle) -> None:
+def test_external_data_in_a_data_set_is_refused(bundle):
     data = external(numpy_helper.from_array(SECRET, "x"), "secret").SerializeToString()
     files = [f"{kind}.pb" for kind in ("input_0", "output_0", "exact_0")]
     refused(bundle, {file: (put(f"test_data_set_0/{file}", data), [file, "data_location"]) for file in files})
@@ -130,7 +126,7 @@ def spoiled(**fields: Any) -> bytes:
     return bytes(tensor.SerializeToString())
 
 
-def test_a_tensor_whose_claims_are_not_true_is_refused(bundle) -> None:
+def test_a_tensor_whose_claims_are_not_true_is_refused(bundle):
     file = "test_data_set_0/input_0.pb"
     untrue = {
         "empty": b"", "noise": b"\xff" * 40, "huge": spoiled(dims=[10**12]), "below 0": spoiled(dims=[-1]),
@@ -142,14 +138,12 @@ def test_a_tensor_whose_claims_are_not_true_is_refused(bundle) -> None:
 
 
 # ---- the model ----------------------------------------------------------------------------------------------
-
-
 def at_location(location: str, **more: object) -> Damage:
     """The weight of a model lies elsewhere."""
     return lambda folder: edit_model(folder, lambda model: external(weight(model), location, **more))
 
 
-def test_external_data_of_a_model_stays_in_its_folder(bundle) -> None:
+def test_external_data_of_a_model_stays_in_its_folder(bundle):
     parts = {
         "../../../secret": "'..'", "a/../../../../secret": "'..'", "/etc/hostname": "absolute",
         "C:/secret": "absolute", "..\\\\secret": "plain path", "": "plain path", "link": "is a link to",
@@ -167,14 +161,14 @@ def test_external_data_of_a_model_stays_in_its_folder(bundle) -> None:
     })  # fmt: skip
 
 
-def test_external_data_is_of_bytes_that_are_there(bundle) -> None:
+def test_external_data_is_of_bytes_that_are_there(bundle):
     (cell(bundle) / "weights").write_bytes(SECRET.tobytes())
     wrong = ({"offset": 10**6}, {"length": -1}, {"offset": "x"}, {"basepath": "/"})
     parts = ["model.onnx", "external_data"]
     refused(bundle, {str(more): (at_location("weights", **more), parts) for more in wrong})
 
 
-def test_a_models_own_external_data_is_used(bundle) -> None:
+def test_a_models_own_external_data_is_used(bundle):
     def change(model: onnx.ModelProto) -> None:
         data = weight(model)
         (cell(bundle) / "sub").mkdir()
@@ -221,21 +215,19 @@ def model_of_tensors(outside: str) -> onnx.ModelProto:
     return model
 
 
-def test_all_tensors_of_a_model_are_looked_at(bundle) -> None:
+def test_all_tensors_of_a_model_are_looked_at(bundle):
     refused(bundle, {
         name: (put("model.onnx", model_of_tensors(name).SerializeToString()), ["model.onnx", "'..'", name])
         for name in TENSORS
     })  # fmt: skip
 
 
-def test_a_model_of_another_format_is_refused(bundle) -> None:
+def test_a_model_of_another_format_is_refused(bundle):
     data = (cell(bundle) / "model.onnx").read_bytes()
     refused(bundle, {"ORTM": (put("model.onnx", data[:4] + b"ORTM" + data[8:]), ["model.onnx", "own format"])})
 
 
 # ---- links, and what is no file -----------------------------------------------------------------------------
-
-
 def move_out(folder: Path, what: str, outside: Path) -> None:
     """A part of a cell lies outside of the bundle, with a link in its place."""
     place = folder / what
@@ -243,7 +235,7 @@ def move_out(folder: Path, what: str, outside: Path) -> None:
     place.symlink_to(outside)
 
 
-def test_links_out_of_the_bundle_are_refused(bundle) -> None:
+def test_links_out_of_the_bundle_are_refused(bundle):
     """Also into a folder beside it whose name begins with its name."""
     refused(bundle, {
         part: (partial(move_out, what=part, outside=bundle.parent / f"others{n}"), ["a link to", "which is not in"])
@@ -251,7 +243,7 @@ def test_links_out_of_the_bundle_are_refused(bundle) -> None:
     })  # fmt: skip
 
 
-def test_links_in_the_bundle_are_followed(bundle) -> None:
+def test_links_in_the_bundle_are_followed(bundle):
     file = cell(bundle) / "model.onnx"
     file.rename(bundle / "shared.onnx")
     file.symlink_to("../../shared.onnx")
@@ -270,7 +262,7 @@ def replace(folder: Path, what: str, kind: str) -> None:
     IRREGULAR[kind][0](folder / what)
 
 
-def test_what_is_no_regular_file_is_refused_at_once(bundle, capsys) -> None:
+def test_what_is_no_regular_file_is_refused_at_once(bundle, capsys):
     refused(bundle, {
         f"{kind} {what}": (partial(replace, what=what, kind=kind), [IRREGULAR[kind][1]])
         for what in ("model.onnx", "test_data_set_0/input_0.pb") for kind in IRREGULAR
@@ -281,7 +273,7 @@ def test_what_is_no_regular_file_is_refused_at_once(bundle, capsys) -> None:
         not_read(other, capsys, part)
 
 
-def test_packing_does_not_write_through_a_link(bundle, tmp_path) -> None:
+def test_packing_does_not_write_through_a_link(bundle, tmp_path):
     outside = tmp_path / "outside"
     (bundle / "cells").rename(outside)
     (bundle / "cells").symlink_to(outside)
@@ -293,16 +285,14 @@ def test_packing_does_not_write_through_a_link(bundle, tmp_path) -> None:
 
 
 # ---- names and options --------------------------------------------------------------------------------------
-
-
-def test_the_name_of_an_entry_is_no_path(bundle, capsys) -> None:
+def test_the_name_of_an_entry_is_no_path(bundle, capsys):
     names = ["../x", "a/b", "/tmp", "..", ".", "", "a\\b", "a\0b", "a\nb", "\ud800", "x" * 256, "C:", "a/../../b"]
     for name in names:
         edit_entries(bundle, lambda entry, name=name: entry.update(name=name))
         not_read(bundle, capsys, "bundle.json: entries[0].name is ")
 
 
-def test_a_session_option_that_may_name_files_is_refused(bundle, tmp_path, capsys) -> None:
+def test_a_session_option_that_may_name_files_is_refused(bundle, tmp_path, capsys):
     keys = [
         "session.optimized_model_filepath", "ep.context_file_path", "session.collect_node_memory_stats_to_file",
         "session.load_model_format", "session.use_ort_model_bytes_directly", "session.anything_new",
@@ -314,13 +304,13 @@ def test_a_session_option_that_may_name_files_is_refused(bundle, tmp_path, capsy
     assert not (tmp_path / "written").exists()
 
 
-def test_a_session_option_that_chooses_kernels_is_taken(bundle) -> None:
+def test_a_session_option_that_chooses_kernels_is_taken(bundle):
     edit_entries(bundle, lambda entry: entry.update(config={"session.x64quantprecision": "1"}))
     _, records = replay(bundle, "--runtime", "onnxruntime")
     assert records[ID]["arithmetic"]["config"] == {"session.x64quantprecision": "1"}
 
 
-def test_engines_and_reports_are_not_those_of_the_bundle(bundle, monkeypatch, capsys) -> None:
+def test_engines_and_reports_are_not_those_of_the_bundle(bundle, monkeypatch, capsys):
     for option in ("--store", "--report"):
         not_read(bundle, capsys, option, arguments=(option, str(bundle / "x")))
     monkeypatch.chdir(bundle)
@@ -329,7 +319,6 @@ def test_engines_and_reports_are_not_those_of_the_bundle(bundle, monkeypatch, ca
 
 
 # ---- libraries ----------------------------------------------------------------------------------------------
-
 NO_LIBRARY = b"\x7fELF, but no library: to load it fails"
 FIELDS = ("libraries", "plugins")
 
@@ -347,7 +336,7 @@ def with_library(bundle: Path, name: str, field: str = "libraries", case: str = 
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_library_outside_is_refused_though_libraries_are_allowed(bundle, capsys, field) -> None:
+def test_a_library_outside_is_refused_though_libraries_are_allowed(bundle, capsys, field):
     for name in ("/tmp/evil.so", "../../evil.so", "a\\evil.so"):
         with_library(bundle, name, field)
         for arguments in ((), ("--allow-libraries",)):
@@ -358,7 +347,7 @@ def test_a_library_outside_is_refused_though_libraries_are_allowed(bundle, capsy
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_library_is_not_loaded_unasked_and_the_other_cells_run(bundle, capsys, field) -> None:
+def test_a_library_is_not_loaded_unasked_and_the_other_cells_run(bundle, capsys, field):
     (cell(bundle) / "libraries").mkdir()
     (cell(bundle) / "libraries" / "lib.so").write_bytes(NO_LIBRARY)
     shutil.copytree(cell(bundle), bundle / "cells" / "test_other")

@@ -189,8 +189,7 @@ def test_a_file_that_is_no_calibration_data_is_refused(tmp_path, data, part):
     else:
         saved(tmp_path, array=np.ascontiguousarray(data) if data.ndim else data)
     reason = refused(tmp_path, data="data.npy")
-    assert reason.startswith("calibration: ") and "data.npy" in reason
-    assert part in reason
+    assert reason.startswith("calibration: ") and "data.npy" in reason and part in reason
 
 
 TWO = say('inputs: {x: "float32[batch, n]", y: "float32[batch, n]"}', "dims: {batch: 1..4, n: 2..6}")

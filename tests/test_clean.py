@@ -42,8 +42,7 @@ def test_no_character_that_acts_or_is_not_seen_is_forgotten():
 
 
 def test_one_line_is_one_line_and_no_longer_than_that():
-    assert one_line(" a\n b\t\tc ") == "a b c" and one_line("abcdef", 4) == "abc…"
-    assert one_line(None) == ""
+    assert one_line(" a\n b\t\tc ") == "a b c" and one_line("abcdef", 4) == "abc…" and one_line(None) == ""
 
 
 def test_cleaned_data_is_plain_and_exact():

@@ -1,7 +1,5 @@
 """The verdict on one draw."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -30,16 +28,12 @@ def judge(got, wanted, oracle=None, tolerance=F32, any_order=False):
 
 
 @pytest.mark.parametrize("got, error", [
-    (f32(1, 2).astype("float64"), "WrongDtype"),
-    (f32(1, 2)[None], "WrongShape"),
-    (f32(1), "WrongShape"),
-    (f32(1, np.nan), "WrongNaN"),
-    (f32(1, np.inf), "WrongInf"),
+    (f32(1, 2).astype("float64"), "WrongDtype"), (f32(1, 2)[None], "WrongShape"), (f32(1), "WrongShape"),
+    (f32(1, np.nan), "WrongNaN"), (f32(1, np.inf), "WrongInf"),
 ])  # fmt: skip
 def test_each_kind_of_difference_has_its_name(got, error):
     found = judge(got, f32(1, 2))
-    assert (found.verdict, found.error) == ("failed", error)
-    assert found.text.startswith("output 0")
+    assert (found.verdict, found.error) == ("failed", error) and found.text.startswith("output 0")
 
 
 @pytest.mark.parametrize("got", [[], [f32(1)] * 2])
@@ -49,8 +43,7 @@ def test_the_count_of_outputs_is_exact(got):
 
 def test_the_output_that_is_wrong_is_named():
     found = compare([f32(1), f32(9)], [f32(1), f32(2)], None, [F32, F32], [False, False])
-    assert found.text.startswith("output 1")
-    assert found.worst.output == 1
+    assert found.text.startswith("output 1") and found.worst.output == 1
 
 
 @pytest.mark.parametrize("factor, verdict", [(0.99, "verified"), (1.01, "failed")])
@@ -59,8 +52,7 @@ def test_the_limit_is_atol_and_rtol_of_the_value_together(factor, verdict):
     tolerance = Tolerance(rtol=1e-3, atol=1e-2)
     limit = 1e-2 + 1e-3 * 4
     found = judge(wanted + np.array([factor * limit, 0]), wanted, tolerance=tolerance)
-    assert found.verdict == verdict
-    assert found.worst.ratio == pytest.approx(factor)
+    assert found.verdict == verdict and found.worst.ratio == pytest.approx(factor)
 
 
 @pytest.mark.parametrize("dtype, off", [("float64", 1e-9), ("float32", 1e-5), ("float16", 1e-3)])
@@ -166,12 +158,9 @@ WANTED, MOVED = f32(1, 2, 3, 4), np.array([0, 1e-3, 2e-3, np.inf])
 
 
 @pytest.mark.parametrize("off, verdict, excused, excuse, left_open, worst", [
-    ([1e-6, 0, 0, 0], "verified", 0, None, 0, 0),
-    ([0, 1e-3, 0, 0], "verified", 1, 1, 0, 0),
-    ([1e-6, 1e-3, 4e-3, 0], "verified", 2, 2, 0, 0),
-    ([1e-6, 0, 0, 5], "verified", 1, 3, 1, 0),
-    ([0, 1e-6, 0, np.nan], "verified", 1, 3, 1, 1),
-    ([0, 1e-3, 4e-3, 5], "ill-conditioned", 3, 3, 1, 3),
+    ([1e-6, 0, 0, 0], "verified", 0, None, 0, 0), ([0, 1e-3, 0, 0], "verified", 1, 1, 0, 0),
+    ([1e-6, 1e-3, 4e-3, 0], "verified", 2, 2, 0, 0), ([1e-6, 0, 0, 5], "verified", 1, 3, 1, 0),
+    ([0, 1e-6, 0, np.nan], "verified", 1, 3, 1, 1), ([0, 1e-3, 4e-3, 5], "ill-conditioned", 3, 3, 1, 3),
     ([1e-4, 1e-3, 0, 0], "failed", 0, None, 0, 0),
 ])  # fmt: skip
 def test_what_rounding_moves_is_excused_value_by_value_and_told(off, verdict, excused, excuse, left_open, worst):

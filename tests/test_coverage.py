@@ -48,8 +48,6 @@ def cells_of(bench, body=CASE, python=BLOCK):
 
 
 # ---- red or not ----------------------------------------------------------------------------------------------
-
-
 def test_a_branch_that_does_not_reach_the_output_makes_one_cell_of_its_case_red(bench):
     records = {cell.id: bench.run_cell(cell) for cell in cells_of(bench)}
     assert all(record.coverage["of"] == 6 and record.coverage["seen"] == 2 for record in records.values())
@@ -97,8 +95,7 @@ ONE_ZERO = "outputs: [kept, {name: zero, vacuous: it is zero}]"
 ])  # fmt: skip
 def test_a_module_of_which_all_shows_that_counts_is_green_and_says_so(bench, body, python, coverage):
     record = bench.run_cell(cells_of(bench, body, python)[1])
-    assert verdict(record) == PASSED
-    assert {name: record.coverage.get(name) for name in coverage} == coverage
+    assert verdict(record) == PASSED and {name: record.coverage.get(name) for name in coverage} == coverage
 
 
 CONSTANT = of_forward("torch.ones_like(x) * 2.0", "vacuous: it is constant")
@@ -126,8 +123,6 @@ def test_a_cell_that_is_declared_to_fail_does_not_answer_for_its_case(bench):
 
 
 # ---- which calls count ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("forward, calls", [
     ("x.relu_().mul(2) if False else x.clone().relu_()", ["aten.relu_"]),
     ("torch.nn.functional.dropout(x, training=False) * 2", ["aten.mul"]),
@@ -258,8 +253,6 @@ def test_costly_calls_before_the_disturbed_one_are_not_computed_again_and_change
 
 
 # ---- played from a tape --------------------------------------------------------------------------------------
-
-
 def tape_of(module, x):
     """A run of the module, with its tape."""
 
@@ -320,8 +313,6 @@ def test_a_large_module_is_asked_about_in_part():
 
 
 # ---- what cannot be said -------------------------------------------------------------------------------------
-
-
 def test_a_case_with_another_tolerance_is_asked_anew_and_an_unchanged_one_is_not(bench, monkeypatch):
     cells = cells_of(bench)
     first = bench.run_cell(cells[0])
@@ -369,7 +360,6 @@ def test_a_converted_model_is_asked_by_zeroing_alone_and_answers_for_nothing(ben
 
 
 # ---- submodules that no output shows -------------------------------------------------------------------------
-
 CLOSED = """
     import torch
     class Block(torch.nn.Module):

@@ -1,9 +1,6 @@
 """The benchmark of known culprits: what counts as named, and that plants are defects, those in PyTorch too."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +8,13 @@ import pytest
 from benchmarks.culprits import edits, reference
 from benchmarks.culprits import run as runs
 from benchmarks.culprits import sound as of
-from benchmarks.culprits.plant import CULPRITS, Culprit, Plant, Written
+from benchmarks.culprits.plant import CULPRITS, Plant, Written
 from benchmarks.culprits.planting import exported, kernel, optimizer, refusing
 from benchmarks.culprits.run import Outcome, part, plants
 from benchmarks.culprits.score import verdict
 from benchmarks.planted import walk
 from conformance.records.findings import key_of
-from tests.kit.cases import Bench, say
+from tests.kit.cases import say
 
 
 def record(fault: str | None, **more: Any) -> dict[str, Any]:
@@ -34,7 +31,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("culprit", CULPRITS)
-def test_the_record_that_names_the_culprit_is_right_and_any_other_is_wrong(culprit: Culprit) -> None:
+def test_the_record_that_names_the_culprit_is_right_and_any_other_is_wrong(culprit):
     found = {who: verdict(culprit, False, NAMES[who]) for who in CULPRITS}
     others = dict.fromkeys(CULPRITS, "wrong")
     if culprit == "optimizer":  # ONNX Runtime is named, only not which part of it
@@ -43,19 +40,19 @@ def test_the_record_that_names_the_culprit_is_right_and_any_other_is_wrong(culpr
 
 
 @pytest.mark.parametrize("culprit", CULPRITS)
-def test_no_fault_is_open_no_failure_is_not_found_and_a_mistake_of_the_harness_is_wrong(culprit: Culprit) -> None:
+def test_no_fault_is_open_no_failure_is_not_found_and_a_mistake_of_the_harness_is_wrong(culprit):
     assert verdict(culprit, False, record("harness", error="KeyError")) == "wrong"
     assert verdict(culprit, False, record(None, conclusion="nobody")) == "open"
     assert verdict(culprit, False, record(None, status="passed")) == "not found"
 
 
-def test_a_wrong_symbolic_of_the_cases_own_has_to_be_named_as_such() -> None:
+def test_a_wrong_symbolic_of_the_cases_own_has_to_be_named_as_such():
     assert verdict("exporter", True, record("exporter", own_code=["beside.symbolic for aten::sub"])) == "right"
     assert verdict("exporter", True, record("exporter")) == "wrong"
     assert verdict("exporter", True, record("case")) == "right"
 
 
-def test_every_plant_is_one_cell_of_a_case_that_can_be_read(tmp_path: Path) -> None:
+def test_every_plant_is_one_cell_of_a_case_that_can_be_read(tmp_path):
     for number, plant in enumerate(plants()):
         for written in {plant.case, plant.twin} - {None}:
             assert written is not None
@@ -99,21 +96,19 @@ def _run_own(*arguments: Any) -> Any:
 _run_planted = runs.run_planted
 
 
-def test_plants_are_run_and_scored(outcomes: list[Outcome]) -> None:
+def test_plants_are_run_and_scored(outcomes):
     found = {(outcome.culprit, outcome.name): (outcome.verdict, outcome.counts) for outcome in outcomes}
     assert found == {
-        ("exporter", "half"): ("right", True),
-        ("kernel", "half"): ("right", True),
+        ("exporter", "half"): ("right", True), ("kernel", "half"): ("right", True),
         ("optimizer", "half"): ("right", True),
         ("conversion", "half, and someone else is named"): ("wrong", True),
         ("exporter", "nowhere to be planted"): ("not found", False),
-        ("kernel", "planted and harmless"): ("not found", True),
-        ("kernel", "not implemented"): ("right", True),
+        ("kernel", "planted and harmless"): ("not found", True), ("kernel", "not implemented"): ("right", True),
         ("case", "too few outputs"): ("right", True),
-    }
+    }  # fmt: skip
 
 
-def test_of_a_converted_model_the_optimizer_is_named() -> None:
+def test_of_a_converted_model_the_optimizer_is_named():
     (outcome,) = part(0, 1, 1, "optimizer: an activation lost in a converted model, fp16")
     assert (outcome.record["fault"], outcome.record["conclusion"]) == ("runtime", "optimizer")
 
@@ -125,11 +120,10 @@ VECTOR = "inputs: {x: 'float32[batch, 16]'}\ndims: {batch: 1..4}"
     ("an error function one part in a thousand off", "aten.erf"),
     ("a softmax with a sum in half precision", "aten._softmax"),
 ])  # fmt: skip
-def test_the_operator_that_is_wrong_in_pytorch_makes_one_finding_of_all_cases(name: str, operator: str) -> None:
+def test_the_operator_that_is_wrong_in_pytorch_makes_one_finding_of_all_cases(name, operator):
     (plant,) = (plant for plant in reference.plants() if plant.name == name)
     (seen,) = walk("benchmarks.culprits.reference", [plant], True)
-    assert seen.record["fault"] == "reference"
-    assert seen.record["operator"]["operator"] == operator
+    assert seen.record["fault"] == "reference" and seen.record["operator"]["operator"] == operator
     assert key_of(seen.record)[2:4] == ("operator", operator)
 
 
@@ -139,8 +133,7 @@ def test_the_operator_that_is_wrong_in_pytorch_makes_one_finding_of_all_cases(na
     "x.exp() / (1 + x.exp())",
     "F.glu(x)",  # below float32's normal numbers, its sigmoid is zero by one form and not by another
 ])  # fmt: skip
-def test_rounding_and_overflow_are_no_wrong_reference(bench: Bench, forward: str) -> None:
+def test_rounding_and_overflow_are_no_wrong_reference(bench, forward):
     """On every regime: jumps at ties, cancellation of offsets, exponentials beyond float32."""
     record = bench.run(say(f"forward: {forward}", VECTOR))
-    assert record.fault != "reference"
-    assert record.error != "WrongReference"
+    assert record.fault != "reference" and record.error != "WrongReference"

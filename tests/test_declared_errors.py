@@ -1,9 +1,5 @@
 """A declared error excuses the error that it names, and no other."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from conformance.case.file import load
@@ -25,9 +21,7 @@ fails: [{stage: %s, error: %s, because: a test}]
     ("compare", "values differ by more than allowed"), ("compare", "output 0"), ("latency", "took longer than"),
     ("check", "'onnx.checker refuses the model:'"), ("check", "refuses the model"), ("export", "', caused by '"),
 ])  # fmt: skip
-def test_an_error_that_would_excuse_any_failure_is_refused_at_its_line(
-    tmp_path: Path, stage: str, error: str
-) -> None:
+def test_an_error_that_would_excuse_any_failure_is_refused_at_its_line(tmp_path, stage, error):
     file = write_case(tmp_path, CASE % (stage, error))
     with pytest.raises(CaseFileError, match="would excuse other failures too") as refused:
         load(file)
@@ -36,13 +30,12 @@ def test_an_error_that_would_excuse_any_failure_is_refused_at_its_line(
 
 
 @pytest.mark.parametrize("error", ["KeyError", "SIGSEGV", "exit 1", "Cannot view a tensor", "a::b is not registered"])
-def test_a_name_or_a_telling_part_of_a_text_is_read(tmp_path: Path, error: str) -> None:
+def test_a_name_or_a_telling_part_of_a_text_is_read(tmp_path, error):
     assert load(write_case(tmp_path, CASE % ("export", f'"{error}"')))
 
 
 @pytest.mark.parametrize("declared, error, reason, same", [
-    ("KeyError", "KeyError", "KeyError: 'a'", True),
-    ("KeyError", "MyKeyError", "MyKeyError: 'a'", False),
+    ("KeyError", "KeyError", "KeyError: 'a'", True), ("KeyError", "MyKeyError", "MyKeyError: 'a'", False),
     ("KeyError", "RuntimeError", "RuntimeError, caused by KeyError: 'a'", True),
     ("KeyError", "RuntimeError", "RuntimeError, caused by KeyError", True),
     ("KeyError", "RuntimeError", "RuntimeError, caused by KeyErrors: 'a'", False),
@@ -51,11 +44,8 @@ def test_a_name_or_a_telling_part_of_a_text_is_read(tmp_path: Path, error: str) 
     ("exit 1", "exit 1", "the process ended", True),
     ("is not registered", "RuntimeError", "a::b is not registered here", True),
     ("is not registered", "RuntimeError", "a::b has no kernel", False),
-    ("", "RuntimeError", "anything", False),
-    (None, "RuntimeError", "anything", True),
+    ("", "RuntimeError", "anything", False), (None, "RuntimeError", "anything", True),
 ])  # fmt: skip
-def test_a_name_is_compared_whole_and_a_text_in_part(
-    declared: str | None, error: str, reason: str, same: bool
-) -> None:
+def test_a_name_is_compared_whole_and_a_text_in_part(declared, error, reason, same):
     assert agrees("run", declared, "run", error, reason) is same
     assert not agrees("export", declared, "run", error, reason)

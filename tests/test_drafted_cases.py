@@ -275,8 +275,7 @@ def test_the_class_of_a_configuration_is_the_modules(tmp_path):
 def test_the_command_writes_a_case_and_runs_it(tmp_path):
     given = ["new", "line", "--from", "torch.nn.Linear", "--with", "in_features=4", "--with", "out_features=3"]
     outcome = run_command(tmp_path, *given)
-    assert outcome.code == 0
-    assert "passed  accuracy[line-dynamo-op20-onnxruntime-fp32]" in outcome.text
+    assert outcome.code == 0 and "passed  accuracy[line-dynamo-op20-onnxruntime-fp32]" in outcome.text
     assert "wrote cases/line.yaml; run it with" in outcome.text
     (case,) = load(tmp_path / "cases" / "line.yaml")
     assert case.says.given == LINEAR
@@ -353,8 +352,7 @@ def test_one_submodule_of_each_class_is_drafted_from_the_calls_that_it_gets(tmp_
     types = [guess.type for guess in guesses_in(block.draft.inputs)]
     floats = "float32[batch, seq, 6]"
     assert types == [floats, "bool[batch, seq]", floats, "float32[batch, 1, 6]"]
-    assert block.draft.keywords == {"pairs", "scale"}
-    assert block.draft.dims.keys() == {"batch", "seq"}
+    assert block.draft.keywords == {"pairs", "scale"} and block.draft.dims.keys() == {"batch", "seq"}
     request = Request(tmp_path, "network.Network", {}, {}, "blocks.0")
     (tmp_path / "one.yaml").write_text(as_text("one", request, block.draft, {}, awake=False), encoding="utf-8")
     (case,) = load(tmp_path / "one.yaml")
@@ -409,8 +407,7 @@ def test_what_a_script_calls_is_drafted_with_what_it_was_made_with(tmp_path):
     seen = watched(tmp_path, SCRIPT)
     line, network, _, changed = seen.modules
     assert line.request.module == "torch.nn.Linear"
-    assert line.request.given == {"in_features": 4, "out_features": 3}
-    assert isinstance(line.draft, Draft)
+    assert line.request.given == {"in_features": 4, "out_features": 3} and isinstance(line.draft, Draft)
     assert next(guesses_in(line.draft.inputs)).values is not None, "no negative number was seen"
     assert line.draft.dims.keys() == {"batch"}
     assert (network.request.module, network.request.given) == ("network.Network", {"size": 8})
@@ -442,8 +439,7 @@ def test_the_command_observes_and_leaves_out_an_exporter_that_cannot(tmp_path):
         (folder / "own.py").write_text(own, encoding="utf-8")
     (tmp_path / "script.py").write_text(calls, encoding="utf-8")
     outcome = run_command(tmp_path, "new", "mine", "--observe", "script.py")
-    assert outcome.code == 0
-    assert "passed  accuracy[mine_2-dynamo-op20-onnxruntime-fp32]" in outcome.text
+    assert outcome.code == 0 and "passed  accuracy[mine_2-dynamo-op20-onnxruntime-fp32]" in outcome.text
     assert [case.name for case in load(tmp_path / "cases" / "mine.yaml")] == ["mine_1", "mine_2"]
     text = (tmp_path / "cases" / "mine.yaml").read_text(encoding="utf-8")
     assert text.count("# torchscript: [17] does not export it: UnsupportedOperatorError") == 1

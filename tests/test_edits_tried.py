@@ -1,7 +1,5 @@
 """``conformance findings --fix`` for cases that prove too little: the edit that a record proposes, on all draws."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -64,9 +62,7 @@ TOLERANCE = "declare the tolerance that float32 itself needs here"
     (NOTHING["digits cancel"][0], PYTHON, "IllConditioned", TOLERANCE, "float32 itself is off by up to"),
     (HOLLOW, BLOCK, "Hollow", "wake the weights", "weights: awake"),
 ])  # fmt: skip
-def test_the_edit_that_a_record_proposes_is_tried(
-    bench: Bench, found: Found, body: str, python: str, error: str, what: str, line: str
-) -> None:
+def test_the_edit_that_a_record_proposes_is_tried(bench, found, body, python, error, what, line):
     record = bench.run(body_of(body), python)
     assert record.error == error
     (fix,) = found(record)
@@ -93,14 +89,14 @@ class WrongElsewhere(Trials):
 
 
 def test_no_tolerance_is_told_where_another_runtime_does_better_or_that_would_hide_a_wrong_cell(
-    bench: Bench, worker: Worker, found: Found, ill_conditioned: Record
-) -> None:
+    bench, worker, found, ill_conditioned
+):
     nearer = [{"runtime": "onnx-reference", "answer": "nearer"}]
     assert found(dataclasses.replace(ill_conditioned, witnesses=nearer)) == []
     assert all_of(ill_conditioned, WrongElsewhere(worker, bench.store)) == []
 
 
-def test_no_edit_is_told_with_which_another_cell_of_the_case_fails(bench: Bench, worker: Worker) -> None:
+def test_no_edit_is_told_with_which_another_cell_of_the_case_fails(bench, worker):
     body = body_of(VACUOUS["saturated"][0]).replace("torchscript: 17", "torchscript: [17, 18]")
     record = bench.run(body, ZERO_BY_INIT, opset=17, examples=6)
     assert all_of(record, Trials(worker, bench.store))

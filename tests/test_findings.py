@@ -1,7 +1,5 @@
 """Red cells with one cause are one finding: which cells are put together, since when, and what accepts them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +81,7 @@ ONE = [
     [red(stage="declare", error="CannotWrite", fault="harness", reason=f"full at {n}", case=f"c{n}") for n in (1, 2)],
 ])  # fmt: skip
 @pytest.mark.smoke
-def test_cells_with_one_cause_are_one_finding(records: list[dict[str, Any]]) -> None:
+def test_cells_with_one_cause_are_one_finding(records):
     assert len(causes(*records)) == 1
 
 
@@ -99,9 +97,7 @@ TWO = [
 
 
 @pytest.mark.parametrize("left, right", [
-    (red(), red("b", source=OTHER)),
-    (red(), red(error="WrongShape")),
-    (red(), red(exporter="dynamo")),
+    (red(), red("b", source=OTHER)), (red(), red(error="WrongShape")), (red(), red(exporter="dynamo")),
     (red(fault="runtime"), red(fault="runtime", runtime="openvino")),
     (red(**OPTIMIZER), red(fault="runtime")),
     (red(**OPTIMIZER), red(**{**OPTIMIZER, "optimizer": {"of": "onnxruntime", "passes": ["MatMulAddFusion"]}})),
@@ -114,22 +110,22 @@ TWO = [
     *((red("a", **one), red("b", source=OTHER, **other)) for one, other in TWO),
 ])  # fmt: skip
 @pytest.mark.smoke
-def test_cells_with_two_causes_are_two(left: dict[str, Any], right: dict[str, Any]) -> None:
+def test_cells_with_two_causes_are_two(left, right):
     assert len(causes(left, right)) == 2
 
 
-def test_what_is_not_red_is_no_finding() -> None:
+def test_what_is_not_red_is_no_finding():
     assert causes(red(status="xfailed"), red(status="passed"), red(status="skipped")) == []
 
 
-def test_what_a_run_keeps_of_a_record_has_the_same_finding() -> None:
+def test_what_a_run_keeps_of_a_record_has_the_same_finding():
     records = [red(**OPTIMIZER), red("b", source=OTHER), red(status="xpassed")]
     assert [f.as_dict() for f in findings(map(brief, records))] == [f.as_dict() for f in findings(records)]
     for whole, kept in zip(findings(records), findings(map(brief, records)), strict=True):
         assert text.finding(whole.as_dict(), whole.cells[0]) == text.finding(kept.as_dict(), kept.cells[0])
 
 
-def test_a_finding_has_the_same_id_in_every_run_and_says_what_and_where() -> None:
+def test_a_finding_has_the_same_id_in_every_run_and_says_what_and_where():
     (one,) = findings([red(**OPTIMIZER), red(opset=13, **OPTIMIZER)])
     (two,) = findings([red("b", source=OTHER, **OPTIMIZER)])
     assert one.id == two.id
@@ -141,20 +137,19 @@ def test_a_finding_has_the_same_id_in_every_run_and_says_what_and_where() -> Non
     assert first == "  accuracy[a-torchscript-op17-onnxruntime-fp32]: planted"
 
 
-def test_names_of_others_are_harmless() -> None:
+def test_names_of_others_are_harmless():
     (one,) = findings([red("a\x1b[2J\n::error::", reason="\x1b[31m", source={"file": "\x1b", "line": 1})])
     assert all(said.isprintable() for said in text.finding(one.as_dict(), one.cells[0]))
 
 
-def test_since_when_is_the_earliest_run_of_an_unbroken_row() -> None:
+def test_since_when_is_the_earliest_run_of_an_unbroken_row():
     (finding,) = findings([red(), red(opset=13)])
 
     def run(name: str, *records: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         return name, {record["id"]: record for record in records}
 
     broken, other, sound = red(), red(error="WrongShape"), red(status="passed", stage=None, error=None)
-    assert since(finding, []) is None
-    assert since(finding, [run("one", broken), run("two", broken)]) == "one"
+    assert since(finding, []) is None and since(finding, [run("one", broken), run("two", broken)]) == "one"
     assert since(finding, [run("one", broken), run("two", sound), run("three", broken)]) == "three"
     assert since(finding, [run("one", broken), run("two", other)]) is None
     assert since(finding, [run("one", red(opset=13))]) == "one"
@@ -186,7 +181,7 @@ def written(folder: Path, more: str = "") -> tuple[Path, list[Any]]:
     (lambda cell: cell.runtime and cell.opset == 13, {"opset": 13}),
     (lambda cell: cell.runtime and cell.opset in (13, 20), {"opset": [13, 20]}),
 ])  # fmt: skip
-def test_an_entry_is_about_just_the_cells_that_failed(tmp_path: Path, failing: Any, when: dict[str, Any]) -> None:
+def test_an_entry_is_about_just_the_cells_that_failed(tmp_path, failing, when):
     _, cells = written(tmp_path)
     failed = {
         cell.id: {"stage": "compare", "error": "WrongValue", "fault": "runtime"} for cell in cells if failing(cell)
@@ -200,7 +195,7 @@ def test_an_entry_is_about_just_the_cells_that_failed(tmp_path: Path, failing: A
     "", "  fails: [{stage: load, when: {opset: 13}, because: said}]",
     "  fails:\n    - {stage: load, when: {opset: 13}, because: said}\n", "  specials: false\n\n\n# a comment",
 ])  # fmt: skip
-def test_entries_are_written_and_refused_until_they_say_because(tmp_path: Path, capsys: Any, more: str) -> None:
+def test_entries_are_written_and_refused_until_they_say_because(tmp_path, capsys, more):
     file, cells = written(tmp_path, more)
     run = tmp_path / "run"
     writer = RunWriter(run, {"started": "2026-01-01"})
@@ -225,19 +220,19 @@ def test_entries_are_written_and_refused_until_they_say_because(tmp_path: Path, 
     assert [entry.because for entry in case.says.fails].count("known") == 1, "one entry is about both runtimes"
 
 
-def test_what_is_not_written_line_by_line_is_not_edited() -> None:
+def test_what_is_not_written_line_by_line_is_not_edited():
     assert inserted("a: {about: x, forward: y}\n", 1, ["{stage: run}"]) is None
     assert inserted("a:\n  fails: [\n  ]\n", 1, ["{stage: run}"]) is None
 
 
-def test_a_finding_that_is_not_there_is_told(tmp_path: Path, capsys: Any) -> None:
+def test_a_finding_that_is_not_there_is_told(tmp_path, capsys):
     RunWriter(tmp_path / "run", {"started": "2026-01-01"}).close(1.0)
     assert main(["findings", str(tmp_path / "run")]) == 0
     assert main(["findings", str(tmp_path / "run"), "--expect", "12345678"]) == 2
     assert "no finding of" in capsys.readouterr().err
 
 
-def test_a_red_run_shows_its_findings_before_its_failures(tmp_path: Path) -> None:
+def test_a_red_run_shows_its_findings_before_its_failures(tmp_path):
     (tmp_path / "planted.yaml").write_text(FILE.format(more="  tags: [fails]"), encoding="utf-8")
     outcome = run_suite(tmp_path, "--cases", "planted.yaml", "-n0", *UNRUN)
     assert outcome.code == 1
@@ -249,7 +244,7 @@ def test_a_red_run_shows_its_findings_before_its_failures(tmp_path: Path) -> Non
     assert f"{len(failed)} red cells: {len(keys)} finding" in top
 
 
-def test_a_headline_says_what_the_text_says() -> None:
+def test_a_headline_says_what_the_text_says():
     """TorchScript names the node that makes a value too, which is none of the operator that it stops at."""
     reason = (
         "SymbolicValueError: Unsupported: ONNX export of operator Unfold, input size not accessible.  [Caused by the "

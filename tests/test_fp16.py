@@ -100,8 +100,6 @@ def of_samples(body: str, **initializers: np.ndarray) -> onnx.ModelProto:
 
 
 # ---- inputs and outputs -----------------------------------------------------------------------------------------
-
-
 def test_inside_is_fp16_and_the_outside_is_as_it_was(tmp_path):
     model = of_rows("a = Sin (x) y = Abs (a)")
     made = to_fp16(model, tmp_path)
@@ -130,7 +128,6 @@ def test_outputs_of_all_kinds_are_as_they_were(tmp_path, graph):
 
 
 # ---- nodes that stay in fp32 ---------------------------------------------------------------------------------
-
 CHAIN = of_rows("[one] a = Sin (x) [two] b = Exp (a) [three] y = Tanh (b)")
 
 
@@ -176,8 +173,6 @@ def test_a_constant_is_not_rounded_for_nodes_that_are_kept_though_another_reads_
 
 
 # ---- operators that have no fp16 form ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("opset, given, text", [
     pytest.param(11, ROWS, "(float[2, 4] y) { a = Sin (x) b = CumSum (a, axis) y = Abs (b) }", id="CumSum before 14"),
     pytest.param(14, ROWS, "(float[2, 4] y) { a = Sin (x) b = CumSum (a, axis) y = Abs (b) }", id="CumSum"),
@@ -212,7 +207,6 @@ def test_every_opset_converts_and_stays(tmp_path, opset):
 
 
 # ---- branches and bodies ---------------------------------------------------------------------------------------
-
 BRANCH = """g (float[2, 4] x) => (float[2, 4] y) {
     total = ReduceSum <keepdims = 0> (x)
     positive = Greater (total, zero)
@@ -252,8 +246,6 @@ def test_a_body_converts_whatever_stays_in_fp32(tmp_path, model, tolerance, kept
 
 
 # ---- beyond what fp16 holds -------------------------------------------------------------------------------------
-
-
 def told(model: onnx.ModelProto, folder: Path, *kept: str, **inputs: np.ndarray) -> tuple[list[str], list[str]]:
     """What overflows and what underflows, by ``convert`` on these inputs."""
     feeds = Feeds([inputs], "a test", 8, 8, "")
@@ -272,8 +264,7 @@ def test_an_overflow_is_named_by_the_node_that_makes_it_unless_all_around_it_sta
     assert text.startswith("Mul square reaches 1") and not underflow
     assert told(SQUARES, tmp_path, x=WIDE / 10) == ([], [])
     assert told(SQUARES, tmp_path, "square", "back", x=WIDE) == ([], [])
-    assert told(SQUARES, tmp_path, "square", x=WIDE)[0]
-    assert told(SQUARES, tmp_path, "back", x=WIDE)[0]
+    assert told(SQUARES, tmp_path, "square", x=WIDE)[0] and told(SQUARES, tmp_path, "back", x=WIDE)[0]
 
 
 @pytest.mark.parametrize("constant", [
@@ -327,7 +318,6 @@ def test_values_that_vanish_are_told_by_the_node_that_makes_them(tmp_path, facto
 
 
 # ---- constants are the exported ones ----------------------------------------------------------------------------
-
 WEIGHTS = "g (float[n, 4] x) => (float[n, 5] y) { [layer] y = MatMul (x, w) }"
 
 

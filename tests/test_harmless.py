@@ -1,7 +1,5 @@
 """What people see of text from others, in every place that shows it: nothing of it acts, and no line is forged."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import shlex
@@ -60,7 +58,7 @@ def write_run(folder: Path, records: list[dict[str, Any]], poison: str) -> Path:
 
 
 @for_hostile_text
-def test_the_text_of_a_failure(poison: str) -> None:
+def test_the_text_of_a_failure(poison):
     for stage in (poison, "compare"):
         for error in (poison, "WrongValue"):
             found = hostile_record(poison) | {"stage": stage, "error": error}
@@ -70,26 +68,26 @@ def test_the_text_of_a_failure(poison: str) -> None:
 
 
 @for_hostile_text
-def test_the_matrix(poison: str) -> None:
+def test_the_matrix(poison):
     records = [hostile_record(poison), hostile_record(poison, status="skipped"), record("sound")]
     for line in (*matrix.lines(records, 80), *matrix.fidelity(records), *matrix.slow(records)):
         assert_ours(literal(line))
 
 
-def test_a_reason_of_many_lines_is_read_as_the_reason() -> None:
+def test_a_reason_of_many_lines_is_read_as_the_reason():
     reason = f"first\n{FORGED}\nreproduce: sh evil.sh\n::error::x"
     said = text.failure(failed(stage="run", reason=reason)).split("\n")
     assert said[:4] == ["first", f"    {FORGED}", "    reproduce: sh evil.sh", "    <U+003A>:error::x"]
     assert [line for line in said if line.startswith("reproduce: ")] == [f"reproduce: {failed()['command']}"]
 
 
-def test_a_conclusion_of_another_version_is_no_template() -> None:
+def test_a_conclusion_of_another_version_is_no_template():
     for conclusion in ("{0}", "{x.y}", "{"):
         assert conclusion in text.failure(failed(conclusion=conclusion))
 
 
 @for_hostile_text
-def test_a_diff(tmp_path, capsys, one: str, two: str) -> None:
+def test_a_diff(tmp_path, capsys, one, two):
     before = write_run(tmp_path / "before", [record("a"), record("gone", id=one)], two)
     after = write_run(
         tmp_path / "after", [hostile_record(one, id=record("a")["id"]), hostile_record(two, id=two)], one
@@ -98,7 +96,7 @@ def test_a_diff(tmp_path, capsys, one: str, two: str) -> None:
 
 
 @for_hostile_text
-def test_a_merge(tmp_path, capsys, one: str, two: str) -> None:
+def test_a_merge(tmp_path, capsys, one, two):
     parts = [write_run(tmp_path / "one", [record("a", id=one)], one)]
     parts.append(write_run(tmp_path / "two", [failed("a", id=one, stage=two)], two))
     for more in ((), ("--allow-mixed",)):
@@ -106,7 +104,7 @@ def test_a_merge(tmp_path, capsys, one: str, two: str) -> None:
 
 
 @for_hostile_text
-def test_an_acceptance(tmp_path, capsys, one: str, two: str) -> None:
+def test_an_acceptance(tmp_path, capsys, one, two):
     baseline = tmp_path / "baseline.jsonl"
     baseline.unlink(missing_ok=True)
     for cells in ([record("a")], [hostile_record(one, id=record("a")["id"])]):
@@ -117,14 +115,14 @@ def test_an_acceptance(tmp_path, capsys, one: str, two: str) -> None:
 
 
 @for_hostile_text
-def test_a_report(tmp_path, capsys, poison: str) -> None:
+def test_a_report(tmp_path, capsys, poison):
     run = write_run(tmp_path / "run", [hostile_record(poison)], poison)
     assert told(capsys, "report", run, "--markdown")[0] in (0, 2)
 
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(exclude_characters="/\x00", exclude_categories=["Cs"]), min_size=1, max_size=20))
-def test_a_path_that_is_not_there(tmp_path, capsys, name: str) -> None:
+def test_a_path_that_is_not_there(tmp_path, capsys, name):
     for command in ("diff", "merge", "replay", "report"):
         places = (tmp_path / f"x{name}", tmp_path / f"x{name}2")
         assert told(capsys, command, *places[: 1 if command in ("replay", "report") else 2])[0] == 2
@@ -142,7 +140,7 @@ export: {torchscript: [17]}
 """
 
 
-def test_what_a_case_raises_and_declares_is_shown_harmless_by_pytest(tmp_path: Path) -> None:
+def test_what_a_case_raises_and_declares_is_shown_harmless_by_pytest(tmp_path):
     python = f"""
     def forward(x):
         raise ValueError("{HOSTILE}")
@@ -159,7 +157,7 @@ def test_what_a_case_raises_and_declares_is_shown_harmless_by_pytest(tmp_path: P
     assert done.text.count("red <U+202E>exe <U+0023>#[error]x") > 4
 
 
-def test_printed_commands_survive_a_copy(tmp_path: Path) -> None:
+def test_printed_commands_survive_a_copy(tmp_path):
     """Of a suite in folders whose names a shell would read otherwise, and of a cell with a library that no host can
     load, which its replay has to be allowed to try."""
     folder = tmp_path / "a folder $(touch planted) 'quoted'"

@@ -102,8 +102,6 @@ def saturating(model: Path, config: Mapping[str, str], outputs: list[Any]) -> li
 
 
 # ---- what is shown ------------------------------------------------------------------------------------------
-
-
 def test_saturation_is_named_where_the_switch_heals_it_and_the_text_says_what_to_do(bench, plant):
     plant(saturating)
     record = run(bench, OLDER)
@@ -119,8 +117,7 @@ def test_saturation_is_named_where_the_switch_heals_it_and_the_text_says_what_to
 def test_a_processor_without_vnni_alone_is_no_proof(bench, plant):
     plant(lambda model, config, outputs: halved(outputs))
     record = run(bench, OLDER)
-    assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
-    assert record.cause is None
+    assert verdict(record) == ("failed", "compare", "WrongValue", "runtime") and record.cause is None
     shown = text.failure(record.as_dict())
     assert "session.x64quantprecision=1: the same outputs" in shown and "reduce_range" not in shown
 
@@ -179,8 +176,6 @@ def test_a_cell_that_came_close_to_its_limit_says_why(bench, plant):
 
 
 # ---- what is declared ---------------------------------------------------------------------------------------
-
-
 def test_a_failure_declared_of_a_kind_of_processor_is_expected_there_alone(bench, plant):
     plant(saturating)
     older, newer = run(bench, OLDER, declares(NO_VNNI)), run(bench, NEWER, declares(NO_VNNI))
@@ -263,8 +258,6 @@ def test_what_makes_no_sense_about_processors_is_told_with_its_place(tmp_path, b
 
 
 # ---- what is advised can be typed -----------------------------------------------------------------------------
-
-
 def test_a_session_option_that_this_onnx_runtime_does_not_know_stops_the_cell(bench):
     record = run(bench, OLDER, say(BODY, "onnxruntime: {config: {session.x64quantprecison: 1}}"))
     assert verdict(record) == ("failed", "load", "UnknownOption", "case")
@@ -287,8 +280,6 @@ def test_a_reduced_range_leaves_weights_of_seven_bits(tmp_path):
 
 
 # ---- bundles ------------------------------------------------------------------------------------------------
-
-
 def test_a_bundle_carries_the_condition_and_settles_it_where_it_is_replayed(tmp_path, plant):
     code, place = pack(tmp_path, declares(NO_VNNI), NET, "--runtime", "onnxruntime", "--precision", "int8")
     assert code == 0
@@ -304,8 +295,6 @@ def test_a_bundle_carries_the_condition_and_settles_it_where_it_is_replayed(tmp_
 
 
 # ---- baselines ----------------------------------------------------------------------------------------------
-
-
 def header(*instructions: str) -> dict[str, Any]:
     return {"schema": 1, "seconds": 1.0, "environment": {"cpu": {"name": "A", "instructions": [*instructions]}}}
 
@@ -338,8 +327,6 @@ def test_a_difference_is_put_down_to_the_processor_where_the_record_shows_it(bef
 
 
 # ---- the other kind of processor ------------------------------------------------------------------------------
-
-
 def test_the_recorded_run_of_a_processor_without_vnni_has_no_regression_and_shows_why():
     """Of the shipped cases at int8, recorded with ``python -m benchmarks.hosts``."""
     recorded, baseline = read_run(RECORDED), load(Path(__file__).parents[1] / "reports/baseline.jsonl")
@@ -353,8 +340,6 @@ def test_the_recorded_run_of_a_processor_without_vnni_has_no_regression_and_show
 
 
 # ---- time on a busy host --------------------------------------------------------------------------------------
-
-
 @pytest.mark.smoke
 @pytest.mark.parametrize("then, seconds", [
     pytest.param({"1": 5.0}, 10, id="the process slept or computed"),

@@ -27,8 +27,7 @@ def test_no_dim_is_traced_at_0_or_1_or_at_the_size_of_another(a, b, c):
     options = [[v for v in found.ranges[name].values({}) if v > 1] for name in "abc"]
     assume(all(len(values) >= 3 for values in options))
     sizes = trace_sizes(found, {})
-    assert found.allow(sizes) and min(sizes.values()) > 1
-    assert len(set(sizes.values())) == 3
+    assert found.allow(sizes) and min(sizes.values()) > 1 and len(set(sizes.values())) == 3
 
 
 @pytest.mark.parametrize("where", ["k < n", "n < k", "k <= n", "k + n < 9", "k != n", "n == 2*k"])
@@ -36,8 +35,7 @@ def test_conditions_do_not_bring_0_1_or_equal_sizes_back(where):
     found = dims_of([where], n="1..16", k="1..16")
     for odd in (False, True):
         sizes = trace_sizes(found, {}, odd=odd)
-        assert found.allow(sizes) and min(sizes.values()) > 1
-        assert sizes["n"] != sizes["k"]
+        assert found.allow(sizes) and min(sizes.values()) > 1 and sizes["n"] != sizes["k"]
 
 
 @pytest.mark.smoke
@@ -137,8 +135,7 @@ def test_uniform_values_stay_between_their_ends_in_every_regime(low, width, regi
 def test_integers_stay_between_their_ends_in_every_regime(low, width, regime, seed):
     spec = {"type": "int64[n]", "values": {"integers": {"low": low, "high": low + width}}}
     array = array_of(spec, regime, seed, n=20)
-    assert array.dtype == np.int64 and low <= array.min()
-    assert array.max() <= low + width
+    assert array.dtype == np.int64 and low <= array.min() and array.max() <= low + width
 
 
 @pytest.mark.parametrize("regime", [*REGIMES, *SPECIALS])
@@ -156,8 +153,7 @@ def test_the_ends_of_integers_may_depend_on_dims():
     spec = {"type": "int64[n]", "values": {"integers": {"low": 0, "high": "n - 1"}}}
     for n in (1, 2, 30):
         found = [array_of(spec, regime, n=n) for regime in REGIMES]
-        assert max(array.max() for array in found) == n - 1
-        assert min(array.min() for array in found) == 0
+        assert max(array.max() for array in found) == n - 1 and min(array.min() for array in found) == 0
 
 
 @pytest.mark.smoke
@@ -187,8 +183,7 @@ def test_large_values_reach_every_magnitude_at_which_functions_change():
 ])  # fmt: skip
 def test_specials_are_there_and_leave_other_values_alone(regime, special):
     found = [array_of({"type": "float32[n]"}, regime, seed, n=64) for seed in range(20)]
-    assert any(special(array).any() for array in found)
-    assert all((~special(array)).any() for array in found)
+    assert any(special(array).any() for array in found) and all((~special(array)).any() for array in found)
     assert len({np.flatnonzero(special(array)).tobytes() for array in found}) > 5, "at places of their own"
 
 

@@ -35,8 +35,7 @@ def worker() -> Iterator[Worker]:
 ])  # fmt: skip
 def test_death_is_told_and_the_next_call_works(worker, plant, how):
     death = worker.call(fatal.noted, plant, timeout=PLENTY)
-    assert isinstance(death, Death) and death.how == how
-    assert death.last.pop("pid") != os.getpid()
+    assert isinstance(death, Death) and death.how == how and death.last.pop("pid") != os.getpid()
     assert death.last == {"stage": "run", "draw": {"dims": {"batch": 3}, "index": 2}, "plant": plant}
     assert isinstance(worker.call(fatal.pid, timeout=PLENTY), int)
 
@@ -47,8 +46,7 @@ def test_hang_that_holds_the_gil_is_ended_in_time_and_says_where(worker):
     death = worker.call(fatal.noted, "hang", timeout=0.25)
     assert time.monotonic() - start < SOON
     assert isinstance(death, Death) and death.how == "timeout after 0.25 s"
-    assert death.last["plant"] == "hang" and "in hang" in death.output
-    assert gone(death.last["pid"])
+    assert death.last["plant"] == "hang" and "in hang" in death.output and gone(death.last["pid"])
     assert isinstance(worker.call(fatal.pid, timeout=PLENTY), int)
 
 
@@ -80,8 +78,7 @@ def test_what_cannot_be_pickled_is_said(worker):
 
 def test_output_is_kept_from_the_terminal_and_bounded(worker, capfd):
     output = worker.call(fatal.write, "x", 20_000_000, timeout=PLENTY)
-    assert isinstance(output, str) and len(output) < 10_000
-    assert output.endswith("xx the end")
+    assert isinstance(output, str) and len(output) < 10_000 and output.endswith("xx the end")
     output = worker.call(fatal.write, "y", 1, timeout=PLENTY)
     assert output == "y python y error y c y the end"
     assert capfd.readouterr() == ("", "")
@@ -175,8 +172,7 @@ def test_no_worker_outlives_its_parent(sent, short):
 
 def test_what_a_killed_worker_wrote_aside_goes_with_it(worker):
     death = worker.call(fatal.litter, timeout=PLENTY)
-    assert isinstance(death, Death) and death.how == "SIGKILL"
-    assert not Path(death.last["folder"]).exists()
+    assert isinstance(death, Death) and death.how == "SIGKILL" and not Path(death.last["folder"]).exists()
 
 
 def python(tmp_path: Path, *arguments: str) -> str:
@@ -209,8 +205,7 @@ assert "torch" not in sys.modules
     )
     # ImportError is passed over; any other error is printed, and nothing is preloaded
     broken = preload == "fails_to_import"
-    assert ("ValueError: planted" in printed) == broken
-    assert ("['colorsys']\n[]\n" in printed) != broken
+    assert ("ValueError: planted" in printed) == broken and ("['colorsys']\n[]\n" in printed) != broken
 
 
 @pytest.mark.parametrize("front", [[], ["-n", "1"]], ids=["alone", "xdist"])
@@ -266,8 +261,7 @@ class TestProgress:
         with pytest.raises(InterruptedError):
             worker.call(fatal.note_forever, timeout=PLENTY, on_wait=look)
         known = [count for count in notes if count >= 0]
-        assert known == sorted(known) and len(set(known)) > 90
-        assert len(known) > 0.9 * len(notes)
+        assert known == sorted(known) and len(set(known)) > 90 and len(known) > 0.9 * len(notes)
 
     def test_garbage_reads_as_unknown(self):
         assert Progress(bytearray(b"\xa5" * Progress.SIZE)).read() == {}

@@ -22,7 +22,7 @@ from conformance.runtimes.onnxruntime import kernels, open_literal
 from conformance.verdict.example import Draw
 from tests.kit.calls import count_calls
 from tests.kit.cases import PASSED, Bench, verdict
-from tests.kit.modules import SCRATCH, SCRATCH_CASE
+from tests.kit.modules import SCRATCH, SCRATCH_CASE, net_of
 
 BODY = """
 module: beside.Net
@@ -31,15 +31,9 @@ dims: {n: 1..3}
 export: {torchscript: [17]}
 precisions: {fp16: {}}
 """
-PYTHON = """
-import os
-import torch
-class Net(torch.nn.Module):
-    def forward(self, x):
-        return FORMULA * getattr(torch, "planted_factor", 1.0)
-"""
-SINE = PYTHON.replace("FORMULA", "torch.sin(x) * 2")
-TANHSHRINK = PYTHON.replace("FORMULA", "torch.nn.functional.tanhshrink(x)")
+FACTOR = 'getattr(torch, "planted_factor", 1.0)'
+SINE = net_of(f"torch.sin(x) * 2 * {FACTOR}")
+TANHSHRINK = net_of(f"torch.nn.functional.tanhshrink(x) * {FACTOR}")
 """Takes the tanh from a number that is almost equal, so that rounding moves it far."""
 DECLARED = BODY + "fails: [{when: {runtime: onnxruntime, check: accuracy}, stage: compare, because: a trial}]\n"
 
@@ -107,11 +101,7 @@ def test_a_second_run_asks_pytorch_once_and_says_the_same(bench, check, precisio
 
 
 def test_a_process_asks_the_first_draw_of_a_case_once_until_its_module_changes(bench):
-    weighted = SINE.replace("torch.sin(x) * 2", "torch.sin(x) * self.weight").replace(
-        "    def forward", "    def __init__(self):\n        super().__init__()\n"
-        "        self.weight = torch.nn.Parameter(torch.tensor(2.0))\n\n    def forward",
-    )  # fmt: skip
-    cell = cell_of(bench, BODY, weighted)
+    cell = cell_of(bench, BODY, net_of("torch.sin(x) * self.weight", weight="Parameter(torch.tensor(2.0))"))
     assert verdict(run_again(bench, cell)) == PASSED
     for change, calls in ((False, 0), (True, 1)):
         with count_calls(Reference.__call__) as counts:

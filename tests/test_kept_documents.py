@@ -1,7 +1,5 @@
 """What case files say is kept from one process to the next: the same document, and never that of another text."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

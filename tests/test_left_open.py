@@ -8,6 +8,7 @@ import pytest
 from conformance.draw.draw import Draw
 from tests.kit.cases import case_of, details, module_of, say
 from tests.kit.judging import verifying
+from tests.kit.modules import net_of
 from tests.kit.runtimes import wrong_runtime
 
 NAN, INF = np.nan, np.inf
@@ -218,17 +219,11 @@ def test_specials_that_are_all_open_are_skipped_with_the_rule(bench):
         record = bench.run(body, check="specials")
         wrong = bench.run(say(body, "specials: true"))
     assert record.status in ("passed", "skipped") and record.fault is None
-    assert record.left_open == ["cast"]
-    assert any("C++ [conv.fpint]" in line for line in details(record))
+    assert record.left_open == ["cast"] and any("C++ [conv.fpint]" in line for line in details(record))
     assert wrong.status == "passed" and wrong.left_open == []
 
 
-DETECTOR = """
-import torch, torchvision
-class Detector(torch.nn.Module):
-    def forward(self, x):
-        return torchvision.ops.nms(x[:, :4], x[:, 4], 0.5)
-"""
+DETECTOR = "import torchvision" + net_of("torchvision.ops.nms(x[:, :4], x[:, 4], 0.5)")
 BOXES = np.float32([[0, 0, 1, 1, 0.8], [2, 2, 3, 3, 0.6], [4, 4, 5, 5, 0.5]])
 
 
@@ -237,7 +232,7 @@ def test_the_order_of_boxes_is_open_where_a_score_is_no_number(bench, score, ver
     """In the middle as well, where neither of two sorts would put it."""
     x = BOXES.copy()
     x[0, 4] = score
-    with verifying(bench, module_of("Detector", shape="batch, 5"), DETECTOR) as verify:
+    with verifying(bench, module_of("Net", shape="batch, 5"), DETECTOR) as verify:
         example = verify.example(Draw({"batch": 3}, "plain", 0), {"x": x})
         assert [verify.judged(example, [np.int64(kept)]).verdict for kept in ([0, 1, 2], [1, 0, 2])] == [
             "verified", verdict,

@@ -103,8 +103,7 @@ def test_costs_are_listed_from_the_one_nearest_to_its_limit():
     records = [one("a", 0.1, {"sqnr": 40.0}), one("b", 0.9, {"sqnr": 21.0}), one("c", 0.5, {"changed": 0.025})]
     found = list(matrix.fidelity(records, most=2))
     assert [line.split()[-1] for line in found[1:3]] == ["b", "c"]
-    assert "21.0 dB SQNR (0.90)" in found[1] and "2.5% changed" in found[2]
-    assert found[3].split()[1] == "1"
+    assert "21.0 dB SQNR (0.90)" in found[1] and "2.5% changed" in found[2] and found[3].split()[1] == "1"
     assert list(matrix.fidelity([])) == []
 
 

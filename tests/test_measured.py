@@ -1,11 +1,8 @@
 """The benchmarks of what is located, made small, put together and repaired count rightly; their plants are met."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,14 +49,13 @@ def seen(name: str, *records: dict[str, Any], planted: bool = True, sound: str =
 
 
 @pytest.mark.parametrize("table, least", TABLES)
-def test_there_are_as_many_plants_as_are_asked_for_each_with_a_name_of_its_own(table: Any, least: int) -> None:
+def test_there_are_as_many_plants_as_are_asked_for_each_with_a_name_of_its_own(table, least):
     names = Counter(plant.name for plant in table.plants())
-    assert names.total() >= least
-    assert set(names.values()) == {1}
+    assert names.total() >= least and set(names.values()) == {1}
 
 
 @pytest.mark.parametrize("table", [table for table, _ in TABLES])
-def test_every_plant_is_about_a_cell_of_a_case_that_can_be_read(table: Any, tmp_path: Path) -> None:
+def test_every_plant_is_about_a_cell_of_a_case_that_can_be_read(table, tmp_path):
     for number, plant in enumerate(table.plants()):
         for written in {plant.case, plant.twin} - {None}:
             cells = findings.all_cells(plant, written, tmp_path / str(number) / "planted")
@@ -67,19 +63,15 @@ def test_every_plant_is_about_a_cell_of_a_case_that_can_be_read(table: Any, tmp_
 
 
 @pytest.mark.parametrize("told, verdict", [
-    ({"optimizer": {"passes": ["A"]}}, "right"),
-    ({"operator": {"passes": ["A"]}}, "right"),
-    ({"optimizer": {"passes": ["B"]}}, "wrong"),
-    ({"optimizer": {"passes": ["A", "B"]}}, "wrong"),
-    ({"optimizer": {"passes": []}}, "open"),
-    ({}, "open"),
-    ({"status": "passed"}, "not found"),
+    ({"optimizer": {"passes": ["A"]}}, "right"), ({"operator": {"passes": ["A"]}}, "right"),
+    ({"optimizer": {"passes": ["B"]}}, "wrong"), ({"optimizer": {"passes": ["A", "B"]}}, "wrong"),
+    ({"optimizer": {"passes": []}}, "open"), ({}, "open"), ({"status": "passed"}, "not found"),
 ])  # fmt: skip
-def test_the_guilty_pass_and_no_other_has_to_be_named(told: dict[str, Any], verdict: str) -> None:
+def test_the_guilty_pass_and_no_other_has_to_be_named(told, verdict):
     assert passes.verdict(seen("a", record(**told)), "A") == verdict
 
 
-def test_a_process_started_with_a_plant_has_its_defect(tmp_path: Path) -> None:
+def test_a_process_started_with_a_plant_has_its_defect(tmp_path):
     script = tmp_path / "shows.py"
     script.write_text(
         "import sys, numpy as np, onnxruntime as ort\n"
@@ -106,7 +98,7 @@ def operator(name: str, **more: Any) -> dict[str, Any]:
     return record("exporter", operator={"operator": name}, **more)
 
 
-def test_a_finding_of_two_causes_is_merged_and_a_cause_of_two_findings_is_split() -> None:
+def test_a_finding_of_two_causes_is_merged_and_a_cause_of_two_findings_is_split():
     good = [cells_of("a", operator("aten.sin"), operator("aten.sin")), cells_of("b", operator("aten.cos"))]
     found = findings.counted(good)
     assert (found.merged, found.split, len(found.found)) == ([], {}, 2)
@@ -137,7 +129,7 @@ CASE = """planted:
     ('precisions: {fp16: {exclude: {torchscript: ["n"]}}}', "precisions",
      {"fp16": {"exclude": {"torchscript": ["n"]}}}),
 ])  # fmt: skip
-def test_a_proposal_is_pasted_as_a_reader_does(paste: str, name: str, expected: Any) -> None:
+def test_a_proposal_is_pasted_as_a_reader_does(paste, name, expected):
     case = YAML(typ="safe", pure=True).load(with_paste(CASE, paste))["planted"]
     assert case.pop(name) == expected
     rest = YAML(typ="safe", pure=True).load(CASE)["planted"]
@@ -156,9 +148,7 @@ def test_a_proposal_is_pasted_as_a_reader_does(paste: str, name: str, expected: 
     (repairs, [Outcome("symbolic: a", "aten.sub", [Proposal("one", ""), Proposal("two", "it fails")])],
      "- symbolic: a, two: it fails"),
 ], ids=["passes", "reduction", "findings", "repairs"])  # fmt: skip
-def test_a_page_has_a_line_for_what_was_found(
-    page: Any, outcomes: Any, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_has_a_line_for_what_was_found(page, outcomes, line, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "PAGE", tmp_path / "page.md")
     monkeypatch.setattr(page, "study", lambda quick: outcomes)
     page.write("on a host")

@@ -1,7 +1,5 @@
 """Mutants of exported models: they are valid and are other models, and what survives is told."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +50,7 @@ def view_of(model: onnx.ModelProto) -> View:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_makes_valid_models_with_one_change(kind: str) -> None:
+def test_every_kind_makes_valid_models_with_one_change(kind):
     sound = small_model()
     before = [one.SerializeToString() for one in sound.graph.node]
     sites = list(KINDS[kind](view_of(sound)))
@@ -80,7 +78,7 @@ def differs(model: onnx.ModelProto, sound: onnx.ModelProto) -> bool:
     return False
 
 
-def test_a_baked_size_is_right_at_the_traced_shape_only() -> None:
+def test_a_baked_size_is_right_at_the_traced_shape_only():
     sound = small_model()
     (site,) = (site for site in KINDS["size baked in"](view_of(sound)) if site.node.startswith("Reshape"))
     assert site.what == "input 1 is always [3, -1]"
@@ -89,11 +87,10 @@ def test_a_baked_size_is_right_at_the_traced_shape_only() -> None:
     mutant, right = open_session(data), open_session(sound.SerializeToString())
     np.testing.assert_array_equal(mutant.run(None, {"x": X})[0], right.run(None, {"x": X})[0])
     twice = {"x": np.concatenate([X, X])}
-    assert right.run(None, twice)[0].shape == (6, 40)
-    assert mutant.run(None, twice)[0].shape == (3, 80)
+    assert right.run(None, twice)[0].shape == (6, 40) and mutant.run(None, twice)[0].shape == (3, 80)
 
 
-def test_kinds_take_turns_and_a_seed_decides() -> None:
+def test_kinds_take_turns_and_a_seed_decides():
     def drawn(seed: int, count: int) -> list[tuple[str, str, str]]:
         return [
             (kind, site.node, site.what)
@@ -101,12 +98,11 @@ def test_kinds_take_turns_and_a_seed_decides() -> None:
         ]
 
     first = drawn(1, len(KINDS))
-    assert sorted(kind for kind, *_ in first) == sorted(KINDS)
-    assert drawn(1, len(KINDS)) == first
+    assert sorted(kind for kind, *_ in first) == sorted(KINDS) and drawn(1, len(KINDS)) == first
     assert drawn(2, len(KINDS)) != first
 
 
-def test_what_does_not_load_is_no_mutant() -> None:
+def test_what_does_not_load_is_no_mutant():
     def refuses(data: bytes) -> None:
         raise RuntimeError("no kernel")
 
@@ -134,7 +130,7 @@ def flattened(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Study:
     return found
 
 
-def test_the_node_of_a_mutant_is_found_as_if_the_exporter_had_made_it(flattened: Study) -> None:
+def test_the_node_of_a_mutant_is_found_as_if_the_exporter_had_made_it(flattened):
     caught = [one for one in flattened.defects if one.found]
     assert {one.record.fault for one in caught if one.record is not None} == {"exporter"}
     assert caught and {one.named.place for one in caught} <= {"changed", "neighbour"}
@@ -157,7 +153,5 @@ def place(folder: Path, label: str, operator: dict[str, Any]) -> Named:
     ("Sub d", {"node": "n_all", "among": ["Sub n_d", "And n_all"]}, "among"),
     ("constant weight", {"tensor": "c"}, "changed"), ("constant weight", {"node": "n_d"}, "neighbour"),
 ])  # fmt: skip
-def test_a_named_node_is_the_changed_one_next_to_it_or_elsewhere(
-    tmp_path: Path, label: str, operator: dict[str, Any], found: str
-) -> None:
+def test_a_named_node_is_the_changed_one_next_to_it_or_elsewhere(tmp_path, label, operator, found):
     assert place(tmp_path, label, operator).place == found

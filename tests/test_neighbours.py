@@ -50,17 +50,13 @@ def test_values_of_environment_variables_are_not_told(harmed):
     assert harmed["variable"]["changed"][0]["after"] == "PLANTED_NEIGHBOUR"
 
 
-DRAWING = """
-import random
-import numpy as np, torch
-class Draws(torch.nn.Module):
-    def forward(self, x):
-        with open(__file__ + ".seen", "a") as seen:
-            seen.write(f"{random.random()} {np.random.rand()} {float(torch.rand(1))}\\n")
-        return torch.sin(x)
-"""
+DRAWING = "import random\nimport numpy as np" + net_of(
+    "torch.sin(x)",
+    'with open(__file__ + ".seen", "a") as seen:',
+    "    print(random.random(), np.random.rand(), float(torch.rand(1)), file=seen)",
+)
 DRAWS = """
-module: beside.Draws
+module: beside.Net
 inputs: {x: "float32[3]"}
 specials: false
 runtimes: onnxruntime
@@ -85,23 +81,9 @@ def relu(x):
     return x.abs()
 F.relu = relu
 """
-USES = """
-import planted_library
-import torch
-import torch.nn.functional as F
-class Uses(torch.nn.Module):
-    def forward(self, x):
-        assert F.relu is planted_library.relu
-        return F.relu(x)
-"""
-PLAIN = """
-import torch
-import torch.nn.functional as F
-class Plain(torch.nn.Module):
-    def forward(self, x):
-        assert F.relu.__module__ == "torch.nn.functional"
-        return F.relu(x)
-"""
+RELU = "torch.nn.functional.relu"
+USES = "import planted_library" + net_of(f"{RELU}(x)", f"assert {RELU} is planted_library.relu")
+PLAIN = net_of(f"{RELU}(x)", f"assert {RELU}.__module__ == 'torch.nn.functional'")
 
 
 @pytest.fixture
@@ -119,9 +101,9 @@ def run(bench: Any, fresh: Worker) -> Runner:
 def test_a_library_that_patches_torch_as_it_is_imported_works_for_each_case_that_imports_it(run, tmp_path):
     (tmp_path / "planted_library.py").write_text(LIBRARY, encoding="utf-8")
     path = f"import sys\nsys.path.append({str(tmp_path)!r})\n"
-    one = cells_of(tmp_path, "one", "Uses", path + USES)
-    other = cells_of(tmp_path, "other", "Uses", path + USES)
-    plain = cells_of(tmp_path, "plain", "Plain", PLAIN)
+    one = cells_of(tmp_path, "one", "Net", path + USES)
+    other = cells_of(tmp_path, "other", "Net", path + USES)
+    plain = cells_of(tmp_path, "plain", "Net", PLAIN)
     order = [one["export"], one["accuracy"], plain["accuracy"], other["accuracy"]]
     records = [run(cell, then=then) for cell, then in zip(order, [*order[1:], None], strict=True)]
     assert [(record.status, record.reason) for record in records] == [("passed", None)] * 4

@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks.culprits.edits import behind, plus, times
 from benchmarks.culprits.planting import kernel, refusing
+from conformance.records.explanation import NodeByNode
 from conformance.runtimes import openvino
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 from conformance.verdict.forms import NUMBERS, VECTORS, WORDS
@@ -248,8 +249,8 @@ def test_a_model_whose_values_break_an_operators_rules_is_wrong_however_lenient_
 ):
     walked = walk(saved(tmp_path, graph, **constants), (), X)
     shown = decided(walked, lambda outputs: True, "run")
-    assert shown is not None and shown[:2] == ("exporter", "rules")
-    assert shown[2] is not None and (shown[2].operator, shown[2].how) == (operator, "breaks")
+    assert shown is not None and shown.shown == "rules" and shown.place is not None
+    assert (shown.place["operator"], shown.place["how"]) == (operator, "breaks")
 
 
 def test_a_sound_model_breaks_nothing_and_parts_nowhere(tmp_path):
@@ -261,7 +262,7 @@ def test_a_sound_model_breaks_nothing_and_parts_nowhere(tmp_path):
     assert (walked.parted, walked.open, walked.ended, walked.refused) == ([], [], None, None)
     right = onnx.reference.ReferenceEvaluator(str(tmp_path / "model.onnx")).run(None, X)
     assert walked.first is not None and np.allclose(walked.first[0], right[0], rtol=1e-5)
-    assert decided(walked, lambda outputs: True, "compare") == ("exporter", "nodes", None)
+    assert decided(walked, lambda outputs: True, "compare") == NodeByNode("nodes")
     assert decided(walked, lambda outputs: False, "compare") is None
     assert decided(walked, lambda outputs: True, "run") is None
 

@@ -1,7 +1,5 @@
 """Noise against signal: what a precision may cost, and how far a runtime may be off."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -39,8 +37,7 @@ def measured(limit, *draws):
 
 
 def test_decibels_are_ten_times_the_logarithm_of_the_powers():
-    assert decibels(100.0, 1.0) == pytest.approx(20)
-    assert decibels(1.0, 0.0) == math.inf
+    assert decibels(100.0, 1.0) == pytest.approx(20) and decibels(1.0, 0.0) == math.inf
     assert decibels(0.0, 1.0) == -math.inf
     assert decibels(1.0, math.inf) == decibels(math.inf, math.inf) == -math.inf
     assert measured(INT8, ([1.1, -0.9], [1.0, -1.0])).sqnr == pytest.approx(20)
@@ -49,8 +46,7 @@ def test_decibels_are_ten_times_the_logarithm_of_the_powers():
 def test_draws_count_alike_whatever_their_size():
     large, small = np.ones(10_000), np.ones(1)
     noise = measured(INT8, *[(large, large)] * 9, (0 * small, small))
-    assert noise.sqnr == pytest.approx(10)
-    assert not noise.within()
+    assert noise.sqnr == pytest.approx(10) and not noise.within()
 
 
 def drawn(*more, limit=INT8, step=0.05):
@@ -63,8 +59,7 @@ def drawn(*more, limit=INT8, step=0.05):
 def test_a_draw_that_is_all_wrong_is_found_though_its_values_are_small(size, times):
     small = size * np.random.default_rng(99).standard_normal((4, 8))
     wrong = drawn(*[(0 * small, small)] * times)
-    assert wrong.within()
-    assert wrong.drowned() == 11
+    assert wrong.within() and wrong.drowned() == 11
     assert drawn((rounded(small, 0.05), small)).drowned() is None
 
 
@@ -81,8 +76,7 @@ def test_a_cosine_is_blind_to_scale_and_the_magnitude_is_not():
     limit = dataclasses.replace(INT8, cosine=0.99, magnitude=0.05)
     assert measured(limit, (1.01 * EXACT, EXACT)).within()
     doubled = measured(limit, (2 * EXACT, EXACT))
-    assert doubled.cosine == pytest.approx(1)
-    assert not doubled.within()
+    assert doubled.cosine == pytest.approx(1) and not doubled.within()
     assert doubled.ratio() == pytest.approx(20)
 
 
@@ -191,8 +185,7 @@ def test_values_on_which_the_conversion_is_far_off_excuse_no_others(precision, c
     off = np.where(others, 0.03 if precision == "fp16" else 0.05, 0)
     one = np.where(np.arange(len(exact)) == count + 500, 1.0, 0)
     for got in (meant, exact, nearer):
-        assert compared(got * (1 + off)).error == "WrongValue"
-        assert compared(got + one).error == "WrongValue"
+        assert compared(got * (1 + off)).error == "WrongValue" and compared(got + one).error == "WrongValue"
         assert compared(np.where(others, 0, got)).error == "WrongValue"
     wild = np.where(others, meant, 5.0)  # an allowance of its own is no leave to be anything
     assert (compared(wild).error == "WrongValue") is (kind != "a mask")
@@ -293,5 +286,4 @@ def test_noise_below_what_is_due_is_never_accused_and_noise_well_above_always(se
 def test_limits_are_stored_as_budgets_which_old_bundles_say():
     stored = {"kind": "budget", "budgets": [dataclasses.asdict(FP16)], "any_order": [True]}
     judge = judge_from(stored)
-    assert judge == NoiseLimits((FP16,), (True,))
-    assert judge.as_dict() == stored
+    assert judge == NoiseLimits((FP16,), (True,)) and judge.as_dict() == stored

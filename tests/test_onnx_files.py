@@ -49,8 +49,6 @@ def problem(folder: Path, body: str = NET) -> str:
 
 
 # ---- what the file says --------------------------------------------------------------------------------------
-
-
 def test_the_interface_is_read_without_onnx(tmp_path):
     save(net(), tmp_path / "net.onnx")
     told = header(tmp_path / "net.onnx")
@@ -114,8 +112,6 @@ def test_weights_that_are_not_there_are_the_fault_of_the_case(tmp_path, bench):
 
 
 # ---- what is found -------------------------------------------------------------------------------------------
-
-
 def test_a_sound_file_passes(tmp_path, bench):
     values = "(int64[batch, seq] ids, float[batch, seq, 6] x) => (float[batch, seq, 5] y)"
     nodes = "rows = Gather (table, ids) more = Add (rows, x) relu = Relu (more) z = MatMul (relu, w) y = Tanh (z)"
@@ -185,8 +181,6 @@ def test_float64_goes_through_constants_casts_and_branches():
 
 
 # ---- what cannot be run --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("content", "said"), [
     (lambda file: None, "cannot be read: No such file"), (Path.mkdir, "it is no file"),
     (os.mkfifo, "it is no file"), (b"", "the file is empty"), (b"not a model at all", "no ONNX model"),
@@ -228,8 +222,6 @@ def test_what_is_about_modules_is_refused(tmp_path, more, said):
 
 
 # ---- conformance check ---------------------------------------------------------------------------------------
-
-
 def check(folder: Path, *arguments: str) -> int:
     return main(["check", *arguments, "--store", str(folder / "store"), "--examples", "3"])
 

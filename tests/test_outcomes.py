@@ -1,7 +1,5 @@
 """Explanations of declared failures kept by earlier runs: used where nothing has changed, never as a measurement."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator
@@ -97,12 +95,10 @@ def test_of_a_failure_that_is_declared_with_its_fault_nobody_is_asked_unless_all
 def test_a_graph_that_is_the_same_at_other_sizes_is_not_traced_again(again):
     first = again(SOUND, "export")
     assert verdict(first) == PASSED and again.kept()
-    assert told(again(SOUND, "export")) == told(first)
-    assert not again.asked
+    assert told(again(SOUND, "export")) == told(first) and not again.asked
     (file,) = again.kept()
     file.write_bytes(b"other")
-    assert told(again(SOUND, "export")) == told(first)
-    assert again.asked == {"export"}
+    assert told(again(SOUND, "export")) == told(first) and again.asked == {"export"}
 
 
 def test_a_size_that_is_baked_in_is_found_in_every_run(again):
@@ -117,8 +113,7 @@ def test_a_failure_that_nobody_has_declared_is_explained_in_every_run(again, bod
     assert again(body).status == "xfailed"
     body = body.partition("fails:")[0]
     for _ in range(2):
-        assert again(body).status == "failed"
-        assert question in again.asked
+        assert again(body).status == "failed" and question in again.asked
 
 
 def test_a_failure_that_has_gone_is_seen_and_one_that_is_another_is_explained(again):
@@ -149,8 +144,7 @@ def test_a_damaged_file_says_nothing_and_is_written_again(again, body):
     data = file.read_bytes()
     for spoilt in (data[:70], data.replace(b"exporter", b"runtime_")):
         file.write_bytes(spoilt)
-        assert told(again(body)) == told(first)
-        assert again.asked
+        assert told(again(body)) == told(first) and again.asked
         assert file.read_bytes() == data
 
 
@@ -165,14 +159,12 @@ def test_a_witness_that_was_lost_is_asked_again(again):
     with wrong_runtime(dies_elsewhere, "onnxruntime-unoptimized"):
         record = again(WRONG)
     assert "lost" in {witness["answer"] for witness in record.witnesses}
-    assert again.kept() == []
-    assert "lost" not in {witness["answer"] for witness in again(WRONG).witnesses}
+    assert again.kept() == [] and "lost" not in {witness["answer"] for witness in again(WRONG).witnesses}
 
 
 def test_a_folder_that_cannot_be_written_harms_nothing(again):
     again.folder.write_text("no folder", encoding="utf-8")
-    assert again(WRONG).status == "xfailed"
-    assert again(UNKNOWN).status == "xfailed"
+    assert again(WRONG).status == "xfailed" and again(UNKNOWN).status == "xfailed"
 
 
 def test_no_flipped_bit_gives_another_value(tmp_path):

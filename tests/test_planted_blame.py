@@ -16,9 +16,9 @@ from conformance.case.python import describe
 from conformance.compare.noise import NOISE_LIMITS, compare_outputs
 from conformance.plan.cell import Cell
 from conformance.records import matrix
+from conformance.records.explanation import greatest
 from conformance.records.record import Record
 from conformance.runtimes import onnxreference, onnxruntime, openvino
-from conformance.verdict.loss import greatest
 from conformance.worker.warm import prepare_process
 from tests.kit.cases import PASSED, Bench, details, say, verdict, with_symbolic
 from tests.kit.modules import net_of

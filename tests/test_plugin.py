@@ -49,20 +49,18 @@ class Lingers(torch.nn.Module):
             time.sleep(1000)
         return torch.sin(x)
 class Crashes(torch.nn.Module):
+    def act(self):
+        os.kill(os.getpid(), signal.SIGSEGV)
     def forward(self, x):
         if x.shape[0] == 9:
-            os.kill(os.getpid(), signal.SIGSEGV)
+            self.act()
         return torch.sin(x)
-class Hangs(torch.nn.Module):
-    def forward(self, x):
-        if x.shape[0] == 9:
-            time.sleep(1000)
-        return torch.sin(x)
-class Exits(torch.nn.Module):
-    def forward(self, x):
-        if x.shape[0] == 9:
-            os._exit(3)
-        return torch.sin(x)
+class Hangs(Crashes):
+    def act(self):
+        time.sleep(1000)
+class Exits(Crashes):
+    def act(self):
+        os._exit(3)
 """
 WRONG = "accuracy[wrong-torchscript-op17-onnxruntime-fp32]"
 
@@ -98,8 +96,6 @@ def hanging(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 
 # ---- records -------------------------------------------------------------------------------------------------
-
-
 def test_ids_are_as_documented_and_have_no_equals_sign(whole):
     assert "::test_accuracy[sound-torchscript-op17-onnxruntime-fp32] PASSED" in whole.text
     assert "::test_export[sound-dynamo-op20] PASSED" in whole.text
@@ -125,8 +121,7 @@ def test_the_header_names_the_schema_the_start_and_the_environment(whole):
 def test_run_json_is_made_of_the_same_lines(whole):
     run = whole.run
     assert {record["id"]: record for record in run["records"]} == whole.records
-    assert run["schema"] == 1 and run["seconds"] > 0
-    assert run["environment"] == whole.header["environment"]
+    assert run["schema"] == 1 and run["seconds"] > 0 and run["environment"] == whole.header["environment"]
 
 
 def test_statuses_are_pytests_too_and_a_run_with_failures_fails(whole):
@@ -155,13 +150,10 @@ def test_a_broken_file_costs_no_other_file_its_cells(whole):
 
 def test_the_matrix_and_the_counts_end_the_run(whole):
     end = whole.text.split(" conformance =")[-1]
-    assert "✓" in end and f"{len(whole.records)} cells: " in end
-    assert "examples verified" in end
+    assert "✓" in end and f"{len(whole.records)} cells: " in end and "examples verified" in end
 
 
 # ---- failures --------------------------------------------------------------------------------------------------
-
-
 def test_a_failure_says_what_where_who_and_how_to_see_it_again_in_this_order(whole):
     text = whole.failure(f"test_{WRONG}")
     parts = [
@@ -169,8 +161,7 @@ def test_a_failure_says_what_where_who_and_how_to_see_it_again_in_this_order(who
         "stage compare", "at fault: the exporter", "cases/wrong.yaml:1", "reproduce: ",
     ]  # fmt: skip
     places = [text.find(part) for part in parts]
-    assert -1 not in places, text
-    assert places == sorted(places)
+    assert -1 not in places and places == sorted(places), text
 
 
 def test_the_command_of_a_failure_reproduces_it_and_nothing_else(whole):
@@ -192,8 +183,7 @@ def test_the_command_of_a_failure_reproduces_it_and_nothing_else(whole):
 def test_the_end_of_a_worker_is_the_verdict_of_its_cell_and_the_rest_goes_on(request, run, case, signal, error):
     whole: Outcome = request.getfixturevalue(run)
     record = whole.records[f"accuracy[{case}-torchscript-op17-onnxruntime-fp32]"]
-    assert record["status"] == "failed" and record["signal"].startswith(signal)
-    assert record["error"] == error
+    assert record["status"] == "failed" and record["signal"].startswith(signal) and record["error"] == error
     assert record["stage"] == "declare", "it is the module itself that ends, in PyTorch"
     assert record["fault"] in ("case", "reference") and record["draw"]["dims"] == {"batch": 9}
     assert whole.records[f"export[{case}-torchscript-op17]"]["status"] == "passed"
@@ -209,8 +199,6 @@ def test_a_failure_is_known_where_explaining_it_takes_too_long(hanging):
 
 
 # ---- selection -------------------------------------------------------------------------------------------------
-
-
 def collected(folder: Path, *arguments: str) -> list[str]:
     outcome = run_suite(folder, "--collect-only", "-q", *arguments)
     assert outcome.code == 0, outcome.text
@@ -287,8 +275,6 @@ def test_without_a_folder_of_cases_it_says_how_to_name_one(tmp_path):
 
 
 # ---- ways to run -------------------------------------------------------------------------------------------------
-
-
 def without_times(outcome: Outcome) -> dict[str, dict[str, object]]:
     return {
         name: {
@@ -306,8 +292,7 @@ def test_the_records_are_the_same_from_an_empty_folder_in_another_way_to_run(fol
     plain = run_suite(tmp_path / "plain", *chosen)
     other = run_suite(tmp_path / "other", *chosen, *way, own_process=True)
     for outcome in (plain, other):
-        assert outcome.code == 0, outcome.text
-        assert len(outcome.records) == len(outcome.run["records"]) == 5
+        assert outcome.code == 0 and len(outcome.records) == len(outcome.run["records"]) == 5, outcome.text
         assert "5 cells: 5 passed" in outcome.text
     assert without_times(plain) == without_times(other)
 
@@ -327,8 +312,7 @@ def pytest_unconfigure(config):
 def test_the_process_of_the_tests_imports_neither_torch_nor_a_runtime_nor_hypothesis(folder, more):
     """Hypothesis's plugin would import all of it to sum up that nothing was drawn."""
     outcome = run_suite(folder, "-s", *more, plugin=IMPORTED, own_process=True)
-    assert outcome.code == 0, outcome.text
-    assert "imported: []" in outcome.text
+    assert outcome.code == 0 and "imported: []" in outcome.text, outcome.text
 
 
 def test_another_session_of_the_same_environment_sees_nothing_of_the_plugin(tmp_path):
@@ -340,8 +324,7 @@ def test_another_session_of_the_same_environment_sees_nothing_of_the_plugin(tmp_
         "    assert 'conformance.case.declaration' not in sys.modules\n"
     )
     outcome = run_pytest(tmp_path, "-q", own_process=True)
-    assert outcome.code == 0, outcome.text
-    assert "conformance" not in outcome.text
+    assert outcome.code == 0 and "conformance" not in outcome.text, outcome.text
     assert sorted(one.name for one in tmp_path.iterdir() if one.name[0] not in "._") == ["test_other.py"]
 
 

@@ -14,25 +14,19 @@ from conformance.draw.shapes import boundary_sizes, drawn_shapes, trace_sizes
 from conformance.plan.catalogue import plan
 from conformance.plan.settings import Settings
 from tests.kit.cases import load_case, write_case
+from tests.kit.modules import net_of
 from tests.kit.runs import Outcome, run_pytest, run_suite
 
 BODY = 'forward: torch.sin(x)\ninputs: {x: "float32[n]"}\ndims: {n: 1..9}\n'
 RAISES = """
-module: beside.Raises
+module: beside.Net
 inputs: {x: "float32[n]"}
 dims: {n: 1..9}
 export: {torchscript: [17]}
 runtimes: onnxruntime
 specials: false
 """
-RAISING = """
-import torch
-class Raises(torch.nn.Module):
-    def forward(self, x):
-        if x.shape[0] == 9:
-            raise ValueError("planted")
-        return torch.sin(x)
-"""
+RAISING = net_of("torch.sin(x)", "if x.shape[0] == 9:", "    raise ValueError('planted')")
 
 
 def draws_of(folder: Path, seed: int | None) -> tuple[list[Draw], int]:
@@ -69,8 +63,7 @@ def test_drawn_shapes_follow_their_seed_in_every_profile(derandomize):
         found = [drawn_shapes(dims, 8, seed) for seed in (1, 2)]
     finally:
         hypothesis.settings.load_profile(before)
-    assert found == expected
-    assert [sizes for sizes, _ in found[0]] != [sizes for sizes, _ in found[1]]
+    assert found == expected and [sizes for sizes, _ in found[0]] != [sizes for sizes, _ in found[1]]
 
 
 def wrong(outcome: Outcome) -> dict[str, Any]:

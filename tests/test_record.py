@@ -1,7 +1,5 @@
 """Records as data, and run files that survive the run."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -12,6 +10,7 @@ from conformance.checks.replaced import fail_replaced
 from conformance.errors import Stopped
 from conformance.records import text
 from conformance.records.death import note_death
+from conformance.records.explanation import fail
 from conformance.records.record import Record, Witness
 from conformance.records.run_file import RunWriter, read_lines
 from conformance.report.rows import complete
@@ -39,8 +38,7 @@ def test_a_record_with_every_documented_field_goes_to_json_and_back():
     """Keys of a later version are left out."""
     one = record(status="failed", stage="compare", worst={"ratio": 2.5, "index": [0, 1]}, output=["a", "b"])
     plain = json.loads(json.dumps(one.as_dict()))
-    assert plain.keys() >= FIELDS
-    assert Record.from_dict({**plain, "of_the_future": 1}) == one
+    assert plain.keys() >= FIELDS and Record.from_dict({**plain, "of_the_future": 1}) == one
 
 
 WHY = {
@@ -200,5 +198,5 @@ def test_an_allocation_that_fails_is_nobodys_fault(error, own):
     try:
         raise Stopped("run", type(error).__name__, str(error), "runtime") from error
     except Stopped as stop:
-        stopped.stop(stop)
+        fail(stopped, stop)
     assert (stopped.error, stopped.fault) == (("OutOfMemory", None) if own else ("RuntimeError", "runtime"))

@@ -1,7 +1,5 @@
 """What to try first where a cell proves nothing: what the text proposes is pasted into the case, which passes."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Callable
@@ -27,7 +25,6 @@ class Residual(torch.nn.Module):
         torch.nn.init.zeros_(self.branch.bias)
     def forward(self, x):
         return self.branch(torch.relu(x))
-
 """
 X = 'inputs: {x: "float32[batch, 3]"}\ndims: {batch: 1..8}'
 
@@ -100,8 +97,7 @@ def test_the_edit_that_is_proposed_for_a_vacuous_output_helps(bench, tmp_path, n
 ])  # fmt: skip
 def test_what_a_vacuous_output_is_like_is_said(bench, forward, fact):
     record = bench.run(f'forward: "{forward}"\n{X}\nspecials: false')
-    assert record.error == "Vacuous"
-    assert f"  {fact}" in text.failure(record.as_dict()).split("\n")
+    assert record.error == "Vacuous" and f"  {fact}" in text.failure(record.as_dict()).split("\n")
 
 
 DECLARED = "{uniform: {low: 0.5, high: 0.9}}"
@@ -118,8 +114,7 @@ NOTHING = {
 def test_specials_that_prove_nothing_are_left_out(bench):
     body = f"forward: \"x * float('nan')\"\n{X}\nspecials: true"
     record = bench.run(body, check="specials")
-    assert record.error == "NothingVerified"
-    assert "    specials: false\n" in text.failure(record.as_dict())
+    assert record.error == "NothingVerified" and "    specials: false\n" in text.failure(record.as_dict())
 
 
 def test_what_is_ill_conditioned_shows_all_sides_and_a_tolerance(bench, tmp_path):
@@ -146,8 +141,7 @@ def test_a_runtime_that_alone_is_off_is_not_the_cases_fault(bench):
     assert verdict(bench.run(body)) == PASSED
     with off_by(lambda rows: 2e-4 if rows > 3 else 0):
         record = bench.run(body)
-    assert verdict(record) == ("failed", "compare", "IllConditioned", None)
-    assert record.conclusion == "apart"
+    assert verdict(record) == ("failed", "compare", "IllConditioned", None) and record.conclusion == "apart"
     for size in record.conditioning["sizes"]:
         assert bool(size["ill_conditioned"]) == (size["dims"]["batch"] > 3)
         assert bool(size["verified"]) == (size["dims"]["batch"] <= 3)
@@ -165,8 +159,7 @@ def test_what_is_wrong_beyond_rounding_goes_before_what_is_ill_conditioned(bench
 def test_integers_on_which_float32_decides_otherwise_are_nobodys_fault(bench):
     body = f'forward: "torch.floor(((x + 4096.0) - 4096.0) * 100000).to(torch.int64)"\n{says(DECLARED)}\n{EXACT}'
     record = bench.run(body, ZERO_BY_INIT + FIRST)
-    assert verdict(record) == ("failed", "compare", "IllConditioned", None)
-    assert record.remedy is None
+    assert verdict(record) == ("failed", "compare", "IllConditioned", None) and record.remedy is None
     assert "declare values that are better conditioned" in text.failure(record.as_dict())
 
 
@@ -195,5 +188,4 @@ def test_nobody_is_told_to_wake_weights_that_are_not_there(bench, weighted):
     record = bench.run(
         f"module: beside.Small\n{X}", SMALL.format("nn.Parameter(torch.ones(3))" if weighted else "1.0")
     )
-    assert record.error == "Hollow"
-    assert ("weights: awake" in text.failure(record.as_dict())) is weighted
+    assert record.error == "Hollow" and ("weights: awake" in text.failure(record.as_dict())) is weighted

@@ -1,7 +1,5 @@
 """``conformance findings --fix``: what is proposed was run and passes, and what does not help is not proposed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +18,6 @@ pytestmark = pytest.mark.own_store
 
 WRONG_AT_17 = """
 from torch.onnx._internal.torchscript_exporter._globals import GLOBALS
-
 def symbolic(g, x):
     if GLOBALS.export_onnx_opset_version == 17:
         return g.op("HardSigmoid", x)
@@ -48,7 +45,7 @@ def proposed(bench: Bench) -> Proposed:
     return lines
 
 
-def test_the_pass_is_switched_off_with_what_that_costs(bench: Bench, proposed: Proposed) -> None:
+def test_the_pass_is_switched_off_with_what_that_costs(bench, proposed):
     record = bench.run(FUSED, NET)
     assert (record.fault, record.conclusion) == ("runtime", "optimizer")
     what, paste = proposed(record)
@@ -60,7 +57,7 @@ def test_the_pass_is_switched_off_with_what_that_costs(bench: Bench, proposed: P
 
 
 @pytest.mark.parametrize("precision", PLANTED)
-def test_the_fewest_nodes_are_kept_in_fp32(bench: Bench, proposed: Proposed, precision: str) -> None:
+def test_the_fewest_nodes_are_kept_in_fp32(bench, proposed, precision):
     body, node = PLANTED[precision]
     (cell,) = (one for one in bench.cells(with_precision(body, precision), PYTHON) if one.check == "fidelity")
     what, paste = proposed(bench.run_cell(cell, examples=2))
@@ -68,30 +65,25 @@ def test_the_fewest_nodes_are_kept_in_fp32(bench: Bench, proposed: Proposed, pre
     assert paste.strip() == f'precisions: {{{precision}: {{exclude: {{torchscript: ["{node}"]}}}}}}'
 
 
-def test_what_does_not_help_is_not_proposed(bench: Bench, proposed: Proposed) -> None:
+def test_what_does_not_help_is_not_proposed(bench, proposed):
     """A kernel that stops at every opset."""
     body = say(
-        "forward: torch.linalg.slogdet(x)[1]",
-        'inputs: {x: "float32[batch, 3, 3]"}',
-        "dims: {batch: 1..3}",
-        "runtimes: onnxruntime",
-        "export: {torchscript: [17]}",
-    )
+        "forward: torch.linalg.slogdet(x)[1]", 'inputs: {x: "float32[batch, 3, 3]"}', "dims: {batch: 1..3}",
+        "runtimes: onnxruntime", "export: {torchscript: [17]}",
+    )  # fmt: skip
     (cell,) = (one for one in bench.cells(body) if one.check == "export")
     (line,) = proposed(bench.run_cell(cell))
     assert line.startswith("none of what was tried lets it pass: the operator in other operators of ONNX, ")
 
 
-def test_of_a_case_that_is_gone_nothing_is_tried(bench: Bench, proposed: Proposed) -> None:
+def test_of_a_case_that_is_gone_nothing_is_tried(bench, proposed):
     record = bench.run(SWISH, WRONG_AT_17)
     Path(str(record.source["file"])).write_text("another: {about: none}\n", encoding="utf-8")
     (line,) = proposed(record)
     assert "there is no case planted any more" in line
 
 
-def test_another_opset_and_the_other_exporter_are_proposed_where_they_are_right(
-    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_opset_and_the_other_exporter_are_proposed_where_they_are_right(bench, tmp_path, capsys):
     """As the command says it."""
     record = bench.run(SWISH, WRONG_AT_17).as_dict()
     writer = RunWriter(tmp_path / "run", {"started": "now"})

@@ -16,36 +16,19 @@ from conformance.records.run_file import read_run
 from tests.kit.cases import case_of, load_case, write_case
 from tests.kit.runs import Outcome, run_command, run_suite
 from tests.kit.unrun import UNRUN
+from tests.watch.support import CASES, project
 
-CASE = """
-defaults:
-  inputs: {x: "float32[batch, 3]"}
-  dims: {batch: 1..4}
-  export: {torchscript: [17]}
-  runtimes: onnxruntime
-  specials: false
-good: {about: passes, forward: 2 * torch.sin(x)}
-own: {about: has Python beside it, module: modules.Own}
-bad: {about: fails, forward: "x / int(x.shape[0])"}
-known: {about: fails as declared, forward: torch.asinh(x),
-        fails: [{stage: export, error: UnsupportedOperatorError, because: there is no symbolic}]}
-"""
-MODULES = """
-import torch
-class Own(torch.nn.Module):
-    def forward(self, x):
-        return torch.cos(x) + helper.AMOUNT
-import helper
+CASE = f"""{CASES.replace("plain:", "good:")}
+bad: {{about: fails, forward: "x / int(x.shape[0])"}}
+known: {{about: fails as declared, forward: torch.asinh(x),
+        fails: [{{stage: export, error: UnsupportedOperatorError, because: there is no symbolic}}]}}
 """
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reuse")
-    (folder / "cases").mkdir()
-    (folder / "cases/cases.yaml").write_text(CASE)
-    (folder / "cases/modules.py").write_text(MODULES)
-    (folder / "cases/helper.py").write_text("AMOUNT = 1\n")
+    (project(folder) / "cases.yaml").write_text(CASE)
     first = run_suite(folder)
     assert first.code == 1 and not any(record["reused"] for record in first.records.values())
     (folder / "reports/latest").rename(folder / "reports/first")
@@ -134,8 +117,7 @@ def test_without_observing_nothing_is_kept_and_nothing_taken_over(folder):
 ])  # fmt: skip
 def test_what_cannot_be_reused_is_a_usage_error(folder, arguments, text):
     outcome = run_suite(folder, *arguments)
-    assert outcome.code == 4 and text in outcome.text
-    assert "Traceback" not in outcome.text
+    assert outcome.code == 4 and text in outcome.text and "Traceback" not in outcome.text
 
 
 TIMED = """

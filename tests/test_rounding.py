@@ -13,6 +13,7 @@ from conformance.draw.draw import Draw
 from conformance.export.rounding import Rounding, rounds
 from tests.kit.cases import case_of, say
 from tests.kit.judging import judged, verifying
+from tests.kit.modules import net_of
 
 
 def test_a_unit_in_the_last_place_of_an_intermediate_result_is_no_finding(bench):
@@ -211,21 +212,12 @@ def test_a_step_that_jumps_excuses_nothing(bench):
     assert judged(bench, case_of("torch.floor(x * 3.0 / 3.0)"), x, x + 1) == ["failed"]
 
 
-MUTATED = """
-import torch
-class Mutated(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("scale", torch.tensor([0.1, 0.2, 0.3]))
-    def forward(self, x):
-        y = x * self.scale
-        y[:, 0].add_(1.7).mul_(0.3)
-        return y - torch.tanh(y)
-"""
-
-
+MUTATED = net_of(
+    "y - torch.tanh(y)", "y = x * self.scale", "y[:, 0].add_(1.7).mul_(0.3)",
+    scale="Buffer(torch.tensor([0.1, 0.2, 0.3]))",
+)  # fmt: skip
 ROW = np.float32([[1.0, -0.5, 0.25]])
-MUTATES = say("module: beside.Mutated", 'inputs: {x: "float32[n, 3]"}', "dims: {n: 1..4}")
+MUTATES = say("module: beside.Net", 'inputs: {x: "float32[n, 3]"}', "dims: {n: 1..4}")
 POSITIONS = case_of("torch.sin(torch.arange(1000.) * 0.5) + x", dims="", x="[1]")
 CHOOSES = case_of("torch.cond(x.sum() > 0, lambda x: torch.tanh(x) * 3.1, lambda x: x / 3, (x,))")
 

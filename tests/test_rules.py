@@ -1,7 +1,5 @@
 """The rules for explicit quantization: each broken once, and models that keep them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,13 +25,9 @@ def model(kind: str = "MatMul", axis: int | None = None, **replaced: np.ndarray)
     given, shape, right, call = SOUND[kind]
     axis = right if axis is None else axis
     arrays = {
-        "xs": np.float32(0.1),
-        "xz": np.int8(0),
-        "w": np.ones(shape, np.int8),
-        "ws": np.full(shape[axis], 0.02, np.float32),
-        "wz": np.zeros(shape[axis], np.int8),
-        **replaced,
-    }
+        "xs": np.float32(0.1), "xz": np.int8(0), "w": np.ones(shape, np.int8),
+        "ws": np.full(shape[axis], 0.02, np.float32), "wz": np.zeros(shape[axis], np.int8), **replaced,
+    }  # fmt: skip
     made = parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]> g ({given} x) => (float y) {{
         xq = QuantizeLinear (x, xs, xz)
         xd = DequantizeLinear (xq, xs, xz)

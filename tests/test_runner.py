@@ -10,9 +10,11 @@ from conformance.checks.stages import Stages
 from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped, Unavailable
 from conformance.plan.settings import Settings
+from conformance.records.explanation import fail
 from conformance.worker.progress import Progress
 from conformance.worker.warm import new_worker
 from tests.kit.cases import case_of, say
+from tests.kit.modules import net_of
 
 HEAD = """
 inputs: {x: "float32[batch, 3]"}
@@ -20,19 +22,13 @@ dims: {batch: 1..4}
 runtimes: onnxruntime
 specials: false
 """
-PYTHON = """
-import os
-import torch
-class Ends(torch.nn.Module):
-    def forward(self, x):
-        os._exit(3)
-"""
+PYTHON = net_of("x", "__import__('os')._exit(3)")
 
 
 @pytest.mark.smoke
 def test_each_cell_gets_its_own_record_whatever_was_begun_before(bench):
     sound = bench.cells(say(HEAD, "forward: torch.sin(x)", "export: {torchscript: [13, 17]}"))
-    deadly = bench.cells(say(HEAD, "module: beside.Ends", "export: {torchscript: [17]}"), PYTHON)
+    deadly = bench.cells(say(HEAD, "module: beside.Net", "export: {torchscript: [17]}"), PYTHON)
     with new_worker() as worker:
         run = Runner(Settings(store=bench.store), 60, worker)
         first = run(sound[0], then=sound[1])
@@ -65,7 +61,7 @@ def test_outputs_that_are_too_large_to_compare_are_no_mistake_in_the_harness(ben
     huge = np.broadcast_to(np.float32(0), (10**7, 10**7))
     with pytest.raises(Stopped) as told, Stages(record, Progress(), cell.case.folder)("compare", "runtime"):
         defaults_for([huge]).compare([huge], Right([huge]))
-    record.stop(told.value)
+    fail(record, told.value)
     assert (record.error, record.fault, record.hints, record.traceback) == ("OutOfMemory", None, ["memory"], [])
 
 
@@ -96,8 +92,8 @@ def values(shape, sizes, rng):
 
 @pytest.mark.parametrize("module, python, least", [
     pytest.param("Sleeps", SLEEPS, 0.6, id="importing, building, exporting"),
-    pytest.param("Ends", PYTHON.replace("os._exit", "__import__('time').sleep(0.5) or os._exit"), 0.5, id="it ends"),
-    pytest.param("Quick", PYTHON.replace("Ends", "Quick").replace("os._exit(3)", "return x.sin()"), 0.0, id="quick"),
+    pytest.param("Net", net_of("x", "import time, os; time.sleep(0.5); os._exit(3)"), 0.5, id="it ends"),
+    pytest.param("Net", net_of("x.sin()"), 0.0, id="quick"),
 ])  # fmt: skip
 def test_every_second_of_a_cell_is_in_its_record_and_none_twice(bench, module, python, least):
     body = say(HEAD, f"module: beside.{module}", "export: {torchscript: [17]}")

@@ -127,8 +127,7 @@ def test_disturbing_a_module_leaves_nothing_in_those_of_other_cases(write):
     with torch.no_grad():
         for tensor in own.module.state_dict().values():
             tensor.zero_()
-    assert own.sharing is not one.sharing is other.sharing
-    assert not one.changed() and not other.changed()
+    assert own.sharing is not one.sharing is other.sharing and not one.changed() and not other.changed()
 
 
 def test_what_one_case_does_to_the_module_is_undone_for_all_that_share_it(write):
@@ -178,8 +177,7 @@ def test_an_export_that_changes_the_module_changes_no_other_cell(write, tmp_path
 
     assert status("calm", "accuracy") == ("passed", None)
     assert status("forced", "export") == ("failed", "ChangedModule")
-    assert status("calm", "accuracy") == ("passed", None)
-    assert status("calm", "specials") == ("passed", None)
+    assert status("calm", "accuracy") == ("passed", None) and status("calm", "specials") == ("passed", None)
 
 
 def test_the_inputs_of_each_case_are_its_own(tmp_path):

@@ -17,13 +17,9 @@ from conformance.records.record import Record
 from conformance.worker.progress import Progress
 from tests.kit.cases import problems_of, write_case
 from tests.kit.models import model_of
+from tests.kit.modules import net_of
 
-MODULE = """
-import torch
-class Net(torch.nn.Module):
-    def forward(self, x, mask):
-        return x * 2.0 + mask, (x - mask).sum(-1)
-"""
+MODULE = net_of("x * 2.0 + mask, (x - mask).sum(-1)", takes="x, mask")
 CASE = """
 module: beside.Net
 inputs: {x: "float32[batch, 5]", mask: "float32[batch, 5]"}
@@ -94,8 +90,6 @@ def test_a_file_is_needed_beside_a_module(tmp_path):
 
 
 # ---- in Python -----------------------------------------------------------------------------------------------
-
-
 class Net(torch.nn.Module):
     def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         return x.relu() * scale

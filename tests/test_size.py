@@ -161,8 +161,7 @@ def test_an_earlier_run_whose_cells_are_gone_lends_nothing(stubbed):
 
 def test_a_store_that_is_emptied_meanwhile_loses_no_cell(stubbed):
     done = run_stubs(stubbed, "--store", "store", "-k", "op0 and export", EMPTIED="yes")
-    assert done.code == 0, done.text
-    assert len(done.records) == 1
+    assert done.code == 0 and len(done.records) == 1, done.text
 
 
 def test_a_plain_id_is_looked_up_and_a_pattern_is_not(tmp_path):

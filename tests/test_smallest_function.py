@@ -1,7 +1,5 @@
 """The smallest PyTorch function that an exporter gets wrong: its calls, its script, its text, and what has none."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,10 +28,8 @@ def _warm() -> Iterator[None]:
 
 FUNCTIONS = """
 import math
-
 import torch
 import torch.nn.functional as F
-
 class Net(torch.nn.Module):
     def forward(self, x):
         x = torch.tanh(x) * 3
@@ -85,11 +81,9 @@ def right_at_the_exported_size(g, x):
 """
 DEFINED = """
 import torch
-
 operators = torch.library.Library("defined_by_module", "DEF")
 operators.define("doubled(Tensor x) -> Tensor")
 operators.impl("doubled", lambda x: 2 * x, "CompositeExplicitAutograd")
-
 class Net(torch.nn.Module):
     def forward(self, x):
         return torch.ops.defined_by_module.doubled(torch.sin(x))
@@ -97,7 +91,6 @@ class Net(torch.nn.Module):
 WRONG_OF_DEFINED = 'def doubled(g, x):\n    return g.op("Neg", x)\n'
 NEIGHBOURS = """
 import torch
-
 class Net(torch.nn.Module):
     def forward(self, x):
         for _ in range(ROUNDS):
@@ -203,9 +196,7 @@ def end_of(file: Path) -> int:
 @pytest.mark.parametrize("plant", [
     pytest.param(plant, marks=[pytest.mark.thorough] * (name in SLOW), id=name) for name, plant in EVERY.items()
 ])  # fmt: skip
-def test_the_smallest_function_is_kept_with_a_script_that_ends_with_0_once_the_export_is_mended(
-    bench: Bench, plant: Planted
-) -> None:
+def test_the_smallest_function_is_kept_with_a_script_that_ends_with_0_once_the_export_is_mended(bench, plant):
     (cell,) = (
         one
         for one in bench.cells(plant.case, plant.python)
@@ -231,8 +222,6 @@ def test_the_smallest_function_is_kept_with_a_script_that_ends_with_0_once_the_e
 
 
 # ---- cells with one cause --------------------------------------------------------------------------------------
-
-
 def run_of(bench: Bench, module: str, export: str, check: str, **settings: Any) -> list[Record]:
     """The records of all cells of a check in ONNX Runtime, run one after another."""
     run = Runner(Settings(store=bench.store, examples=2, smallest_seconds=LONG, **settings), 600, None)
@@ -243,7 +232,7 @@ def run_of(bench: Bench, module: str, export: str, check: str, **settings: Any) 
 BOTH = torchscript("aten::hardswish", "beside.symbolic").replace("[17]", "[16, 17]")
 
 
-def test_one_cell_of_a_cause_looks_for_the_function_and_says_so_in_its_text_and_its_issue(bench: Bench) -> None:
+def test_one_cell_of_a_cause_looks_for_the_function_and_says_so_in_its_text_and_its_issue(bench):
     first, again = run_of(bench, "Net", BOTH, "accuracy")
     assert verdict(first) == verdict(again) == WRONG
     told = first.smallest
@@ -259,13 +248,12 @@ def test_one_cell_of_a_cause_looks_for_the_function_and_says_so_in_its_text_and_
     assert f"smallest PyTorch function that fails alike: looked for in {first.id}" in details(again)
 
 
-def test_where_nobody_asks_for_the_function_none_is_looked_for(bench: Bench) -> None:
+def test_where_nobody_asks_for_the_function_none_is_looked_for(bench):
     (record,) = run_of(bench, "Net", torchscript("aten::hardswish", "beside.symbolic"), "accuracy", smallest=False)
-    assert verdict(record) == WRONG
-    assert record.operator is not None and record.smallest is None
+    assert verdict(record) == WRONG and record.operator is not None and record.smallest is None
 
 
-def test_of_exports_that_fail_alike_the_first_keeps_the_call_that_cannot_be_exported(bench: Bench) -> None:
+def test_of_exports_that_fail_alike_the_first_keeps_the_call_that_cannot_be_exported(bench):
     first, second = run_of(bench, "Unknown", "export: {torchscript: [13, 17]}", "export")
     assert verdict(first) == ("failed", "export", "UnsupportedOperatorError", "exporter")
     told = first.smallest
@@ -277,7 +265,6 @@ def test_of_exports_that_fail_alike_the_first_keeps_the_call_that_cannot_be_expo
 
 
 # ---- what has none -----------------------------------------------------------------------------------------------
-
 MANY = say(module_of("Net"), torchscript("aten::relu", "beside.symbolic", "another graph"))
 NONE = {
     "more calls than are tried": (MANY, NEIGHBOURS.replace("ROUNDS", "9"), LONG, "right",
@@ -300,7 +287,7 @@ NONE = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.thorough] * ("Python" in name)) for name in NONE]
 )
-def test_where_no_function_can_be_made_the_verdict_stays_and_the_reason_is_said(bench: Bench, name: str) -> None:
+def test_where_no_function_can_be_made_the_verdict_stays_and_the_reason_is_said(bench, name):
     case, python, seconds, why, said = NONE[name]
     check = "export" if name == "not captured" else "accuracy"
     record = bench.run(case, python, check=check, smallest=True, smallest_seconds=seconds)
@@ -312,7 +299,7 @@ def test_where_no_function_can_be_made_the_verdict_stays_and_the_reason_is_said(
         assert "; unlike these, the model " in line and "has the dims of the case open" in line
 
 
-def test_what_passes_or_fails_as_declared_has_none(bench: Bench) -> None:
+def test_what_passes_or_fails_as_declared_has_none(bench):
     assert bench.run(say(module_of("Net"), TORCHSCRIPT), FUNCTIONS, smallest=True).smallest is None
     declared = "fails: [{stage: export, error: UnsupportedOperatorError, fault: exporter, because: no symbolic}]"
     record = bench.run(say(module_of("Unknown"), declared), FUNCTIONS, check="export", smallest=True)

@@ -15,6 +15,7 @@ from conformance.records import coverage
 from conformance.records.death import note_death
 from conformance.worker.isolation import Death
 from tests.kit.cases import PASSED, module_of, say, verdict
+from tests.kit.modules import net_of
 from tests.test_record import record as recorded
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*quantize:UserWarning", "ignore:Sparse CSR:UserWarning")
@@ -93,16 +94,10 @@ def test_a_fingerprint_is_the_same_in_every_process():
     assert told.stdout.decode().strip() == fingerprint(Holding(held))
 
 
-NORMED = """
-import torch
-class Normed(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = torch.nn.utils.spectral_norm(torch.nn.Linear(4, 4))
-        self.second = torch.nn.utils.weight_norm(torch.nn.Linear(4, 4))
-    def forward(self, x):
-        return torch.tanh(self.second(torch.tanh(self.first(x))))
-"""
+NORMED = net_of(
+    "torch.tanh(self.second(torch.tanh(self.first(x))))", first="utils.spectral_norm(torch.nn.Linear(4, 4))",
+    second="utils.weight_norm(torch.nn.Linear(4, 4))",
+)  # fmt: skip
 CASE = """
     module: beside.NAME
     inputs: {x: "float32[batch, 4]"}
@@ -114,7 +109,7 @@ CASE = """
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm")
 def test_a_module_that_keeps_computed_weights_is_copied_for_float64_and_coverage(bench):
-    record = bench.run(CASE.replace("NAME", "Normed"), NORMED)
+    record = bench.run(CASE.replace("NAME", "Net"), NORMED)
     assert verdict(record) == PASSED
     assert record.coverage["seen"] == record.coverage["of"] > 2 and "unknown" not in record.coverage
 
@@ -181,12 +176,6 @@ def test_hooks_that_a_call_registers_once_are_taken_back_with_the_note_that_it_h
 @pytest.mark.thorough
 def test_a_tensor_without_values_that_a_capture_leaves_in_a_module_is_taken_back(bench):
     """torch.export runs a module with such tensors: what it keeps of them is neither its change nor its fault."""
-    python = """
-        import torch
-        class Net(torch.nn.Module):
-            def forward(self, x):
-                self.last = x.mean()
-                return x * 2
-    """
+    python = net_of("x * 2", "self.last = x.mean()")
     record = bench.run(say(module_of("Net"), "export: {dynamo: [20]}"), python, exporter="dynamo", check="export")
     assert record.status == "passed", record.reason

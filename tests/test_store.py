@@ -50,8 +50,6 @@ def kept(folder: Path, key: str = "key") -> Path:
 
 
 # ---- what it gives back --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["meta.json", "model.onnx"])
 def test_no_flipped_bit_gives_other_facts_or_another_model(tmp_path, name):
     file = kept(tmp_path) / name
@@ -105,8 +103,6 @@ def test_an_entry_under_another_key_is_not_taken(tmp_path):
 
 
 # ---- what cannot be written ----------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def fill_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Path], None]:
     """``fill_disk("write_bytes", folder)``: below that folder there is no space left for what the method does."""
@@ -128,8 +124,7 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Path], None]:
 def test_a_cell_passes_where_the_store_cannot_be_written(tmp_path, bench, fill_disk, broken):
     place = tmp_path / "full"
     fill_disk(broken, place)
-    assert verdict(Bench(bench.folder, place).run(BODY)) == PASSED
-    assert not list(place.glob("*/model.onnx"))
+    assert verdict(Bench(bench.folder, place).run(BODY)) == PASSED and not list(place.glob("*/model.onnx"))
 
 
 @pytest.mark.parametrize("number", ["ENOSPC", "EDQUOT", "EROFS"])
@@ -149,7 +144,6 @@ def test_a_full_disk_under_the_case_or_the_exporter_is_the_fault_of_the_host(ben
 
 
 # ---- several processes ---------------------------------------------------------------------------------------
-
 PROCESS = """
 import json, random, sys
 from pathlib import Path
@@ -246,8 +240,6 @@ def test_leftovers_of_killed_runs_go_when_no_process_can_be_writing_them(tmp_pat
 
 
 # ---- its size ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.smoke
 def test_what_was_not_used_for_longest_is_dropped_first(tmp_path):
     for number, name in enumerate(("first", "second", "third", "fourth")):
@@ -274,8 +266,6 @@ def test_a_size_is_a_number_with_its_unit(text, size):
 
 
 # ---- conformance clean ---------------------------------------------------------------------------------------
-
-
 def a_store(folder: Path) -> Path:
     home = folder / "store"
     kept(home / "models")
@@ -326,7 +316,6 @@ def test_clean_refuses_what_is_no_store(tmp_path, capsys):
 
 
 # ---- failing draws that are kept -----------------------------------------------------------------------------
-
 DRAW = {"dims": {"batch": 3}, "regime": "plain", "seed": 5, "index": 0}
 UNREADABLE: dict[str, bytes] = {
     "no JSON": b"\xff\xfe\0", "nested": b"[" * 100_000, "no draw": b'{"dims": 3}',

@@ -50,12 +50,13 @@ from conformance.precision import fp16, int8
 from conformance.precision.ranges import extremes, ranges
 from conformance.records import matrix
 from conformance.records.environment import environment
+from conformance.records.explanation import NodeByNode
 from conformance.records.record import Record, Witness
 from conformance.records.settle import Expectation, settle
 from conformance.repairs.trials import Trials
 from conformance.runtimes.onnxruntime import open_literal
 from conformance.verdict.asking import Asked, ask
-from conformance.verdict.blame import decide, outcome_of
+from conformance.verdict.blame import outcome_of
 from conformance.verdict.comparer import WrongAnswer
 from conformance.verdict.example import given
 from conformance.verdict.loop import count
@@ -64,6 +65,7 @@ from conformance.worker.isolation import Worker
 from tests.kit.cases import Bench, case_of, load_case, problems_of, say, write_case
 from tests.kit.models import model_of
 from tests.kit.runtimes import wrong_runtime
+from tests.test_blame import decide
 
 F32 = np.float32
 
@@ -245,9 +247,9 @@ def test_a_witness_that_lacks_something_abstains(tmp_path: Path) -> None:
 def test_where_nobody_computes_some_nodes_a_node_that_parts_leaves_the_fault_open() -> None:
     parts, unknown = (Place(name, "Mul", None, how) for name, how in (("a", "parts"), ("b", "open")))
     walked = Walked(first=[1], second=[2], parted=[parts], open=[unknown])
-    assert decided(walked, lambda outputs: True, "compare") == (None, "open", parts)
+    assert decided(walked, lambda outputs: True, "compare") == NodeByNode("open", parts.as_dict())
     walked.open = []
-    assert decided(walked, lambda outputs: True, "compare") == ("exporter", "kernels", parts)
+    assert decided(walked, lambda outputs: True, "compare") == NodeByNode("kernels", parts.as_dict())
 
 
 def test_of_rows_of_boxes_a_witness_is_asked_about_all_outputs() -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from conformance.records import text
+from conformance.records.explanation import bears_out
 from conformance.records.telling import Telling
 from conformance.verdict.blame import shown
-from conformance.verdict.loss import bears_out
 from tests.kit.cases import write_case
 from tests.kit.runs import run_suite
 from tests.report.support import record

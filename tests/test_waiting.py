@@ -112,5 +112,4 @@ def test_a_slow_cell_says_in_a_terminal_what_it_is_doing(tmp_path):
     text = shown.decode("utf-8", "replace")
     assert running.wait(timeout=60) == 0, text
     lines = [line for line in text.split("\r") if line.strip().startswith(DOING)]
-    assert lines and all(len(line) < 100 for line in lines), text
-    assert "0 of 2 cells" in lines[-1]
+    assert lines and all(len(line) < 100 for line in lines) and "0 of 2 cells" in lines[-1], text

@@ -1,7 +1,5 @@
 """Witnesses that crash, hang or are not there, and OpenVINO as a witness whose word counts for values only."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal
@@ -66,8 +64,6 @@ def break_all(break_opener: Any, *others: Alter | None, optimized: Alter = off) 
 
 
 # ---- witnesses that crash or hang ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("fails, how", [(crash, "SIGSEGV"), (hang, "timeout after 1 s")])
 def test_of_a_witness_that_crashes_or_hangs_only_the_answer_is_lost(bench, break_opener, monkeypatch, fails, how):
     for module, name in ((asking, "SECONDS"), (blame, "WALK_SECONDS")):
@@ -97,8 +93,6 @@ def test_a_mistake_in_what_asks_is_no_failure_of_the_cell(bench, break_opener):
 
 
 # ---- questions in a process of their own ---------------------------------------------------------------------------
-
-
 class Own(Exception):
     """Raised by a question."""
 
@@ -170,8 +164,6 @@ def test_no_object_from_before_ends_in_the_process_of_a_question():
 
 
 # ---- OpenVINO ------------------------------------------------------------------------------------------------------
-
-
 CONVERTED = """
 forward: torch.nn.functional.linear(x, torch.eye(4, 6)).relu()
 inputs: {x: "float32[batch, 6]"}
@@ -187,8 +179,7 @@ export: {torchscript: [17]}
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 def test_openvino_runs_the_cells_that_name_it(bench, precision):
     record = bench.run(say(CONVERTED, "runtimes: openvino"), runtime="openvino", precision=precision)
-    assert verdict(record) == PASSED
-    assert record.examples >= 8
+    assert verdict(record) == PASSED and record.examples >= 8
     assert record.arithmetic["provider"] == "OpenVINO CPU"
     assert record.arithmetic["storage"] == {"fp32": "float32", "fp16": "float16", "int8": "int8"}[precision]
     assert ("int8" in record.arithmetic["arithmetic"]) is (precision == "int8")
@@ -283,8 +274,6 @@ def test_a_clip_that_lacks_a_limit_and_meets_infinity_shows_nothing(tmp_path, as
 
 
 # ---- where OpenVINO is not there -----------------------------------------------------------------------------------
-
-
 def test_a_host_without_openvino_is_asked_nothing_of_it(bench, break_opener, monkeypatch):
     monkeypatch.setitem(sys.modules, "openvino", None)
     assert OPENVINO not in [runtime.name for runtime in registry.second_opinions("onnxruntime")]
@@ -295,7 +284,6 @@ def test_a_host_without_openvino_is_asked_nothing_of_it(bench, break_opener, mon
 
 
 # ---- what a witness is allowed -------------------------------------------------------------------------------------
-
 OFFSET = """
 def draw(dims, rng):
     return {"x": (4096 + rng.integers(-8, 8, (dims["batch"], 8)) / 8).astype("float32")}

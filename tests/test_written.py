@@ -1,7 +1,5 @@
 """Symbolics and translations that ``--fix`` writes: right by themselves, told where they help, and only there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,15 +61,14 @@ runtimes: onnxruntime
 @pytest.mark.parametrize("exporter, operator", [
     ("torchscript: [17]", "floor_divide"), pytest.param("dynamo: [18]", "floordiv", marks=pytest.mark.thorough),
 ])  # fmt: skip
-def test_what_torch_has_wrong_is_written_anew(bench: Bench, found: Found, exporter: str, operator: str) -> None:
+def test_what_torch_has_wrong_is_written_anew(bench, found, exporter, operator):
     (fix,) = found(bench.run(say(SIZES, f"export: {{{exporter}}}")))
-    assert fix.what.endswith(f"::{operator} that is right")
-    assert "examples verified" in fix.shown
+    assert fix.what.endswith(f"::{operator} that is right") and "examples verified" in fix.shown
     assert [*fix.files] == [f"right_{operator}.py"]
     assert {verdict(record) for record in pasted(bench, SIZES, "", fix)} == {PASSED}
 
 
-def test_a_symbolic_of_the_cases_own_is_taken_out_where_torchs_is_right(bench: Bench, found: Found) -> None:
+def test_a_symbolic_of_the_cases_own_is_taken_out_where_torchs_is_right(bench, found):
     python = "def wrong(g, x, y, alpha=None):\n    return g.op('Sub', y, x)\n"
     entry = '{function: beside.wrong, without: "another graph"}'
     export = f'export: {{torchscript: {{opsets: [16, 17], symbolics: {{"aten::sub": {entry}}}}}}}'
@@ -82,7 +79,7 @@ def test_a_symbolic_of_the_cases_own_is_taken_out_where_torchs_is_right(bench: B
     assert {verdict(one) for one in pasted(bench, body, python, fix)} == {PASSED}
 
 
-def test_an_operator_without_a_symbolic_gets_one(bench: Bench, found: Found) -> None:
+def test_an_operator_without_a_symbolic_gets_one(bench, found):
     body = say("forward: F.rms_norm(x, (6,), eps=1e-5)", X)
     (cell,) = (one for one in bench.cells(say(body, "export: {torchscript: [17]}")) if one.check == "export")
     record = bench.run_cell(cell)
@@ -92,16 +89,15 @@ def test_an_operator_without_a_symbolic_gets_one(bench: Bench, found: Found) -> 
     assert {verdict(one) for one in pasted(bench, body, "", fix)} == {PASSED}
 
 
-def test_nothing_is_told_that_another_opset_of_the_exporter_fails_with(bench: Bench, found: Found) -> None:
+def test_nothing_is_told_that_another_opset_of_the_exporter_fails_with(bench, found):
     """A registration is for all opsets of an exporter: LessOrEqual is of opset 12."""
     for opsets, count in (("[17]", 1), ("[9, 17]", 0)):
         body = say("forward: F.hardshrink(x)", X, f"export: {{torchscript: {opsets}}}")
         record = bench.run(body, check="specials", opset=17)
-        assert record.error == "WrongNaN"
-        assert len(found(record)) == count
+        assert record.error == "WrongNaN" and len(found(record)) == count
 
 
-def test_a_file_of_the_same_name_is_not_written_over(bench: Bench, found: Found) -> None:
+def test_a_file_of_the_same_name_is_not_written_over(bench, found):
     cells = bench.cells(say(SIZES, "export: {torchscript: [17]}"))
     (cell,) = (one for one in cells if one.check == "accuracy" and one.runtime == "onnxruntime")
     (cell.case.folder / "right_floor_divide.py").write_text("mine = 1\n", encoding="utf-8")

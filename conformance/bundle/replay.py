@@ -26,6 +26,7 @@ from conformance.compare.tolerance import Comparison
 from conformance.errors import Stopped, Unavailable, UserError
 from conformance.records.death import note_death
 from conformance.records.environment import environment
+from conformance.records.explanation import Explanation, Failure, Shows, fail, note
 from conformance.records.processor import instructions
 from conformance.records.record import Record, cell_id, cell_label
 from conformance.records.run_file import RunWriter
@@ -36,7 +37,7 @@ from conformance.runtimes import Session, opener, registry
 from conformance.runtimes.onnxruntime import NO_FALLBACK, kernels
 from conformance.runtimes.tensorrt.options import Build
 from conformance.verdict import blame, saturation
-from conformance.verdict.blame import Opinion, Suspect
+from conformance.verdict.blame import Inquiry, Suspect
 from conformance.verdict.comparer import Comparer
 from conformance.verdict.example import Draw, Example
 from conformance.verdict.loop import Explainer, check_not_vacuous, tried
@@ -178,9 +179,10 @@ def run_entry(
     except Unavailable as reason:
         record.status, record.stage, record.reason = "skipped", "load", str(reason)
     except Stopped as stop:
-        record.stop(stop)
+        fail(record, stop)
     except Exception as error:
-        record.status, record.fault, record.error = "failed", "harness", type(error).__name__
+        record.status, record.error = "failed", type(error).__name__
+        note(record, Shows("harness"))
         record.reason = f"a mistake in the harness, or a bundle that was edited: {_line(error)}"
         record.traceback = traceback.format_exception(error)[-6:]
     record.seconds = {name: round(seconds, 6) for name, seconds in record.seconds.items()}
@@ -237,7 +239,7 @@ class _Replay:
         with contextlib.ExitStack() as stack:
             session, stopped = self._load(stack)
             comparer = _Recorded(self._judge, session, self)
-            explain = Explainer(record, comparer, lambda stop, example: self._opinion(stop, example, comparer))
+            explain = Explainer(record, comparer, lambda stop, example: self._explained(stop, example, comparer))
             if stopped is not None:
                 raise explain.blamed(next(self._examples()), stopped)
             assert session is not None and comparer.vacuity is not None
@@ -311,21 +313,21 @@ class _Replay:
             except Exception as error:
                 return None, Stopped("load", type(error).__name__, _line(error), "runtime")
 
-    def _opinion(self, stop: Stopped, example: Example, comparer: Comparer) -> Opinion:
+    def _explained(self, stop: Stopped, example: Example, comparer: Comparer) -> Explanation:
         """Who is at fault: of a model in fp32 by the answers of other runtimes, and else the runtime."""
         entry, model, libraries = self._entry, self._model, self._libraries
-        opinion = Opinion("runtime")
+        inquiry = Inquiry(Failure(stop.stage, "runtime"))
         if entry.precision == "fp32":
             suspect = Suspect(
                 self._runtime, model, libraries, comparer.judged, comparer.session, lambda: bool(entry.own_code),
                 entry.config,
             )  # fmt: skip
-            opinion = blame.find(suspect, example, stop)
+            inquiry = blame.find(suspect, example, stop)
         nodes = entry.graph.get("nodes") or {}
         saturates = self._runtime == "onnxruntime" and saturation.possible(nodes, self._host)
         if stop.stage == "compare" and saturates:
-            saturation.ask_about(opinion, example, comparer, model, libraries, entry.config)
-        return opinion
+            saturation.ask_about(inquiry, example, comparer, model, libraries, entry.config)
+        return inquiry.explained()
 
     def note(self, draw: Draw, stage: str) -> None:
         """Tells the parent process that this draw comes next, in case it ends the process."""

@@ -9,6 +9,7 @@ from typing import Any
 from conformance.case.declaration import Case
 from conformance.depends.inventory import named
 from conformance.plan.cell import Cell
+from conformance.records.explanation import Shows, note, take_back
 from conformance.records.record import Record
 
 _ONCE_FOR_ALL = ("declare", "export", "check", "convert")
@@ -90,8 +91,9 @@ def believed(record: Record, alone: Record, before: Any) -> Record:
         return alone
     record.after = before | {"stage": record.stage, "error": record.error, "alone": alone.status}
     record.reason = f"{record.error} only after other cells in the same process: {record.reason}"
-    record.status, record.error, record.fault = "failed", "OnlyAfter", None
-    record.take_back()
+    record.status, record.error = "failed", "OnlyAfter"
+    note(record, Shows("after others"))
+    take_back(record)
     return record
 
 

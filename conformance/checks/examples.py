@@ -20,6 +20,7 @@ from conformance.errors import Stopped, Unavailable
 from conformance.plan.cell import Cell
 from conformance.plan.expected import apart, declared, expectations, on_host, owed, shows
 from conformance.plan.settings import Settings
+from conformance.records.explanation import Shows, blame, note, reconsider
 from conformance.records.left_open import left_open
 from conformance.records.record import FLOAT64, Record, Witness
 from conformance.records.settle import MARGIN
@@ -143,12 +144,10 @@ class Examples:
                 f"nothing can be said of a runtime"
             )
         stop = WrongAnswer(failed("IllConditioned", text, worst))
-        opinion = self._explainer.witnessed(stop, example)
-        apart = any(witness.answer == "agrees" for witness in opinion.witnesses)
-        opinion.fault, opinion.conclusion = (None, "apart") if apart else ("case", None)
+        found = reconsider(self._explainer.witnessed(stop, example), Shows("ill-conditioned"))
         if worst is not None and isinstance(worst.wanted, int):
-            opinion.fault = None  # which of equal values an index names, PyTorch itself leaves open
-        opinion.onto(stop)
+            found = reconsider(found, Shows("ties"))
+        blame(stop, found)
         if worst is None:
             stop.fields |= {"conditioning": {"sizes": sizes.told()}, "hints": ["conditioning"]}
             return stop
@@ -191,8 +190,8 @@ class Examples:
             raise Stopped("compare", "UnexpectedPass", text, "case")
         record = self._record
         record.declared.append({"outcome": "confirmed", "at": condition, "because": entry.because})
-        record.status, record.stage = "xfailed", entry.stage
-        record.reason, record.fault = entry.because, entry.fault
+        record.status, record.stage, record.reason = "xfailed", entry.stage, entry.because
+        note(record, Shows("draws", entry.fault))
         record.declared_for = entry.when.host
 
     # ---- what all examples together mean -----------------------------------------------------------------

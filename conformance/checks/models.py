@@ -37,6 +37,7 @@ from conformance.export.store import Store, Stored, place_of
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
 from conformance.precision import convert as conversion
+from conformance.records.explanation import Shows, fail, note
 from conformance.records.fields import Warned
 from conformance.records.record import Record
 from conformance.runtimes import opener, registry
@@ -102,17 +103,17 @@ class CellRun:
             record.status, record.stage, record.reason = "skipped", reason.stage or stages.current, str(reason)
             raise
         except Stopped as stop:
-            record.stop(stop)
+            fail(record, stop)
             record.place = record.place or raised_at(stop, cell.case.folder)
             if run is not None and record.fault in ("exporter", None):
                 more = (warning for warning in run.warnings() if warning not in record.warnings)
                 record.warnings = [*record.warnings, *more]
-            if isinstance(cell.case.says.onnx, str) and record.fault == "exporter":
-                record.fault = _instead_of_the_exporter(cell, record)
+            if isinstance(cell.case.says.onnx, str) and record.fault == "exporter" and not _has_target(cell):
+                note(record, Shows("not exported"))
             raise
         except BaseException as error:  # a SystemExit of the case's own code, or a mistake in this package
             stopped = stages.stopped_by(error)
-            record.stop(stopped)
+            fail(record, stopped)
             raise stopped from error
 
     def set_apart(self) -> None:
@@ -408,13 +409,10 @@ class CellRun:
             self.record.warnings = [{"name": "shape inference", "error": error, "text": text}]
 
 
-def _instead_of_the_exporter(cell: Cell, record: Record) -> str:
-    """Who is at fault for a model that nobody exported: whoever made the other file that was run in its place, or
-    else the case that names it, or what its meaning is held to be."""
+def _has_target(cell: Cell) -> bool:
+    """Whether another file is run in place of that which the case is about; whoever made it is at fault for it."""
     target = cell.case.says.export.onnx
-    if target is not None and target.file is not None:
-        return "exporter"
-    return "reference" if record.stage in ("run", "compare") else "case"
+    return target is not None and target.file is not None
 
 
 def _library(run: CellRun, name: str) -> str:

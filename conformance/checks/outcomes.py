@@ -1,4 +1,4 @@
-"""What declared failures came to, kept for a later run: how an export failed, and the opinion on a failing example.
+"""What declared failures came to, kept for a later run: how an export failed, and what explains a failing example.
 Beside them, that a module gives the same graph at other sizes.
 
 A failure that is declared comes in every run, and finding its cause takes longer than showing it. So the example is
@@ -24,8 +24,8 @@ from conformance.errors import Stopped, lacks_memory, trouble_of_host
 from conformance.plan.cell import Cell
 from conformance.plan.expected import fails_as_declared, fault_as_declared
 from conformance.plan.settings import Settings
+from conformance.records.explanation import Explanation, Failure, explain
 from conformance.records.record import Record, Witness
-from conformance.verdict.blame import Opinion
 from conformance.verdict.example import Example
 from conformance.verdict.loop import Ask
 
@@ -79,28 +79,28 @@ class Outcomes:
         """Keeps that the module of the model with this key has given this graph at other sizes too."""
         self._keeping.put(self._folder, _key("trace", model, self._host()), structure)
 
-    # ---- opinions --------------------------------------------------------------------------------------------
+    # ---- explanations --------------------------------------------------------------------------------------------
 
     def remembering(self, ask: Ask, verify: Verifier, record: Record, models: Sequence[str]) -> Ask:
-        """What asks as ``ask`` does, but for declared failures on which an earlier run has had an opinion. ``models``
+        """What asks as ``ask`` does, but for declared failures that an earlier run has explained. ``models``
         are the hashes of all models that are asked about."""
 
-        def recall(stop: Stopped, example: Example) -> Opinion:
+        def recall(stop: Stopped, example: Example) -> Explanation:
             fault = self._declared_fault(stop)
             if fault is not None and not self._settings.explain_declared:
-                return Opinion(fault)
+                return explain(Failure(stop.stage, fault), ())
             about = (*models, record.fidelity)
             key = self._key_of(stop, example, verify, about) if self.is_declared(stop) else None
             if key is None:
                 return ask(stop, example)
             try:
-                return _opinion(self._keeping.get(self._folder, key))
+                return _explanation(self._keeping.get(self._folder, key))
             except (TypeError, KeyError, ValueError):
                 start = time.monotonic()
-                opinion = ask(stop, example)
-                if time.monotonic() - start < CERTAIN and _is_final(opinion):
-                    self._keeping.put(self._folder, key, dataclasses.asdict(opinion))
-                return opinion
+                found = ask(stop, example)
+                if time.monotonic() - start < CERTAIN and _is_final(found):
+                    self._keeping.put(self._folder, key, dataclasses.asdict(found))
+                return found
 
         return recall
 
@@ -108,7 +108,7 @@ class Outcomes:
         return host(self._suite)
 
     def _key_of(self, stop: Stopped, example: Example, verify: Verifier, about: object) -> str:
-        """The key of an opinion, of all that is known of it before it is asked for."""
+        """The key of an explanation, of all that is known before anybody is asked."""
         fingerprint = Fingerprints({}, self._host())(self._cell)
         try:
             outputs = None if verify.session is None else _digest(verify.session.run(example.inputs))
@@ -122,16 +122,16 @@ class Outcomes:
         )  # fmt: skip
 
 
-def _opinion(told: Any) -> Opinion:
+def _explanation(told: Any) -> Explanation:
     """TypeError, KeyError or ValueError for what is none."""
-    return Opinion(**{**told, "witnesses": [Witness(**witness) for witness in told["witnesses"]]})
+    return Explanation(**{**told, "witnesses": tuple(Witness(**witness) for witness in told["witnesses"])})
 
 
-def _is_final(opinion: Opinion) -> bool:
+def _is_final(found: Explanation) -> bool:
     """Whether nothing that has to do with the host, such as memory, may have kept a question from its answer."""
-    lost = any(witness.answer == "lost" for witness in opinion.witnesses)
-    stopped = any(isinstance(value, str) for value in (opinion.loss or {}).values())
-    return not (lost or stopped or (opinion.optimizer or {}).get("unfinished"))
+    lost = any(witness.answer == "lost" for witness in found.witnesses)
+    stopped = any(isinstance(value, str) for value in (found.loss or {}).values())
+    return not (lost or stopped or (found.optimizer is not None and found.optimizer.get("unfinished")))
 
 
 def _key(*parts: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from conformance.errors import Stopped
+from conformance.records.explanation import fail, take_back
 from conformance.records.record import Record
 from conformance.worker.state.judging import is_of_the_judges
 
@@ -23,8 +24,8 @@ def fail_replaced(record: Record, names: Iterable[str]) -> bool:
     stop = replaced_function(names)
     if stop is None or record.status == "skipped":
         return False
-    record.stop(stop)
-    record.take_back()
+    fail(record, stop)
+    take_back(record)
     record.draw = record.worst = record.bundle = None
     record.inputs = {}
     return True

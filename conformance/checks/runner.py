@@ -19,6 +19,7 @@ from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations, on_host, shows
 from conformance.plan.settings import Settings
 from conformance.records.death import crashed, note_death
+from conformance.records.explanation import fail
 from conformance.records.record import Record, cause_of_export, cause_of_smallest
 from conformance.records.settle import fail_as_declared, settle
 from conformance.records.spent import START
@@ -235,7 +236,7 @@ def broken(cell: Cell, error: str, reason: str, raised: BaseException | None = N
     ``error`` is the name of the error; ``raised`` is the exception, where that says more than ``reason``.
     """
     record = cell.record()
-    record.stop(Stopped("declare", error, reason, "harness"))
+    fail(record, Stopped("declare", error, reason, "harness"))
     if raised is not None:
         lines = "".join(traceback.format_exception(raised)).rstrip().splitlines()
         record.hints, record.traceback = ["report"], lines[-12:]

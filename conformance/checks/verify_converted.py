@@ -96,8 +96,7 @@ class RuntimeVerifier(_NoiseLimited):
             assert right.exact is not None
             # PyTorch's own may be none either, which is the case's fault and raised here
             super().compare([*right.exact], dataclasses.replace(right, wanted=right.exact))
-            stop.stage, stop.fault = "compare", "precision"
-            raise
+            raise Stopped("compare", stop.error, stop.reason, "precision") from stop
 
     def of_pytorch(self, example: Example) -> list[Array]:
         assert example.exact is not None

@@ -12,11 +12,12 @@ from conformance.checks.own_code import own_code
 from conformance.checks.verify import Verifier
 from conformance.errors import Stopped
 from conformance.export.store import Stored
+from conformance.records.explanation import Explanation, Failure, Shows, greatest
 from conformance.records.record import Witness
 from conformance.runtimes import registry
 from conformance.verdict import blame, loss, saturation
 from conformance.verdict.asking import ask
-from conformance.verdict.blame import Opinion, Suspect
+from conformance.verdict.blame import Inquiry, Suspect
 from conformance.verdict.example import Example
 from conformance.verdict.loop import Ask
 from conformance.verdict.passes import Broken, guilty, right_without_reuse
@@ -31,50 +32,49 @@ def may_saturate(run: CellRun) -> bool:
 def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> Ask:
     """What finds out who is at fault: other runtimes, or for a converted model the stage that its loss comes from."""
 
-    def find(stop: Stopped, example: Example) -> Opinion:
+    def find(stop: Stopped, example: Example) -> Explanation:
         libraries = run.libraries()
         if converted is None:
-            opinion = _ask_others(run, verify, stop, stored, example)
+            inquiry = _ask_others(run, verify, stop, stored, example)
         else:
-            opinion = Opinion(stop.fault or ("precision" if run.cell.check == "fidelity" else "runtime"))
+            by_check = "precision" if run.cell.check == "fidelity" else "runtime"
+            inquiry = Inquiry(Failure(stop.stage, stop.fault or by_check))
             if stop.stage == "run":
-                witness = _ask_exported(stored, libraries, example)
-                if witness is not None:
-                    opinion = Opinion("exporter", [witness])
+                inquiry.findings += _ask_exported(stored, libraries, example)
             elif stop.stage == "compare" and run.cell.runtime == "onnxruntime":
-                _ask_without_optimizer(opinion, verify, converted.file, run.config(), libraries, example, stop)
+                _ask_without_optimizer(inquiry, verify, converted.file, run.config(), libraries, example, stop)
         if stop.stage == "compare":
             file = converted.file if converted is not None else None
             output = (run.record.fidelity or {}).get("output")
             by_others = converted is None and run.cell.runtime == "onnxruntime"
-            meaning = _who_computes(opinion) if by_others else loss.LITERAL
-            opinion.loss = None if meaning is None else loss.by_stage(
+            meaning = _who_computes(inquiry.explained()) if by_others else loss.LITERAL
+            inquiry.loss = None if meaning is None else loss.by_stage(
                 verify.of_pytorch(example), stored.file, file, run.cell.runtime, libraries, example.inputs, output,
                 run.cell.case.says.onnxruntime.config, meaning,
             )  # fmt: skip
-            if run.cell.exporter == "onnx" and opinion.fault == "runtime" and _is_a_step(opinion, stop, stored):
-                opinion.fault, opinion.conclusion, opinion.optimizer = None, "steps", None
-            lost = opinion.loss or {}
-            if run.cell.check == "fidelity" and loss.greatest(lost) == "export":
-                opinion.fault = "exporter"
-                _ask_what_is_meant(opinion, verify, stored.file, libraries, example, output, lost["export"])
+            if run.cell.exporter == "onnx" and _is_a_step(inquiry, stop, stored):
+                inquiry.findings.append(Shows("steps"))
+            lost = inquiry.loss or {}
+            if run.cell.check == "fidelity" and greatest(lost) == "export":
+                inquiry.findings.append(Shows("export"))
+                _ask_what_is_meant(inquiry, verify, stored.file, libraries, example, output, lost["export"])
             elif run.cell.check == "fidelity" and base_of(run.cell.precision) == "int8" and file is not None:
-                _ask_what_is_meant(opinion, verify, file, libraries, example, output)
+                _ask_what_is_meant(inquiry, verify, file, libraries, example, output)
             if may_saturate(run):
                 model = (converted or stored).file
-                saturation.ask_about(opinion, example, verify, model, libraries, run.config())
-        return opinion
+                saturation.ask_about(inquiry, example, verify, model, libraries, run.config())
+        return inquiry.explained()
 
     models = [model.facts.sha for model in (stored, converted) if model is not None]
     return run.outcomes.remembering(find, verify, run.record, models)
 
 
-def _who_computes(opinion: Opinion) -> str | None:
+def _who_computes(found: Explanation) -> str | None:
     """The runtime by which the loss of a model in fp32 is measured. Where kernels of ONNX Runtime are wrong, with
     which all would be lost by the export, that is one that agrees with PyTorch; None where none is known."""
-    if opinion.fault != "runtime" or opinion.conclusion == "optimizer":
+    if found.fault != "runtime" or found.conclusion == "optimizer":
         return loss.LITERAL
-    agreeing = (witness.runtime for witness in opinion.witnesses if witness.answer == "agrees" and not witness.config)
+    agreeing = (witness.runtime for witness in found.witnesses if witness.answer == "agrees" and not witness.config)
     return next(agreeing, None)
 
 
@@ -83,15 +83,17 @@ STEP = 40.0
 side of a step: what ONNX Runtime's optimizer makes of such files is off by 54 dB and less."""
 
 
-def _is_a_step(opinion: Opinion, stop: Stopped, stored: Stored) -> bool:
+def _is_a_step(inquiry: Inquiry, stop: Stopped, stored: Stored) -> bool:
     """Whether a file was quantized by somebody, and what a runtime makes of it is off by no more than its steps."""
+    if inquiry.explained().fault != "runtime":
+        return False
     quantized = any(word in name for name in stored.facts.nodes for word in ("Quantize", "NBits", "Integer"))
-    measured = [value for value in (opinion.loss or {}).values() if isinstance(value, float)]
+    measured = [value for value in (inquiry.loss or {}).values() if isinstance(value, float)]
     return quantized and stop.error == "WrongValue" and bool(measured) and min(measured) >= STEP
 
 
 def _ask_without_optimizer(
-    opinion: Opinion, verify: Verifier, model: Path, config: Mapping[str, str], libraries: Sequence[str],
+    inquiry: Inquiry, verify: Verifier, model: Path, config: Mapping[str, str], libraries: Sequence[str],
     example: Example, stop: Stopped,
 ) -> None:  # fmt: skip
     """Names the optimizer and its pass, where ONNX Runtime gives without it what the converted model means."""
@@ -100,12 +102,12 @@ def _ask_without_optimizer(
     if asked.outputs is None:
         return
     agrees = verify.judged(example, asked.outputs).verdict != "failed"
-    opinion.witnesses.append(Witness(runtime, "agrees" if agrees else "wrong"))
+    inquiry.findings.append(Witness(runtime, "agrees" if agrees else "wrong"))
     broken = Broken(model, libraries, example.inputs, config, blame.outcome_of(stop, example, verify.judged))
     if right_without_reuse(broken):
-        opinion.conclusion = "memory"
+        inquiry.findings.append(Shows("memory"))
     elif agrees:
-        opinion.conclusion, opinion.optimizer = "optimizer", guilty(broken)
+        inquiry.optimizer = guilty(broken)
 
 
 MEANT = 10.0
@@ -114,7 +116,7 @@ compute what a converted model means."""
 
 
 def _ask_what_is_meant(
-    opinion: Opinion, verify: Verifier, model: Path, libraries: Sequence[str], example: Example, output: int | None,
+    inquiry: Inquiry, verify: Verifier, model: Path, libraries: Sequence[str], example: Example, output: int | None,
     by_kernels: float | str | None = None,
 ) -> None:  # fmt: skip
     """Whether a model costs so much, or ONNX Runtime's kernels, by which its cost is measured, are wrong.
@@ -134,25 +136,23 @@ def _ask_what_is_meant(
         if asked.outputs is None:
             continue
         nearer = loss.sqnr(asked.outputs[compared], wanted) > by_kernels + MEANT
-        opinion.witnesses.append(Witness(runtime.name, "nearer" if nearer else "wrong"))
-        if nearer:
-            opinion.fault, opinion.conclusion = "runtime", "meaning"
+        inquiry.findings.append(Witness(runtime.name, "nearer" if nearer else "wrong"))
         return
 
 
-def _ask_exported(stored: Stored, libraries: Sequence[str], example: Example) -> Witness | None:
-    """That the exported model, before any conversion, cannot be run on the example either; None where it can."""
+def _ask_exported(stored: Stored, libraries: Sequence[str], example: Example) -> list[Witness]:
+    """That the exported model, before any conversion, cannot be run on the example either; empty where it can."""
     runtime = "onnxruntime-unoptimized"
     asked = ask(runtime, stored.file, libraries, example.inputs)
-    return Witness(runtime, "stops", asked.error, model="exported") if asked.answer == "stops" else None
+    return [Witness(runtime, "stops", asked.error, model="exported")] if asked.answer == "stops" else []
 
 
-def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, example: Example) -> Opinion:
-    """Who is at fault, by other runtimes; the case, where its outputs are not those that it declares."""
+def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, example: Example) -> Inquiry:
+    """What other runtimes answer, unless PyTorch's own outputs are not those that the case declares."""
     try:
         verify.judge_of(example.wanted)
     except Stopped:
-        return Opinion("case")
+        return Inquiry(Failure(stop.stage, None), [Shows("outputs")])
     suspect = Suspect(
         run.cell.runtime or "", stored.file, run.libraries(), verify.judged, verify.session,
         lambda: bool(own_code(run)), run.cell.case.says.onnxruntime.config,

@@ -25,6 +25,7 @@ from conformance.cluster.tasks import replay
 from conformance.cluster.workers import SchedulerLost
 from conformance.errors import Stopped, UserError
 from conformance.records.environment import environment
+from conformance.records.explanation import fail
 from conformance.records.record import Record
 from conformance.records.run_file import RunWriter
 from conformance.records.text import replay_command
@@ -55,7 +56,7 @@ def replay_on(
 
     def lost(id: str, error: str, reason: str) -> Record:
         record = record_of(entries[id], runtime)
-        record.stop(Stopped("load", error, reason, "harness"))
+        fail(record, Stopped("load", error, reason, "harness"))
         return record
 
     arguments = [

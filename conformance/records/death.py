@@ -8,6 +8,7 @@ from pathlib import Path
 
 from conformance import HOME
 from conformance.errors import Stopped, display_path
+from conformance.records.explanation import Shows, fail, note
 from conformance.records.fields import Place
 from conformance.records.record import Record
 from conformance.worker.isolation import Death
@@ -29,7 +30,7 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
     Python, where there is one."""
     if isinstance(failed := death.last.get("failed"), dict):
         record.draw, record.examples = failed["draw"], int(death.last.get("examples", 0))
-        record.stop(Stopped(failed["stage"], failed["error"], failed["reason"], failed["fault"]))
+        fail(record, Stopped(failed["stage"], failed["error"], failed["reason"], failed["fault"]))
         record.output = [f"{_UNEXPLAINED}: {death.how}"]
         return
     stage = str(death.last.get("stage", "load" if case is None else "declare"))
@@ -38,7 +39,7 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
     text = f"the process ended at stage {stage}: {death.how}"
     # Who sent a signal that no process sends itself by mistake is not known.
     fault = None if death.error in _SENT else _FAULTS.get(stage, "harness")
-    record.stop(Stopped(stage, death.error, text, fault))
+    fail(record, Stopped(stage, death.error, text, fault))
     lines = [line.strip() for line in death.output.splitlines() if line.strip()]
     stack = [line for line in lines if line.startswith("File ")]
     own = [] if case is None else [line for line in stack if str(case.resolve()) in line]
@@ -46,12 +47,13 @@ def note_death(record: Record, death: Death, case: Path | None = None) -> None:
     # Only the innermost frames, which come first, tell anything.
     record.output = [*said[-4:], *(own or stack)[:4]]
     if death.error not in (*_NO_CRASH, *_SENT) and _in_the_harness(lines):
-        record.fault, record.hints = "harness", ["report"]
+        note(record, Shows("harness"))
+        record.hints = ["report"]
     elif own:
         record.place = _place(own[0])
         # A native operator that crashes in eager PyTorch shows the line of the case that called it.
         crashed = death.error not in _NO_CRASH
-        record.fault = "reference" if record.draw is not None and crashed else "case"
+        note(record, Shows("PyTorch" if record.draw is not None and crashed else "case"))
     if death.error == "Timeout" and stage == "run" and case is not None:
         record.hints = ["slow"]
 

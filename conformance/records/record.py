@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from conformance.errors import Stopped, UserError, lacks_memory, trouble_of_host
+from conformance.errors import UserError
 from conformance.records import fields
 from conformance.records.validation import Check, Misfit, Scalar, check_of, checks_of, object_of, plain, wrong
 
@@ -75,13 +75,6 @@ def cause_of_smallest(case: str, exporter: str, operator: Mapping[str, Any]) -> 
 def cause_of_export(case: str, exporter: str, error: str | None, reason: str | None) -> str:
     """What cells with an export that fails alike have in common: all of it but the numbers, such as opsets."""
     return " ".join((case, exporter, f"{error}", re.sub(r"[0-9]+", "", f"{reason}")))
-
-
-_EXPLAINS = (
-    "witnesses", "conclusion", "parts_at", "optimizer", "operator", "smallest", "own_code", "cause", "loss", "beyond",
-    "conditioning", "vacuous", "remedy", "hints",
-)  # fmt: skip
-"""The fields that say why a cell failed, as opposed to what came out of it."""
 
 
 @dataclass
@@ -321,33 +314,11 @@ class Record:
     """of a budget of time: budgets with ratio, interval and verdict, the durations of both sides, throughput, the
     host"""
 
-    def stop(self, stop: Stopped) -> None:
-        """Writes where and why the cell stopped. What stopped for want of a disk is the host's fault, which
-        ``harness`` stands for, whoever wanted to write."""
-        self.status = "failed"
-        self.stage, self.error, self.reason, self.fault = stop.stage, stop.error, stop.reason, stop.fault
-        trouble = trouble_of_host(stop)
-        if trouble is not None:
-            self.error, self.reason, self.fault = "CannotWrite", f"{trouble}: {stop.reason}", "harness"
-            return
-        if lacks_memory(stop):  # who took the rest of it is not known
-            self.error, self.fault = "OutOfMemory", None
-        for name, value in stop.fields.items():
-            setattr(self, name, value)
-        if self.error == "OutOfMemory":
-            self.hints = [*self.hints, "memory"]
-
     def add_rest(self, name: str, seconds: float) -> None:
         """Count as ``name`` what is left of the ``seconds`` that the cell has taken."""
         rest = seconds - sum(self.seconds.values())
         if rest > 0:
             self.seconds[name] = self.seconds.get(name, 0.0) + round(rest, 6)
-
-    def take_back(self) -> None:
-        """Leave out who was found guilty and what to do about it, of a failure that turned out to be another one."""
-        empty = Record(self.id, self.case, self.exporter, self.opset, self.runtime, self.precision, self.check, {})
-        for name in _EXPLAINS:
-            setattr(self, name, getattr(empty, name))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values only, as a run file holds them; NaN and infinities as text, which JSON lacks."""

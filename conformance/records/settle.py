@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.records.details import declaration
+from conformance.records.explanation import Shows, note
 from conformance.records.host import Host, is_about
 from conformance.records.record import Record
 
@@ -74,7 +75,7 @@ def settle(record: Record, declared: Sequence[Expectation], instructions: Collec
         if not owed:
             return record
         record.status = "xpassed"
-        record.fault = "case"
+        note(record, Shows("works"))
         record.reason = f"it works, but {_declared(owed)}; take the entry out"
         record.declared += [
             {"outcome": "works", "place": expectation.place, "stage": expectation.stage, "error": expectation.error,
@@ -103,7 +104,7 @@ def fail_as_declared(record: Record, because: str, fault: str | None, host: Host
     """Makes a failed record one that fails as declared; what it failed with stays readable in ``observed``."""
     record.status = "xfailed"
     record.observed, record.reason = record.reason, because
-    record.fault = fault or record.fault
+    note(record, Shows("declared", fault))
     record.declared_for = None if host is None else {name: list(words) for name, words in host.items()}
 
 

@@ -1,4 +1,4 @@
-"""Who is at fault: the same model and input in other runtimes, and what their answers say together.
+"""Ask who is at fault: the same model and input in other runtimes. ``records.explanation`` says what follows.
 
 ONNX Runtime with its optimizer off, the ONNX specification's own evaluator and OpenVINO compute the model as the
 exporter gave it. If one agrees with PyTorch, the model is right and the runtime is wrong; if all differ from
@@ -19,11 +19,12 @@ import numpy as np
 from conformance.arrays import Array
 from conformance.compare.tolerance import Comparison
 from conformance.errors import Stopped
+from conformance.records.explanation import Explanation, Failure, Finding, NodeByNode, Shows, explain, kernels
+from conformance.records.fields import Cause, Optimizer
 from conformance.records.record import FLOAT64, Witness
 from conformance.runtimes import Session, registry
 from conformance.verdict.asking import Asked, ask
 from conformance.verdict.example import Example, given
-from conformance.verdict.loss import bears_out
 from conformance.verdict.passes import Broken, guilty, right_without_reuse
 from conformance.verdict.walk import decided, walk
 from conformance.worker import aside
@@ -53,67 +54,54 @@ class Suspect:
 
 
 @dataclass
-class Opinion:
-    """Who is at fault, and on what evidence."""
+class Inquiry:
+    """What has been found out about a failure so far."""
 
-    fault: str | None
-    witnesses: list[Witness] = field(default_factory=list)
-    conclusion: str | None = None
-    """What the witnesses' answers leave open, or say of the fault; a name that ``records.text`` has the words for."""
+    failure: Failure
+    findings: list[Finding] = field(default_factory=list)
     loss: Mapping[str, float | str] | None = None
-    cause: Mapping[str, Any] | None = None
-    parts_at: Mapping[str, str] | None = None
-    """The node that the conclusion is about, as ``walk.Place``."""
-    optimizer: Mapping[str, Any] | None = None
-    """The pass of an optimizer that the conclusion is about, as ``passes.guilty``."""
+    cause: Cause | None = None
+    optimizer: Optimizer | None = None
 
-    def onto(self, stop: Stopped) -> None:
-        """Writes the opinion into the fields of a failure."""
-        stop.fault = self.fault
-        stop.fields |= {
-            "witnesses": [witness.as_dict() for witness in self.witnesses],
-            "conclusion": self.conclusion,
-            "parts_at": self.parts_at,
-            "loss": self.loss if bears_out(self.loss or {}, self.fault) else None,
-            "cause": self.cause,
-            "optimizer": self.optimizer,
-        }
+    def explained(self) -> Explanation:
+        """Say what follows from it."""
+        return explain(self.failure, self.findings, loss=self.loss, cause=self.cause, optimizer=self.optimizer)
 
 
-def find(suspect: Suspect, example: Example, stop: Stopped) -> Opinion:
-    """Runs a failing example of an exported model elsewhere, and decides who is at fault."""
-    witnesses = list(collect(suspect, example, stop))
-    special = is_special(example, stop)
-    fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, own_code=False, special=special)
-    if conclusion in ("differ", "nobody") and suspect.own_code():
-        fault, conclusion = decide(witnesses, suspect.runtime, stop.stage, own_code=True, special=special)
-    opinion = Opinion(fault, witnesses, conclusion)
-    outcome = outcome_of(stop, example, suspect.judged)
-    broken = Broken(suspect.model, suspect.libraries, example.inputs, suspect.config, outcome)
-    asked_of = suspect.runtime == "onnxruntime" and stop.stage == "compare" and fault != "reference"
+def find(suspect: Suspect, example: Example, stop: Stopped) -> Inquiry:
+    """Run a failing example of an exported model elsewhere, as far as that shows who is at fault."""
+    failure = Failure(stop.stage, None, suspect.runtime, special=is_special(example, stop))
+    inquiry = Inquiry(failure, [*collect(suspect, example, stop)])
+    if inquiry.explained().conclusion in ("differ", "nobody") and suspect.own_code():
+        inquiry.failure = dataclasses.replace(failure, own_code=True)
+    found = inquiry.explained()
+    broken = Broken(
+        suspect.model, suspect.libraries, example.inputs, suspect.config, outcome_of(stop, example, suspect.judged)
+    )
+    asked_of = suspect.runtime == "onnxruntime" and stop.stage == "compare" and found.fault != "reference"
     if asked_of and right_without_reuse(broken):
-        opinion.fault, opinion.conclusion = "runtime", "memory"
-        return opinion
-    if conclusion == "optimizer":
-        opinion.optimizer = guilty(broken)
-    _look_at_nodes(opinion, suspect, example, stop)
-    return opinion
+        inquiry.findings.append(Shows("memory"))
+        return inquiry
+    if found.conclusion == "optimizer":
+        inquiry.optimizer = guilty(broken)
+    shown = _look_at_nodes(found, suspect, example, stop)
+    if shown is not None:
+        inquiry.findings.append(shown)
+    return inquiry
 
 
-def _look_at_nodes(opinion: Opinion, suspect: Suspect, example: Example, stop: Stopped) -> None:
-    """Adds to an opinion what the nodes show one by one, where ONNX Runtime fails without its optimizer too.
-
-    What the whole model showed is taken back only where it was open, or guessed for want of other witnesses."""
-    answers = {witness.runtime: witness.answer for witness in opinion.witnesses}
+def _look_at_nodes(found: Explanation, suspect: Suspect, example: Example, stop: Stopped) -> NodeByNode | None:
+    """What the nodes show one by one, where ONNX Runtime fails without its optimizer too."""
+    answers = {witness.runtime: witness.answer for witness in found.witnesses}
     damning = "wrong" if stop.stage == "compare" else "stops"
     if suspect.runtime != "onnxruntime" or answers.get("onnxruntime-unoptimized") != damning:
-        return
+        return None
     if stop.error in ("WrongCount", "WrongLength", "WrongDtype"):
-        return
+        return None
     try:
         walked = aside.ask(lambda: walk(suspect.model, suspect.libraries, example.inputs), WALK_SECONDS)
     except Exception:  # this only explains a failure, and must not be another
-        return
+        return None
 
     def fails(outputs: list[Array]) -> bool:
         arrays = _where_it_failed(stop, [np.asarray(output) for output in outputs], example.wanted)
@@ -123,29 +111,7 @@ def _look_at_nodes(opinion: Opinion, suspect: Suspect, example: Example, stop: S
         return suspect.computed(example, outputs)
 
     special = is_special(example, stop) and not suspect.own_code()
-    shown = decided(walked, fails, stop.stage, confirmed, special=special)
-    if shown is None:
-        return
-    fault, conclusion, place = shown
-    opinion.parts_at = place.as_dict() if place is not None else None
-    if conclusion in ("rules", "invalid") or (conclusion == "nodes" and walked.count > 1):
-        opinion.witnesses = list(map(_by_nodes, opinion.witnesses))
-    agreeing = [witness.runtime for witness in opinion.witnesses if witness.answer in ("agrees", "nearer")]
-    # one whose word counts for values alone shows no kernel to be right, but that the model may be
-    agreed = any(fault == "exporter" or not registry.named(runtime).values_only for runtime in agreeing)
-    if conclusion in ("rules", "invalid") or (fault is not None and not agreed):
-        opinion.fault, opinion.conclusion = fault, conclusion
-    elif opinion.fault is None and fault != "exporter":
-        opinion.conclusion = conclusion
-        if fault == "runtime":  # which those that agree with PyTorch say too
-            opinion.fault = fault
-
-
-def _by_nodes(witness: Witness) -> Witness:
-    """The witness beside nodes that each compute what ONNX says, and wrong outputs together: a runtime of its own
-    rules that agrees with PyTorch then has not computed the model. Of a single node it might have."""
-    own_rules = witness.runtime != FLOAT64 and registry.named(witness.runtime).values_only
-    return dataclasses.replace(witness, answer="strays") if own_rules and witness.answer == "agrees" else witness
+    return decided(walked, fails, stop.stage, confirmed, special=special)
 
 
 def collect(suspect: Suspect, example: Example, stop: Stopped) -> Iterator[Witness]:
@@ -177,7 +143,7 @@ def _ask(runtime: str, suspect: Suspect, example: Example, stop: Stopped) -> Wit
     if stop.error == "WrongValue" and _nearer(suspect, example, stop, got):
         return Witness(runtime, "nearer")
     # With its own kernels a runtime is no second opinion, whatever it makes of the model without its optimizer.
-    own = _kernels(runtime) == _kernels(suspect.runtime)
+    own = kernels(runtime) == kernels(suspect.runtime)
     if stop.stage == "compare" and not own and _differs(suspect, example, stop, got):
         return Witness(runtime, "otherwise")
     # Where the suspect stopped, the question is whether others can run the model, whatever values come out.
@@ -188,48 +154,6 @@ def is_special(example: Example, stop: Stopped) -> bool:
     """Return whether a failure is about NaN and infinities."""
     floats = [array for array in example.inputs.values() if array.dtype.kind == "f"]
     return stop.error in ("WrongNaN", "WrongInf") or not all(bool(np.isfinite(array).all()) for array in floats)
-
-
-def decide(
-    witnesses: Sequence[Witness], suspect: str, stage: str, own_code: bool, *, special: bool = False
-) -> tuple[str | None, str | None]:
-    """Who is at fault by the witnesses' answers (None: open), and the name of the conclusion, as in ``Opinion``.
-
-    ``suspect`` is the runtime that failed at ``stage``; ``own_code`` is whether the export used code of the case's
-    own; ``special`` whether it is about NaN and infinities, of which runtimes share what no rule asks for.
-    """
-    # That one whose word counts for values alone runs a model does not show that others have to.
-    witnesses = [
-        witness
-        for witness in witnesses
-        if stage == "compare" or witness.runtime == FLOAT64 or not registry.named(witness.runtime).values_only
-    ]
-    agreeing = [witness.runtime for witness in witnesses if witness.answer in ("agrees", "nearer")]
-    if FLOAT64 in agreeing:
-        return "reference", None
-    # Where the suspect stopped, witnesses that stop too speak against the model; where its values are wrong, a
-    # witness that stops says nothing about values.
-    damning = ("wrong",) if stage == "compare" else ("stops",)
-    against = [witness.runtime for witness in witnesses if witness.answer in damning]
-    otherwise = [witness.runtime for witness in witnesses if witness.answer == "otherwise"]
-    own = {_kernels(suspect)}
-    if agreeing:
-        others = {*map(_kernels, [*against, *otherwise])} - own
-        if all(registry.named(runtime).values_only for runtime in agreeing) and others:
-            return None, "open"
-        if stage == "run" and "onnxruntime-unoptimized" in against:
-            return None, "strictness"
-        only_the_optimizer = _kernels(agreeing[0]) == suspect
-        return "runtime", "optimizer" if only_the_optimizer else None
-    if any(witness.answer == "runs" for witness in witnesses):
-        return None, "open"
-    others = {*map(_kernels, against)} - own
-    if special and not own_code and others and all(registry.named(runtime).values_only for runtime in others):
-        return None, "shared"
-    # The suspect with its optimizer off still computes with its own kernels: its wrong answer is no second opinion.
-    if not own_code and {*map(_kernels, against)} <= own:
-        return None, "differ" if {*map(_kernels, otherwise)} - own else "nobody"
-    return "exporter", None
 
 
 Judged = Callable[[Example, list[Array]], Comparison]
@@ -251,11 +175,6 @@ def outcome_of(stop: Stopped, example: Example, judged: Judged) -> Callable[[Ask
         return "alike" if comparison.error == stop.error else "other"
 
     return outcome
-
-
-def _kernels(runtime: str) -> str:
-    """The runtime whose kernels a runtime computes with, which may be its own."""
-    return registry.named(runtime).computes_with
 
 
 def _where_it_failed(stop: Stopped, got: list[Array], wanted: list[Array]) -> list[Array]:

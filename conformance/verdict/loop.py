@@ -11,12 +11,13 @@ from typing import Any
 from conformance.compare.tolerance import Comparison, Worst, subjects
 from conformance.compare.vacuity import Vacuity
 from conformance.errors import Stopped
+from conformance.records.explanation import Explanation, blame
 from conformance.records.record import FLOAT64, Record
-from conformance.verdict.blame import Opinion, shown
+from conformance.verdict.blame import shown
 from conformance.verdict.comparer import Comparer, Outcome, WrongAnswer
 from conformance.verdict.example import Draw, Example, given
 
-Ask = Callable[[Stopped, Example], Opinion]
+Ask = Callable[[Stopped, Example], Explanation]
 """Finds out who is at fault for a failing example."""
 
 
@@ -59,12 +60,12 @@ class Explainer:
         """The example to show for a failure, with its own failure."""
         return example, stop
 
-    def witnessed(self, stop: Stopped, example: Example) -> Opinion:
+    def witnessed(self, stop: Stopped, example: Example) -> Explanation:
         """The other runtimes' answers to an example, held to the ordinary tolerance: float64 excuses nothing."""
         plain = given(example.draw, example.inputs, example.wanted, None, None, ())
-        opinion = self._ask(stop, plain)
-        opinion.witnesses = [witness for witness in opinion.witnesses if witness.runtime != FLOAT64]
-        return opinion
+        found = self._ask(stop, plain)
+        others = tuple(witness for witness in found.witnesses if witness.runtime != FLOAT64)
+        return dataclasses.replace(found, witnesses=others)
 
     def failure(self, example: Example) -> Stopped | None:
         """How the example fails; None where it does not."""
@@ -77,7 +78,7 @@ class Explainer:
     def blamed(self, example: Example, stop: Stopped) -> Stopped:
         """The failure with the fault that the other runtimes' answers point at, and the inputs."""
         self.example = example
-        self._ask(stop, example).onto(stop)
+        blame(stop, self._ask(stop, example))
         stop.fields["inputs"] = shown(example.inputs)
         return stop
 

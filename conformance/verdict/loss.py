@@ -81,27 +81,3 @@ def sqnr(got: Sequence[Array], wanted: Sequence[Array]) -> float:
         error = float(np.mean(np.square(values[finite] - signal[finite])))
         worst = min(worst, decibels(float(np.mean(np.square(signal[finite]))), error))
     return worst
-
-
-def greatest(loss: Mapping[str, float | str]) -> str | None:
-    """The stage that stops, or else adds most noise; None where no stage adds any."""
-    if not loss:
-        return None
-    stage = min(loss, key=lambda name: value if isinstance(value := loss[name], float) else -math.inf)
-    return None if loss[stage] == math.inf else stage
-
-
-_STAGES_OF = {"exporter": ("export",), "runtime": ("optimizer", "runtime"), "precision": ("conversion",)}
-"""By who is at fault, the stages at which that costs accuracy."""
-
-
-def bears_out(loss: Mapping[str, float | str], fault: str | None) -> bool:
-    """Return whether the numbers say the same as the verdict: something is lost, and most of it where the fault is.
-
-    The stages are computed by ONNX Runtime: a kernel of it that is wrong looks like a loss of the export. NaN and
-    infinities have no size, so that a failure of theirs may show no loss at all.
-    """
-    if "conversion" in loss:  # of a model whose accuracy is what is asked about
-        return True
-    stage = greatest(loss)
-    return stage is not None and (fault not in _STAGES_OF or stage in _STAGES_OF[str(fault)])

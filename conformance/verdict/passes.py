@@ -48,7 +48,7 @@ class Broken:
     """``right``; ``alike`` where it fails as it did; ``other`` where nothing follows from the answer."""
 
 
-def guilty(broken: Broken, seconds: float = SECONDS) -> dict[str, Any] | None:
+def guilty(broken: Broken, seconds: float = SECONDS) -> Any:
     """What is known of the passes that break a model, for the record; None where it fails at no level, or nothing
     could be asked.
 

@@ -22,7 +22,7 @@ from conformance.records.fields import Cause
 from conformance.records.processor import is_of_kind
 from conformance.records.record import Answer, Witness
 from conformance.verdict import asking
-from conformance.verdict.blame import Opinion
+from conformance.verdict.blame import Inquiry
 from conformance.verdict.comparer import Comparer
 from conformance.verdict.example import Example
 from conformance.verdict.nodes import captured
@@ -131,14 +131,14 @@ def ask(
 
 
 def ask_about(
-    opinion: Opinion,
+    inquiry: Inquiry,
     example: Example,
     comparer: Comparer,
     model: Path,
     libraries: Sequence[str],
     config: Mapping[str, str],
 ) -> None:
-    """Adds to an opinion on a wrong answer of ONNX Runtime what it answers with kernels that cannot saturate."""
+    """Find out what ONNX Runtime, whose answer is wrong, answers with kernels that cannot saturate."""
     assert comparer.session is not None
     try:
         got = comparer.session.run(example.inputs)
@@ -149,10 +149,8 @@ def ask_about(
         return comparer.compare(outputs, example.right("all")).verdict != "failed"
 
     witness = ask(model, libraries, config, example.inputs, got, agrees)
-    opinion.witnesses.append(witness)
-    cause = cause_shown_by(witness)
-    if cause is not None:
-        opinion.cause, opinion.fault = cause, "runtime"
+    inquiry.findings.append(witness)
+    inquiry.cause = cause_shown_by(witness)
 
 
 def cause_shown_by(witness: Witness) -> Cause | None:

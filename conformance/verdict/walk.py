@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.arrays import Array
+from conformance.records.explanation import NodeByNode
 from conformance.runtimes import opener, registry
 from conformance.verdict.nodes import Nodes, line_of, moved, operator_of
 from conformance.verdict.rules import broken_by
@@ -56,7 +57,8 @@ class Place:
     why: str | None = None
     """The rule, or the error."""
 
-    def as_dict(self) -> dict[str, str]:
+    def as_dict(self) -> Any:
+        """The place as ``parts_at`` of a record has it."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -311,9 +313,8 @@ def decided(
     confirmed: Callable[[list[Any]], bool] = lambda _: False,
     *,
     special: bool = False,
-) -> tuple[str | None, str | None, Place | None] | None:
-    """Who is at fault by a walk, the name of the conclusion, and the node that it is about; None where the walk shows
-    nothing.
+) -> NodeByNode | None:
+    """What a walk shows of a failure; None where that is nothing.
 
     ``fails`` is whether outputs of the model are wrong, ``confirmed`` whether PyTorch itself computes the outputs of
     a node: where the model is wrong either way, what takes a node's place may be wrong as well. ``special`` is
@@ -321,20 +322,20 @@ def decided(
     """
     ended = walked.ended
     if ended is not None and ended.how == "breaks":
-        return "exporter", "rules", ended
+        return NodeByNode("rules", ended.as_dict())
     if stage != "compare":
         if walked.refused is not None:
-            return "exporter", "invalid", Place("", "", None, "invalid", why=walked.refused)
-        return ("runtime", "unsupported", ended) if ended is not None and walked.unsupported else None
+            return NodeByNode("invalid", Place("", "", None, "invalid", why=walked.refused).as_dict())
+        return NodeByNode("unsupported", ended.as_dict()) if ended is not None and walked.unsupported else None
     if walked.first is None or not fails(walked.first):
         return None
     if walked.parted and walked.second is not None:
-        at = walked.parted[0]
+        at = walked.parted[0].as_dict()
         if not fails(walked.second):
-            return "runtime", "kernel", at
+            return NodeByNode("kernel", at)
         if walked.open:
-            return None, "open", at
-        return ("exporter", "kernels", at) if all(map(confirmed, walked.substitutes)) else (None, "either", at)
+            return NodeByNode("open", at)
+        return NodeByNode("kernels" if all(map(confirmed, walked.substitutes)) else "either", at)
     if walked.open or (special and walked.alike):
-        return None, "open", (walked.open or walked.alike)[0]
-    return "exporter", "nodes", None
+        return NodeByNode("open", (walked.open or walked.alike)[0].as_dict())
+    return NodeByNode("nodes", several=walked.count > 1)

@@ -1,7 +1,5 @@
 """The fixture that aligns a case."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

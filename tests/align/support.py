@@ -1,7 +1,5 @@
 """A case that is aligned, what its answer says, and calls and graphs written by hand."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command ``align`` as it is typed: exit codes, what it prints, and what the user has to correct."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 
@@ -32,12 +30,9 @@ def typed(trial, monkeypatch, capsys):
 
 def test_a_sound_case_has_the_exit_code_0_and_its_store_is_used(typed):
     done = typed(network("Network", IMAGES), "planted", "--at", "batch=2", "--seed", "7")
-    assert done.code == 0
-    assert "planted, torchscript opset 17, fp32" in done.out
-    assert "batch=2, " in done.out
-    assert "seed 7" in done.out
-    assert "its optimizer off" in done.out
-    assert "nothing parts" in done.out
+    assert done.code == 0 and "planted, torchscript opset 17, fp32" in done.out
+    assert "batch=2, " in done.out and "seed 7" in done.out
+    assert "its optimizer off" in done.out and "nothing parts" in done.out
     assert list(Path(".conformance/models").glob("*/model.onnx"))
 
 
@@ -53,8 +48,7 @@ def test_the_command_of_a_record_looks_at_the_failing_example(typed):
     words = shlex.split(align_of(FAILED))
     assert words[:2] == ["conformance", "align"] and words[-6:-4] == ["--at", "batch=2"]
     done = typed(network("Network", IMAGES), *words[2:])
-    assert done.code == 0
-    assert "batch=2, " in done.out and "negative values, seed 7" in done.out
+    assert done.code == 0 and "batch=2, " in done.out and "negative values, seed 7" in done.out
 
 
 @pytest.mark.parametrize("other", [
@@ -76,8 +70,7 @@ def test_a_parting_has_the_exit_code_1_and_a_mark(typed):
 def test_all_calls_are_listed_on_demand(typed):
     body = network("Fewer")
     few, every = typed(body, "planted"), typed(body, "planted", "--all")
-    assert "more; --all shows them" in few.out
-    assert "idle" not in few.out
+    assert "more; --all shows them" in few.out and "idle" not in few.out
     assert "more; --all shows them" not in every.out
     for part in ("idle", "places", "not found: no node of the graph is from it", "(the whole module)"):
         assert part in every.out
@@ -86,8 +79,7 @@ def test_all_calls_are_listed_on_demand(typed):
 @pytest.mark.parametrize("runtime", [name for name in command.RUNTIMES if not registry.named(name).provider])
 def test_every_runtime_finds_the_wrong_layer(typed, runtime):
     done = typed(wrong("Twice", "second"), "planted", "--runtime", runtime)
-    assert done.code == 1
-    assert "they part first at sub.1, call 2" in done.out
+    assert done.code == 1 and "they part first at sub.1, call 2" in done.out
 
 
 EXPRESSION = say("forward: torch.sin(x)", ROWS)
@@ -113,9 +105,7 @@ EXPRESSION = say("forward: torch.sin(x)", ROWS)
 ])  # fmt: skip
 def test_what_the_user_has_to_correct_is_said_in_one_line(typed, body, arguments, parts):
     done = typed(body, *arguments)
-    assert done.code == 2
-    assert done.out == ""
-    assert len(done.err.splitlines()) == 1
+    assert done.code == 2 and done.out == "" and len(done.err.splitlines()) == 1
     for part in parts:
         assert part in done.err
 

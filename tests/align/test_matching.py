@@ -1,7 +1,5 @@
 """Which tensor of the graph is the output of which call of a submodule."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from conformance.align.modules import paired
@@ -15,16 +13,14 @@ from tests.kit.networks import DYNAMO_THOROUGH, EXPORTERS, IMAGES, network
 @EXPORTERS
 def test_a_sound_network_agrees_in_every_submodule(trial, exporter):
     answer = trial(network("Network", IMAGES), exporter=exporter)
-    assert not answer.alignment.parts
-    assert answer.alignment.first is None
+    assert not answer.alignment.parts and answer.alignment.first is None
     found = kinds(answer)
     assert {name for name, kind in found.items() if kind == "unmatched"} == set()
     assert {name for name, kind in found.items() if kind == "folded"} == {
         f"layers.{block}.conv{conv}" for block in (0, 1) for conv in (1, 2)
     }
     # Both calls of the ReLU, which works in place, and the block, which returns what the second call does.
-    assert found["layers.0.relu"] == found["layers.0.relu, call 2"] == "own"
-    assert found["layers.0"] == "same"
+    assert found["layers.0.relu"] == found["layers.0.relu, call 2"] == "own" and found["layers.0"] == "same"
     tensors = [row.place.tensor for row in answer.alignment.compared]
     assert len({*tensors}) == len(tensors)
     assert all(row.ratio is not None and row.ratio < 1 for row in answer.alignment.compared)
@@ -84,8 +80,7 @@ def test_of_outputs_that_nobody_needs_none_gets_the_tensor_of_another(trial, exp
 def test_what_is_not_in_the_graph_is_counted_and_listed(trial, exporter):
     answer = trial(network("Fewer"), exporter=exporter)
     found = kinds(answer)
-    assert found["same"] == "input"
-    assert found["idle"] == found["places"] == "unmatched"
+    assert found["same"] == "input" and found["idle"] == found["places"] == "unmatched"
     assert found["first"] == found["solid.last"] == "own"
     assert "2 not found in the graph" in text.matched(answer.alignment)
     assert "1 return their input" in text.matched(answer.alignment)
@@ -97,8 +92,7 @@ def test_what_is_not_in_the_graph_is_counted_and_listed(trial, exporter):
 
 def test_another_way_through_the_submodules_is_no_pair():
     once, twice = sub_calls(1), sub_calls(2)
-    assert paired(once, twice) is None
-    assert [len(one) for one in paired(once, once) or []] == [1, 1]
+    assert paired(once, twice) is None and [len(one) for one in paired(once, once) or []] == [1, 1]
 
 
 LOOP = """
@@ -109,6 +103,6 @@ planted (float[2] x, int64 n, bool c) => (float[2] y, float[n, 2] z) {
 """
 
 
-def test_a_node_reads_what_its_body_takes_from_around_it_and_not_the_bodys_own() -> None:
+def test_a_node_reads_what_its_body_takes_from_around_it_and_not_the_bodys_own():
     graph = Graph(model_of(LOOP, w=np.ones(2, np.float32)))
     assert {*graph.readers} == {"n", "c", "x", "w"}

@@ -1,7 +1,5 @@
 """Plants one wrong layer in a network, in the ways that a graph can be wrong, and checks that it is the one named."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -21,8 +19,7 @@ from tests.kit.planting import planted
 
 def test_a_wrong_symbolic_is_the_first_parting_and_what_follows_is_not(trial):
     answer = trial(wrong("Network", "symbolic", IMAGES))
-    assert answer.alignment.parts
-    assert parting(answer) == "act"
+    assert answer.alignment.parts and parting(answer) == "act"
     found = rows(answer)
     assert {name for name, row in found.items() if row.parts} == {"act", "head"}
     assert [name for name, row in found.items() if row.begins] == ["act"]
@@ -47,8 +44,7 @@ def test_a_wrong_weight_in_the_graph_is_named(tmp_path, exporter, layer, node):
 
     with planted(exported(change)):
         answer = Trial(tmp_path, tmp_path / "store")(network("Network", IMAGES), exporter=exporter)
-    assert parting(answer) == node
-    assert [name for name, row in rows(answer).items() if row.begins] == [node]
+    assert parting(answer) == node and [name for name, row in rows(answer).items() if row.begins] == [node]
 
 
 def test_partings_that_do_not_follow_from_the_first_are_told(trial):
@@ -70,8 +66,7 @@ def test_a_graph_that_does_not_run_is_refused(trial):
 ])  # fmt: skip
 def test_a_wrong_shape_and_nan_that_only_the_graph_has_are_named(trial, name, symbolic, text):
     answer = trial(wrong(name, symbolic))
-    assert parting(answer) in ("act", "one", "two")
-    assert text in said(answer)
+    assert parting(answer) in ("act", "one", "two") and text in said(answer)
 
 
 @pytest.mark.parametrize("moves, parts", [(1e-3, False), (0.0, True)])
@@ -107,24 +102,20 @@ def test_an_output_of_the_model_has_the_tolerance_that_is_declared(tolerance, pa
 @pytest.mark.parametrize("values", ["nan", "large"])
 def test_special_values_do_not_make_a_sound_network_part(trial, values):
     answer = trial(network("Twice"), values=values)
-    assert answer.draw.regime == values
-    assert not answer.alignment.parts
+    assert answer.draw.regime == values and not answer.alignment.parts
 
 
 def test_the_layer_that_overflows_in_fp16_is_named(trial):
     assert not trial(FP16).alignment.parts
     answer = trial(FP16, precision="fp16")
-    assert answer.alignment.parts
-    assert parting(answer) == "loud"
+    assert answer.alignment.parts and parting(answer) == "loud"
     assert "values are NaN or infinite; in PyTorch the largest is" in said(answer)
-    assert rows(answer)["first"].sqnr > 60
-    assert rows(answer)["last"].parts
+    assert rows(answer)["first"].sqnr > 60 and rows(answer)["last"].parts
 
 
 def test_the_layer_that_loses_most_in_int8_is_named(trial):
     answer = trial(INT8, precision="int8")
-    assert answer.alignment.parts
-    assert parting(answer) == "gather"
+    assert answer.alignment.parts and parting(answer) == "gather"
     found = rows(answer)
     assert found["spread"].sqnr > 25 > 20 > found["gather"].sqnr
     assert found["gather"].drop == pytest.approx(min(found["spread"].sqnr, 40) - found["gather"].sqnr)

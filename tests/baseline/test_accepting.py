@@ -189,5 +189,4 @@ def test_branches_that_accept_different_cases_merge(tmp_path, pair):
     code, merged = merged_by_git(tmp_path, base, *results)
     assert code == 0
     accepted = [one["id"] for one in read_baseline(merged)[1] if one["accepted"]]
-    assert {case_of(name) for name in accepted} == {f"case{case}" for case in pair}
-    assert len(accepted) == 4
+    assert {case_of(name) for name in accepted} == {f"case{case}" for case in pair} and len(accepted) == 4

@@ -1,7 +1,5 @@
 """Bundles of a few cells: packed, copied, changed and replayed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Each takes a number that is the call's own, and those that end give it back.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import mmap

@@ -1,7 +1,5 @@
 """Answers to examples, judged without a runtime that gave them."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

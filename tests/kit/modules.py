@@ -1,8 +1,8 @@
 """Modules that more than one file of tests is about, as Python beside a case, with their cases."""
 
 
-def net_of(expression: str, *statements: str, **layers: str) -> str:
-    """Return Python with a module ``Net`` of these layers; its forward of x returns the expression.
+def net_of(expression: str, *statements: str, takes: str = "x", **layers: str) -> str:
+    """Return Python with a module ``Net`` of these layers; its forward of what it takes returns the expression.
 
     The statements come before it.
     """
@@ -14,7 +14,7 @@ class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
 {made}
-    def forward(self, x):
+    def forward(self, {takes}):
 {lines}
 """
 

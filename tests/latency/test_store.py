@@ -38,8 +38,7 @@ def test_a_record_is_plain_and_says_what_was_found():
 
 def test_a_record_keeps_few_samples_and_no_infinity():
     durations = np.arange(1.0, 5001.0)
-    assert len(thinned(durations)) == KEPT
-    assert (thinned(durations)[0], thinned(durations)[-1]) == (1, 5000)
+    assert len(thinned(durations)) == KEPT and (thinned(durations)[0], thinned(durations)[-1]) == (1, 5000)
     assert thinned(durations[:7]).tolist() == durations[:7].tolist()
     few = paired([1.0, 1.1], [1.0, 1.0])
     found = as_record(few, [time_verdict(TEN_PERCENT, few)], runtime="tensorrt", precision="int8", at={}, host={})

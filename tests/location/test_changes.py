@@ -1,8 +1,6 @@
 """The change of one node that makes right what an operator's nodes compute: found where a node was planted wrong, and
 told only where it holds for other inputs too."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 
@@ -59,9 +57,7 @@ BY_DYNAMO = (FLAT, BATCH)
     pytest.param(BATCH, constant("Slice", 2, np.array([2]), 1), "Slice", "its input 2 val_1 instead of planted",
                  id="right for other inputs too"),
 ])  # fmt: skip
-def test_the_planted_node_is_named_with_the_change_that_takes_it_back(
-    bench: Bench, forward: str, edit: Edit, kind: str, change: str
-) -> None:
+def test_the_planted_node_is_named_with_the_change_that_takes_it_back(bench, forward, edit, kind, change):
     record = located(bench, forward, edit)
     assert record.operator is not None, record.as_dict()
     told = record.operator
@@ -69,21 +65,19 @@ def test_the_planted_node_is_named_with_the_change_that_takes_it_back(
     assert f"  a change that makes it right: {told['change']}" in details(record)
 
 
-def test_where_no_change_is_right_the_last_node_is_named_and_the_others_told(bench: Bench) -> None:
+def test_where_no_change_is_right_the_last_node_is_named_and_the_others_told(bench):
     told = located(bench, SILU, exchanged("Sigmoid", "Erf"), exchanged("Mul", "Max")).operator
     assert told["type"] == "Max" and "change" not in told, told
     assert [name.split()[0] for name in told["among"]] == ["Erf", "Max"]
 
 
-def test_a_runtime_that_crashes_at_a_change_costs_the_change_alone(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_runtime_that_crashes_at_a_change_costs_the_change_alone(bench, monkeypatch):
     monkeypatch.setattr(named, "mended", lambda *_: os.abort())
     told = located(bench, SILU, exchanged("Sigmoid", "Tanh")).operator
     assert (told["operator"], told["type"]) == ("aten.silu", "Mul") and "change" not in told, told
 
 
-def test_of_nodes_that_cannot_be_computed_the_first_is_named(bench: Bench) -> None:
+def test_of_nodes_that_cannot_be_computed_the_first_is_named(bench):
     """Right for two rows alone, at both ends of a roll of all elements."""
     told = located(bench, FLAT, constant("Reshape", 1, np.array([10]))).operator
     assert (told["how"], told["type"]) == ("stops", "Reshape") and "change" not in told, told

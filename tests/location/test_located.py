@@ -1,8 +1,5 @@
 """The first operator that parts: what a record of a wrong export names, and what it does not."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,7 +8,7 @@ from benchmarks.culprits.edits import Edit, exchanged
 from benchmarks.culprits.planting import exported
 from benchmarks.location.sound import look_at
 from conformance.records.findings import findings
-from tests.kit.cases import Bench, details, module_of, say, verdict, with_symbolic, write_case
+from tests.kit.cases import details, module_of, say, verdict, with_symbolic, write_case
 from tests.kit.planting import planted, untyped
 from tests.kit.runs import run_suite
 
@@ -21,10 +18,8 @@ PYTHON = """
 import math
 import os
 import signal
-
 import torch
 import torch.nn.functional as F
-
 calls = []
 def half(size):
     return size // 2
@@ -194,7 +189,7 @@ SLOW = ("made wrong by the exporter's passes", "a size, dynamo", "inside a branc
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name in SLOW)) for name in LOCATED]
 )
-def test_the_first_operator_that_parts_is_named_with_its_line(bench: Bench, name: str) -> None:
+def test_the_first_operator_that_parts_is_named_with_its_line(bench, name):
     row = LOCATED[name]
     with planted(*([exported(untyped(row.edit))] if row.edit else [])):
         record = bench.run(row.case, PYTHON)
@@ -208,9 +203,7 @@ def test_the_first_operator_that_parts_is_named_with_its_line(bench: Bench, name
 
 
 @pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])
-def test_what_torch_lacks_is_said_and_the_verdict_stays(
-    bench: Bench, exporter: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_torch_lacks_is_said_and_the_verdict_stays(bench, exporter, monkeypatch):
     """As with a torch that calls what is private otherwise."""
     from torch.fx.proxy import TracerBase
     from torch.onnx._internal.torchscript_exporter import utils
@@ -232,25 +225,21 @@ def test_what_torch_lacks_is_said_and_the_verdict_stays(
     ("another_graph_each_time", {"unable": "changed"}),
     ("crashes_the_second_time", {"unable": "raised", "detail": "Lost: SIGSEGV"}),
 ])  # fmt: skip
-def test_where_exporting_again_does_not_show_the_same_graph_nothing_is_named(
-    bench: Bench, symbolic: str, told: dict[str, str]
-) -> None:
+def test_where_exporting_again_does_not_show_the_same_graph_nothing_is_named(bench, symbolic, told):
     record = bench.run(say(module_of("Network"), exporting(symbolic)), PYTHON)
-    assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
-    assert record.operator == told
+    assert verdict(record) == ("failed", "compare", "WrongValue", "exporter") and record.operator == told
 
 
 @pytest.mark.parametrize("export", [TORCHSCRIPT.replace("17", "20"), DYNAMO.replace("18", "20")])
-def test_a_model_that_is_right_has_nothing_named(bench: Bench, export: str) -> None:
+def test_a_model_that_is_right_has_nothing_named(bench, export):
     """Asked of a cell that passes, where every difference would have to be one that kernels may have."""
     cells = bench.cells(say(module_of("Sound", shape="batch, 2, 3, 3"), export), PYTHON)
     (cell,) = (one for one in cells if one.check == "accuracy" and one.runtime == "onnxruntime")
     found = look_at(cell, bench.store)
-    assert (found.named, found.unable, found.parted) == ("", "", 0)
-    assert found.compared >= 2
+    assert (found.named, found.unable, found.parted) == ("", "", 0) and found.compared >= 2
 
 
-def test_a_run_names_the_operator_that_parts_as_one_finding(tmp_path: Path) -> None:
+def test_a_run_names_the_operator_that_parts_as_one_finding(tmp_path):
     source = "F.avg_pool2d(torch.relu(x) * 2, 2, divisor_override=3)"
     case = say(f"forward: {source}", 'inputs: {x: "float32[batch, 3, 8, 8]"}', "dims: {batch: 1..4}",
                "export: {torchscript: [13, 17]}")  # fmt: skip
@@ -275,7 +264,7 @@ class Branches(torch.nn.Module):
 """
 
 
-def test_a_branch_on_data_is_one_finding_at_its_line_whether_it_is_frozen_or_refused(bench: Bench) -> None:
+def test_a_branch_on_data_is_one_finding_at_its_line_whether_it_is_frozen_or_refused(bench):
     frozen = bench.run(say(module_of("Branches"), TORCHSCRIPT), BRANCH)
     refused = bench.run(say(module_of("Branches"), DYNAMO), BRANCH, check="export")
     assert frozen.operator is not None

@@ -1,7 +1,5 @@
 """Mistakes planted in the exporters' own files: they are put where they say, and what is said of them is scored."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import inspect
@@ -16,7 +14,7 @@ from benchmarks.location import lowered, lowerings
 TEXT = "def one(x):\n    return x + 1\n\n\n@staticmethod\ndef other(x):\n    return x + 1\n"
 
 
-def test_an_edit_is_in_one_function_and_once() -> None:
+def test_an_edit_is_in_one_function_and_once():
     assert lowerings.edited(TEXT, "other", "x + 1", "x") == TEXT.replace("x + 1", "x").replace("x\n", "x + 1\n", 1)
     assert "@classmethod" in lowerings.edited(TEXT, "other", "@staticmethod", "@classmethod")
     for function, there in (("one", "x + 2"), ("one", "x"), ("none", "x + 1"), ("one", "@staticmethod")):
@@ -24,7 +22,7 @@ def test_an_edit_is_in_one_function_and_once() -> None:
             lowerings.edited(TEXT, function, there, "")
 
 
-def test_an_edited_file_is_imported_as_if_it_lay_on_the_disk(tmp_path: Path, monkeypatch: Any) -> None:
+def test_an_edited_file_is_imported_as_if_it_lay_on_the_disk(tmp_path, monkeypatch):
     (tmp_path / "with_mistakes.py").write_text(TEXT.replace("@staticmethod\n", ""), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(lowerings.MODULES, "mine", "with_mistakes")
@@ -40,7 +38,7 @@ def test_an_edited_file_is_imported_as_if_it_lay_on_the_disk(tmp_path: Path, mon
         lowerings.plant(plant)
 
 
-def test_each_module_of_the_list_marks_where_its_operators_are_called() -> None:
+def test_each_module_of_the_list_marks_where_its_operators_are_called():
     read = lowerings.lowerings()
     assert len({one.name for one in read}) == len(read) and sum(not one.then for one in read) >= 120
     for one in read:
@@ -51,7 +49,7 @@ def test_each_module_of_the_list_marks_where_its_operators_are_called() -> None:
 
 
 @pytest.mark.thorough
-def test_each_edit_of_the_list_applies_to_the_installed_files() -> None:
+def test_each_edit_of_the_list_applies_to_the_installed_files():
     read: dict[str, str] = {}
     for one in lowerings.lowerings():
         for place, *edit in one.edits:
@@ -68,7 +66,7 @@ def _said(name: str, status: str = "failed", **told: Any) -> lowered.Result:
     return lowered.Result(name, "", "accuracy", record, "planted.yaml:1", 1.0)
 
 
-def test_what_a_record_names_is_scored() -> None:
+def test_what_a_record_names_is_scored():
     name = "torchscript, two: log1p adds nothing, and triu is tril"
     plant = next(one for one in lowerings.lowerings() if one.name == name)
     here, then = (f"beside.py:{plant.line(mark)}" for mark in ("# here", "# then"))
@@ -88,7 +86,7 @@ def test_what_a_record_names_is_scored() -> None:
 
 @pytest.mark.own_store
 @pytest.mark.thorough
-def test_a_mistake_in_a_symbolic_is_planted_and_its_twin_is_sound(tmp_path: Path) -> None:
+def test_a_mistake_in_a_symbolic_is_planted_and_its_twin_is_sound(tmp_path):
     (result,) = lowered.collect(tmp_path, "torchscript", text="rrelu takes its lower limit")
     assert result.counts and result.operator and result.placed and not result.wrong
     assert not [*lowered.collect(tmp_path, "torchscript", text="rrelu takes its lower limit")]

@@ -1,8 +1,6 @@
 """Which change is told as a repair: the one that a maintainer would write, where it is right for all kinds of values;
 none where it is right by accident."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -216,11 +214,11 @@ def told(row: Row) -> list[str]:
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_the_change_that_was_planted_is_told_first(name: str) -> None:
+def test_the_change_that_was_planted_is_told_first(name):
     changes, wanted = told(FOUND[name]), FOUND[name].change
     assert changes and wanted is not None and wanted in changes[0], changes
 
 
 @pytest.mark.parametrize("name", NONE)
-def test_where_no_change_of_one_node_is_right_none_is_told(name: str) -> None:
+def test_where_no_change_of_one_node_is_right_none_is_told(name):
     assert told(NONE[name]) == []

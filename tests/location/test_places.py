@@ -1,13 +1,11 @@
 """The most precise place that is known of code that no file has, or that is called in unusual ways, and its kind."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import pytest
 
 from conformance.records.location import places_of
-from tests.kit.cases import Bench, details, module_of, say
+from tests.kit.cases import details, module_of, say
 from tests.kit.planting import planted
 from tests.location.test_refused import lowering, symbolic
 
@@ -112,9 +110,7 @@ def gate_of_dynamo(x: Any) -> Any:
     pytest.param(name, exporter, marks=[pytest.mark.thorough] * (exporter == "dynamo"))
     for name, row in PLACED.items() for exporter in row.by.split()
 ])  # fmt: skip
-def test_the_place_has_its_kind_and_no_file_is_named_that_is_not_there(
-    bench: Bench, name: str, exporter: str
-) -> None:
+def test_the_place_has_its_kind_and_no_file_is_named_that_is_not_there(bench, name, exporter):
     row, opset = PLACED[name], {"torchscript": 17, "dynamo": 18}[exporter]
     with planted(symbolic(gate) if exporter == "torchscript" else lowering(gate_of_dynamo)):
         record = bench.run(say(module_of("Net"), f"export: {{{exporter}: [{opset}]}}"), row.python)

@@ -1,7 +1,5 @@
 """The place where no values differ: of a model that the checker refuses, an export that stops, a wrong dtype."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,7 +15,7 @@ from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings
 from conformance.records import text
 from conformance.worker.isolation import Worker
-from tests.kit.cases import Bench, case_of, details, module_of, say, verdict
+from tests.kit.cases import case_of, details, module_of, say, verdict
 from tests.kit.planting import planted, untyped, wrapping
 from tests.kit.warm_python import warm_python
 
@@ -33,7 +31,6 @@ def _warm() -> Iterator[None]:
 PYTHON = """
 import torch
 import torch.nn.functional as F
-
 class Net(torch.nn.Module):
     def part(self, x):
         y = torch.tanh(x)
@@ -174,7 +171,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=[pytest.mark.thorough] * (row.export == DYNAMO)) for name, row in REFUSED.items()
 ])  # fmt: skip
-def test_the_operator_is_named_with_its_line_and_its_smallest_function(bench: Bench, name: str) -> None:
+def test_the_operator_is_named_with_its_line_and_its_smallest_function(bench, name):
     row = REFUSED[name]
     with planted(row.planting):
         record = bench.run(say(row.case, row.export), PYTHON, check=row.check, **SMALL)
@@ -195,7 +192,7 @@ SECOND = {
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=[pytest.mark.thorough] * (row[0] == DYNAMO)) for name, row in SECOND.items()
 ])  # fmt: skip
-def test_a_second_operator_is_told_and_another_call_of_the_first_is_none(bench: Bench, name: str) -> None:
+def test_a_second_operator_is_told_and_another_call_of_the_first_is_none(bench, name):
     export, wrong, said = SECOND[name]
     case = say(NET.replace("Net", "Twice"), export)
     python = f"{PYTHON}\nclass Twice(Net):\n    def forward(self, x):\n        return self.part(self.part(x))\n"
@@ -211,7 +208,7 @@ def test_a_second_operator_is_told_and_another_call_of_the_first_is_none(bench: 
     assert said in details(record), details(record)
 
 
-def test_values_that_are_wrong_beside_a_refused_operator_are_told(bench: Bench) -> None:
+def test_values_that_are_wrong_beside_a_refused_operator_are_told(bench):
     with planted(symbolic(unknown), symbolic(unary("Cos"), "sin")):
         record = bench.run(say(NET, TORCHSCRIPT), PYTHON, check="export")
     told = record.operator or {}
@@ -221,7 +218,7 @@ def test_values_that_are_wrong_beside_a_refused_operator_are_told(bench: Bench) 
     assert any(line.startswith("with that put right, beside.py:10  ") for line in details(record)), details(record)
 
 
-def test_values_that_pytorch_leaves_open_beside_a_refused_operator_are_not(bench: Bench) -> None:
+def test_values_that_pytorch_leaves_open_beside_a_refused_operator_are_not(bench):
     forward = "F.hardswish(x)[:, :2] + torch.topk(torch.zeros_like(x), 2)[1]"  # of which one slice hands on
     with planted(symbolic(unknown), exported(untyped(behind("TopK", plus(1, "int64"), 1)))):
         record = bench.run(case_of(forward, x="[batch, 4]"), check="export")
@@ -229,7 +226,7 @@ def test_values_that_pytorch_leaves_open_beside_a_refused_operator_are_not(bench
     assert "second" not in record.operator, record.operator
 
 
-def test_what_asserts_sizes_is_no_call_of_a_program() -> None:
+def test_what_asserts_sizes_is_no_call_of_a_program():
     """As torch.export has it of a size that it takes for another than 1."""
     import torch
 
@@ -248,7 +245,7 @@ def test_what_asserts_sizes_is_no_call_of_a_program() -> None:
     "torchscript: {opsets: [17], symbolics: {aten::hardswish: tests.kit.fatal.lowers}}",
     "dynamo: {opsets: [18], translations: {aten::hardswish: tests.kit.fatal.lowers}}",
 ])  # fmt: skip
-def test_an_export_that_ends_its_process_has_the_operator_and_line(bench: Bench, export: str) -> None:
+def test_an_export_that_ends_its_process_has_the_operator_and_line(bench, export):
     cell = bench.cells(say(NET, f"export: {{{export}}}"), PYTHON)[0]
     with Worker() as worker:
         record = Runner(Settings(store=bench.store), 60, worker)(cell)
@@ -271,7 +268,7 @@ def sliced_by_numbers(g: Any, x: Any) -> Any:
     return g.op("Slice", g.op("HardSwish", x), g.op("Sub", size, size), size, constant([0]))
 
 
-def test_a_node_that_breaks_the_rules_of_its_operator_is_the_one_beside_another_defect(bench: Bench) -> None:
+def test_a_node_that_breaks_the_rules_of_its_operator_is_the_one_beside_another_defect(bench):
     """Of the nodes that one operator became: starts and ends that are numbers and no lists of them."""
     case = say(NET, TORCHSCRIPT)
     for plants in ([], [symbolic(unary("Cos"), "sin")]):

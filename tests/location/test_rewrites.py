@@ -1,7 +1,5 @@
 """Which of the exporter's own passes makes a graph wrong: a rule or a pass of dynamo's optimizer, or onnxsim."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import re
@@ -13,7 +11,7 @@ import numpy as np
 import pytest
 
 from conformance.align.operators.rewrites import name_of_rule
-from tests.kit.cases import Bench, case_of, details, say, verdict
+from tests.kit.cases import case_of, details, say, verdict
 from tests.kit.planting import planted, wrapping
 
 pytestmark = pytest.mark.own_store
@@ -53,7 +51,7 @@ def fused_as(operator: str, name: str | None = "FuseSuccessiveReluClip") -> Iter
         yield
 
 
-def test_a_wrong_rule_is_named_without_which_the_model_stays_right(bench: Bench) -> None:
+def test_a_wrong_rule_is_named_without_which_the_model_stays_right(bench):
     with fused_as("Max"):
         record = bench.run(say(CLIPPED, "export: {dynamo: [18]}"))
     assert named(record) == ("optimizer", ["FuseSuccessiveReluClip"])
@@ -61,7 +59,7 @@ def test_a_wrong_rule_is_named_without_which_the_model_stays_right(bench: Bench)
     assert line.endswith(", and without FuseSuccessiveReluClip it stays right")
 
 
-def test_an_operator_that_a_rule_takes_out_is_named_and_not_the_one_after(bench: Bench) -> None:
+def test_an_operator_that_a_rule_takes_out_is_named_and_not_the_one_after(bench):
     from onnxscript import rewriter
 
     rule = next(one for one in rewriter._DEFAULT_REWRITE_RULES if "redundant_slice" in f"{one._condition_function}")
@@ -76,9 +74,7 @@ def test_an_operator_that_a_rule_takes_out_is_named_and_not_the_one_after(bench:
     pytest.param("", ("export", "PassError"), "raises", id="an exception"),
 ])  # fmt: skip
 @pytest.mark.thorough
-def test_a_rule_that_makes_no_valid_model_is_named_and_without_a_name_by_its_function(
-    bench: Bench, operator: str, found: tuple[str, str], how: str
-) -> None:
+def test_a_rule_that_makes_no_valid_model_is_named_and_without_a_name_by_its_function(bench, operator, found, how):
     with fused_as(operator, None):
         record = bench.run(say(CLIPPED, "export: {dynamo: [18]}"), check="export")
     assert verdict(record) == ("failed", *found, "exporter")
@@ -89,7 +85,7 @@ def test_a_rule_that_makes_no_valid_model_is_named_and_without_a_name_by_its_fun
     assert any(rule in line for line in details(record))
 
 
-def test_a_rule_without_a_name_is_called_by_its_function_and_file() -> None:
+def test_a_rule_without_a_name_is_called_by_its_function_and_file():
     from onnxscript.rewriter import pattern
 
     def replaced(op: Any, x: Any) -> Any:
@@ -100,7 +96,7 @@ def test_a_rule_without_a_name_is_called_by_its_function_and_file() -> None:
     assert name_of_rule(rule) == f"{code.co_qualname} at {code.co_filename}:{code.co_firstlineno}"
 
 
-def test_a_wrong_pass_is_named(bench: Bench) -> None:
+def test_a_wrong_pass_is_named(bench):
     """A folding of constants that adds one to those that it makes."""
     from onnxscript.optimizer import _constant_folding as folding
 
@@ -113,7 +109,7 @@ def test_a_wrong_pass_is_named(bench: Bench) -> None:
     assert named(record) == ("optimizer", ["FoldConstantsPass"])
 
 
-def test_a_wrong_simplifier_is_named(bench: Bench) -> None:
+def test_a_wrong_simplifier_is_named(bench):
     import onnxsim
 
     def wrong(original: Any, model: Any, *arguments: Any, **options: Any) -> Any:

@@ -1,7 +1,5 @@
 """Two causes in one cell: both places are told, first the one that is computed first."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import pytest
@@ -64,7 +62,7 @@ def located(bench: Bench, *edits: Edit, export: str = "torchscript: [17]") -> An
 
 
 @pytest.mark.parametrize("name", TWO)
-def test_two_places_are_told_in_the_order_in_which_they_are_computed(bench: Bench, name: str) -> None:
+def test_two_places_are_told_in_the_order_in_which_they_are_computed(bench, name):
     row = TWO[name]
     record = located(bench, *row.edits)
     second = record.operator.get("second") or {}
@@ -83,9 +81,7 @@ def test_two_places_are_told_in_the_order_in_which_they_are_computed(bench: Benc
     pytest.param("(F.hardswish(x), torch.tanh(x))", HALF, ("aten.hardswish", "dtype"), ("aten.tanh", "value"),
                  id="a dtype at first"),
 ])  # fmt: skip
-def test_a_dtype_and_values_are_told_both(
-    bench: Bench, forward: str, edit: Edit, first: tuple[str, str], second: tuple[str, str]
-) -> None:
+def test_a_dtype_and_values_are_told_both(bench, forward, edit, first, second):
     with planted(symbolic(as_double), exported(untyped(edit))):
         record = bench.run(case_of(forward))
     told = record.operator or {}
@@ -93,7 +89,7 @@ def test_a_dtype_and_values_are_told_both(
     assert (told["second"]["operator"], told["second"]["how"]) == second, told["second"]
 
 
-def test_an_order_that_pytorch_leaves_open_with_other_inputs_is_no_second_place(bench: Bench) -> None:
+def test_an_order_that_pytorch_leaves_open_with_other_inputs_is_no_second_place(bench):
     """Of equal values the graph names others than PyTorch does, at every input."""
     forward = "torch.topk(torch.zeros_like(x), 2)[1] + 0 * torch.exp(x)[:, :2] + torch.exp(x).sum()"
     with planted(exported(untyped(GROWS)), exported(untyped(behind("TopK", plus(1, "int64"), 1)))):
@@ -108,7 +104,7 @@ def gate(x: Any) -> Any:
 
 
 @pytest.mark.thorough
-def test_what_a_pass_makes_wrong_is_told_beside_a_wrong_translation(bench: Bench) -> None:
+def test_what_a_pass_makes_wrong_is_told_beside_a_wrong_translation(bench):
     with planted(lowering(gate, "tanh")), fused_as("Max"):
         record = bench.run(say(CLIPPED, "export: {dynamo: [18]}"))
     first = record.operator or {}

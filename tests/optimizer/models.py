@@ -1,7 +1,5 @@
 """Small models that some pass of ONNX Runtime's optimizer rewrites; of the known ones it makes something wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,8 +44,6 @@ def integers(*shape: int) -> Any:
 
 
 # ---- known defects of ONNX Runtime 1.31 ----------------------------------------------------------------------
-
-
 def layer_norm() -> ModelProto:
     """Centred values to a power that is not 2, which the fusion does not look at."""
     nodes = [
@@ -76,8 +72,6 @@ def twice_quantized() -> ModelProto:
 
 
 # ---- models for planted defects: each is rewritten by the pass that it is named for ---------------------------
-
-
 PLANTED: dict[str, ModelProto] = {
     "MatMulAddFusion": model(
         [node("MatMul", "x w", "p"), node("Add", "p b", "y")], [3, 4], {"w": normal(4, 5), "b": normal(5)}

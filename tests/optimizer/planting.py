@@ -1,7 +1,5 @@
 """A pass of ONNX Runtime's optimizer made wrong: whatever it changes gives outputs that are off, or crashes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator

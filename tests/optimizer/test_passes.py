@@ -1,7 +1,5 @@
 """The guilty pass of ONNX Runtime's optimizer is named, for known defects and for planted ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,7 +55,7 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_the_pass_of_a_known_defect_is_named_and_helpers_are_told_apart(asked, name: str) -> None:
+def test_the_pass_of_a_known_defect_is_named_and_helpers_are_told_apart(asked, name):
     model, x, guilty_pass, helpers = KNOWN[name]
     told = asked(model, x)
     assert (told["of"], told["level"]) == ("onnxruntime", "basic")
@@ -65,7 +63,7 @@ def test_the_pass_of_a_known_defect_is_named_and_helpers_are_told_apart(asked, n
     assert told["removed"] and told["added"]
 
 
-def test_the_nodes_before_and_after_a_pass_are_told(asked) -> None:
+def test_the_nodes_before_and_after_a_pass_are_told(asked):
     told = asked(models.layer_norm(), X)
     operators = [node.split()[0] for node in told["removed"]]
     assert operators == ["ReduceMean", "Sub", "Pow", "ReduceMean", "Add", "Sqrt", "Div", "Mul", "Add"]
@@ -73,7 +71,7 @@ def test_the_nodes_before_and_after_a_pass_are_told(asked) -> None:
 
 
 @pytest.mark.parametrize("name", models.PLANTED)
-def test_the_pass_that_is_made_wrong_is_named(asked, name: str) -> None:
+def test_the_pass_that_is_made_wrong_is_named(asked, name):
     model = models.PLANTED[name]
     with wrong(name):
         told = asked(model, inputs_of(model))
@@ -90,7 +88,7 @@ def two_passes() -> ModelProto:
     return models.model(nodes, [3, 4], {"w": models.normal(4, 5), "b": models.normal(5)})
 
 
-def test_passes_that_break_a_model_together_are_all_named(asked) -> None:
+def test_passes_that_break_a_model_together_are_all_named(asked):
     """Whichever of them comes first: without any one of them it is right, and none breaks anything by itself."""
     model = two_passes()
     with wrong("MatMulAddFusion", "CommonSubexpressionElimination", by=all):
@@ -99,7 +97,7 @@ def test_passes_that_break_a_model_together_are_all_named(asked) -> None:
     assert (told["together"], told["alone"], told["helpers"]) == (True, False, [])
 
 
-def test_where_no_single_pass_heals_the_smallest_set_is_named(asked) -> None:
+def test_where_no_single_pass_heals_the_smallest_set_is_named(asked):
     model = two_passes()
     with wrong("MatMulAddFusion", "CommonSubexpressionElimination"):
         told = asked(model, inputs_of(model))
@@ -108,19 +106,19 @@ def test_where_no_single_pass_heals_the_smallest_set_is_named(asked) -> None:
     assert told["removed"] and told["added"]
 
 
-def test_a_pass_that_ends_the_process_is_no_answer_and_none_of_ours(asked) -> None:
+def test_a_pass_that_ends_the_process_is_no_answer_and_none_of_ours(asked):
     with crashing_at("BASIC"):
         told = asked(models.layer_norm(), X)
     assert (told["level"], told["passes"]) == ("extended", ["LayerNormFusionL1"])
 
 
-def test_a_model_that_fails_at_no_level_has_no_guilty_pass_and_without_time_none_is_named(asked) -> None:
+def test_a_model_that_fails_at_no_level_has_no_guilty_pass_and_without_time_none_is_named(asked):
     assert asked(models.PLANTED["MatMulAddFusion"], inputs_of(models.PLANTED["MatMulAddFusion"])) is None
     assert asked(models.layer_norm(), X, seconds=0.0) is None
 
 
 @pytest.mark.parametrize("wanted", [[], [0], [9], [3, 4], [1, 5, 8], list(range(10))])
-def test_the_smallest_part_that_holds_is_found(wanted: list[int]) -> None:
+def test_the_smallest_part_that_holds_is_found(wanted):
     asked_for: list[tuple[int, ...]] = []
 
     def holds(part: Any) -> bool:
@@ -135,7 +133,7 @@ def test_the_smallest_part_that_holds_is_found(wanted: list[int]) -> None:
 GELU = say("forward: F.gelu(x)", 'inputs: {x: "float32[batch, 3]"}', "dims: {batch: 1..3}")
 
 
-def test_a_cell_that_the_optimizer_breaks_names_the_pass_and_says_so_in_words(bench) -> None:
+def test_a_cell_that_the_optimizer_breaks_names_the_pass_and_says_so_in_words(bench):
     with wrong("GeluFusionL2"):
         record = bench.run(GELU)
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
@@ -150,7 +148,7 @@ def test_a_cell_that_the_optimizer_breaks_names_the_pass_and_says_so_in_words(be
     assert (sound.status, sound.optimizer) == ("passed", None)
 
 
-def test_a_cell_that_is_right_without_memory_used_twice_lays_it_to_the_runtime(bench) -> None:
+def test_a_cell_that_is_right_without_memory_used_twice_lays_it_to_the_runtime(bench):
     with wrong_by_reuse():
         record = bench.run(GELU)
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")

@@ -10,8 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from conformance.plan.cell import Cell
 from conformance.records import text
+from conformance.records.explanation import greatest
 from conformance.records.record import Record
-from conformance.verdict.loss import greatest
 from tests.kit.cases import Bench, say, verdict
 from tests.kit.modules import net_of
 

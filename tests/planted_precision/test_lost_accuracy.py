@@ -64,8 +64,7 @@ def test_accuracy_lost_in_the_conversion_is_the_precisions_fault_and_no_runtime_
     break_conversion(change, checked=True)
     record = run(bench, "fidelity", precision)
     assert_blamed(record, "LowFidelity", "precision", "conversion")
-    assert record.worst["ratio"] > 1
-    assert record.fidelity["sqnr"] < {"fp16": 45, "int8": 20}[precision]
+    assert record.worst["ratio"] > 1 and record.fidelity["sqnr"] < {"fp16": 45, "int8": 20}[precision]
     assert verdict(run(bench, "accuracy", precision)) == PASSED
 
 

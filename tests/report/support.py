@@ -1,7 +1,5 @@
 """Records of every kind, also with hostile text in every field, and what a page holds of them."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any
@@ -17,24 +15,15 @@ HEADER: dict[str, Any] = {
 KILLED = {name: value for name, value in HEADER.items() if name != "seconds"}
 
 HOSTILE = {
-    "script": "<script>alert(1)</script>",
-    "attribute": '"><img src=x onerror=alert(1)>',
-    "end of script": "</script><script>alert(1)</script>",
-    "comment": "<!--<script>",
-    "template": "{{7*7}}{% if 1 %}",
-    "terminal": "\x1b[31mred\x1b]0;title\x07",
-    "reordered": "user\u202eexe.cod\u2066",
-    "null": "a\x00b",
-    "surrogate": "half \ud800 of a pair",
-    "separators": "one\u2028two\u2029three",
-    "long": "x" * 10_000,
-    "table": "a | b \\| c",
+    "script": "<script>alert(1)</script>", "attribute": '"><img src=x onerror=alert(1)>',
+    "end of script": "</script><script>alert(1)</script>", "comment": "<!--<script>",
+    "template": "{{7*7}}{% if 1 %}", "terminal": "\x1b[31mred\x1b]0;title\x07",
+    "reordered": "user\u202eexe.cod\u2066", "null": "a\x00b", "surrogate": "half \ud800 of a pair",
+    "separators": "one\u2028two\u2029three", "long": "x" * 10_000, "table": "a | b \\| c",
     "fences": "`one` ``two`` ```three``` `",
     "markdown": "[link](https://example.org) **bold** @octocat #1 https://example.org <b>",
-    "lines": "first\r\n::error::second\n- third",
-    "prototype": "__proto__",
-    "constructor": "constructor",
-}
+    "lines": "first\r\n::error::second\n- third", "prototype": "__proto__", "constructor": "constructor",
+}  # fmt: skip
 """What text of a record may contain."""
 
 
@@ -44,24 +33,16 @@ def record(case: str = "asinh", **values: Any) -> dict[str, Any]:
     which |= {name: values.pop(name) for name in list(which) if name in values}
     label = cell_label(case, which["exporter"], which["opset"], which["runtime"], which["precision"])
     found = Record(
-        id=cell_id(which["check"], label),
-        case=case,
-        source={"file": f"cases/{case}.yaml", "line": 7},
-        examples=24,
-        command=f"pytest conformance -k '{label}'",
-        seconds={"export": 0.5, "run": 0.25},
-        **which,
-    ).as_dict()
+        id=cell_id(which["check"], label), case=case, source={"file": f"cases/{case}.yaml", "line": 7}, examples=24,
+        command=f"pytest conformance -k '{label}'", seconds={"export": 0.5, "run": 0.25}, **which,
+    ).as_dict()  # fmt: skip
     return found | {"histogram": None} | values
 
 
 def failed(case: str = "asinh", **values: Any) -> dict[str, Any]:
     given = {
-        "status": "failed",
-        "stage": "compare",
-        "error": "WrongValue",
-        "reason": "3 of 24 elements of output 0 differ",
-        "fault": "runtime",
+        "status": "failed", "stage": "compare", "error": "WrongValue",
+        "reason": "3 of 24 elements of output 0 differ", "fault": "runtime",
         "witnesses": [{"runtime": "onnx-reference", "answer": "agrees"}],
         "worst": {"output": 0, "index": [1, 2], "got": 0.5, "wanted": 0.25, "error": 0.25, "ratio": 125000.0,
                   "dims": {"batch": 2}},

@@ -1,7 +1,5 @@
 """The command that writes every report of a run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ def write_run(folder: Path, records: list[dict[str, Any]], killed: bool = False)
     return folder
 
 
-def test_all_reports_of_a_run_with_its_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_reports_of_a_run_with_its_history(tmp_path, capsys):
     places = [write_run(tmp_path / "monday", [record()]), write_run(tmp_path / "tuesday", [failed(), record("new")])]
     out = tmp_path / "a" / "b"
     command.report(places, out / "page.html", out / "summary.md", out / "report.json", github=True)
@@ -41,12 +39,12 @@ def test_all_reports_of_a_run_with_its_history(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().out.count("::error ") == 1
 
 
-def test_runs_have_names_that_tell_them_apart(tmp_path: Path) -> None:
+def test_runs_have_names_that_tell_them_apart(tmp_path):
     assert command.names([tmp_path / "a", tmp_path / "b" / "run.json"]) == ["a", "b"]
     assert command.names([tmp_path / "x" / "run", tmp_path / "y" / "run"]) == ["x/run", "y/run"]
 
 
-def test_mistakes_are_said_in_words(tmp_path: Path) -> None:
+def test_mistakes_are_said_in_words(tmp_path):
     place, page = write_run(tmp_path / "run", [record()]), tmp_path / "page.html"
     other, latin = tmp_path / "other.json", tmp_path / "latin.json"
     other.write_text('{"schema": 1, "records": [{"id": "a"}]}', encoding="utf-8")

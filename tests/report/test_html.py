@@ -1,7 +1,5 @@
 """The page as text: complete, and inert whatever a record says."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html as escapes
@@ -27,7 +25,7 @@ from tests.report.support import (
 )
 
 
-def test_columns_keep_every_value_apart() -> None:
+def test_columns_keep_every_value_apart():
     values = [1, 1.0, True, "1", None, {"a": 1}, {"a": 1.0}, 1, 1, 1, 1, 1, 1, 1, 1, 1]
     column = embed.column(values)
     assert "rows" in column and json.dumps(cells_of(column)) == json.dumps(values)
@@ -35,13 +33,13 @@ def test_columns_keep_every_value_apart() -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_text_in_a_script_ends_nothing_and_comes_back(name: str) -> None:
+def test_text_in_a_script_ends_nothing_and_comes_back(name):
     found = embed.script_text([HOSTILE[name]])
     assert not set(found) & set("<>&\u2028\u2029\n\x00") and found.isascii()
     assert json.loads(found) == [HOSTILE[name]]
 
 
-def test_the_policy_allows_what_is_in_the_page_and_nothing_else() -> None:
+def test_the_policy_allows_what_is_in_the_page_and_nothing_else():
     made = page([("run", HEADER, [record()])])
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="(.*?)"', made)
     policy = escapes.unescape(policy)
@@ -56,7 +54,7 @@ def test_the_policy_allows_what_is_in_the_page_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_adds_no_element_to_the_page(name: str) -> None:
+def test_hostile_text_adds_no_element_to_the_page(name):
     """The tags of the page are those of a harmless one; ``test_browser`` sees the same in a browser."""
 
     def tags(poison: str) -> list[str]:
@@ -67,21 +65,21 @@ def test_hostile_text_adds_no_element_to_the_page(name: str) -> None:
     assert tags(HOSTILE[name]) == tags("harmless")
 
 
-def test_the_page_has_all_fields_of_all_records() -> None:
+def test_the_page_has_all_fields_of_all_records():
     given = [failed(), record("b"), record("c", runtime=None, check="export")]
     columns = data_of(page([("run", HEADER, given)]))["columns"]
     for name in set(given[0]) - {"fingerprint", "depends", "again"}:
         assert cells_of(columns[name]) == [one[name] for one in given], name
 
 
-def test_what_failed_first_stands_at_the_top_with_its_fault() -> None:
+def test_what_failed_first_stands_at_the_top_with_its_fault():
     made = page([("run", HEADER, [record("sound"), failed("first", fault="exporter"), failed("second")])])
     top = made[made.index("2 red cells: 2 findings") : made.index("Environment")]
     assert top.index("the exporter") < top.index("accuracy[first-") < top.index("accuracy[second-")
     assert "accuracy[sound" not in top and "cases/first.yaml:7" in top
 
 
-def test_history_has_each_cell_in_each_run() -> None:
+def test_history_has_each_cell_in_each_run():
     ratio = {"output": 0, "ratio": 0.5}
     earlier = [record("b"), record("gone")]
     now = [record("new"), failed("b", worst=ratio)]
@@ -91,7 +89,7 @@ def test_history_has_each_cell_in_each_run() -> None:
     assert cells_of(last["ratio"]) == [None, 0.5]
 
 
-def test_changes_lead_to_their_cells_and_those_that_block_come_first() -> None:
+def test_changes_lead_to_their_cells_and_those_that_block_come_first():
     given = [record("a"), failed("b")]
     changes = [
         change(given[0]["id"], "graph changed", regression=False), change(given[1]["id"], "newly failing"),
@@ -104,7 +102,7 @@ def test_changes_lead_to_their_cells_and_those_that_block_come_first() -> None:
     assert shown.index("newly failing") < shown.index("vanished") < shown.index("graph changed")
 
 
-def test_samples_are_thinned_and_budgets_know_their_kind() -> None:
+def test_samples_are_thinned_and_budgets_know_their_kind():
     side = {"median": 1.0, "samples": [float(number) / 7 for number in range(5000)]}
     budgets = [{"text": "1.2 x pytorch", "limit": 1.2}, {"text": "5 ms", "limit": 0.005}]
     given = record(latency={"own": side, "other": None, "budgets": budgets})
@@ -113,7 +111,7 @@ def test_samples_are_thinned_and_budgets_know_their_kind() -> None:
     assert [budget["relation"] for budget in latency["budgets"]] == [True, False]
 
 
-def test_the_title_of_a_page_tells_regressions_and_that_nothing_ran() -> None:
+def test_the_title_of_a_page_tells_regressions_and_that_nothing_ran():
     skipped = record(status="skipped", reason="no GPU")
     for records, changes, title in (
         ([record()], [], "1 cell, none failed"),

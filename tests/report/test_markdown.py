@@ -1,7 +1,5 @@
 """The summary in Markdown: what failed, within its limits, with hostile text in its code spans."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -23,7 +21,7 @@ from tests.report.support import (
 pytestmark = pytest.mark.smoke
 
 
-def test_the_summary_names_failures_with_fault_and_place() -> None:
+def test_the_summary_names_failures_with_fault_and_place():
     found = summary(HEADER, [record("sound"), failed(), record("skipped", status="skipped", reason="no GPU")])
     (row,) = (line for line in found.splitlines() if line.startswith("| `accuracy"))
     assert row.split(" | ") == [
@@ -35,7 +33,7 @@ def test_the_summary_names_failures_with_fault_and_place() -> None:
     assert "did not finish" in summary(KILLED, [record()])
 
 
-def test_the_summary_tells_what_blocks_apart_from_what_does_not() -> None:
+def test_the_summary_tells_what_blocks_apart_from_what_does_not():
     changes = [
         change("a", "slower"), change("b", "vanished", accepted=True), change("c", "faster", regression=False),
     ]  # fmt: skip
@@ -46,7 +44,7 @@ def test_the_summary_tells_what_blocks_apart_from_what_does_not() -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_stays_in_its_code_span(name: str) -> None:
+def test_hostile_text_stays_in_its_code_span(name):
     """A small reader of the two rules that matter: cells of a row end at a bare ``|``, spans at an equal fence."""
     poison = HOSTILE[name]
     found = summary(hostile_header(poison), [hostile(poison)], [hostile_change(poison)])
@@ -72,7 +70,7 @@ def test_hostile_text_stays_in_its_code_span(name: str) -> None:
     assert [line for line in outside if poison[:40] in line and line != command and "```" not in line] == []
 
 
-def test_the_sign_of_a_summary_is_that_of_the_job() -> None:
+def test_the_sign_of_a_summary_is_that_of_the_job():
     """A release waits for what is gone, too, and a run that was killed or skipped everything has shown nothing."""
     gone = change("a[b]", "vanished")
     skipped = record(status="skipped", reason="no GPU")
@@ -84,13 +82,13 @@ def test_the_sign_of_a_summary_is_that_of_the_job() -> None:
     assert summary(HEADER, [skipped]).startswith("### ⚪")
 
 
-def test_a_block_is_not_closed_by_its_text() -> None:
+def test_a_block_is_not_closed_by_its_text():
     found = summary(HEADER, [failed(command="a\n````\nb")]).splitlines()
     fences = [line for line in found if line.startswith("`````") or line == "````"]
     assert fences == ["`````text", "`````"]
 
 
-def test_the_summary_stays_within_its_limits() -> None:
+def test_the_summary_stays_within_its_limits():
     many = [failed(f"case{number}", reason="é" * 300, fault=None) for number in range(300)]
     full = summary(HEADER, many)
     assert full.count("| `accuracy") == 30 and "and 270 more failed." in full

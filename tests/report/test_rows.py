@@ -1,9 +1,6 @@
 """Rows of a report: of records of any version, with the words and the signs of the terminal."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import pytest
 
@@ -16,25 +13,24 @@ from conformance.report.words import verdict
 from tests.report.support import failed, mixed, record
 
 
-def test_a_record_with_the_least_there_is_gets_the_rest() -> None:
+def test_a_record_with_the_least_there_is_gets_the_rest():
     least = {"id": "a[b]", "case": "b", "exporter": "dynamo", "opset": 20, "check": "export", "status": "passed"}
     (row,) = rows.complete([least | {"details": None, "source": None, "of a later version": 1}])
     assert row["details"] == [] and row["source"] == {"file": None, "line": None} and row["runtime"] is None
     assert row["precision"] == "fp32" and row["of a later version"] == 1
-    assert "a[b]" in page([("run", {}, [least])])
-    assert "1 passed" in summary({}, [least])
+    assert "a[b]" in page([("run", {}, [least])]) and "1 passed" in summary({}, [least])
 
 
 @pytest.mark.parametrize("broken, said", [
     ({"id": None}, "record 2 lacks id"),
     ({"status": "perhaps"}, "record 2 has the status 'perhaps'"),
 ])  # fmt: skip
-def test_what_is_no_record_is_said_with_its_number(broken: dict[str, Any], said: str) -> None:
+def test_what_is_no_record_is_said_with_its_number(broken, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         rows.complete([record(), record() | broken])
 
 
-def test_each_status_has_words_of_its_own() -> None:
+def test_each_status_has_words_of_its_own():
     given = [
         record(worst={"output": 0, "ratio": 0.18}, ill_conditioned=2, excused=7),
         record(status="xfailed", reason="opset 9 lacks it", stage="run", fault="exporter", details=["found: x"]),
@@ -53,12 +49,12 @@ def test_each_status_has_words_of_its_own() -> None:
     assert "the largest error is inf" in infinite
 
 
-def test_a_failure_of_another_version_still_has_words() -> None:
+def test_a_failure_of_another_version_still_has_words():
     (row,) = rows.complete([failed(worst={"element": 3})])
     assert verdict(row).startswith("3 of 24 elements of output 0 differ\nstage compare")
 
 
-def test_the_matrix_has_the_signs_of_the_terminal() -> None:
+def test_the_matrix_has_the_signs_of_the_terminal():
     found = grid(rows.complete(mixed()))
     lines = list(matrix.lines(mixed(), width=400))
     for case, cells in zip(found["cases"], found["cells"], strict=True):
@@ -69,7 +65,7 @@ def test_the_matrix_has_the_signs_of_the_terminal() -> None:
     assert found["missing"] == ["tensorrt was not run: 1 cells skipped: tensorrt is not installed"]
 
 
-def test_a_sign_leads_to_the_record_that_decides_it() -> None:
+def test_a_sign_leads_to_the_record_that_decides_it():
     given = rows.complete(mixed())
     statuses = {"✓": "passed", "x": "xfailed", "F": "failed", "X": "xpassed", "s": "skipped"}
     statuses |= {"n": "xfailed", "N": "failed"}
@@ -82,6 +78,6 @@ def test_a_sign_leads_to_the_record_that_decides_it() -> None:
     assert reached == {number for number, row in enumerate(given) if row["runtime"] != "tensorrt"}
 
 
-def test_a_failure_beside_a_cell_is_not_hidden_by_a_pass_beside_it() -> None:
+def test_a_failure_beside_a_cell_is_not_hidden_by_a_pass_beside_it():
     given = [record(), record(check="specials", status="failed"), record(check="engine")]
     assert grid(rows.complete(given))["cells"] == [[["N", 1, 0, 2]]]

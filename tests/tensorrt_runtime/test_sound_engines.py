@@ -14,8 +14,7 @@ def test_a_sound_engine_passes_in_every_precision_and_says_how_it_computes(bench
     double(version)
     for precision in ("fp32", "fp16", "int8"):
         record = run(bench, say(LINEAR, PRECISIONS), precision=precision)
-        assert verdict(record) == PASSED, record.reason
-        assert record.examples > 20
+        assert verdict(record) == PASSED and record.examples > 20, record.reason
         told = record.arithmetic
         assert told["provider"].startswith(f"TensorRT {version}") and "double" in told["gpu"]
         assert told["tf32"] is False

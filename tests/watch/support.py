@@ -16,6 +16,7 @@ from conformance.plan.catalogue import Selection
 from conformance.plan.cell import Cell
 from conformance.plan.words import Words
 from conformance.records.record import Record
+from tests.kit.modules import net_of
 
 CASES = """
 defaults:
@@ -25,15 +26,9 @@ defaults:
   runtimes: onnxruntime
   specials: false
 plain: {about: has no Python, forward: 2 * torch.sin(x)}
-own: {about: has Python beside it, module: modules.Own}
+own: {about: has Python beside it, module: modules.Net}
 """
-MODULES = """
-import torch
-import helper
-class Own(torch.nn.Module):
-    def forward(self, x):
-        return torch.cos(x) + helper.AMOUNT
-"""
+MODULES = "import helper" + net_of("torch.cos(x) + helper.AMOUNT")
 PLAIN = ["export[plain-torchscript-op17]", "accuracy[plain-torchscript-op17-onnxruntime-fp32]"]
 OWN = [name.replace("plain", "own") for name in PLAIN]
 LIMIT = 20.0

@@ -80,7 +80,7 @@ def test_python_that_is_half_written_is_said_with_its_line_and_runs_nothing(case
         lambda: (cases / "modules.py").write_text(MODULES + "WRITTEN = True\n"),
     )
     assert done.ran == [PLAIN + OWN, [], [], OWN]
-    assert "cases/modules.py:5: SyntaxError: '(' was never closed" in done.said[1]
+    assert "cases/modules.py:7: SyntaxError: '(' was never closed" in done.said[1]
     assert "2 cells wait until that can be read" in done.said[1]
     assert "the verdicts stand, 4 cells: 4 passed" in done.said[2]
 
@@ -131,7 +131,7 @@ def test_new_case_files_and_folders_are_found_and_cells_that_go_are_told(cases, 
     def add() -> None:
         (cases / "more").mkdir()
         (cases / "more/new.yaml").write_text(CASES.replace("plain:", "other:").replace("own:", "another:"))
-        (cases / "more/modules.py").write_text("import torch\nclass Own(torch.nn.Module):\n    pass\n")
+        (cases / "more/modules.py").write_text("import torch\nclass Net(torch.nn.Module):\n    pass\n")
 
     done = watched(add, lambda: shutil.rmtree(cases / "more"))
     assert sorted(name.partition("[")[2].partition("-")[0] for name in done.ran[1]) == ["another"] * 2 + ["other"] * 2

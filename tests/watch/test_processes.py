@@ -100,8 +100,7 @@ def test_edits_reach_the_cells_whatever_the_last_one_did(folder, typed):
 
     beside.write_text("import nothing_of_that_name\n" + MODULE)
     missing = typed.until(REST)
-    assert "beside.py does not import: ModuleNotFoundError" in missing
-    assert "(beside.py:1)" in missing
+    assert "beside.py does not import: ModuleNotFoundError" in missing and "(beside.py:1)" in missing
 
     (folder / ".conformance").rename(folder / "elsewhere")  # at once, as a cell may still be writing to it
     beside.write_text(MODULE)
