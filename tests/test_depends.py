@@ -64,14 +64,10 @@ WAYS: dict[str, tuple[str, dict[str, str], Change]] = {
         "import numpy; return numpy.loadtxt(HERE / 'a.txt')", {"a.txt": "1"}, text("a.txt", "2"),
     ),
     "a helper": ("import helper; return helper.A", {"helper.py": "A = 1"}, text("helper.py", "A = 2")),
-    "a helper's helper": (
-        "import helper; return helper.A", {"helper.py": "from more import A", "more.py": "A = 1"},
-        text("more.py", "A = 2"),
-    ),
-    "a folder on sys.path": (
-        "sys.path.insert(0, str(HERE / 'lib')); import way_inserted; return way_inserted.A",
-        {"lib/way_inserted.py": "A = 1"}, text("lib/way_inserted.py", "A = 2"),
-    ),
+    "a helper's helper": ("import helper; return helper.A", {"helper.py": "from more import A", "more.py": "A = 1"},
+        text("more.py", "A = 2")),
+    "a folder on sys.path": ("sys.path.insert(0, str(HERE / 'lib')); import way_inserted; return way_inserted.A",
+        {"lib/way_inserted.py": "A = 1"}, text("lib/way_inserted.py", "A = 2")),
     "text that is executed": (
         "space = {}; exec((HERE / 'a.cfg').read_text(), space); return space['A']", {"a.cfg": "A = 1"},
         text("a.cfg", "A = 2"),
@@ -86,12 +82,9 @@ WAYS: dict[str, tuple[str, dict[str, str], Change]] = {
     "a module that hides another": ("import colorsys; return 1", {}, text("colorsys.py", "")),
     "names in a folder": ("return len(list((HERE / 'data').iterdir()))", {"data/a": ""}, text("data/b", "")),
     "a pattern of names": ("return len(list(HERE.glob('*.dat')))", {"a.dat": ""}, text("b.dat", "")),
-    "a file read by a function of a helper that keeps it": (
-        "import helper; return helper.read()",
+    "a file read by a function of a helper that keeps it": ("import helper; return helper.read()",
         {"helper.py": "import functools, pathlib\n@functools.cache\ndef read():\n"
-                      "    return pathlib.Path(__file__).with_name('a.txt').read_text()", "a.txt": "1"},
-        text("a.txt", "2"),
-    ),
+        "    return pathlib.Path(__file__).with_name('a.txt').read_text()", "a.txt": "1"}, text("a.txt", "2")),
 }  # fmt: skip
 
 
