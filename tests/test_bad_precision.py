@@ -282,7 +282,7 @@ def test_an_operator_that_nobody_knows_stops_the_conversion_in_one_line(bench, p
 
 
 def test_the_folder_of_the_case_is_left_as_it_was(bench):
-    (cell,) = (one for one in bench.cells(body_of(), LINEAR) if one.check == "fidelity")
+    cell = bench.cell(body_of(), LINEAR, check="fidelity")
     before = sorted(file.name for file in Path(cell.case.folder).iterdir())
     assert verdict(bench.run_cell(cell, examples=1)) == PASSED
     assert sorted(file.name for file in Path(cell.case.folder).iterdir() if file.name != "__pycache__") == before

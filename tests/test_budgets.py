@@ -58,7 +58,7 @@ def budget(text: str) -> str:
 
 def run(bench, body: str, seconds: float = 1e-3):
     """The record of the only budget of a case, where ONNX Runtime and ONNX's evaluator take that long."""
-    (cell,) = (cell for cell in bench.cells(body, PYTHON) if cell.check == "latency")
+    cell = bench.cell(body, PYTHON, check="latency")
     with taking(seconds, "onnxruntime", "onnx-reference"):
         return bench.run_cell(cell)
 

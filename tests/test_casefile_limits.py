@@ -134,10 +134,8 @@ EXPLOSIONS = {
         f"at most {CELLS:,} cells",
     ),
     "nested brackets": ("spoiled:\n  about: " + "[" * 5000 + "]" * 5000 + "\n", "nested deeper"),
-    "a million laughs": (
-        "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]\n" for n in range(20)),
-        "anchors",
-    ),
+    "a million laughs": ("a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]\n" for n in range(20)),
+        "anchors"),
     "tokens": ("spoiled: [" + "a," * 40_000 + "]\n", "keys, values and brackets"),
     "mistakes": (BODY + "".join(f"  unknown{number}: 1\n" for number in range(3000)), "more mistakes"),
     "a range without an end": (BODY.replace("1..4", "1..1000000000000000000"), "is not a size"),

@@ -460,7 +460,7 @@ NARROW = """
     ("torch.where(x > 5, x.sin(), x * 2) + torch.log(1.01 - x)", None),  # which takes nothing there
 ])  # fmt: skip
 def test_what_shows_only_beyond_the_declared_values_is_named(bench, forward, beyond):
-    (cell,) = (cell for cell in bench.cells(say(f'forward: "{forward}"', NARROW)) if cell.check == "accuracy")
+    cell = bench.cell(say(f'forward: "{forward}"', NARROW))
     told = bench.run_cell(cell).coverage
     found = told.get("beyond")
     assert (found and [entry["op"] for entry in found]) == beyond, told
@@ -503,5 +503,5 @@ def test_an_operator_that_exporters_translate_as_a_whole_is_one_call(forward, le
 def test_a_module_of_one_such_call_is_not_hollow(bench, forward, error):
     body = say(f'forward: "{forward}"', 'inputs: {x: "float32[batch, 4]", y: "float32[batch, 4]"}',
                "dims: {batch: 1..4}", "specials: false", "runtimes: onnxruntime", "export: {dynamo: 20}")  # fmt: skip
-    (cell,) = (cell for cell in bench.cells(body) if cell.check == "accuracy")
+    cell = bench.cell(body)
     assert bench.run_cell(cell).error == error

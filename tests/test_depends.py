@@ -64,14 +64,10 @@ WAYS: dict[str, tuple[str, dict[str, str], Change]] = {
         "import numpy; return numpy.loadtxt(HERE / 'a.txt')", {"a.txt": "1"}, text("a.txt", "2"),
     ),
     "a helper": ("import helper; return helper.A", {"helper.py": "A = 1"}, text("helper.py", "A = 2")),
-    "a helper's helper": (
-        "import helper; return helper.A", {"helper.py": "from more import A", "more.py": "A = 1"},
-        text("more.py", "A = 2"),
-    ),
-    "a folder on sys.path": (
-        "sys.path.insert(0, str(HERE / 'lib')); import way_inserted; return way_inserted.A",
-        {"lib/way_inserted.py": "A = 1"}, text("lib/way_inserted.py", "A = 2"),
-    ),
+    "a helper's helper": ("import helper; return helper.A", {"helper.py": "from more import A", "more.py": "A = 1"},
+        text("more.py", "A = 2")),
+    "a folder on sys.path": ("sys.path.insert(0, str(HERE / 'lib')); import way_inserted; return way_inserted.A",
+        {"lib/way_inserted.py": "A = 1"}, text("lib/way_inserted.py", "A = 2")),
     "text that is executed": (
         "space = {}; exec((HERE / 'a.cfg').read_text(), space); return space['A']", {"a.cfg": "A = 1"},
         text("a.cfg", "A = 2"),
@@ -86,18 +82,15 @@ WAYS: dict[str, tuple[str, dict[str, str], Change]] = {
     "a module that hides another": ("import colorsys; return 1", {}, text("colorsys.py", "")),
     "names in a folder": ("return len(list((HERE / 'data').iterdir()))", {"data/a": ""}, text("data/b", "")),
     "a pattern of names": ("return len(list(HERE.glob('*.dat')))", {"a.dat": ""}, text("b.dat", "")),
-    "a file read by a function of a helper that keeps it": (
-        "import helper; return helper.read()",
+    "a file read by a function of a helper that keeps it": ("import helper; return helper.read()",
         {"helper.py": "import functools, pathlib\n@functools.cache\ndef read():\n"
-                      "    return pathlib.Path(__file__).with_name('a.txt').read_text()", "a.txt": "1"},
-        text("a.txt", "2"),
-    ),
+        "    return pathlib.Path(__file__).with_name('a.txt').read_text()", "a.txt": "1"}, text("a.txt", "2")),
 }  # fmt: skip
 
 
 def observed(bench: Bench, way: str, files: dict[str, str]) -> tuple[Record, Observed, Path]:
     body = textwrap.indent(way, "    ") if not way.startswith("\n") else way
-    (cell,) = (cell for cell in bench.cells(BODY, MODULE % body) if cell.check == "accuracy")
+    cell = bench.cell(BODY, MODULE % body)
     for name, content in files.items():
         text(name, content)(cell.case.folder)
     record = bench.run_cell(cell, examples=1)
@@ -152,12 +145,8 @@ def test_what_code_asks_of_the_host_is_a_fact(bench, way, facts):
 
 def test_another_time_zone_makes_all_results_again():
     told = "from conformance.depends.fingerprint import host; print(host('suite'))"
-    one, other = (
-        subprocess.run(
-            [sys.executable, "-c", told], capture_output=True, text=True, check=True, env={**os.environ, "TZ": zone}
-        ).stdout
-        for zone in ("ABC-1", "ABC-2")
-    )
+    command, zones = [sys.executable, "-c", told], ("ABC-1", "ABC-2")
+    one, other = (subprocess.check_output(command, env={**os.environ, "TZ": zone}) for zone in zones)
     assert one != other
 
 
@@ -186,11 +175,7 @@ def test_two_cases_that_share_a_helper_both_depend_on_what_it_read(bench):
 
 def test_of_lowerings_the_functions_that_the_export_called_count(bench):
     for exporter, function in (("torchscript: [17]", "sin"), ("dynamo: [20]", "aten_sin")):
-        (cell,) = (
-            cell
-            for cell in bench.cells(BODY.replace("torchscript: [17]", exporter), MODULE % "    return 1")
-            if cell.check == "accuracy"
-        )
+        cell = bench.cell(BODY.replace("torchscript: [17]", exporter), MODULE % "    return 1")
         parts = (bench.run_cell(cell, examples=1).depends or {})["parts"]
         names = {name for found in parts.values() for name in found}
         assert function in names
@@ -222,7 +207,7 @@ def test_names_that_are_no_text_and_files_that_vanish(bench):
         "import os; name = os.fsencode(HERE) + b'/\\xff'; open(name, 'w').close(); os.unlink(name); "
         "return open(os.fsencode(HERE) + b'/\\xfe').close() or 1"
     )
-    (cell,) = (cell for cell in bench.cells(BODY, MODULE % f"    {way}") if cell.check == "accuracy")
+    cell = bench.cell(BODY, MODULE % f"    {way}")
     home = cell.case.folder.resolve()
     Path(os.fsdecode(os.fsencode(home) + b"/\xfe")).write_bytes(b"1")
     record = bench.run_cell(cell, examples=1)
@@ -243,7 +228,7 @@ def test_functions_that_are_observed_are_what_they_were(bench):
 def test_another_version_of_a_package_that_every_cell_uses_makes_all_results_again(tmp_path):
     told = "import json, sys; sys.path.insert(0, sys.argv[1])\n"
     told += (
-        "from conformance.depends.fingerprint import conditions, suite; print(json.dumps([suite(), conditions()]))"
+        "from conformance.depends.fingerprint import conditions, suite\nprint(json.dumps([suite(), conditions()]))"
     )
     for version in ("1.0", "2.0"):
         info = tmp_path / version / f"onnx-{version}.dist-info"
@@ -251,11 +236,6 @@ def test_another_version_of_a_package_that_every_cell_uses_makes_all_results_aga
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: onnx\nVersion: {version}\n", encoding="utf-8")
         shutil.copytree(info, tmp_path / f"again {version}" / info.name)
     folders = [tmp_path / name for name in ("1.0", "again 1.0", "2.0")]
-    one, again, other = (
-        json.loads(
-            subprocess.run([sys.executable, "-c", told, folder], capture_output=True, text=True, check=True).stdout
-        )
-        for folder in folders
-    )
+    one, again, other = (json.loads(subprocess.check_output([sys.executable, "-c", told, one])) for one in folders)
     assert one == again and one[0] != other[0]
     assert list(changes(one[1], other[1])) == ["the package onnx: 1.0 -> 2.0"]

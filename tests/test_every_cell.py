@@ -158,12 +158,6 @@ def test_what_is_no_answer_becomes_a_record_and_ends_the_worker(bench, answer, e
     assert run(cell).status == "passed" and run(cell).error == "SIGSEGV"
 
 
-@pytest.mark.parametrize("value", ["0", "nan", "plenty"])
-def test_a_limit_of_memory_that_is_none_is_refused(tmp_path, value):
-    outcome = run_suite(tmp_path, f"--cell-memory={value}")
-    assert outcome.code == 4 and "-cell-memory" in outcome.text and "Traceback" not in outcome.text
-
-
 MEMORY = """
 import mmap, time
 import torch

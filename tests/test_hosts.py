@@ -57,7 +57,7 @@ def declares(cpu: str) -> str:
 
 def run(bench: Bench, instructions: frozenset[str], body: str = BODY) -> Record:
     """The int8 cell, as on a host with these instruction sets."""
-    (cell,) = (one for one in bench.cells(body, NET) if (one.check, one.precision) == ("accuracy", "int8"))
+    cell = bench.cell(body, NET, precision="int8")
     return bench.run_cell(cell, examples=2, instructions=instructions)
 
 

@@ -18,15 +18,11 @@ SUB = case_of("x - y", with_symbolic('"aten::sub"'), x="[batch, 3]", y="[batch, 
 
 
 @pytest.mark.parametrize("body, wrong, right", [
-    pytest.param(
-        case_of("F.leaky_relu(x, 0.2)", with_symbolic('"aten::leaky_relu"'), x="[batch, 5]"),
-        "g.op('LeakyRelu', x)", "g.op('LeakyRelu', x, alpha_f=0.2)", id="dropped attribute",
-    ),
+    pytest.param(case_of("F.leaky_relu(x, 0.2)", with_symbolic('"aten::leaky_relu"'), x="[batch, 5]"),
+        "g.op('LeakyRelu', x)", "g.op('LeakyRelu', x, alpha_f=0.2)", id="dropped attribute"),
     pytest.param(SUB, "g.op('Sub', rest[0], x)", "g.op('Sub', x, rest[0])", id="swapped inputs"),
-    pytest.param(
-        case_of("torch.softmax(x, 1)", with_symbolic('"aten::softmax"'), x="[batch, 4]"),
-        "g.op('Softmax', x, axis_i=0)", "g.op('Softmax', x, axis_i=1)", id="wrong axis",
-    ),
+    pytest.param(case_of("torch.softmax(x, 1)", with_symbolic('"aten::softmax"'), x="[batch, 4]"),
+        "g.op('Softmax', x, axis_i=0)", "g.op('Softmax', x, axis_i=1)", id="wrong axis"),
 ])  # fmt: skip
 def test_a_wrong_symbolic_is_the_exporters_fault_and_its_right_twin_passes(bench, body, wrong, right):
     assert verdict(bench.run(body, symbolic(wrong))) == WRONG

@@ -41,14 +41,10 @@ NETWORKS: dict[str, tuple[str, dict[str, str], Callable[[dict[str, Array], Produ
     "a product of matrices": (
         "x @ y", {"x": "[batch, K]", "y": "[K, 3]"}, lambda given, product, _: product(given["x"], given["y"]),
     ),
-    "a sum": (
-        "x.sum(-1)", {"x": "[batch, K]"},
-        lambda given, product, terms: product(given["x"], np.ones((terms, 1), np.float32))[:, 0],
-    ),
-    "two layers": (
-        "torch.relu(x @ a) @ b", {"x": "[batch, K]", "a": "[K, 64]", "b": "[64, 8]"},
-        lambda given, product, _: product(np.maximum(product(given["x"], given["a"]), np.float32(0)), given["b"]),
-    ),
+    "a sum": ("x.sum(-1)", {"x": "[batch, K]"},
+        lambda given, product, terms: product(given["x"], np.ones((terms, 1), np.float32))[:, 0]),
+    "two layers": ("torch.relu(x @ a) @ b", {"x": "[batch, K]", "a": "[K, 64]", "b": "[64, 8]"},
+        lambda given, product, _: product(np.maximum(product(given["x"], given["a"]), np.float32(0)), given["b"])),
 }  # fmt: skip
 
 

@@ -143,11 +143,6 @@ def test_a_passing_record_says_what_was_verified_and_what_computed_it(whole):
     assert record["arithmetic"]["provider"] == "CPUExecutionProvider" and record["fingerprint"]
 
 
-def test_a_broken_file_costs_no_other_file_its_cells(whole):
-    assert "cases/broken.yaml:" in whole.failure("test_case_file[cases/broken]")
-    assert {record["case"] for record in whole.records.values()} == {*WHOLE}
-
-
 def test_the_matrix_and_the_counts_end_the_run(whole):
     end = whole.text.split(" conformance =")[-1]
     assert "✓" in end and f"{len(whole.records)} cells: " in end and "examples verified" in end
@@ -275,15 +270,11 @@ def test_without_a_folder_of_cases_it_says_how_to_name_one(tmp_path):
 
 
 # ---- ways to run -------------------------------------------------------------------------------------------------
+OF_A_RUN = ("seconds", "command", "source", "depends", "fingerprint")
+
+
 def without_times(outcome: Outcome) -> dict[str, dict[str, object]]:
-    return {
-        name: {
-            key: value
-            for key, value in record.items()
-            if key not in ("seconds", "command", "source", "depends", "fingerprint")
-        }
-        for name, record in outcome.records.items()
-    }
+    return {id: {name: record[name] for name in record.keys() - OF_A_RUN} for id, record in outcome.records.items()}
 
 
 @pytest.mark.parametrize("way", [("-n", "1"), pytest.param(("--isolation", "none"), marks=pytest.mark.thorough)])
@@ -315,14 +306,16 @@ def test_the_process_of_the_tests_imports_neither_torch_nor_a_runtime_nor_hypoth
     assert outcome.code == 0 and "imported: []" in outcome.text, outcome.text
 
 
+OTHER = """
+import sys
+def test_other():
+    heavy = {'torch', 'onnxruntime', 'onnx', 'numpy', 'pydantic', 'conformance.case.declaration'}
+    assert not heavy & sys.modules.keys()
+"""
+
+
 def test_another_session_of_the_same_environment_sees_nothing_of_the_plugin(tmp_path):
-    (tmp_path / "test_other.py").write_text(
-        "import sys\n\n"
-        "def test_other():\n"
-        "    heavy = {'torch', 'onnxruntime', 'onnx', 'hypothesis', 'numpy', 'pydantic'} & sys.modules.keys()\n"
-        "    assert heavy <= {'hypothesis'}\n"
-        "    assert 'conformance.case.declaration' not in sys.modules\n"
-    )
+    (tmp_path / "test_other.py").write_text(OTHER)
     outcome = run_pytest(tmp_path, "-q", own_process=True)
     assert outcome.code == 0 and "conformance" not in outcome.text, outcome.text
     assert sorted(one.name for one in tmp_path.iterdir() if one.name[0] not in "._") == ["test_other.py"]

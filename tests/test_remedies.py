@@ -35,10 +35,8 @@ def says(values):
 
 VACUOUS = {
     "saturated": (f'forward: "torch.clamp(x, 0, 1)"\n{says("{uniform: {low: 5, high: 9}}")}', "values"),
-    "one index": (
-        'forward: "torch.arange(9.0).reshape(3, 3)[i]"\n'
-        'inputs: {i: {type: "int64[batch]", values: {integers: {low: 1, high: 1}}}}\ndims: {batch: 2..8}', "values",
-    ),
+    "one index": ('forward: "torch.arange(9.0).reshape(3, 3)[i]"\n'
+        'inputs: {i: {type: "int64[batch]", values: {integers: {low: 1, high: 1}}}}\ndims: {batch: 2..8}', "values"),
     "one draw": ('forward: x + 1\ninputs: {x: "float32[3]"}\nexamples: {values: 1, shapes: 0}', "draws"),
     "a tolerance above the values": (
         f'forward: torch.tanh(x)\n{X}\ntolerance: {{fp32: {{atol: 5, because: "of a reason"}}}}', "tolerance",
@@ -46,11 +44,8 @@ VACUOUS = {
     "zero by init": (f"module: beside.Residual\n{X}", "weights"),
     "constant": (f"forward: torch.ones_like(x)\n{X}", "excuse"),
     "the size of a fixed dim": (f'forward: "(x * 2, torch.tensor(x.shape[1:]))"\n{X}', "excuse"),
-    "two outputs that are all true": (
-        'forward: "(x * 2, x == x, x < 1e30)"\ninputs: {x: "float32[4, 3]"}\n'
-        "outputs: [y, same, {name: small, rows: in any order}]",
-        "excuse of finite values",
-    ),
+    "two outputs that are all true": ('forward: "(x * 2, x == x, x < 1e30)"\ninputs: {x: "float32[4, 3]"}\n'
+        "outputs: [y, same, {name: small, rows: in any order}]", "excuse of finite values"),
 }  # fmt: skip
 
 

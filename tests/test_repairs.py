@@ -59,7 +59,7 @@ def test_the_pass_is_switched_off_with_what_that_costs(bench, proposed):
 @pytest.mark.parametrize("precision", PLANTED)
 def test_the_fewest_nodes_are_kept_in_fp32(bench, proposed, precision):
     body, node = PLANTED[precision]
-    (cell,) = (one for one in bench.cells(with_precision(body, precision), PYTHON) if one.check == "fidelity")
+    cell = bench.cell(with_precision(body, precision), PYTHON, check="fidelity")
     what, paste = proposed(bench.run_cell(cell, examples=2))
     assert what.startswith("keep 1 node in fp32: ")
     assert paste.strip() == f'precisions: {{{precision}: {{exclude: {{torchscript: ["{node}"]}}}}}}'
@@ -71,7 +71,7 @@ def test_what_does_not_help_is_not_proposed(bench, proposed):
         "forward: torch.linalg.slogdet(x)[1]", 'inputs: {x: "float32[batch, 3, 3]"}', "dims: {batch: 1..3}",
         "runtimes: onnxruntime", "export: {torchscript: [17]}",
     )  # fmt: skip
-    (cell,) = (one for one in bench.cells(body) if one.check == "export")
+    cell = bench.cell(body, check="export")
     (line,) = proposed(bench.run_cell(cell))
     assert line.startswith("none of what was tried lets it pass: the operator in other operators of ONNX, ")
 

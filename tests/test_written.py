@@ -81,7 +81,7 @@ def test_a_symbolic_of_the_cases_own_is_taken_out_where_torchs_is_right(bench, f
 
 def test_an_operator_without_a_symbolic_gets_one(bench, found):
     body = say("forward: F.rms_norm(x, (6,), eps=1e-5)", X)
-    (cell,) = (one for one in bench.cells(say(body, "export: {torchscript: [17]}")) if one.check == "export")
+    cell = bench.cell(say(body, "export: {torchscript: [17]}"), check="export")
     record = bench.run_cell(cell)
     assert record.error == "UnsupportedOperatorError"
     (fix,) = found(record)

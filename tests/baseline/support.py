@@ -11,13 +11,9 @@ from conformance.records.run_file import RunWriter
 
 HEADER: dict[str, Any] = {
     "schema": 1, "started": "2026-11-01T10:00:00+00:00", "seconds": 12.5,
-    "environment": {
-        "conformance": "0.1.0", "python": "3.11.7", "platform": "Linux",
-        "cpu": {"name": "A", "instructions": ["avx2", "avx512f"]},
-        "cores": 2, "gpu": None,
-        "versions": {"torch": "2.15.0", "onnx": "1.23.2", "tensorrt": None},
-        "flags": ["conformance"],
-    },
+    "environment": {"conformance": "0.1.0", "python": "3.11.7", "platform": "Linux",
+        "cpu": {"name": "A", "instructions": ["avx2", "avx512f"]}, "cores": 2, "gpu": None,
+        "versions": {"torch": "2.15.0", "onnx": "1.23.2", "tensorrt": None}, "flags": ["conformance"]},
 }  # fmt: skip
 GRAPH = {"opset": 17, "nodes": {"Asinh": 1, "Cast": 2, "Constant": 3}, "sha": "aa"}
 

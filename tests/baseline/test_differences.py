@@ -40,10 +40,8 @@ pytestmark = pytest.mark.smoke
     ({"worst": None}, worst(0.5), "accuracy worse", True, "was 0"),
     (worst(0.8), worst(0.3), "accuracy better", False, "0.3 of what is allowed, was 0.8"),
     ({}, {"examples": 23}, "examples fewer", True, "23 examples verified, were 48"),
-    (
-        latency(1e-3, 0.9e-3, 1.1e-3), latency(1.3e-3, 1.2e-3, 1.4e-3), "slower", True,
-        "median 1.3 ms, was 1 ms (1.30 times)",
-    ),
+    (latency(1e-3, 0.9e-3, 1.1e-3), latency(1.3e-3, 1.2e-3, 1.4e-3), "slower", True,
+        "median 1.3 ms, was 1 ms (1.30 times)"),
     (latency(2e-3, 1.9e-3, 2.1e-3), latency(1e-3, 0.9e-3, 1.1e-3), "faster", False, "median 1 ms, was 2 ms"),
 ])  # fmt: skip
 def test_a_difference_is_told(before, after, kind, regression, said):
@@ -135,10 +133,7 @@ def test_a_run_with_a_cell_twice_is_refused():
     ({**GRAPH, "opset": 18}, "opset 17 -> 18"),
     ({**GRAPH, "nodes": {"Asinh": 1, "Constant": 3}}, "6 -> 4 nodes (Cast 2 -> 0)"),
     ({**GRAPH, "nodes": {"Asinh": 1, "Cast": 2}}, "(Constant 3 -> 0); constants were folded"),
-    (
-        {**GRAPH, "nodes": {**GRAPH["nodes"], "Mul": 1, "Constant": 1}},
-        "6 -> 5 nodes (Constant 3 -> 1, Mul 0 -> 1)",
-    ),
+    ({**GRAPH, "nodes": {**GRAPH["nodes"], "Mul": 1, "Constant": 1}}, "6 -> 5 nodes (Constant 3 -> 1, Mul 0 -> 1)"),
     ({**GRAPH, "sha": "bb"}, "same nodes, but attributes"),
 ])  # fmt: skip
 def test_another_graph_is_told_but_no_regression(graph, said):

@@ -82,10 +82,8 @@ LINE = '{"id":"export[one-dynamo-op20]","file":"cases/one.yaml"}'
     ((LINE, LINE.replace("}", ',"statsu":"failed"}')), 3, "unknown field 'statsu'; did you mean 'status'?"),
     ((LINE, LINE.replace("}", ',"ratio":"much"}')), 3, "ratio is \"much\", not a number"),
     ((LINE, LINE.replace("}", ',"accepted":[{"kind":"slower"}]}')), 3, "objects with kind, because and was"),
-    (
-        (LINE, LINE.replace("}", ',"accepted":[{"kind":"slower","because":" ","was":{}}]}')), 3,
-        "accepted without a 'because'",
-    ),
+    ((LINE, LINE.replace("}", ',"accepted":[{"kind":"slower","because":" ","was":{}}]}')), 3,
+        "accepted without a 'because'"),
     ((LINE, LINE.replace("}", ',"graph":{}}')), 3, "'graph' is an object with opset, sha, and nodes"),
     ((LINE, LINE.replace("}", ',"latency":{"own":{"samples":[]}}}')), 3, "'latency' has no median"),
     ((LINE, LINE.replace("export[", "export{")), 3, "is not the id of a cell"),

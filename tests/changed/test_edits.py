@@ -13,10 +13,8 @@ from tests.changed.support import COUNT, MODULES, PLAIN, cases_of, changes, comm
 from tests.kit.runs import run_suite
 
 EDITS: dict[str, tuple[str, Callable[[str], str], set[str], str]] = {
-    "a helper in another file": (
-        "helpers.py", lambda t: t.replace("return x", "return g.op('Neg', x)", 1),
-        {f"op{n}" for n in range(COUNT)}, "helpers.py changed",
-    ),
+    "a helper in another file": ("helpers.py", lambda t: t.replace("return x", "return g.op('Neg', x)", 1),
+        {f"op{n}" for n in range(COUNT)}, "helpers.py changed"),
     "a symbolic that nobody uses": ("symbolics.py", lambda t: t.replace('"Neg"', '"Abs"'), set(), ""),
     "something that is done when the file is loaded": (
         "symbolics.py", lambda t: t + "\nprint('hello')\n", {f"op{n}" for n in range(COUNT)},

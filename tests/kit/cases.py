@@ -98,6 +98,12 @@ class Bench:
         folder = tempfile.mkdtemp(dir=self.folder)
         return list(plan(load_case(Path(folder), body, python)))
 
+    def cell(self, body: str, python: str = "", **which: Any) -> Cell:
+        """Return the only cell that is so; of accuracy unless ``which`` says otherwise."""
+        wanted = {"check": "accuracy", **which}.items()
+        (found,) = (one for one in self.cells(body, python) if all(getattr(one, name) == to for name, to in wanted))
+        return found
+
     def run(
         self,
         body: str,

@@ -48,8 +48,7 @@ CONVERTED = pytest.mark.parametrize("precision", ["fp16", "int8"])
 
 
 def cell_of(bench: Bench, check: str, precision: str, body: str = BODY, python: str = NET) -> Cell:
-    (cell,) = (one for one in bench.cells(body, python) if (one.check, one.precision) == (check, precision))
-    return cell
+    return bench.cell(body, python, check=check, precision=precision)
 
 
 def run(bench: Bench, check: str, precision: str, body: str = BODY, python: str = NET) -> Record:

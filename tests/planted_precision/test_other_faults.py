@@ -65,7 +65,7 @@ def test_a_runtime_may_add_noise_below_that_of_the_conversion_and_not_ten_times_
 
 @CONVERTED
 def test_a_runtime_that_is_more_exact_than_the_graph_is_not_accused(bench, break_runtime, precision):
-    (export,) = (cell for cell in bench.cells(BODY, NET) if cell.check == "export")
+    export = bench.cell(BODY, NET, check="export")
     assert verdict(bench.run_cell(export)) == PASSED
     (exported,) = bench.store.glob("*/model.onnx")
     break_runtime(lambda inputs, outputs: onnxruntime.OnnxRuntimeSession(exported, [], optimize=True).run(inputs))

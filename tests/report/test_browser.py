@@ -96,11 +96,9 @@ FULL = failed(
     arithmetic={"provider": "CPUExecutionProvider", "kernels": {"Conv float": 3}, "optimizer": True},
     conversion={"tool": "onnxruntime", "calibration": {"samples": 32}, "kept": []},
     bundle="bundles/everything.zip",
-    coverage={
-        "seen": 40, "of": 48, "calls": 198, "places": 2,
+    coverage={"seen": 40, "of": 48, "calls": 198, "places": 2,
         "blind": [{"module": "features.1.block", "at": "models/net.py:55", "op": "aten.gelu", "count": 5}],
-        "hidden": [{"module": "features.3", "tensor": "differs", "why": "node n7: 4 of 9 values differ"}],
-    },
+        "hidden": [{"module": "features.3", "tensor": "differs", "why": "node n7: 4 of 9 values differ"}]},
 )  # fmt: skip
 
 

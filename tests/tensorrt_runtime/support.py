@@ -30,12 +30,7 @@ def run(
 ) -> Any:
     """The record of the only such cell, with a store of its own: engines are kept between cells."""
     bench = Bench(bench.folder, Path(tempfile.mkdtemp(dir=bench.folder)) / "store")
-    (cell,) = (
-        cell
-        for cell in bench.cells(body, python)
-        if (cell.check, cell.runtime, cell.precision) == (check, "tensorrt", precision)
-    )
-    return bench.run_cell(cell, examples=3)
+    return bench.run_cell(bench.cell(body, python, check=check, runtime="tensorrt", precision=precision), examples=3)
 
 
 def saved(folder: Path, text: str) -> Path:
@@ -50,6 +45,6 @@ BATCHES = Build({"x": ((1, 3), (2, 3), (4, 3))})
 
 
 def stored_model(bench: Bench) -> Path:
-    (cell,) = (cell for cell in bench.cells(LINEAR, PYTHON) if cell.check == "export")
+    cell = bench.cell(LINEAR, PYTHON, check="export")
     sha = bench.run_cell(cell).graph["sha"]
     return next(file for file in bench.store.rglob("model.onnx") if sha in (file.parent / "meta.json").read_text())

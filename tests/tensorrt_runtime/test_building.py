@@ -22,7 +22,7 @@ def test_one_profile_covers_all_shapes_with_the_typical_one_inside():
 def test_the_builder_gets_the_options_of_the_case_and_those_of_the_run_go_first(bench, double):
     double()
     options = "tensorrt: {workspace: 1 GiB, optimization_level: 2, tf32: true, typical: {batch: 5}}"
-    (cell,) = (cell for cell in bench.cells(say(LINEAR, options), PYTHON) if cell.check == "engine")
+    cell = bench.cell(say(LINEAR, options), PYTHON, check="engine")
     record = bench.run_cell(cell)
     assert verdict(record) == PASSED, record.reason
     told = record.arithmetic["options"]
