@@ -1,5 +1,7 @@
 """A cell cannot harm the next: what it changes in its process, and what becomes of the cells that run after it."""
 
+import builtins
+import importlib
 import json
 import os
 import random
@@ -18,6 +20,7 @@ from conformance.plan.catalogue import plan
 from conformance.plan.settings import Settings
 from conformance.records import matrix, text
 from conformance.worker.isolation import Worker
+from conformance.worker.state.bodies import Bodies
 from conformance.worker.warm import new_worker
 from tests.kit import fatal, neighbours
 from tests.kit.cases import details, load_case, module_of, say, verdict
@@ -180,6 +183,27 @@ FENCELESS = "from conformance.worker.state.fence import Fence; Fence.end = lambd
 def test_who_replaces_a_function_after_the_export_or_the_fence_is_not_green(run, tmp_path, where, what):
     record = run(cells_of(tmp_path, "one", "Keeps", KEEPS, where=where)["accuracy"])
     assert verdict(record) == REPLACED and what in str(record.reason)
+
+
+
+
+@pytest.mark.parametrize("imported", ["during", "before"])
+def test_a_decorator_makes_functions_of_a_module_while_it_is_imported(tmp_path, monkeypatch, imported):
+    """``types.coroutine`` gives functions of asyncio other code as these are made, which replaces nothing."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "decorated.py").write_text("def own():\n    return 1\nmake(own)\n")
+    watched = Bodies({"decorated"})
+
+    def make(function, code=(lambda: 2).__code__):
+        function.__code__ = code
+
+    monkeypatch.setitem(vars(builtins), "make", make)
+    module = importlib.import_module("decorated")
+    assert module.own() == 2
+    if imported == "before":
+        make(module.own, (lambda: 3).__code__)
+    assert watched.changes(put_back=False) == ([] if imported == "during" else ["decorated.own"])
+    del sys.modules["decorated"]
 
 
 MARKS = """

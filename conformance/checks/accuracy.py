@@ -12,6 +12,7 @@ from conformance.checks.coverage import note_coverage
 from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
 from conformance.checks.explain import CaseExplainer
+from conformance.checks.explained import note_explanations
 from conformance.checks.locate import note_operator
 from conformance.checks.models import CellRun
 from conformance.checks.pack import leave
@@ -89,6 +90,7 @@ def check_accuracy(run: CellRun) -> None:
             small = None
             if not explainer.is_declared(stop):
                 small = note_operator(run, verify, stored, explainer.example, stop)
+                note_explanations(run, verify, model, explainer.example, stop)
             _leave_bundle(run, verify, explainer, draws, model, stop, small)
             raise
 

@@ -35,6 +35,7 @@ def details(record: Mapping[str, Any]) -> list[str]:
         *_beyond(record),
         *asked(record),
         *located(record),
+        *_explained(record),
         *_to_look_at(record),
         *_changed(record),
     ]
@@ -312,6 +313,15 @@ def _conditioned(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"at {dims}: {count} of {of} examples agree{closest}"
     if len(sizes) > _SIZES:
         yield f"and at {len(sizes) - _SIZES} more sizes"
+
+
+def _explained(record: Mapping[str, Any]) -> Iterator[str]:
+    """What explanations say that anybody may add."""
+    for entry in record.get("explained") or ():
+        if entry.get("error"):
+            yield f"the explanation {entry['by']} raised {entry['error']}"
+        else:
+            yield f"{entry.get('text')} (by the explanation {entry['by']})"
 
 
 _SIZES = 8

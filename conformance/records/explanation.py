@@ -297,8 +297,8 @@ def fail(record: Record, stop: Stopped) -> None:
 
 
 _EXPLAINS = (
-    "witnesses", "conclusion", "parts_at", "optimizer", "operator", "smallest", "own_code", "cause", "loss", "beyond",
-    "conditioning", "vacuous", "remedy", "hints",
+    "witnesses", "conclusion", "parts_at", "optimizer", "operator", "smallest", "own_code", "explained", "cause",
+    "loss", "beyond", "conditioning", "vacuous", "remedy", "hints",
 )  # fmt: skip
 """The fields that say why a cell failed, as opposed to what came out of it."""
 

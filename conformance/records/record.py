@@ -176,6 +176,9 @@ class Record:
     `bundle` (its folder), `repro` (a script that showed the defect in a process of its own) and `issue` (the text to
     report), or `why_not`; `passes` of the optimizer that break it, how many models were `tried`, `seconds`,
     `unfinished` (time ran out)"""
+    explained: list[fields.Explained] = field(default_factory=list)
+    """of a failure of its outputs that is not declared, what explanations say of it that decide nothing: `by` which
+    one, its `text`, or the `error` that it raised"""
     own_code: list[str] = field(default_factory=list)
     """where the exporter is at fault: code of the case's own that the export used and that may be behind it"""
     inputs: dict[str, str] = field(default_factory=dict)

@@ -33,7 +33,9 @@ class Bodies:
     def note(self, function: FunctionType, attribute: str, by: str) -> None:
         """Note that an attribute of a function is about to be set by code of a module; its own package may do so."""
         package = str(function.__module__).partition(".")[0]
-        if package in self._packages and package != by.partition(".")[0] and len(self._changed) < _MOST:
+        if package not in self._packages or package == by.partition(".")[0] or _is_loading(function.__module__):
+            return
+        if len(self._changed) < _MOST:
             self._changed.setdefault((id(function), attribute), (function, getattr(function, attribute)))
 
     def take(self) -> None:
@@ -57,6 +59,11 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         by = str(sys._getframe(1).f_globals.get("__name__"))
         for bodies in _watching:
             bodies.note(arguments[0], arguments[1], by)
+
+
+def _is_loading(module: str) -> bool:
+    """Return whether a module is being imported: a decorator may still make its functions what they are."""
+    return bool(getattr(getattr(sys.modules.get(module), "__spec__", None), "_initializing", False))
 
 
 def _has_its_name(function: FunctionType) -> bool:

@@ -1,0 +1,27 @@
+"""Is ONNX Runtime wrong with the one thread that the suite gives it, and right with several?"""
+
+from __future__ import annotations
+
+from conformance.arrays import Array
+from conformance.explanations import Question
+
+THREADS = 4
+
+
+def explain(question: Question) -> str | None:
+    if question.runtime != "onnxruntime" or question.stage != "compare":
+        return None
+    outputs = question.run_apart(lambda: _outputs(question))
+    return f"right with {THREADS} threads, and wrong with one" if question.is_right(outputs) else None
+
+
+def _outputs(question: Question) -> list[Array]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = THREADS
+    for library in question.libraries:
+        options.register_custom_ops_library(library)
+    session = onnxruntime.InferenceSession(str(question.model), options, providers=["CPUExecutionProvider"])
+    names = {entry.name for entry in session.get_inputs()}
+    return list(session.run(None, {name: array for name, array in question.inputs.items() if name in names}))
