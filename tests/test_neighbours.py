@@ -185,8 +185,6 @@ def test_who_replaces_a_function_after_the_export_or_the_fence_is_not_green(run,
     assert verdict(record) == REPLACED and what in str(record.reason)
 
 
-
-
 @pytest.mark.parametrize("imported", ["during", "before"])
 def test_a_decorator_makes_functions_of_a_module_while_it_is_imported(tmp_path, monkeypatch, imported):
     """``types.coroutine`` gives functions of asyncio other code as these are made, which replaces nothing."""
