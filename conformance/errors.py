@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from conformance import HOME
 
@@ -43,6 +43,16 @@ class CaseFileError(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+Details = TypedDict("Details", {  # noqa: UP013 (a table)
+    "inputs": dict[str, str], "witnesses": list[Any], "conclusion": str | None, "parts_at": Any, "loss": Any,
+    "cause": Any, "optimizer": Any, "operator": Any, "smallest": Any, "own_code": list[str], "place": Any,
+    "findings": list[str], "warnings": list[Any], "hints": list[str], "conditioning": Any, "vacuous": Any,
+    "remedy": Any, "beyond": list[Any], "traceback": list[str], "no_bundle": str, "draw": None, "worst": None,
+}, total=False)  # fmt: skip
+"""Fields of a record that say more of a failure than its reason does; they decide nothing. ``draw`` and ``worst`` are
+there to say that the failure is about no example."""
+
+
 class Stopped(Exception):
     """A cell stopped at ``stage``; ``error`` is the name that a ``fails`` entry matches.
 
@@ -57,8 +67,8 @@ class Stopped(Exception):
         self.error = error
         self.reason = shortened(reason)
         self.fault = fault
-        self.fields: dict[str, Any] = {}
-        """What else the record is to say, by the names of its fields; ``records.text`` makes lines of them."""
+        self.details: Details = {}
+        """What else the record is to say; ``records.text`` makes lines of it."""
 
 
 def why(error: OSError) -> str:

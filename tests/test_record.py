@@ -7,7 +7,7 @@ import pytest
 
 from conformance.checks.alone import believed
 from conformance.checks.replaced import fail_replaced
-from conformance.errors import Stopped
+from conformance.errors import Details, Stopped
 from conformance.records import text
 from conformance.records.death import note_death
 from conformance.records.explanation import fail
@@ -187,6 +187,10 @@ def test_who_ended_a_process_from_outside_is_not_known(signal, stage):
     ended = record()
     note_death(ended, Death(signal, {"stage": stage, "draw": None, "examples": 3}, ""))
     assert (ended.error, ended.fault) == (signal, None)
+
+
+def test_what_a_failure_says_are_fields_of_its_record():
+    assert Details.__annotations__.keys() <= Record.__dataclass_fields__.keys()
 
 
 @pytest.mark.parametrize("error, own", [

@@ -194,8 +194,8 @@ def _leave_bundle(
     try:
         place = folder / "smallest"
         if small is not None:
-            stop.fields["smallest"] = leave_function(run, small, place)
+            stop.details["smallest"] = leave_function(run, small, place)
         else:
-            stop.fields["smallest"] = leave_smallest(run, model.file, explainer.example, stop, place)
+            stop.details["smallest"] = leave_smallest(run, model.file, explainer.example, stop, place)
     except Exception as error:
-        stop.fields["smallest"] = {"why_not": describe(error, run.cell.case.folder)}
+        stop.details["smallest"] = {"why_not": describe(error, run.cell.case.folder)}

@@ -84,12 +84,12 @@ def note_coverage(run: CellRun, verify: Verifier) -> None:
         )
         stop = Stopped("compare", "Hollow", text, "case")
         asleep = says.weights is None and any(True for _ in run.reference.module.parameters())
-        stop.fields = {"hints": ["hollow" if asleep else "hollow inputs"], "draw": None, "worst": None}
+        stop.details = {"hints": ["hollow" if asleep else "hollow inputs"], "draw": None, "worst": None}
         raise stop
     if says.hollow is not None and not says.vary and "unknown" not in known and seen >= PLENTY * of:
         text = f"{seen} of {of} operator calls show in what the module returns; take hollow: out"
         stop = Stopped("compare", "NotHollow", text, "case")
-        stop.fields = {"draw": None, "worst": None}
+        stop.details = {"draw": None, "worst": None}
         raise stop
 
 

@@ -16,7 +16,7 @@ from conformance.checks.verify import Verifier, WrongTogether
 from conformance.compare.excuses import own_error
 from conformance.compare.tolerance import Comparison, Worst, failed, subjects
 from conformance.draw.draw import Draw, about
-from conformance.errors import Stopped, Unavailable
+from conformance.errors import Details, Stopped, Unavailable
 from conformance.plan.cell import Cell
 from conformance.plan.expected import apart, declared, expectations, on_host, owed, shows
 from conformance.plan.settings import Settings
@@ -149,14 +149,14 @@ class Examples:
             found = reconsider(found, Shows("ties"))
         blame(stop, found)
         if worst is None:
-            stop.fields |= {"conditioning": {"sizes": sizes.told()}, "hints": ["conditioning"]}
+            stop.details |= {"conditioning": {"sizes": sizes.told()}, "hints": ["conditioning"]}
             return stop
         slack = worst.error / worst.ratio if 0 < worst.ratio < math.inf else 0.0
         with contextlib.suppress(Stopped):  # advice is no further failure
-            stop.fields["remedy"] = Remedies(self._verify, list(self._draws)).tolerance(slack, worst.output)
-        stop.fields |= {
+            stop.details["remedy"] = Remedies(self._verify, list(self._draws)).tolerance(slack, worst.output)
+        stop.details |= {
             "conditioning": {**_in_float64(example, worst), "sizes": sizes.told()},
-            "hints": [] if stop.fields.get("remedy") else ["conditioning"],
+            "hints": [] if stop.details.get("remedy") else ["conditioning"],
         }
         return stop
 
@@ -205,9 +205,9 @@ class Examples:
         if not record.examples:
             weak = f"{record.ill_conditioned} ill-conditioned, {record.nothing} mostly NaN"
             stop = Stopped("compare", "NothingVerified", f"no example verified anything: {weak}", "case")
-            stop.fields = self._why_nothing()
+            stop.details = self._why_nothing()
             with contextlib.suppress(Stopped):  # advice is no further failure
-                stop.fields["remedy"] = Remedies(self._verify, list(self._draws)).of_nothing()
+                stop.details["remedy"] = Remedies(self._verify, list(self._draws)).of_nothing()
             raise stop
         try:
             self._verify.conclude()
@@ -246,13 +246,13 @@ class Examples:
 
     def _advise(self, stop: Stopped, vacuous: Collection[int]) -> None:
         """Adds to the failure of a vacuous output what it is like, and what to try first."""
-        told = stop.fields["vacuous"]
+        told = stop.details["vacuous"]
         with contextlib.suppress(Stopped):  # advice is no further failure
             remedies = Remedies(self._verify, list(self._draws))
             told["fact"] = remedies.fact(told["output"])
-            stop.fields |= {"remedy": remedies.of_vacuous(told["output"], vacuous), "hints": []}
+            stop.details |= {"remedy": remedies.of_vacuous(told["output"], vacuous), "hints": []}
 
-    def _why_nothing(self) -> dict[str, Any]:
+    def _why_nothing(self) -> Details:
         """The fields that say why no example verified anything."""
         first = self._verify.inputs(self._first)
         missing = None if self._verify.reference.oracle(first) else self._verify.reference.oracle_missing

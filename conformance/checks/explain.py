@@ -38,7 +38,7 @@ class CaseExplainer(Explainer):
         super().blamed(example, stop)
         self._verify.tell(stop, example)
         if stop.fault == "exporter":
-            stop.fields["own_code"] = self._verify.cell.own_code
+            stop.details["own_code"] = self._verify.cell.own_code
         return stop
 
     def is_declared(self, stop: Stopped) -> bool:

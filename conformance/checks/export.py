@@ -41,7 +41,7 @@ def check_export(run: CellRun) -> None:
                 findings += graph.assertions(entry, stored.facts)
         if findings:
             stop = Stopped("check", findings[0].error, findings[0].text, findings[0].fault)
-            stop.fields = {"findings": [finding.text for finding in findings]}
+            stop.details = {"findings": [finding.text for finding in findings]}
             raise stop
         abstains = getattr(run.reference.module, "abstains", None)
         if abstains is not None:

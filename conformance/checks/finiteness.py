@@ -123,6 +123,6 @@ def check_finite(
             continue
         stop = explain(example, stop)
         shown = explain.example or example
-        stop.fields |= {"beyond": [*record.beyond, told(shown, stop)], "hints": ["exclude"]}
+        stop.details |= {"beyond": [*record.beyond, told(shown, stop)], "hints": ["exclude"]}
         raise stop
     verify.kept.write([])

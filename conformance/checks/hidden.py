@@ -82,7 +82,7 @@ def refuse_wrong(run: CellRun, states: Mapping[str, State]) -> None:
     why = differing[path].why
     text = f"no output shows what {path} computes, and in the graph it returns something else: {why}"
     stop = Stopped("compare", "WrongInside", text, "exporter")
-    stop.fields = {"own_code": run.cell.own_code, "draw": None, "worst": None, "no_bundle": "inside"}
+    stop.details = {"own_code": run.cell.own_code, "draw": None, "worst": None, "no_bundle": "inside"}
     raise stop
 
 

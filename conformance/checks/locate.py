@@ -44,7 +44,7 @@ def note_operator(
     if example is not None and stop.fault == "reference" and stop.stage == "compare":
         start = time.perf_counter()
         with contextlib.suppress(Exception):  # this only explains a failure, and must not be another
-            stop.fields["operator"] = aside.ask(lambda: wrong_operator(run.reference, example.inputs), SECONDS)
+            stop.details["operator"] = aside.ask(lambda: wrong_operator(run.reference, example.inputs), SECONDS)
         verify.add_seconds("locate", time.perf_counter() - start)
         return None
     if example is None or stop.fault not in ("exporter", None) or stop.stage not in ("load", "run", "compare"):
@@ -52,16 +52,16 @@ def note_operator(
     start, small = time.perf_counter(), None
     try:
         seconds = SECONDS + (longest(run) if stop.fault == "exporter" and run.settings.smallest else 0.0)
-        stop.fields["operator"], small = aside.ask(lambda: _located(run, verify, stored, example, stop), seconds)
+        stop.details["operator"], small = aside.ask(lambda: _located(run, verify, stored, example, stop), seconds)
     except Exception as error:  # this only explains a failure, and must not be another
         detail = f"{type(error).__name__}: {error}".splitlines()[0][:300]
-        stop.fields["operator"] = {"unable": "raised", "detail": detail}
+        stop.details["operator"] = {"unable": "raised", "detail": detail}
     own = own_code(run)
-    told = stop.fields["operator"] = _at_own_code(run.cell.case, stop.fields["operator"], own)
+    told = stop.details["operator"] = _at_own_code(run.cell.case, stop.details["operator"], own)
     if told.get("how") == "path":
-        stop.fields["hints"] = ["branch"]
+        stop.details["hints"] = ["branch"]
     if stop.fault == "exporter":
-        stop.fields |= told_of(accused(own, told))
+        stop.details |= told_of(accused(own, told))
     reducing = small.told.get("seconds", 0.0) if small is not None else 0.0  # which the record has apart
     verify.add_seconds("locate", time.perf_counter() - start - reducing)
     return small

@@ -229,7 +229,7 @@ class CellRun:
                 if stop.fault == "exporter":
                     self._check_repeats(wanted)
                     seen = [] if self.outcomes.is_declared(stop) else raising(self, stop)
-                    stop.fields |= {
+                    stop.details |= {
                         "own_code": [*cell.own_code, *seen], "hints": advice(stop), "warnings": self.warnings(),
                         "place": raised_at(stop, cell.case.folder),
                     }  # fmt: skip
@@ -401,7 +401,7 @@ class CellRun:
         if facts.invalid:
             error, text = facts.invalid
             stop = Stopped("check", error, f"onnx.checker refuses the model: {text}", "exporter")
-            stop.fields["own_code"] = self.cell.own_code
+            stop.details["own_code"] = self.cell.own_code
             note_refused_model(self, stop)
             raise stop
         if facts.doubted:

@@ -56,7 +56,7 @@ class Outcomes:
         try:
             told = self._keeping.get(self._folder, _key("export", model, self._host()))
             stop = Stopped(told["stage"], told["error"], told["reason"], told["fault"])
-            stop.fields = dict(told["fields"])
+            stop.details = told["details"]
         except (TypeError, KeyError, ValueError):
             return None
         return stop if self.is_declared(stop) else None
@@ -67,7 +67,7 @@ class Outcomes:
         of_the_host = trouble_of_host(stop) is not None or lacks_memory(stop)
         if stop.stage != "export" or stop.fault != "exporter" or of_the_host or not self.is_declared(stop):
             return
-        told = {name: getattr(stop, name) for name in ("stage", "error", "reason", "fault", "fields")}
+        told = {name: getattr(stop, name) for name in ("stage", "error", "reason", "fault", "details")}
         self._keeping.put(self._folder, _key("export", model, self._host()), told)
 
     def same_graph(self, model: str, structure: str) -> bool:
@@ -130,8 +130,8 @@ def _explanation(told: Any) -> Explanation:
 def _is_final(found: Explanation) -> bool:
     """Whether nothing that has to do with the host, such as memory, may have kept a question from its answer."""
     lost = any(witness.answer == "lost" for witness in found.witnesses)
-    stopped = any(isinstance(value, str) for value in (found.loss or {}).values())
-    return not (lost or stopped or (found.optimizer is not None and found.optimizer.get("unfinished")))
+    stopped = any(isinstance(value, str) for value in (found.details.get("loss") or {}).values())
+    return not (lost or stopped or (found.details.get("optimizer") or {}).get("unfinished"))
 
 
 def _key(*parts: object) -> str:

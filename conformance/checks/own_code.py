@@ -17,7 +17,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Inputs
-from conformance.errors import causes, display_path
+from conformance.errors import Details, causes, display_path
 from conformance.export.expression import EXPRESSION
 from conformance.worker import aside
 from conformance.worker.uses.whose import EVERYWHERE, INSTALLED, USER, kind_of, learn_places, package_of
@@ -65,7 +65,7 @@ def declared_own(run: CellRun) -> list[Own]:
     ]
 
 
-def told_of(own: Sequence[Own]) -> dict[str, Any]:
+def told_of(own: Sequence[Own]) -> Details:
     """Return the fields of a record that say which code to look at first, and where it is written."""
     places = [own.written for own in own if own.written is not None]
     file, line = places[0] if places else (None, None)

@@ -16,7 +16,7 @@ from conformance.case.words import Exporter
 from conformance.coverage.measure import Zeroed
 from conformance.draw.draw import Draw, Maker, seed_of
 from conformance.draw.shapes import drawn_shapes, trace_sizes
-from conformance.errors import Stopped
+from conformance.errors import Details, Stopped
 from conformance.export.reference import Reference
 from conformance.export.store import Stored, derived_key, key
 from conformance.precision.calibration import Feeds, gather
@@ -43,7 +43,7 @@ class Prepared:
     """What ``checks.hidden`` has compared, by exporter and opset."""
     own_code: dict[tuple[Exporter, int], list[Any]] = field(default_factory=dict)
     """What ``checks.own_code`` has seen, by exporter and opset."""
-    refused: dict[tuple[Exporter, int], dict[str, Any]] = field(default_factory=dict)
+    refused: dict[tuple[Exporter, int], Details] = field(default_factory=dict)
     """The findings of ``checks.refused`` about models that the checker refuses, by exporter and opset."""
     models: dict[str, Stored] = field(default_factory=dict)
     """Models of this process that no other may take, by key."""

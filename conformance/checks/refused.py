@@ -27,12 +27,12 @@ def note_stopped_export(run: CellRun, stop: Stopped) -> None:
     """Write the operator at which an export stops into the fields of that failure, or the pass, or at least the line
     where no frame of the failure has it. Code of the case's own for other operators is then not at fault."""
     found = _asked(run, lambda: _of_export(run))
-    known_by_frame = (stop.fields.get("place") or {}).get("own") and not found.get("operator")
+    known_by_frame = (stop.details.get("place") or {}).get("own") and not found.get("operator")
     if found.get("unable") or (known_by_frame and not found.get("passes")):
         return
-    stop.fields["operator"] = found
+    stop.details["operator"] = found
     own = {one.text for one in declared_own(run)} - {one.text for one in accused(declared_own(run), found)}
-    stop.fields["own_code"] = [name for name in stop.fields["own_code"] if name not in own]
+    stop.details["own_code"] = [name for name in stop.details["own_code"] if name not in own]
 
 
 def note_refused_model(run: CellRun, stop: Stopped) -> None:
@@ -44,7 +44,7 @@ def note_refused_model(run: CellRun, stop: Stopped) -> None:
     if name not in known:
         operator = _asked(run, lambda: refused_by_checker(run).told)
         known[name] = {"operator": operator, **told_of(accused(own_code(run), operator))}
-    stop.fields |= known[name]
+    stop.details |= known[name]
 
 
 def refused_by_checker(run: CellRun) -> Refused:

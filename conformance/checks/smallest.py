@@ -25,7 +25,7 @@ from conformance.checks.reduce.trial import ONE, Failure, Trials, kind_of, large
 from conformance.checks.reduce.written import issue, script, shows
 from conformance.compare.judges import Tolerances
 from conformance.compare.tolerance import Tolerance
-from conformance.errors import Stopped, display_path
+from conformance.errors import Details, Stopped, display_path
 from conformance.records.environment import environment, versions
 from conformance.runtimes import opener, registry
 from conformance.runtimes.tensorrt.options import Build, covering
@@ -69,30 +69,30 @@ def leave_smallest(run: CellRun, model: Path, example: Example, stop: Stopped, f
 
 
 def _failure(run: CellRun, example: Example, stop: Stopped) -> Failure | None:
-    fields = stop.fields
-    if run.cell.runtime != "onnxruntime" or stop.fault != "runtime" or fields.get("cause"):
+    details = stop.details
+    if run.cell.runtime != "onnxruntime" or stop.fault != "runtime" or details.get("cause"):
         return None
-    right = _who_is_right(fields)
+    right = _who_is_right(details)
     if right is None:
         return None
     worst = stop.worst if isinstance(stop, WrongAnswer) else None
     off = math.inf
     if worst is not None and math.isfinite(worst.error):
         off = worst.error / (largest(example.wanted[worst.output]) or 1.0)
-    passes = tuple((fields.get("optimizer") or {}).get("passes") or ())
+    passes = tuple((details.get("optimizer") or {}).get("passes") or ())
     kind = kind_of(stop.stage, stop.error)
     return Failure(kind, right, limit_of(off), run.libraries(), run.config(), passes)
 
 
-def _who_is_right(fields: dict[str, Any]) -> str | None:
+def _who_is_right(details: Details) -> str | None:
     """The runtime that computes what is right for the whole model, or for the node at which ONNX Runtime parts."""
-    if fields.get("conclusion") == "optimizer":
+    if details.get("conclusion") == "optimizer":
         return "onnxruntime-unoptimized"
     others = [other.name for other in registry.second_opinions("onnxruntime") if other.computes_with == other.name]
-    for witness in fields.get("witnesses") or ():
+    for witness in details.get("witnesses") or ():
         if witness["answer"] == "agrees" and witness["runtime"] in others:
             return str(witness["runtime"])
-    place = fields.get("parts_at") or {}
+    place = details.get("parts_at") or {}
     return place.get("by") if place.get("how") == "parts" else None
 
 

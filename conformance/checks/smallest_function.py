@@ -160,14 +160,14 @@ def note_failed_export(run: CellRun, stop: Stopped) -> None:
     where that is the exporter's fault and not declared. What there is to know of it goes into the fields of the
     failure."""
     cell, settings = run.cell, run.settings
-    refused = stop.stage == "check" and (stop.fields.get("operator") or {}).get("how") == "refused"
+    refused = stop.stage == "check" and (stop.details.get("operator") or {}).get("how") == "refused"
     if (stop.stage != "export" and not refused) or stop.fault != "exporter" or not settings.smallest:
         return
     if fails_as_declared(cell, settings.instructions, stop.stage, stop.error, stop.reason):
         return
     shown_in = settings.shown.get(cause_of_export(cell.case.name, cell.exporter, stop.error, stop.reason))
     if shown_in is not None:
-        stop.fields["smallest"] = {"as": shown_in}
+        stop.details["smallest"] = {"as": shown_in}
         return
     start = time.monotonic()
     try:
@@ -175,9 +175,9 @@ def note_failed_export(run: CellRun, stop: Stopped) -> None:
         found = aside.ask(question, longest(run))
         found.told["seconds"] = round(time.monotonic() - start, 3)
         place = settings.store.parent / "failing" / f"{cell.check}-{cell.label}" / "smallest"
-        stop.fields["smallest"] = leave_function(run, found, place)
+        stop.details["smallest"] = leave_function(run, found, place)
     except Exception as error:  # this only explains a failure, and must not be another
-        stop.fields["smallest"] = {"why_not": describe(error, cell.case.folder)}
+        stop.details["smallest"] = {"why_not": describe(error, cell.case.folder)}
 
 
 def _of_failed(run: CellRun) -> Reduced:

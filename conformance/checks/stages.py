@@ -77,7 +77,7 @@ class Stages:
         stop.__cause__ = error
         if fault == "harness" and not short_of_memory:
             lines = "".join(traceback.format_exception(error)).rstrip().splitlines()
-            stop.fields = {"hints": ["report"], "traceback": lines[-12:]}
+            stop.details = {"hints": ["report"], "traceback": lines[-12:]}
         return stop
 
 

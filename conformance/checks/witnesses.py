@@ -48,13 +48,13 @@ def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Store
             output = (run.record.fidelity or {}).get("output")
             by_others = converted is None and run.cell.runtime == "onnxruntime"
             meaning = _who_computes(inquiry.explained()) if by_others else loss.LITERAL
-            inquiry.loss = None if meaning is None else loss.by_stage(
+            inquiry.details["loss"] = None if meaning is None else loss.by_stage(
                 verify.of_pytorch(example), stored.file, file, run.cell.runtime, libraries, example.inputs, output,
                 run.cell.case.says.onnxruntime.config, meaning,
             )  # fmt: skip
             if run.cell.exporter == "onnx" and _is_a_step(inquiry, stop, stored):
                 inquiry.findings.append(Shows("steps"))
-            lost = inquiry.loss or {}
+            lost = inquiry.details["loss"] or {}
             if run.cell.check == "fidelity" and greatest(lost) == "export":
                 inquiry.findings.append(Shows("export"))
                 _ask_what_is_meant(inquiry, verify, stored.file, libraries, example, output, lost["export"])
@@ -88,7 +88,7 @@ def _is_a_step(inquiry: Inquiry, stop: Stopped, stored: Stored) -> bool:
     if inquiry.explained().fault != "runtime":
         return False
     quantized = any(word in name for name in stored.facts.nodes for word in ("Quantize", "NBits", "Integer"))
-    measured = [value for value in (inquiry.loss or {}).values() if isinstance(value, float)]
+    measured = [value for value in (inquiry.details["loss"] or {}).values() if isinstance(value, float)]
     return quantized and stop.error == "WrongValue" and bool(measured) and min(measured) >= STEP
 
 
@@ -107,7 +107,7 @@ def _ask_without_optimizer(
     if right_without_reuse(broken):
         inquiry.findings.append(Shows("memory"))
     elif agrees:
-        inquiry.optimizer = guilty(broken)
+        inquiry.details["optimizer"] = guilty(broken)
 
 
 MEANT = 10.0

@@ -197,7 +197,7 @@ def _dynamo(reference: Reference, target: Dynamo, opset: int, inputs: Mapping[st
             raise
         text = f"torch.export refuses the structure of the dynamic_shapes it was given: {refusal}"
         stop = Stopped("export", "BadDynamicShapes", text, "harness")
-        stop.fields = {"hints": ["report"]}
+        stop.details = {"hints": ["report"]}
         raise stop from error
     assert program is not None
     if target.options.keep_initializers_as_inputs is None and target.options.export_params is None:

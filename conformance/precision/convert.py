@@ -173,7 +173,7 @@ def findings(told: Mapping[str, Any], exported: Facts, converted: Facts) -> Stop
     if told.get("overflow"):
         where = f"beyond what fp16 holds ({fp16.LARGEST:g}) on the calibration data"
         overflow = stop("Overflow", f"{where}: {_few(told['overflow'])}")
-        overflow.fields = {"hints": ["exclude"]}
+        overflow.details = {"hints": ["exclude"]}
         return overflow
     refused = converted.invalid or (None if exported.doubted else converted.doubted)
     if refused:

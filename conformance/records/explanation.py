@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from conformance.errors import Stopped, lacks_memory, trouble_of_host
-from conformance.records.fields import Cause, Node, Optimizer
+from conformance.errors import Details, Stopped, lacks_memory, trouble_of_host
+from conformance.records.fields import Node
 from conformance.records.record import FLOAT64, Record, Witness
 from conformance.runtimes import registry
 
@@ -63,18 +63,14 @@ Finding = Witness | NodeByNode | Shows
 
 @dataclass(frozen=True)
 class Explanation:
-    """Who is at fault, and by what; what stands below the witnesses decides nothing."""
+    """Who is at fault, and by what; ``details`` decide nothing."""
 
     fault: str | None
     conclusion: str | None = None
     """What the witnesses' answers leave open, or say of the fault; a name that ``records.text`` has the words for."""
     witnesses: tuple[Witness, ...] = ()
-    parts_at: Node | None = None
-    """The node that the conclusion is about."""
-    loss: Mapping[str, float | str] | None = None
-    cause: Cause | None = None
-    optimizer: Optimizer | None = None
-    """The pass of an optimizer that the conclusion is about, as ``passes.guilty``."""
+    details: Details = field(default_factory=Details)
+    """The node or the pass of an optimizer that the conclusion is about, where accuracy is lost, and the cause."""
 
 
 # ---- whose fault it is ---------------------------------------------------------------------------------------
@@ -95,18 +91,11 @@ _BY_NODES: dict[str, str | None] = {
 }  # fmt: skip
 
 
-def explain(
-    failure: Failure,
-    findings: Sequence[Finding],
-    *,
-    loss: Mapping[str, float | str] | None = None,
-    cause: Cause | None = None,
-    optimizer: Optimizer | None = None,
-) -> Explanation:
+def explain(failure: Failure, findings: Sequence[Finding], details: Details | None = None) -> Explanation:
     """Say who is at fault for a failure by all that was found. Findings stand in the order in which they were made: a
     later one was looked for where earlier ones left a question, and outweighs them."""
     witnesses = tuple(finding for finding in findings if isinstance(finding, Witness))
-    found = Explanation(failure.fault, None, witnesses, None, loss, cause, optimizer)
+    found = Explanation(failure.fault, None, witnesses, details or {})
     if failure.runtime is not None:
         found = _with(found, *_by_others(failure, failure.runtime, witnesses))
     for finding in findings:
@@ -171,7 +160,7 @@ def _by_nodes(found: Explanation, nodes: NodeByNode) -> Explanation:
     fault, broken = _BY_NODES[nodes.shown], nodes.shown in ("rules", "invalid")
     if broken or (nodes.shown == "nodes" and nodes.several):
         found = dataclasses.replace(found, witnesses=tuple(map(_beside_nodes, found.witnesses)))
-    found = dataclasses.replace(found, parts_at=nodes.place)
+    found = dataclasses.replace(found, details={**found.details, "parts_at": nodes.place})
     agreeing = [witness.runtime for witness in found.witnesses if witness.answer in ("agrees", "nearer")]
     # one whose word counts for values alone shows no kernel to be right, but that the model may be
     agreed = any(fault == "exporter" or not _values_only(runtime) for runtime in agreeing)
@@ -216,7 +205,7 @@ def _by_sight(found: Explanation, finding: Shows, stage: str | None) -> Explanat
         apart = any(witness.answer == "agrees" for witness in found.witnesses)
         return _with(found, None, "apart") if apart else _with(found, "case", None)
     if what == "steps":
-        return _with(dataclasses.replace(found, optimizer=None), None, "steps")
+        return _with(dataclasses.replace(found, details={**found.details, "optimizer": None}), None, "steps")
     return _with(found, _SHOWN[what], "memory" if what == "memory" else found.conclusion)
 
 
@@ -262,14 +251,13 @@ def bears_out(loss: Mapping[str, float | str], fault: str | None) -> bool:
 def blame(stop: Stopped, found: Explanation) -> None:
     """Write an explanation into a failure."""
     stop.fault = found.fault
-    stop.fields |= {
+    stop.details |= found.details
+    stop.details |= {
         "witnesses": [witness.as_dict() for witness in found.witnesses],
         "conclusion": found.conclusion,
-        "parts_at": found.parts_at,
-        "loss": found.loss if bears_out(found.loss or {}, found.fault) else None,
-        "cause": found.cause,
-        "optimizer": found.optimizer,
     }
+    if not bears_out(found.details.get("loss") or {}, found.fault):
+        stop.details["loss"] = None
 
 
 def note(record: Record, finding: Shows) -> None:
@@ -287,7 +275,7 @@ def fail(record: Record, stop: Stopped) -> None:
         record.error, record.reason = "CannotWrite", f"{trouble}: {stop.reason}"
         note(record, Shows("no disk"))
         return
-    for name, value in stop.fields.items():
+    for name, value in stop.details.items():
         setattr(record, name, value)
     if lacks_memory(stop):  # who took the rest of it is not known
         record.error = "OutOfMemory"

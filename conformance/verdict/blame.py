@@ -18,9 +18,8 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.compare.tolerance import Comparison
-from conformance.errors import Stopped
+from conformance.errors import Details, Stopped
 from conformance.records.explanation import Explanation, Failure, Finding, NodeByNode, Shows, explain, kernels
-from conformance.records.fields import Cause, Optimizer
 from conformance.records.record import FLOAT64, Witness
 from conformance.runtimes import Session, registry
 from conformance.verdict.asking import Asked, ask
@@ -59,13 +58,11 @@ class Inquiry:
 
     failure: Failure
     findings: list[Finding] = field(default_factory=list)
-    loss: Mapping[str, float | str] | None = None
-    cause: Cause | None = None
-    optimizer: Optimizer | None = None
+    details: Details = field(default_factory=Details)
 
     def explained(self) -> Explanation:
         """Say what follows from it."""
-        return explain(self.failure, self.findings, loss=self.loss, cause=self.cause, optimizer=self.optimizer)
+        return explain(self.failure, self.findings, self.details)
 
 
 def find(suspect: Suspect, example: Example, stop: Stopped) -> Inquiry:
@@ -83,7 +80,7 @@ def find(suspect: Suspect, example: Example, stop: Stopped) -> Inquiry:
         inquiry.findings.append(Shows("memory"))
         return inquiry
     if found.conclusion == "optimizer":
-        inquiry.optimizer = guilty(broken)
+        inquiry.details["optimizer"] = guilty(broken)
     shown = _look_at_nodes(found, suspect, example, stop)
     if shown is not None:
         inquiry.findings.append(shown)

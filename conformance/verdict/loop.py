@@ -79,7 +79,7 @@ class Explainer:
         """The failure with the fault that the other runtimes' answers point at, and the inputs."""
         self.example = example
         blame(stop, self._ask(stop, example))
-        stop.fields["inputs"] = shown(example.inputs)
+        stop.details["inputs"] = shown(example.inputs)
         return stop
 
 
@@ -130,5 +130,5 @@ def check_not_vacuous(record: Record, vacuity: Vacuity, excused: Collection[int]
         if output not in excused:
             passes = f"{' and '.join(wrong)} would have passed every one of {record.examples} examples"
             stop = Stopped("compare", "Vacuous", f"{called[output]}: {passes}", "case")
-            stop.fields = {"hints": list(hints), "vacuous": {"output": output, "passes": wrong}}
+            stop.details = {"hints": list(hints), "vacuous": {"output": output, "passes": wrong}}
             raise stop

@@ -150,7 +150,7 @@ def ask_about(
 
     witness = ask(model, libraries, config, example.inputs, got, agrees)
     inquiry.findings.append(witness)
-    inquiry.cause = cause_shown_by(witness)
+    inquiry.details["cause"] = cause_shown_by(witness)
 
 
 def cause_shown_by(witness: Witness) -> Cause | None:
