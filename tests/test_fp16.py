@@ -2,7 +2,6 @@
 
 import re
 import tempfile
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +61,6 @@ def makes(model: onnx.ModelProto, operator: str) -> int:
     """The dtype of what the only node of this operator makes."""
     (node,) = (one for one in model.graph.node if one.op_type == operator)
     return types_in(model)[node.output[0]]
-
-
-def operators(model: onnx.ModelProto) -> Counter[str]:
-    return Counter(node.op_type for node in fp16.nodes(model.graph))
 
 
 def assert_like_fp32(model: onnx.ModelProto, made: onnx.ModelProto, tolerance: float = 4e-3, **inputs: Any) -> None:

@@ -88,17 +88,13 @@ def plant() -> Iterator[Callable[[ByConfig], None]]:
         yield plant_
 
 
-def has_switch(config: Mapping[str, str]) -> bool:
-    return saturation.SWITCH.items() <= config.items()
-
-
 def halved(outputs: list[Any]) -> list[Any]:
     return [one / 2 for one in outputs]
 
 
 def saturating(model: Path, config: Mapping[str, str], outputs: list[Any]) -> list[Any]:
     """Half of what is right, but with the switch."""
-    return outputs if has_switch(config) else halved(outputs)
+    return outputs if saturation.SWITCH.items() <= config.items() else halved(outputs)
 
 
 # ---- what is shown ------------------------------------------------------------------------------------------

@@ -2,13 +2,12 @@
 
 import os
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
-from benchmarks.common import HEAD, Row
+from benchmarks.common import HEAD
 from benchmarks.coverage import fresh
 from benchmarks.coverage import page as coverage
 from benchmarks.culprits import sound as of
@@ -30,10 +29,6 @@ TABLES = [
     (wrong_passes, passes.LEAST), (faults, 20), (causes, 2 * findings.CAUSES), (repairable, repairs.LEAST),
     (fresh, coverage.PLANTS),
 ]  # fmt: skip
-
-
-def by_name(rows: Sequence[Row]) -> dict[str, Row]:
-    return {row.what: row for row in rows}
 
 
 def record(fault: str | None = "runtime", **more: Any) -> dict[str, Any]:
@@ -106,7 +101,7 @@ def test_a_finding_of_two_causes_is_merged_and_a_cause_of_two_findings_is_split(
     assert [names for _, names in merged.merged] == [["b", "c"]]
     split = findings.counted([*good, cells_of("a", operator("aten.tan"))])
     assert {cause: len(these) for cause, these in split.split.items()} == {"a": 2}
-    rows = by_name(list(findings.rows_of([*good, cells_of("a", operator("aten.tan"))])))
+    rows = {row.what: row for row in findings.rows_of([*good, cells_of("a", operator("aten.tan"))])}
     assert rows["findings that are split off needlessly"].measured == "50.0%"
     assert rows["findings that are split off needlessly"].met is False
     assert rows["findings of more than one cause"].met is True

@@ -30,10 +30,6 @@ from tests.kit.neighbours import HARMS, JUDGING, LEFT, REGISTRIES, cells_of, hol
 REPLACED = ("failed", "declare", "ReplacedFunction", "case")
 
 
-def result(record: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(record[name] for name in ("status", "stage", "error", "fault"))
-
-
 @pytest.fixture(scope="module")
 def harmed(tmp_path_factory: pytest.TempPathFactory, worker: Worker, store: Path) -> dict[str, Any]:
     run = Runner(Settings(store=store, examples=1), 60, worker)
@@ -45,7 +41,8 @@ def test_the_cell_that_changed_something_says_so_and_what_can_be_is_put_back(har
     (change,) = harmed[name]["changed"]
     assert (change["when"], change["outcome"]) == ("running", "left" if name in LEFT else "put back")
     assert change["kind"] == "registry" or name not in REGISTRIES
-    assert harmed[name]["held"] and (result(harmed[name]) == REPLACED) == (name in JUDGING)
+    result = tuple(harmed[name][field] for field in ("status", "stage", "error", "fault"))
+    assert harmed[name]["held"] and (result == REPLACED) == (name in JUDGING)
 
 
 def test_values_of_environment_variables_are_not_told(harmed):

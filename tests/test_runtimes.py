@@ -120,13 +120,9 @@ def command(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def write_cases(folder: Path) -> None:
-    (folder / "cases").mkdir()
-    (folder / "cases" / "toy.yaml").write_text(CASES, encoding="utf-8")
-
-
 def test_a_runtime_that_is_added_runs_cells_and_is_asked_for_its_opinion(tree, site, tmp_path):
-    write_cases(tmp_path)
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "toy.yaml").write_text(CASES, encoding="utf-8")
     arguments = ("--runtime", "onnxruntime,toykit", "--require", "toykit")
     path = os.pathsep.join(map(str, (tree, site)))
     done = run_suite(tmp_path, *arguments, own_process=True, PYTHONPATH=path)

@@ -34,13 +34,9 @@ class Scripted(torch.nn.Module):
     def forward(self, a, b, c):
         return a + 2 * b + 3 * c
 class Wrapped(torch.nn.Module):
-    @honest_wrapper
-    def forward(self, a, b, c):
-        return a + 2 * b + 3 * c
+    forward = honest_wrapper(Scripted.forward)
 class Hidden(torch.nn.Module):
-    @plain_wrapper
-    def forward(self, a, b, c):
-        return a + 2 * b + 3 * c
+    forward = plain_wrapper(Scripted.forward)
 class Partial(Scripted):
     def __init__(self):
         super().__init__()

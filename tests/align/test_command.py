@@ -110,11 +110,6 @@ def test_what_the_user_has_to_correct_is_said_in_one_line(typed, body, arguments
         assert part in done.err
 
 
-def of_two_sizes(forward: str, export: str) -> str:
-    inputs = 'inputs: {x: "float32[batch, 4]", y: "float32[batch, n]"}'
-    return say(f'forward: "{forward}"', inputs, "dims: {batch: 2..4, n: 3..9}", f"export: {{{export}}}")
-
-
 HALVED = "torch.tanh(x) * ((x.shape[1] - y.shape[1]) // 2) + y.sum()"
 
 
@@ -123,7 +118,8 @@ HALVED = "torch.tanh(x) * ((x.shape[1] - y.shape[1]) // 2) + y.sum()"
     ("torchscript: [17]", "aten.floor_divide"),
 ])  # fmt: skip
 def test_what_has_no_submodules_is_aligned_by_operators(typed, export, operator):
-    body = of_two_sizes(HALVED, export)
+    inputs = 'inputs: {x: "float32[batch, 4]", y: "float32[batch, n]"}'
+    body = say(f'forward: "{HALVED}"', inputs, "dims: {batch: 2..4, n: 3..9}", f"export: {{{export}}}")
     done = typed(body, "planted", "--operators", "--at", "n=5", "--all")
     assert done.code == 1
     (marked,) = (line for line in done.out.splitlines() if line.startswith(">>"))

@@ -40,23 +40,11 @@ def test_what_the_kernels_lose_by_which_a_cost_is_measured_is_laid_to_no_exporte
     assert record.conclusion == "meaning" and record.loss["export"] < 45
 
 
-def one_percent_more(model):
-    behind(model, "Mul", 1.01)
-
-
-def one_channel_gone(model):
-    behind(model, "Mul", [1, 1, 0, 1, 1])
-
-
-def moved_by_one_place(model):
-    behind(model, "Transpose", perm=[0, 2, 1, 3])
-
-
 @pytest.mark.parametrize("precision, change", [
     pytest.param("int8", scale_off_by_two, id="weight scale off by two"),
-    pytest.param("fp16", one_percent_more, id="1 percent at fp16"),
-    pytest.param("fp16", one_channel_gone, id="one channel at fp16"),
-    pytest.param("int8", moved_by_one_place, id="transposed at int8"),
+    pytest.param("fp16", lambda model: behind(model, "Mul", 1.01), id="1 percent at fp16"),
+    pytest.param("fp16", lambda model: behind(model, "Mul", [1, 1, 0, 1, 1]), id="one channel at fp16"),
+    pytest.param("int8", lambda model: behind(model, "Transpose", perm=[0, 2, 1, 3]), id="transposed at int8"),
 ])  # fmt: skip
 def test_accuracy_lost_in_the_conversion_is_the_precisions_fault_and_no_runtime_is_accused(
     bench, break_conversion, precision, change
