@@ -46,8 +46,9 @@ class CaseFileError(Exception):
 Details = TypedDict("Details", {  # noqa: UP013 (a table)
     "inputs": dict[str, str], "witnesses": list[Any], "conclusion": str | None, "parts_at": Any, "loss": Any,
     "cause": Any, "optimizer": Any, "operator": Any, "smallest": Any, "own_code": list[str], "place": Any,
-    "findings": list[str], "warnings": list[Any], "hints": list[str], "conditioning": Any, "vacuous": Any,
-    "remedy": Any, "beyond": list[Any], "traceback": list[str], "no_bundle": str, "draw": None, "worst": None,
+    "explained": list[Any], "findings": list[str], "warnings": list[Any], "hints": list[str], "conditioning": Any,
+    "vacuous": Any, "remedy": Any, "beyond": list[Any], "traceback": list[str], "no_bundle": str, "draw": None,
+    "worst": None,
 }, total=False)  # fmt: skip
 """Fields of a record that say more of a failure than its reason does; they decide nothing. ``draw`` and ``worst`` are
 there to say that the failure is about no example."""

@@ -28,4 +28,4 @@ def note_explanations(run: CellRun, verify: Verifier, model: Stored, example: Ex
     )  # fmt: skip
     told = explain(question)
     if told:
-        stop.fields["explained"] = told
+        stop.details["explained"] = told
