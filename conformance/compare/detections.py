@@ -105,7 +105,7 @@ class Detections:
         return failed("WrongRows", text if got == wanted else f"{text} instead of {wanted}")
 
     def others_than(self, rows: Sequence[Array], wanted: Sequence[Array]) -> bool:
-        """Whether fewer rows have a match than is due; of outputs that are no rows of boxes that is not so. Both are
+        """Return whether fewer rows have a match than expected, which rows of boxes alone can have. Both are
         lists of outputs."""
         if any(self.unfit(arrays, subjects(len(arrays))) for arrays in (rows, wanted)):
             return False

@@ -1,5 +1,4 @@
-"""How far a value may be off since float32 itself is: by value, so that one that float32 has trouble with excuses no
-other."""
+"""Excuse values for which float32 itself is off: each by itself, so that one excuses no other."""
 
 from __future__ import annotations
 

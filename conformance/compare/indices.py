@@ -15,7 +15,7 @@ from conformance.compare.tolerance import Comparison, Subject, failed, worst_at
 
 
 class Unreadable(ValueError):
-    """What is right for an output are no indices of what the case says: a mistake of the case."""
+    """The right values of an output are no indices of what the case says: a mistake of the case."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Indices:
             raise Unreadable(f"it goes from {values.min()} to {values.max()}, and there are {count} values to index")
 
     def range(self, right: Array, source: Array) -> tuple[int, int]:
-        """How many values there are to index, and the lowest index: below 0 only where the right ones are."""
+        """Return how many values there are to index, and the lowest index: below 0 only where the right ones are."""
         count = math.prod(source.shape[axis] for axis in self._axes(source))
         return count, -count if right.size and bool((right < 0).any()) else 0
 
     def values_at(self, indices: Array, source: Array) -> Array:
-        """What stands at indices that ``check`` lets through, in their shape."""
+        """Return the values at indices that ``check`` lets through, in the shape of the indices."""
         layers = self._layers(source, source)
         there: Array = np.take_along_axis(layers, self._normal(indices, source), axis=1)
         return there.reshape(indices.shape)
@@ -98,7 +98,7 @@ class Indices:
 
     @staticmethod
     def _repeated(layers: Array) -> Array:
-        """Where an index stands that stood before it along the middle axis."""
+        """Return a mask of the indices that stand earlier along the middle axis too."""
         order = np.argsort(layers, axis=1, kind="stable")
         in_order = np.take_along_axis(layers, order, axis=1)
         again = np.zeros(layers.shape, dtype=bool)
@@ -117,7 +117,7 @@ class Indices:
         return values
 
     def _layers(self, array: Array, source: Array) -> Array:
-        """What lies before ``axis``, along it and after it, as three dims."""
+        """Return an array with the dims before ``axis``, along it and after it as three dims."""
         axes = self._axes(source)
         before, after = math.prod(source.shape[: axes[0]]), math.prod(source.shape[axes[-1] + 1 :])
         rest = len(source.shape) - axes[-1] - 1

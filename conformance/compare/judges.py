@@ -1,4 +1,4 @@
-"""What decides on the outputs of a cell, as data: it can be packed, and judge again where there is no PyTorch."""
+"""Judges of the outputs of a cell, as data: they can be packed, and judge again where there is no PyTorch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from conformance.compare.vacuity import Vacuity
 
 @dataclass(frozen=True)
 class Right:
-    """What is right for the outputs of one draw; what ``wanted``, ``exact`` and ``conditioning`` hold depends on the
+    """The right outputs of one draw. The meaning of ``wanted``, ``exact`` and ``conditioning`` depends on the
     judge."""
 
     wanted: Sequence[Array]
@@ -40,7 +40,7 @@ class Judge(Protocol):
 
     @property
     def reading(self) -> Reading:
-        """How the outputs are read before they are compared."""
+        """Return how the outputs are read before they are compared."""
         ...
 
     def compare(self, got: Sequence[Array], right: Right) -> Comparison: ...
@@ -136,7 +136,7 @@ class NoiseLimits:
         return read.told(compare_outputs(read.got, read.wanted, exact, self.limits, read.conditioning, read.called))
 
     def read(self, got: Sequence[Array], right: Right) -> Read | Comparison:
-        """What is compared, with rows that may come in any order in that of what is right."""
+        """Return the arrays to compare, rows that may come in any order in the order of the right ones."""
         read = self.reading.read(got, right.wanted, right.exact, right.inputs, self.any_order, right.conditioning)
         if isinstance(read, Comparison):
             return read
@@ -155,7 +155,7 @@ class NoiseLimits:
 
 
 def defaults_for(outputs: Sequence[Array]) -> Tolerances:
-    """What is allowed by dtype alone."""
+    """Return the tolerances by dtype alone."""
     return Tolerances(tuple(DEFAULTS.get(str(array.dtype)) for array in outputs), (False,) * len(outputs))
 
 

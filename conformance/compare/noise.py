@@ -30,7 +30,7 @@ from conformance.compare.tolerance import (
 
 @dataclass(frozen=True)
 class NoiseLimit:
-    """What a precision may cost and a runtime may add, in decibels (at least).
+    """The least that a precision may leave and a runtime may keep, in decibels.
 
     ``sqnr`` is that of the converted graph's own semantics against PyTorch in float32, unless ``cosine`` (at least)
     and ``magnitude`` (at most, relative) are given instead. ``runtime`` is that of a runtime against these semantics.
@@ -46,7 +46,7 @@ class NoiseLimit:
     magnitude: float | None = None
 
     def refuses(self, wrong: Array, right: Array) -> bool:
-        """Whether ``wrong``, of the same shape, would have been found out as an output of this precision."""
+        """Return whether ``wrong``, of the same shape, would have failed as an output of this precision."""
         if right.dtype.kind != "f":
             return not np.array_equal(wrong, right)
         noise = Noise(self)
@@ -104,7 +104,7 @@ def power(values: Array) -> float:
 
 @dataclass
 class Noise:
-    """What all draws of a cell have shown for one output.
+    """The noise of one output over all draws of a cell.
 
     Draws count alike, whatever their number of elements, so that a small shape that is all wrong is not lost among
     large shapes. A draw whose values are small is lost among draws of larger values: ``drowned`` finds it.
@@ -155,7 +155,7 @@ class Noise:
 
     @property
     def magnitude(self) -> float:
-        """How far the size of the output is off, relative to what it should be."""
+        """Return how far the size of the output is off, relative to the right size."""
         if self.signal <= 0:
             return 0.0 if self.size <= 0 else math.inf
         return abs(math.sqrt(self.size / self.signal) - 1)
@@ -192,7 +192,7 @@ class Noise:
         return 0.0 if self.noise == 0 else 10 ** ((self.limit.sqnr - self.sqnr) / 20)
 
     def text(self) -> str:
-        """What was measured, against what is allowed."""
+        """Describe the measurement beside its limit."""
         if self.counted:
             return f"{self.changed / self.draws:.1%} of the values differ, allowed are {1 - AGREEMENT:.0%}"
         if self.limit.cosine is not None:

@@ -1,4 +1,4 @@
-"""Which values of an output are judged together at reduced precision, so that one that stands out hides no others."""
+"""Values of an output that are judged together at reduced precision, so that one that stands out hides no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compared in place of an output's own values, and what sentences call the outputs."""
+"""The values that are compared in place of an output's own, and the names of outputs in sentences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from conformance.errors import Stopped
 
 @dataclass(frozen=True)
 class Reading:
-    """How the outputs of a cell are read before they are compared."""
+    """A way to read the outputs of a cell before they are compared."""
 
     names: tuple[str, ...] = ()
     """The outputs' names; empty where the case gives none."""
@@ -30,19 +30,19 @@ class Reading:
     """Outputs whose rows are matched as boxes."""
 
     def subjects(self, count: int) -> tuple[Subject, ...]:
-        """What sentences call the outputs."""
+        """Return the names of the outputs in sentences."""
         return subjects(count, self.names)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the outputs' own values are compared, of all of them."""
+        """Return whether the own values of all outputs are compared."""
         return not self.detections and not any(self.indices)
 
     def indices_of(self, output: int) -> Indices | None:
         return self.indices[output] if output < len(self.indices) else None
 
     def is_read(self, output: int) -> bool:
-        """Whether something else than the output's own values is compared."""
+        """Return whether something else than the output's own values is compared."""
         return self.indices_of(output) is not None or self.detections_of(output) is not None
 
     def detections_of(self, output: int) -> Detections | None:
@@ -75,7 +75,7 @@ class Reading:
         return cls(tuple(values.get("names", ())), tuple(indices), tuple(detections))
 
     def source_of(self, known: Indices) -> str:
-        """What sentences call that which is indexed."""
+        """Return the name in sentences of the array that is indexed."""
         return known.of if isinstance(known.of, str) else str(self.subjects(known.of + 1)[known.of])
 
     def read(
@@ -87,7 +87,7 @@ class Reading:
         any_order: Sequence[bool],
         conditioning: Sequence[Array] | None = None,
     ) -> Read | Comparison:
-        """What is to be compared; the failure where indices cannot be looked up.
+        """Return the arrays to compare, or the failure where indices cannot be looked up.
 
         Indices are looked up in the arrays beside them: a runtime's in its own outputs, PyTorch's in PyTorch's. The
         values of ``exact`` are those at PyTorch's indices too: indices of its own may be others, and would excuse
@@ -194,7 +194,8 @@ class Reading:
         return None
 
     def checked(self, known: Indices, output: int, wanted: Sequence[Array], inputs: Mapping[str, Array]) -> Array:
-        """What the right indices of ``output`` are looked up in; Stopped where they are no indices of that."""
+        """Return the array that the right indices of ``output`` are looked up in; Stopped where they are no indices
+        of it."""
         try:
             source = known.source(wanted, inputs)
             known.check(wanted[output], source)
@@ -211,7 +212,7 @@ PLAIN = Reading()
 
 @dataclass(frozen=True)
 class Read:
-    """What is compared for one draw: the arrays, with what stands at indices in place of these."""
+    """The arrays to compare for one draw, with the values at indices in place of the indices."""
 
     got: list[Array]
     wanted: list[Array]

@@ -1,4 +1,4 @@
-"""Which row of an output is which row of what is wanted, where rows may come in any order."""
+"""Match the rows of an output with the right rows, where rows may come in any order."""
 
 from __future__ import annotations
 

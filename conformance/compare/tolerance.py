@@ -34,7 +34,7 @@ class Tolerance:
     range is compared."""
 
     def refuses(self, wrong: Array, right: Array) -> bool:
-        """Whether ``wrong``, of the same shape, would have been found out as an output."""
+        """Return whether ``wrong``, of the same shape, would have failed as an output."""
         if right.dtype.kind != "f":
             return not np.array_equal(wrong, right)
         finite = np.isfinite(right)
@@ -102,7 +102,7 @@ class Worst:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What comparing one draw found.
+    """The result of comparing one draw.
 
     ``error`` is the name of what is wrong (WrongLength, WrongCount, WrongDtype, WrongShape, WrongNaN, WrongInf,
     WrongValue, IllConditioned) or None; ``text`` says it in one line.
@@ -298,7 +298,7 @@ def _weighed(
 
 
 def allowed(wanted: Array, tolerance: Tolerance) -> Array:
-    """How far each value may be off; ``wanted`` is float64 and finite.
+    """Return how far each value may be off; ``wanted`` is float64 and finite.
 
     An absolute tolerance for values around 1 would accept anything as an output of size 1e-9, so it
     shrinks with the largest value of the output. Outputs that are all zero keep it.

@@ -1,4 +1,4 @@
-"""Whether a cell's comparisons meant anything: would wrong outputs have passed them all?
+"""Find comparisons that prove nothing: those that wrong outputs would have passed as well.
 
 Four wrong outputs are tried against the reference of every draw: zeros, the mean everywhere, the rows of the batch
 in another order, and the outputs of another draw of the same shape. A comparison that refuses each of them at least
@@ -22,7 +22,7 @@ _ALL = {ZEROS, MEAN, SHUFFLED, ANOTHER}
 
 
 class Limit(Protocol):
-    """What decides on an output: a tolerance, or a limit of noise."""
+    """A tolerance or a limit of noise, which decides on an output."""
 
     def refuses(self, wrong: Array, right: Array) -> bool: ...
 
@@ -92,8 +92,8 @@ class Vacuity:
     def _looked_up(
         self, candidate: Array, kind: str, output: int, wanted: Sequence[Array], inputs: Inputs
     ) -> tuple[Array, Array] | None:
-        """What is compared of a wrong output and of the right one; None where the wrong one is refused before that,
-        as indices that are none. The outputs of another draw that have rows in common come together."""
+        """Return what is compared of a wrong output and of the right one; None where the wrong one is refused before
+        that, as indices that are none. The outputs of another draw that have rows in common come together."""
         got = [candidate if number == output else right for number, right in enumerate(wanted)]
         boxes = self._reading.detections_of(output)
         if kind == ANOTHER and boxes is not None and self._before is not None:
@@ -115,7 +115,7 @@ class Vacuity:
 
 
 def _varies(right: Array) -> bool:
-    """Whether a constant would be wrong. What is constant but for rounding is told apart by another draw."""
+    """Return whether a constant would be wrong. Another draw tells what is constant but for rounding."""
     if right.dtype.kind != "f" or not right.size or not np.isfinite(right).all():
         return False
     return bool(np.ptp(right.astype(np.float64)) > 1e-3 * np.abs(right).max())

@@ -1,1 +1,1 @@
-"""How much of a module its outputs show: each operator call disturbed in turn, and the comparison asked for it."""
+"""Measure how much of a module its outputs show: disturb each operator call in turn, and compare."""

@@ -44,7 +44,7 @@ class Site:
 
 @dataclass
 class Run:
-    """What one run of a module called."""
+    """The operator calls of one run of a module."""
 
     ops: list[str] = field(default_factory=list)
     """All calls in their order, also those that do not count."""
@@ -86,14 +86,15 @@ _CONSTANT = {"aten.fill", "aten.fill_", "aten.zero", "aten.zero_", "aten.resize_
 
 
 def _of_shape(op: str) -> bool:
-    """Whether an operator takes only the shape and dtype of its tensor, as ``zeros_like`` and ``new_ones`` do."""
+    """Return whether an operator takes only the shape and dtype of its tensor, as ``zeros_like`` and ``new_ones``
+    do."""
     name = op.partition(".")[2]
     return name.endswith("_like") or name.startswith("new_")
 
 
 def computes(func: Any, op: str, results: list[Any], has_tensors: bool, aliases: bool) -> bool:
-    """Whether a call computes floating-point values of its tensors; ``aliases`` is whether it gives memory that was
-    there before."""
+    """Return whether a call computes floating-point values of its tensors; ``aliases`` is whether it gives memory
+    that was there before."""
     if not has_tensors or hands_on(func) or op in _CONSTANT or _of_shape(op):
         return False
     return bool(disturbable(results)) and (not aliases or _writes(func))
@@ -309,7 +310,7 @@ NOWHERE = 0
 
 
 def address(tensor: Any) -> int:
-    """What tells the memory of a tensor apart; ``NOWHERE`` for one without any, such as an empty or sparse one."""
+    """Return the address of a tensor's memory; ``NOWHERE`` for one without any, such as an empty or sparse one."""
     try:
         return int(tensor.untyped_storage().data_ptr())
     except (RuntimeError, NotImplementedError):

@@ -1,6 +1,7 @@
-"""How many runs of a module are spent on asking about its calls.
+"""Limit how many runs of a module are spent on its calls.
 
-The costs are guesses from what a run computes, and no durations: what is asked must not hang on the host's load.
+The costs are guesses from what a run computes, and no durations: the calls that are tried must not depend on the
+load.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ def seconds(run: Run) -> float:
 
 
 def takes_long(run: Run) -> bool:
-    """Whether such runs are worth replacing by smaller ones, which have to be recorded first."""
+    """Return whether such runs are worth replacing by smaller ones, which have to be recorded first."""
     return seconds(run) > LONG
 
 
 def worth_a_tape(run: Run, calls: int) -> bool:
-    """Whether to ask about so many calls takes longer than to make a tape of the run first."""
+    """Return whether to disturb so many calls takes longer than to make a tape of the run first."""
     return calls >= TAPE_CALLS and seconds(run) * RUNS * calls > TAPE_SECONDS
 
 
 def runs_within(run: Run) -> int:
-    """How many such runs are spent in all."""
+    """Return how many such runs are spent in all."""
     return max(int(RUNS * FEWEST), int(SECONDS / seconds(run)))

@@ -27,7 +27,7 @@ KEPT_BYTES = 2**24
 
 @dataclass
 class Zeroed:
-    """What a module gives on one draw with each of its calls zeroed, for other comparisons to be asked about."""
+    """The outputs of a module on one draw with each of its calls zeroed, kept for other comparisons."""
 
     run: Run | None = None
     """The run that nothing disturbed."""
@@ -75,7 +75,7 @@ class Unknown(Exception):
 
 @dataclass(frozen=True)
 class Covered:
-    """What the outputs show of a module's calls, in the order in which they are made."""
+    """The calls of a module that its outputs show, and those that they do not, in the order of the calls."""
 
     seen: tuple[Site, ...]
     blind: tuple[Site, ...]
@@ -91,8 +91,8 @@ def measure(
     module: Any, trials: Iterable[Trial], spend: Callable[[Run], int], tenths: Sequence[Disturbance] = TENTHS,
     beyond: Callable[[], Iterable[Trial]] | None = None,
 ) -> Covered:  # fmt: skip
-    """Which calls of the first trial are seen: some trial refuses the outputs with the call's result zeroed, and some
-    with one of its disturbances by a tenth, if there are ``tenths``.
+    """Find the calls of the first trial that are seen: some trial refuses the outputs with the call's result zeroed,
+    and some with one of its disturbances by a tenth, if there are ``tenths``.
 
     ``spend`` gives of a run of the first trial how many runs to spend. Where these are not enough for all calls, some
     are left out. A module that takes long is asked on smaller trials first, if such come next. ``beyond`` gives
@@ -232,7 +232,7 @@ class _Asked:
         return enough or self.notices(recorded, index, tenths) or (shows_here and not self.had_tenth)
 
     def notices(self, recorded: _Recorded, index: int, kinds: Sequence[Disturbance]) -> bool:
-        """Whether the comparison refuses what the module gives with the call disturbed in one of these ways.
+        """Return whether the comparison refuses the outputs with the call disturbed in one of these ways.
 
         A module that raises then, or comes to no end, gives nothing that could be taken for right.
         """
@@ -248,7 +248,7 @@ class _Asked:
         return False
 
     def _given(self, recorded: _Recorded, index: int, how: Disturbance) -> list[Array] | None:
-        """What the module gives with the call disturbed; None where it raises."""
+        """Return the module's outputs with the call disturbed; None where it raises."""
         zeroed = recorded.trial.zeroed
         if how == "zero" and index in zeroed.outputs:
             return zeroed.outputs[index]

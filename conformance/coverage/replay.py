@@ -37,7 +37,7 @@ class _Unplayable(Exception):
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a tensor lies."""
+    """The place of a tensor in memory."""
 
     storage: int
     """The number of its memory, in the order in which the run met it."""
@@ -196,7 +196,7 @@ def _copy(tensor: Any) -> Any:
 
 
 def _numbers(result: Any) -> str:
-    """What a call gave besides tensors."""
+    """Return the results of a call besides tensors, as text."""
     import torch
 
     if isinstance(result, torch.Tensor):
@@ -305,7 +305,7 @@ def _tapes() -> Any:
             return value
 
         def place(self, tensor: Any) -> _Place:
-            """Where a tensor lies; one in memory that no call made is given."""
+            """Return the place of a tensor; memory that no call made is given to the run."""
             if self._new(tensor) is not None:
                 self.given[len(self._known) - 1] = tensor
             number, first, _ = self._known[tensor.untyped_storage()._cdata]

@@ -1,1 +1,1 @@
-"""What a result depends on: files, definitions, pins, and all of it as one hash."""
+"""The dependencies of a result: files, definitions, pins, and all of it as one hash."""

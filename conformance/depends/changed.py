@@ -1,4 +1,4 @@
-"""Which cells depend on what differs from an earlier revision of the repository, and for what reasons.
+"""Select the cells that depend on what differs from an earlier revision of the repository, with the reasons.
 
 Compared is what a case says, and what its cells used in the last run, as that was observed. Of a cell that no run
 has seen, source text says what it may use; that only selects cells, and keeps no result. Reads the earlier revision
@@ -32,14 +32,14 @@ from conformance.plan.cell import Cell
 
 @dataclass
 class Changes:
-    """What differs, by cell id; ``gone`` are cells that only the earlier revision has."""
+    """The differences by cell id; ``gone`` are cells that only the earlier revision has."""
 
     revision: str
     reasons: dict[str, list[str]] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
 
     def lines(self, total: int) -> Iterator[str]:
-        """How many cells, and for what; the reasons of most cells first."""
+        """Yield how many cells there are, and for which reasons; those of most cells first."""
         yield f"{len(self.reasons)} of {total} cells depend on what changed since {self.revision}"
         by_reason: dict[str, int] = {}
         for reasons in self.reasons.values():
@@ -112,7 +112,7 @@ def changed_since(
 
 
 def _git(folder: Path, *arguments: str) -> bytes:
-    """What git prints; UserError in one line where it refuses, or is not there."""
+    """Return what git prints; UserError in one line where it refuses, or is not there."""
     command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "LC_ALL": "C"})
@@ -229,7 +229,7 @@ def _label(file: str, part: str) -> str:
 
 @dataclass
 class _Then(Now):
-    """How things were in the earlier revision, seen from the folder that a case has now."""
+    """The earlier revision, seen from the folder that a case has now."""
 
     top: Path = field(default_factory=Path)
     before: Path = field(default_factory=Path)
@@ -272,7 +272,7 @@ def _since(known: Observed, home: Path, top: Path, before: Path) -> Iterator[str
 
 
 class _SinceLast:
-    """What is not as it was in a cell's last run, whatever the revision has."""
+    """The differences from a cell's last run, whatever the revision has."""
 
     def __init__(self) -> None:
         self._conditions, self._hash = fingerprint.conditions(), fingerprint.conditions_hash()

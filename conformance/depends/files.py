@@ -20,14 +20,15 @@ from conformance.errors import Stopped
 
 
 def stated_needs(case: Case) -> tuple[dict[str, str], set[str]]:
-    """What a case names under ``needs``: the versions of the packages that are installed here, and the commands."""
+    """Return what a case names under ``needs``: versions of the packages that are installed here, and the
+    commands."""
     commands = {need.removeprefix(COMMAND) for need in case.says.needs if need.startswith(COMMAND)}
     return versions_of(need for need in case.says.needs if not need.startswith(COMMAND)), commands
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a case depends on besides its file."""
+    """The dependencies of a case besides its file."""
 
     files: tuple[Path, ...]
     """Those that it names, and what their Python imports of the user's own."""
@@ -43,7 +44,8 @@ class Needs:
 
 
 def needs(case: Case, until: Matter = "words", exporter: Exporter | Literal["none"] | None = None) -> Needs:
-    """What the case depends on as far as it matters to ``until``, for one exporter, for none of them or for all.
+    """Return what the case depends on as far as it matters to ``until``, for one exporter, for none of them or for
+    all.
 
     Imports are followed through the text of the files, so that the answer does not depend on what else
     this process has loaded. A file that imports by computed name makes the whole folder count. Stopped at ``declare``
@@ -83,7 +85,7 @@ def imported(folder: Path, modules: Iterable[str]) -> list[Path]:
 
 
 def is_data(file: Path) -> bool:
-    """Whether a case that names this file means the file itself, and no function in it."""
+    """Return whether a case that names this file means the file itself, and no function in it."""
     return file.is_file() and file.suffix != ".py"
 
 
@@ -161,7 +163,7 @@ class _Walk:
         return (entry for entry in files if entry is not None and entry.is_file())
 
     def _listing(self, folder: str) -> Mapping[str, os.DirEntry[str]]:
-        """What lies in a folder, by name; nothing where it cannot be listed."""
+        """Return the entries of a folder by name; none where it cannot be listed."""
         if folder not in self._listed:
             try:
                 with os.scandir(folder) as entries:

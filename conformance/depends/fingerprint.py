@@ -1,4 +1,4 @@
-"""What a result depends on before anything of the case has run, as one hash. Needs no torch.
+"""Hash what a result depends on before anything of the case has run. Needs no torch.
 
 ``stated`` is what the case file says; ``suite`` is this package with all that it runs on, and ``conditions`` the same
 one by one. What a cell uses besides is observed (``depends.observed``).

@@ -1,4 +1,4 @@
-"""What the current case has used, gathered from what was noted in its process."""
+"""Gather what the current case has used from what was noted in its process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Python file imports, read from its text."""
+"""Read from the text of a Python file what it imports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True)
 class Imports:
-    """What a file imports."""
+    """The imports of a file."""
 
     names: frozenset[str]
     """Modules by their dotted names, with those that they lie in."""
@@ -30,8 +30,8 @@ _read: dict[str, tuple[tuple[int, int, int], Imports]] = {}
 
 
 def imports_of(file: str) -> Imports:
-    """What the file imports; read once in a process for as long as the file is the same. Of a file that is no
-    Python what can be told, or nothing. Raises OSError where it cannot be read."""
+    """Return the imports of a file; read once in a process for as long as the file is the same. Of a file that is no
+    Python those that can be seen, or none. Raises OSError where it cannot be read."""
     stat = os.stat(file)  # noqa: PTH116
     sign = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
     if time.time_ns() - stat.st_mtime_ns <= SETTLED:

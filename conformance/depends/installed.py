@@ -1,4 +1,4 @@
-"""What is the user's own Python, and what is installed: by distributions, wherever these lie.
+"""Tell the user's own Python from what is installed: by distributions, wherever these lie.
 
 A folder of ``sys.path`` belongs to an installation if the metadata of a distribution lies in it: ``site-packages``
 and ``dist-packages`` of any environment, of ``--user``, of ``pip install --target``, of Nix and of Bazel. A checkout
@@ -25,7 +25,8 @@ _ARCHIVES = (".zip", ".egg", ".whl", ".pex")
 
 @cache
 def is_installed(root: Path) -> bool:
-    """Whether what lies in this folder of ``sys.path`` is installed: by a package manager, or with Python itself."""
+    """Return whether the files of this folder of ``sys.path`` are installed: by a package manager, or with Python
+    itself."""
     if root.name in _NAMES or root.suffix in _ARCHIVES:
         return True
     if os.path.realpath(root) in {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}:

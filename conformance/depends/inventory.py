@@ -69,13 +69,14 @@ _IN_ORDER = "registers"
 
 
 def said(case: Case, until: Matter) -> dict[str, Any]:
-    """What the case says, by key, as far as it matters to ``until`` or what comes before; not of its exporters."""
+    """Return what the case says by key, as far as it matters to ``until`` or what comes before; not of its
+    exporters."""
     includes = {key for key, matter in KEYS.items() if _reaches(matter, until) and key != "export"}
     return case.says.model_dump(mode="json", include=includes, fallback=str)
 
 
 def said_of(case: Case, exporter: Exporter) -> dict[str, Any]:
-    """What the case says of the models of one exporter, whatever their opset."""
+    """Return what the case says of the models of one exporter, whatever their opset."""
     return case.says.export.exporters[exporter].model_dump(mode="json", exclude={"opsets"}, fallback=str)
 
 
@@ -96,7 +97,7 @@ def texts(case: Case, exporter: Exporter) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Named:
-    """What a key of the case names beside its file: ``file.function``, the name of a file, or a pattern of names."""
+    """A mention of something beside the case file: ``file.function``, the name of a file, or a pattern of names."""
 
     key: str
     text: str

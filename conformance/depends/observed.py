@@ -1,4 +1,4 @@
-"""What a result depends on, as it was observed: compared later with how things are then."""
+"""The observed dependencies of a result, to be compared later with how things are then."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ FACTS: Mapping[str, Callable[[], object]] = {
 
 @dataclass(frozen=True)
 class Observed:
-    """What was used, each with a hash. Names of files are relative to the case's folder where they lie near it."""
+    """Everything that was used, each with a hash. Names of files are relative to the case's folder where they lie
+    near it."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -145,7 +146,7 @@ def _difference(name: str, was: str, now: str) -> Iterator[str]:
 
 @dataclass
 class Now:
-    """How things are now, seen from the folder of a case; on another host by what that says of itself."""
+    """The present state of things, seen from the folder of a case; on another host by what that says of itself."""
 
     home: Path
     variables: Mapping[str, str] | None = None

@@ -1,4 +1,4 @@
-"""What every cell depends on, and how it differs between two trees: pins, settings of pytest, the harness itself."""
+"""Compare what every cell depends on between two trees: pins, settings of pytest, the harness itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PACKAGE = HOME.resolve()
 
 
 def is_pin(file: Path) -> bool:
-    """Whether a file of this name may hold versions or settings that every cell depends on."""
+    """Return whether a file of this name may hold versions or settings that every cell depends on."""
     return file.name == _PYPROJECT or _has_versions(file) or bool(_WHOLE.fullmatch(file.name))
 
 
@@ -36,7 +36,8 @@ def _has_versions(file: Path) -> bool:
 
 
 def differences(before: Path, now: Path, folders: Iterable[Path]) -> Iterator[str]:
-    """What differs for every cell, one line each. ``folders`` are those of the cases, relative to the two trees.
+    """Yield what differs for every cell, one line each. ``folders`` are those of the cases, relative to the two
+    trees.
 
     Pins count in these folders and in all above them.
     """

@@ -60,7 +60,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Keeping:
-    """How the results of a cell are kept: where, and what they depend on."""
+    """A way to keep the results of a cell: where, and with what they depend on."""
 
     home: Path
     """The folder of the case."""
@@ -98,7 +98,7 @@ class Keeping:
 
 @dataclass(frozen=True)
 class Last:
-    """What is known of a cell's last run."""
+    """The facts of a cell's last run."""
 
     observed: Observed | None
     """What it used; None where that cannot be read."""

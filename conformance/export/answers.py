@@ -1,6 +1,6 @@
-"""What was right for the draws of a cell, how far rounding moves it where that was asked, and which kernels compute
-its model, kept beside the model: a later run of the unchanged cell asks the runtime again, and PyTorch only whether
-it still answers as it did."""
+"""Keep the right outputs for the draws of a cell beside its model, how far rounding moves them, and its kernels.
+
+A later run of the unchanged cell runs the runtime again, and PyTorch only to see whether it still gives the same."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class KeptAnswers:
         return self._known.get(_place(draw))
 
     def exact(self, draw: Draw) -> tuple[bool, list[Array] | None]:
-        """Whether the second of a draw's answers is known, which only some draws are asked for, and the answer."""
+        """Return whether the second of a draw's answers is known, which only some draws need, and the answer."""
         place = _place(draw)
         return place in self._exact, self._exact.get(place)
 
@@ -76,8 +76,8 @@ class KeptAnswers:
             self._new_moved[(*_place(draw), effort)] = moved
 
     def kernels(self, config: Mapping[str, str]) -> dict[str, Any] | None:
-        """What computes the model with these session options (``runtimes.onnxruntime.kernels``); None where that is
-        not known."""
+        """Return the kernels of the model with these session options (``runtimes.onnxruntime.kernels``); None where
+        they are not known."""
         return self._kernels.get(_options(config))
 
     def add_kernels(self, config: Mapping[str, str], told: dict[str, Any]) -> None:

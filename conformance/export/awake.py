@@ -104,7 +104,7 @@ def _wake(owner: Any, name: str, parameter: Any, generator: Any) -> None:
 
 
 def _terms(owner: Any, name: str, parameter: Any) -> int:
-    """How many products are added up for a value that the parameter's owner computes with it; 0 where it is not the
+    """Return how many products are added up for a value that the parameter's owner computes with it; 0 where it is no
     weight of such sums."""
     from torch import nn
     from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
@@ -119,7 +119,7 @@ def _terms(owner: Any, name: str, parameter: Any) -> int:
 
 
 def _is_fresh(module: Any) -> bool:
-    """Whether it is a batch norm with the statistics that it was made with."""
+    """Return whether it is a batch norm with the statistics that it was made with."""
     from torch.nn.modules.batchnorm import _BatchNorm
 
     if not isinstance(module, _BatchNorm) or module.running_mean is None or module.running_var is None:

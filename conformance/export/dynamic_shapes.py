@@ -1,4 +1,4 @@
-"""What the exporters are told to keep symbolic, and what ``torch.export`` says of how it was told."""
+"""Tell the exporters which dims to keep symbolic, and read what ``torch.export`` says of that."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def axis_names(type_: TensorType, case: Case, static: list[str]) -> dict[int, st
 
 
 def dynamic_shapes(reference: Reference, static: list[str]) -> dict[str, Any] | tuple[Any, ...] | None:
-    """What ``torch.export`` is to keep symbolic, as forward's signature takes the inputs: by the names of its
+    """Return what ``torch.export`` is to keep symbolic, as forward's signature takes the inputs: by the names of its
     parameters, with a tuple for ``*args`` and a dict for ``**kwargs``. None where all dims are fixed."""
     import torch
 

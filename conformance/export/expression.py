@@ -50,7 +50,7 @@ def expression_module(case: Case, folder: Folder, arguments: Mapping[str, Any]) 
 
 
 def _bound(tree: Any, name: str) -> bool:
-    """Whether the expression itself binds the name, in a comprehension or a lambda."""
+    """Return whether the expression itself binds the name, in a comprehension or a lambda."""
     import ast
 
     return any(

@@ -24,7 +24,7 @@ Axis = int | str | None
 
 @dataclass(frozen=True)
 class Facts:
-    """What a model file holds. Dims are sizes, names, or None where the model says nothing of a dim."""
+    """The content of a model file. Dims are sizes, names, or None where the model says nothing of a dim."""
 
     opset: int
     domains: dict[str, int]
@@ -86,7 +86,7 @@ def read(model: ModelProto, data: Serialized) -> Facts:
 
 
 def _validate(data: Serialized) -> tuple[list[str] | None, list[str] | None]:
-    """What refuses the model, as [error, text]: the checker or type inference; or shape inference alone."""
+    """Return what refuses the model, as [error, text]: the checker or type inference; or shape inference alone."""
     try:
         _check(data, full=True)
     except Exception as error:  # ValidationError, InferenceError and what their C++ lets through
@@ -282,7 +282,7 @@ def signature(
 
 
 def assertions(graph: Graph, facts: Facts) -> Iterator[Finding]:
-    """What differs between a ``graph`` entry of a case and the facts of a model."""
+    """Yield what differs between a ``graph`` entry of a case and the facts of a model."""
 
     def finding(text: str) -> Finding:
         return Finding("GraphMismatch", text, "exporter")

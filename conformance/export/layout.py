@@ -51,7 +51,7 @@ def array_of(tensor: Any) -> Array:
 
 
 def layout_of(result: Any) -> list[int]:
-    """How many tensors each output of a scripted module's graph has."""
+    """Return how many tensors each output of a scripted module's graph has."""
     if isinstance(result, tuple):
         return [count for part in result for count in layout_of(part)]
     if isinstance(result, list):
@@ -85,12 +85,12 @@ def names_of_tensor(
 
 
 def fits(declared: Sequence[Output], layout: Sequence[int]) -> bool:
-    """Whether there is a name for each output of the graph, or for each tensor; or none is declared."""
+    """Return whether there is a name for each output of the graph, or for each tensor; or none is declared."""
     return not declared or len(declared) in (len(layout), sum(layout))
 
 
 def of_tensors(declared: Sequence[Output], layout: Sequence[int]) -> list[Output]:
-    """What is declared for each tensor: what is said of a sequence is said of all its tensors."""
+    """Return the declaration of each tensor: that of a sequence is one for all its tensors."""
     if len(declared) != len(layout) or len(declared) == sum(layout) == len(layout):
         return list(declared)
     return [

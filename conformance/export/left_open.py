@@ -1,4 +1,4 @@
-"""What PyTorch leaves open: its float32 once more, by other kernels, and with other values where none is defined.
+"""Find the values that PyTorch leaves open, by its other kernels, and by other values where none is defined.
 
 Two of PyTorch's kernels may compute the same operator and part on NaN, and what some operators give is defined by
 nobody. Neither is the mistake of an exporter or a runtime. Each is tried: the module runs again, and what changes in

@@ -179,8 +179,8 @@ class Reference:
         return fingerprint(self.module)
 
     def changed(self) -> bool:
-        """Whether a parameter or a buffer is another one than when the module was built, but for the statistics of a
-        module in training mode, which ``restore`` puts back."""
+        """Return whether a parameter or a buffer is another one than when the module was built, but for the
+        statistics of a module in training mode, which ``restore`` puts back."""
         self.restore()
         return checksums(self.module) != self._sums
 
@@ -210,7 +210,7 @@ class Reference:
         return self.passed(tensors)
 
     def passed(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What there is for each input, as positional and keyword arguments of forward.
+        """Return the values of the inputs as positional and keyword arguments of forward.
 
         Keywords come in the order of forward's parameters, and then those that ``**kwargs`` takes: the TorchScript
         exporter makes inputs of the graph in that order, and dynamo in the order in which keywords are passed.
@@ -384,7 +384,7 @@ class Reference:
             return _own(self.module(*positional, **keywords), self.case.says.script)
 
     def _has_float64(self) -> bool:
-        """Whether there is a float64 form, which is made when it is first asked for."""
+        """Return whether there is a float64 form, which is made when it is first needed."""
         if self._twin is None and self._uncalled is not None and self.oracle_missing is None:
             try:
                 make = copied if self.changed_by_calls else _sharing
@@ -394,8 +394,8 @@ class Reference:
         return self._twin is not None
 
     def _stands_for_scripted(self, inputs: Mapping[str, Array]) -> bool:
-        """Whether the eager module computes on these inputs what the scripted one does, so that the float64 form of
-        the one tells of the other. What it is off would count as PyTorch's own rounding."""
+        """Return whether the eager module computes on these inputs what the scripted one does, so that the float64
+        form of the one tells of the other. Its difference would count as PyTorch's own rounding."""
         import torch
 
         positional, keywords = self.arguments(inputs)

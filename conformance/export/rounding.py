@@ -1,4 +1,4 @@
-"""What rounding leaves open: the float64 form of a module with every operator's result rounded, and moved by a unit.
+"""Run the float64 form of a module with every operator's result rounded and moved, to see what rounding decides.
 
 A computation in float32 rounds the result of each operator, and another one rounds it otherwise: by another order
 of its sums, or by an approximation that is off by a unit in the last place. This is the stochastic arithmetic of
@@ -232,8 +232,8 @@ GELU. Their sums may be long."""
 
 
 def one_by_one(name: str, args: Sequence[Any], out: Any, magnitude: Any) -> Any:
-    """How far each value of a sum is off in float32 where its terms are added up one after another; for pools, how
-    far it may be; 0 for other operators and for short sums."""
+    """Return how far each value of a sum is off in float32 where its terms are added up one after another; for pools,
+    how far it may be; 0 for other operators and for short sums."""
     import torch
 
     if name in POOLS:
@@ -363,7 +363,8 @@ def rounds(rounding: Rounding) -> Any:
 
 @cache
 def _decompositions() -> Mapping[Any, Any]:
-    """What PyTorch takes the operators of ``FUSED`` apart into; a version without these tables leaves them whole."""
+    """Return PyTorch's decompositions of the operators of ``FUSED``; a version without these tables leaves them
+    whole."""
     import torch
 
     try:

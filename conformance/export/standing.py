@@ -1,4 +1,4 @@
-"""How a module stands: what a call has changed of it is noticed, and put back as it was.
+"""Notice what a call has changed of a module, and put it back as it was.
 
 A module may write its own weights (``Embedding(max_norm=...)``), count its calls, or keep what it computed. Each call
 then starts from the module as it was built, as the call of a copy would.
@@ -15,8 +15,8 @@ from conformance.export.state import parts, sum_of
 
 
 class Standing:
-    """What a module holds at one time, as far as that can be told quickly: which objects, and how often tensors were
-    written to."""
+    """The content of a module at one time, as far as it can be seen quickly: which objects, and how often tensors
+    were written to."""
 
     def __init__(self, module: Any, *, tensors: bool, sums: bool = False) -> None:
         """``tensors`` is whether parameters and buffers count, or attributes alone; ``sums`` also adds up their

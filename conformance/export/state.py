@@ -1,4 +1,4 @@
-"""What a module holds: parameters and buffers of any kind, and whatever else its ``state_dict`` has.
+"""The state of a module: parameters and buffers of any kind, and whatever else its ``state_dict`` has.
 
 Quantized modules hold packed weights, tuples and dtypes there, and ``get_extra_state`` may give anything that can be
 pickled.
@@ -82,7 +82,8 @@ def _of_object(value: Any, known: dict[int, Any]) -> Iterator[Any]:
 
 
 def _pickled(value: Any) -> Any:
-    """What pickle keeps of an object: how it is made again, and its state. Nothing of one that cannot be pickled."""
+    """Return what pickle keeps of an object: how it is made again, and its state; nothing where it cannot be
+    pickled."""
     try:
         state = value.__reduce_ex__(2)
     except Exception:  # whatever its class raises where it cannot be pickled so

@@ -41,7 +41,7 @@ def take_tensors(module: Any, case: Case, folder: Folder) -> None:
 
 
 def _returned(paths: Sequence[str], result: Any) -> tuple[Any, ...]:
-    """What stands at the paths in the result of a forward. Raises LookupError where there is nothing."""
+    """Return the values at the paths in the result of a forward. Raises LookupError where there is nothing."""
     return tuple(_at(result, path, path.split(".")) for path in paths)
 
 
@@ -64,7 +64,7 @@ def _nothing(value: Any, path: str, word: str) -> NoReturn:
 
 
 def _known(value: Any) -> str:
-    """What could have been meant."""
+    """Return the names that could have been meant."""
     if isinstance(value, Mapping):
         return f", which has {', '.join(map(str, value))}"
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):

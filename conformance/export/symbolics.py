@@ -37,7 +37,7 @@ BASE_OPSET = 9
 
 @dataclass
 class Usage:
-    """What one scoped registration saw.
+    """The calls that one scoped registration saw.
 
     Attributes:
         calls: How often each symbolic was called, by operator name; 0 for a symbolic that never was.
