@@ -16,7 +16,8 @@ Inputs: TypeAlias = dict[str, Array]
 
 
 def same(got: Sequence[Array], wanted: Sequence[Array]) -> bool:
-    """Whether there are as many arrays, of the same dtypes, shapes and values; NaN is NaN, whatever its bits."""
+    """Return whether there are as many arrays, of the same dtypes, shapes and values; NaN is NaN, whatever its
+    bits."""
     return len(got) == len(wanted) and all(
         one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
         for one, other in zip(got, wanted, strict=True)

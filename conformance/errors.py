@@ -28,7 +28,7 @@ class Problem:
 
 
 class UserError(ValueError):
-    """What the user gave cannot be used: an option, a name, a file. Its text, alone, says what to correct.
+    """An option, a name or a file that the user gave cannot be used. Its text, alone, says what to correct.
 
     Any other ValueError is a mistake in the harness.
     """
@@ -73,7 +73,7 @@ class Stopped(Exception):
 
 
 def why(error: OSError) -> str:
-    """What the system says of a file or a folder, in words."""
+    """Return what the system says of a file or a folder, in words."""
     if isinstance(error, (FileExistsError, NotADirectoryError)):
         return "a file is where a folder has to be"
     return error.strerror or str(error)
@@ -96,7 +96,8 @@ def causes(error: BaseException, *, hidden: bool = True) -> Iterator[BaseExcepti
 
 
 def trouble_of_host(error: BaseException) -> str | None:
-    """What the host's disk lacks, where the exception came of that, by way of whatever others; None where not."""
+    """Return what the host's disk lacks, where the exception came of that, by way of whatever others; None where
+    not."""
     for cause in causes(error):
         if isinstance(cause, OSError) and cause.errno in _OF_THE_HOST:
             return _OF_THE_HOST[cause.errno]
@@ -110,7 +111,7 @@ _NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "std::bad_alloc
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether the exception came of an allocation that the host, or the limit of a cell, does not allow."""
+    """Return whether the exception came of an allocation that the host, or the limit of a cell, does not allow."""
     return any(
         isinstance(cause, MemoryError) or any(said in text_of(cause).lower() for said in _NO_MEMORY)
         for cause in causes(error)

@@ -20,7 +20,8 @@ def test_case_file(case_file: str, read_case_file: Callable[[str], None]) -> Non
 
 
 def test_export(cell: Cell, run: Run) -> None:
-    """What an exporter makes of a module: valid ONNX at the opset asked for, the declared graph, symbolic dims."""
+    """Check what an exporter makes of a module: valid ONNX at the opset asked for, the declared graph, symbolic
+    dims."""
     run(cell)
 
 
@@ -30,26 +31,26 @@ def test_registration(cell: Cell, run: Run) -> None:
 
 
 def test_fidelity(cell: Cell, run: Run) -> None:
-    """What fp16 or int8 costs: the converted model, by its own semantics, against PyTorch in float32."""
+    """Measure what fp16 or int8 costs: the converted model, by its own semantics, against PyTorch in float32."""
     run(cell)
 
 
 def test_accuracy(cell: Cell, run: Run) -> None:
-    """Whether a runtime's outputs are PyTorch's, over all drawn shapes and finite values."""
+    """Compare a runtime's outputs with PyTorch's, over all drawn shapes and finite values."""
     run(cell)
 
 
 def test_specials(cell: Cell, run: Run) -> None:
-    """Whether they are for NaN, infinities and signed zeros."""
+    """Compare them for NaN, infinities and signed zeros."""
     run(cell)
 
 
 def test_engine(cell: Cell, run: Run) -> None:
-    """What only an engine on a GPU can show: equal rows, equal builds, time by layer and by batch size."""
+    """Check what only an engine on a GPU can show: equal rows, equal builds, time by layer and by batch size."""
     run(cell)
 
 
 @pytest.mark.latency
 def test_latency(cell: Cell, run: Run) -> None:
-    """Whether a runtime keeps its budgets of time; ``-m latency`` selects them."""
+    """Check that a runtime keeps its budgets of time; ``-m latency`` selects them."""
     run(cell)

@@ -1,4 +1,4 @@
-"""Which tensor of the graph is the output of which submodule.
+"""Match the tensors of a graph with the outputs of submodules.
 
 The output of a call is looked for among the tensors that leave its scope, by dtype and shape, which are known from
 running the model once with all of them as outputs.
@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Which tensors may be the outputs of which call: those that leave its scope."""
+    """The tensors that may be the outputs of each call: those that leave its scope."""
 
     calls: Sequence[Call]
     graph: Graph
@@ -100,7 +100,8 @@ class _Matching:
         return iter(places)
 
     def _known(self, place: Place) -> bool:
-        """Whether PyTorch itself says where the tensor of ``place`` comes from, which is then noted in ``place``."""
+        """Return whether PyTorch itself says where the tensor of ``place`` comes from, which is then noted in
+        ``place``."""
         key = place.call.keys[place.output]
         if key in self._makers:
             place.kind, place.first = "same", self._makers[key]
@@ -180,7 +181,7 @@ class _Matching:
         self._hold(norm, tensor)
 
     def _fold(self, places: Sequence[Place]) -> None:
-        """Where the nodes of a batch norm and of the module before it count as the batch norm's: the module is
+        """Count the nodes of a batch norm and of the module before it as the batch norm's: the module is
         folded."""
         for norm in places:
             before = self._makers.get(norm.call.inputs[0]) if norm.call.batch_norm and norm.call.inputs else None
@@ -207,7 +208,7 @@ class _Matching:
 
 
 def _distance(got: Array, wanted: Array) -> float:
-    """How far apart two arrays are on average; infinite where they cannot be compared."""
+    """Return how far apart two arrays are on average; infinite where they cannot be compared."""
     if got.shape != wanted.shape:
         return float("inf")
     with np.errstate(all="ignore"):

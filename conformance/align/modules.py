@@ -1,4 +1,4 @@
-"""What each submodule returns in PyTorch: a ``Call`` for each time that a submodule is called."""
+"""Record what each submodule returns in PyTorch: a ``Call`` for each time that a submodule is called."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def label(node: NodeProto) -> str:
 
 
 def reads(node: NodeProto) -> list[str]:
-    """What a node reads, its subgraphs included."""
+    """Return what a node reads, its subgraphs included."""
     return [*filter(None, node.input), *captured(node)]
 
 
@@ -87,5 +87,5 @@ def rewritten(node: NodeProto) -> str:
 
 
 def metadata(node: NodeProto) -> dict[str, str]:
-    """What the exporter wrote down about a node, by key."""
+    """Return what the exporter wrote down about a node, by key."""
     return {entry.key: entry.value for entry in node.metadata_props}

@@ -1,4 +1,4 @@
-"""Where PyTorch and the graph part: every matched tensor compared, in the order in which they are computed."""
+"""Find where PyTorch and the graph differ first: compare every matched tensor, in the order of computation."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Row:
 
     @property
     def begins(self) -> bool:
-        """Whether it parts though all that it is computed from agrees."""
+        """Return whether it parts though all that it is computed from agrees."""
         return self.parts and not any(row.parts for row in self.inputs)
 
 
@@ -216,5 +216,5 @@ def _key(place: Place) -> object:
 
 
 def _outputs_of_model(places: Sequence[Place]) -> dict[object, int]:
-    """Which output of the model a tensor of PyTorch is."""
+    """Return which output of the model a tensor of PyTorch is."""
     return {_key(place): place.output for place in places if not place.call.path}

@@ -1,4 +1,4 @@
-"""Which nodes of a graph belong to which call of a submodule.
+"""Assign the nodes of a graph to calls of submodules.
 
 Exporters write down where a node comes from. ``torchscript`` does so in the node's name:
 ``/layer1/layer1.0/conv1/Conv``, where a submodule that is only a number has the name before it in front, and a second
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Scopes:
-    """Which nodes belong to which call."""
+    """The nodes of each call."""
 
     own: dict[int, set[int]] = field(default_factory=dict)
     """By id of a call its nodes, but for those of calls inside that call."""
@@ -37,7 +37,7 @@ class Scopes:
 
 
 def scopes(graph: Graph, calls: Sequence[Call], exporter: str) -> Scopes:
-    """Which nodes belong to which call, read from what the exporter wrote down."""
+    """Return which nodes belong to which call, read from what the exporter wrote down."""
     begun = sorted(calls, key=lambda call: call.id)
     told = Scopes()
     if exporter == "torchscript":
@@ -69,15 +69,15 @@ def _grouped(calls: Iterable[Call], name: Any) -> dict[tuple[str, ...], list[Cal
 
 
 def scope_label(path: str) -> str:
-    """How TorchScript's scopes call a submodule: ``conv1``; a name that is only a number with the name before it:
-    ``layer1.0``."""
+    """Return how TorchScript's scopes call a submodule: ``conv1``; a name that is only a number with the name before
+    it: ``layer1.0``."""
     atoms = path.split(".")
     numbers = list(takewhile(str.isnumeric, reversed(atoms)))
     return path if len(numbers) == len(atoms) else ".".join(atoms[len(atoms) - len(numbers) - 1 :])
 
 
 def _hands_on(call: Call) -> bool:
-    """Whether the call returns nothing but what it was given, as that of a dropout does in evaluation mode."""
+    """Return whether the call returns nothing but what it was given, as that of a dropout does in evaluation mode."""
     return set(call.keys) <= set(call.inputs)
 
 

@@ -177,7 +177,7 @@ def _check_config(value: dict[str, str]) -> None:
 
 
 def may_set(key: str) -> bool:
-    """Whether a bundle may set this session option of ONNX Runtime."""
+    """Return whether a bundle may set this session option of ONNX Runtime."""
     return key in SESSION_OPTIONS or key.startswith("mlas.")
 
 

@@ -82,7 +82,7 @@ class Files:
         return self.folder / CELLS / entry.name
 
     def model(self, entry: Entry) -> Path:
-        """Where the model lies; ``checked_model`` looks into it."""
+        """Return where the model lies; ``checked_model`` looks into it."""
         return self.place(entry) / MODEL
 
     def checked_model(self, entry: Entry) -> Path:
@@ -141,7 +141,7 @@ class Files:
             yield given(draw, inputs, wanted, exact, conditioning, told["apart"])
 
     def trial(self, entry: Entry, judge: Judge) -> Trial:
-        """What an engine of this entry is tried with."""
+        """Return what an engine of this entry is tried with."""
         assert entry.trial is not None
         rows = self._inputs(entry, "engine/rows") if entry.trial["rows"] else None
         batches = {batch: self._inputs(entry, f"engine/batch_{batch}") for batch in entry.trial["batches"]}

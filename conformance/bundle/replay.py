@@ -135,7 +135,7 @@ def _cells(entry: Entry, runtime: str) -> Iterator[Entry]:
 
 
 def _is_in(place: Path, folder: Path) -> bool:
-    """Whether ``place`` lies in ``folder``, by its name or after all links."""
+    """Return whether ``place`` lies in ``folder``, by its name or after all links."""
     by_name = Path(os.path.normpath(place.absolute())).is_relative_to(os.path.normpath(folder.absolute()))
     return by_name or place.resolve().is_relative_to(folder.resolve())
 
@@ -253,7 +253,7 @@ class _Replay:
         check_not_vacuous(record, comparer.vacuity, entry.excused)
 
     def _nodes(self) -> dict[str, Any]:
-        """What an execution provider of ONNX Runtime computes, and what it leaves to the CPU."""
+        """Return what an execution provider of ONNX Runtime computes, and what it leaves to the CPU."""
         provider, example = registry.named(self._runtime).provider, next(self._examples(), None)
         if not provider or example is None:
             return {}
@@ -314,7 +314,7 @@ class _Replay:
                 return None, Stopped("load", type(error).__name__, _line(error), "runtime")
 
     def _explained(self, stop: Stopped, example: Example, comparer: Comparer) -> Explanation:
-        """Who is at fault: of a model in fp32 by the answers of other runtimes, and else the runtime."""
+        """Return who is at fault: of a model in fp32 by the answers of other runtimes, and else the runtime."""
         entry, model, libraries = self._entry, self._model, self._libraries
         inquiry = Inquiry(Failure(stop.stage, "runtime"))
         if entry.precision == "fp32":
@@ -342,7 +342,7 @@ class _Replay:
 
 @contextlib.contextmanager
 def _sound() -> Iterator[None]:
-    """What the bundle holds is the case's fault, if it cannot be used."""
+    """Yield what the bundle holds is the case's fault, if it cannot be used."""
     try:
         yield
     except UserError as error:
@@ -361,7 +361,7 @@ def _died(entry: Entry, runtime: str, death: Death) -> Record:
 
 
 def summary(records: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
-    """What a replay shows at its end: each failure, the matrix, the counts."""
+    """Yield what a replay shows at its end: each failure, the matrix, the counts."""
     from conformance.records import matrix, text
 
     for record in records:

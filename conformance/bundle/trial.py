@@ -38,7 +38,7 @@ Stage = Callable[[str], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class Trial:
-    """What an engine is tried with."""
+    """The inputs and limits of a trial of an engine."""
 
     inputs: Inputs
     """One example at the traced sizes."""

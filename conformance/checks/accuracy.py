@@ -111,7 +111,8 @@ def _load(
 
 
 def _uninvited(run: CellRun, stop: Stopped) -> bool:
-    """Whether the evaluator cannot run a model that nobody finds fault with, and only the default has it run."""
+    """Return whether the evaluator cannot run a model that nobody finds fault with, and only the default has it
+    run."""
     default = "runtimes" not in run.cell.case.says.model_fields_set
     stops = stop.stage in ("load", "run") and stop.fault in (None, "runtime")
     return run.cell.runtime == "onnx-reference" and default and stops

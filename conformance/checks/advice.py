@@ -1,4 +1,4 @@
-"""What to do about an export that fails for a reason that many modules share, by the names of hints."""
+"""Advice about an export that fails for a reason that many modules share, by the names of hints."""
 
 from __future__ import annotations
 

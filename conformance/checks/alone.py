@@ -1,4 +1,5 @@
-"""Whether a verdict is a cell's own: which cells ran before it in its process, and what it does in a fresh one."""
+"""Check that a verdict is a cell's own: remember the cells that ran before it in its process, and run it in a fresh
+one."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ class Predecessors:
         return self._python is None or (not self._spoilt and self._python == python_of(cell.case))
 
     def doubtful(self, cell: Cell, record: Record) -> bool:
-        """Whether the failure of a cell that ran after these has to come again in a fresh process to be believed."""
+        """Return whether the failure of a cell that ran after these has to come again in a fresh process to be
+        believed."""
         if not _is_red(record) or not self._count:
             return False
         if record.error == "Timeout" or record.stage == "latency":  # measured twice already

@@ -1,4 +1,4 @@
-"""How far rounding alone moves what a module gives for an example."""
+"""Measure how far rounding alone moves the outputs of a module for an example."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ PEAK = 4.0
 
 
 class InFloat64(Protocol):
-    """What this needs of ``export.reference.Reference``."""
+    """The part of ``export.reference.Reference`` that is needed here."""
 
     def oracle(self, inputs: Inputs, rounding: Rounding | None = None) -> list[Array] | None: ...
 
 
 class Roundings:
-    """How far each value of the ``exact`` outputs, those of float64, moves when every float input, weight, constant
+    """The movement of each value of the ``exact`` outputs, those of float64, when every float input, weight, constant
     and result of an operator moves by one unit in its last place.
 
     No computation in float32 can be expected to be closer. How far PyTorch's float32 is off does not always tell: it
@@ -122,7 +122,7 @@ class Roundings:
 
 
 class _Seen:
-    """What some roundings did to each value, in units."""
+    """The effect of some roundings on each value, in units."""
 
     def __init__(self, exact: Sequence[Array]) -> None:
         self.count = 0

@@ -1,4 +1,4 @@
-"""How much of the module a cell's comparison would notice if it were wrong, and whether that is enough for its case.
+"""Measure how much of the module a cell's comparison would notice if it were wrong, and whether that is enough.
 
 The question is asked once for a case and what decides on its outputs, on draws of the case's own, whichever cell
 comes first: what is seen depends on PyTorch and the comparison alone.
@@ -94,8 +94,8 @@ def note_coverage(run: CellRun, verify: Verifier) -> None:
 
 
 def answers(cell: Cell) -> bool:
-    """Whether this is the one cell of its case that fails where too little of the module is seen: the first accuracy
-    cell in fp32 of which no failure is declared, of ONNX Runtime if it runs the case."""
+    """Return whether this is the one cell of its case that fails where too little of the module is seen: the first
+    accuracy cell in fp32 of which no failure is declared, of ONNX Runtime if it runs the case."""
     cells = [other for other in plan(cell.case) if other.check == "accuracy" and not other.converted]
     sound = [other for other in cells if not expectations(other)]
 
@@ -122,8 +122,8 @@ def _known(run: CellRun, verify: Verifier) -> dict[str, Any]:
 
 
 def _question(case: Case) -> str:
-    """What a case says of its module and of the draws on which that is asked about. Cases that differ in other things
-    alone, as in how the module is exported, ask the same."""
+    """Return what a case says of its module and of the draws on which that is asked about. Cases that differ in other
+    things alone, as in how the module is exported, ask the same."""
     says = {**said(case, "export"), "examples": case.says.examples.model_dump(), "static": sorted(_static(case))}
     return repr((says, sorted(case.arguments.items(), key=str)))
 
@@ -191,7 +191,7 @@ def _place(at: str | None) -> str | None:
 
 
 def _placed(known: dict[str, Any], case: Case) -> dict[str, Any]:
-    """What is known, with the place of the case for that of its expression."""
+    """Return what is known, with the place of the case for that of its expression."""
     own = f"{display_path(case.file)}:{case.line}"
     placed: dict[str, Any] = {
         name: [{**entry, "at": own if entry["at"] == FORWARD else entry["at"]} for entry in known[name]]
@@ -237,7 +237,8 @@ def _self(inputs: Inputs) -> Inputs:
 
 
 def _answers(verify: Verifier, inputs: Inputs) -> Answers:
-    """What PyTorch gives, in place of what a converted model means too: it is asked whether a wrong module shows."""
+    """Return what PyTorch gives, in place of what a converted model means too: it is asked whether a wrong module
+    shows."""
     reference = verify.reference
     reference.restore()
     wanted = reference(inputs)
@@ -250,7 +251,7 @@ def _run(own: Reference, inputs: Inputs) -> list[Array]:
 
 
 def _notices(verify: Verifier, example: Example, got: list[Array]) -> bool:
-    """Whether the cell would fail with these outputs; on plain values by ``MARGIN``, and so on others too."""
+    """Return whether the cell would fail with these outputs; on plain values by ``MARGIN``, and so on others too."""
     comparison = verify.compare(got, example.right())
     worst = comparison.worst
     if comparison.error == "WrongValue" and worst is not None and not verify.cell.converted:
@@ -294,6 +295,6 @@ def draws(prepared: Prepared) -> Iterator[Draw]:
 
 
 def _values(case: Case, sizes: Mapping[str, int]) -> int:
-    """How many values the inputs have at these sizes; 0 where one of them has none."""
+    """Return how many values the inputs have at these sizes; 0 where one of them has none."""
     numbers = [math.prod(entry.type.at(sizes)) for entry in case.says.inputs.values()]
     return sum(numbers) if all(numbers) else 0

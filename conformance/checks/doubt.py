@@ -61,8 +61,8 @@ def _examples(run: CellRun, verify: Verifier) -> Iterator[Example]:
 
 
 def _answer(run: CellRun, verify: Verifier, stored: Stored, runtime: str, example: Example) -> str | None:
-    """What is wrong with a runtime's outputs, empty where they are PyTorch's; None where it does not run the model or
-    its outputs tell nothing."""
+    """Return what is wrong with a runtime's outputs, empty where they are PyTorch's; None where it does not run the
+    model or its outputs tell nothing."""
     wanted = example.wanted
     try:
         with opener(runtime, config=run.config())(stored.file, run.libraries()) as session:
@@ -77,7 +77,7 @@ def _answer(run: CellRun, verify: Verifier, stored: Stored, runtime: str, exampl
 
 
 def _declared_otherwise(facts: Facts, wanted: Sequence[Array]) -> str:
-    """Which output the model itself declares with another size than PyTorch gives it; empty where none is."""
+    """Return which output the model itself declares with another size than PyTorch gives it; empty where none is."""
     known: Mapping[str, Sequence[object] | None] = facts.outputs
     if facts.sequences or len(known) != len(wanted):
         return ""

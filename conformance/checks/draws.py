@@ -1,4 +1,4 @@
-"""Which examples a cell runs: earlier failures, boundary shapes, drawn shapes, and those of a declared failure."""
+"""Choose the examples of a cell: earlier failures, boundary shapes, drawn shapes, and those of a declared failure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Draws:
 
     @property
     def unreadable(self) -> int:
-        """How many draws were kept of earlier failures and could not be read; they are dropped."""
+        """Return how many draws were kept of earlier failures and could not be read; they are dropped."""
         return self._failures.taken[1]
 
     def first(self) -> Draw:

@@ -236,12 +236,13 @@ class Examples:
         return "PyTorch's own outputs are mostly NaN in every draw: NaN and infinities spread to all of them"
 
     def _mostly_nothing(self) -> bool:
-        """Whether NaN and infinities have spread to the outputs of most draws of specials, or leave them open."""
+        """Return whether NaN and infinities have spread to the outputs of most draws of specials, or leave them
+        open."""
         record = self._record
         return self._cell.check == "specials" and record.nothing + record.ill_conditioned > record.examples
 
     def _asked_for_specials(self) -> bool:
-        """Whether the case itself says something of specials, or declares how they fail."""
+        """Return whether the case itself says something of specials, or declares how they fail."""
         return "specials" in self._cell.case.says.model_fields_set or bool(self._apart)
 
     def _advise(self, stop: Stopped, vacuous: Collection[int]) -> None:
@@ -274,7 +275,7 @@ def _is_excused(comparison: Comparison) -> bool:
 
 
 class _BySize:
-    """How the examples of each size came out."""
+    """The results of the examples by size."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[tuple[str, int], ...], dict[str, Any]] = {}
@@ -301,7 +302,7 @@ SIZES = 16
 
 
 def _in_float64(example: Example, worst: Worst) -> dict[str, Any]:
-    """What float64 gives for the element, and how far PyTorch's float32 is off in its output at most."""
+    """Return what float64 gives for the element, and how far PyTorch's float32 is off in its output at most."""
     if example.exact is None or worst.output >= len(example.exact):
         return {}
     wanted, exact = example.wanted[worst.output], example.exact[worst.output]

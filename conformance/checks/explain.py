@@ -42,7 +42,7 @@ class CaseExplainer(Explainer):
         return stop
 
     def is_declared(self, stop: Stopped) -> bool:
-        """Whether the case says that the whole cell fails like this."""
+        """Return whether the case says that the whole cell fails like this."""
         return fails_as_declared(self._verify.cell, self._instructions, stop.stage, stop.error, stop.reason)
 
     def _smallest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:

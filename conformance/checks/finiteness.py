@@ -1,4 +1,4 @@
-"""Whether a converted model stays finite where PyTorch does, on every kind of values that the case allows."""
+"""Check that a converted model stays finite where PyTorch does, on every kind of values that the case allows."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _NOT_FINITE = ("WrongNaN", "WrongInf")
 
 
 class FinitenessVerifier(Verifier):
-    """Whether outputs are numbers wherever PyTorch's are; how close they are is what ``fidelity`` measures."""
+    """Check that outputs are numbers wherever PyTorch's are; ``fidelity`` measures how close they are."""
 
     def answers(self, inputs: Inputs) -> Answers:
         return self.in_pytorch(inputs), lambda: None
 
     def gives_numbers(self, example: Example) -> bool:
-        """Whether the model gives numbers alone, without asking PyTorch; False where it does not run."""
+        """Return whether the model gives numbers alone, without asking PyTorch; False where it does not run."""
         assert self.session is not None
         self._note(example.draw, "declare")
         try:

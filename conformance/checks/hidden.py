@@ -25,7 +25,7 @@ SECONDS = 120.0
 
 @dataclass(frozen=True)
 class State:
-    """What is known of the tensors that one submodule returns."""
+    """The facts about the tensors that one submodule returns."""
 
     tensor: Literal["agrees", "differs"] | None
     """None where they were not compared."""

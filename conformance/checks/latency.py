@@ -114,8 +114,8 @@ def _judged(run: CellRun, entry: Latency, inputs: Inputs) -> tuple[Any, list[Tim
 
 
 def _disturbed(sides: tuple[Any, Any], in_turn: tuple[Any, Any], seed: int) -> str | None:
-    """Which side took more than ``IN_TURN`` times as long in turn as alone, of both the one slowed down more; None
-    where neither did. ``in_turn`` are the durations of both sides in turn."""
+    """Return which side took more than ``IN_TURN`` times as long in turn as alone, of both the one slowed down more;
+    None where neither did. ``in_turn`` are the durations of both sides in turn."""
     slowdowns: list[tuple[float, str]] = []
     for side, durations in zip(sides, in_turn, strict=True):
         alone = interleave(side, None, seed=seed, max_seconds=ALONE_SECONDS).own
@@ -139,7 +139,7 @@ def _inputs(run: CellRun, at: dict[str, int]) -> tuple[Inputs, dict[str, int]]:
 
 @contextlib.contextmanager
 def _side(run: CellRun, entry: Latency, runtime: str, precision: str, inputs: Inputs) -> Iterator[Any]:
-    """What is measured of a runtime: its session with these inputs, ready to be called."""
+    """Yield what is measured of a runtime: its session with these inputs, ready to be called."""
     name = f"{runtime} {precision}" if runtime != "pytorch" else runtime
     if runtime == "pytorch":
         yield _Calls(name, run.reference.caller(inputs))

@@ -20,7 +20,7 @@ MOST_DRAWS = 32
 
 
 class InOtherWays(Protocol):
-    """What this needs of ``export.reference.Reference``."""
+    """The part of ``export.reference.Reference`` that is needed here."""
 
     def otherwise(self, inputs: Inputs, way: AbstractContextManager[Any]) -> list[Array]: ...
 
@@ -89,8 +89,8 @@ def left_open(
 
 
 def apart(right: Array, other: Array) -> Array:
-    """How far two answers are from each other, value by value: infinitely where they are other integers, or where one
-    is NaN or infinite; an array without dims where their shapes differ."""
+    """Return how far two answers are from each other, value by value: infinitely where they are other integers, or
+    where one is NaN or infinite; an array without dims where their shapes differ."""
     if right.shape != other.shape:
         return np.array(np.inf)
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Which operator a model that is wrong was exported wrongly at: the question of ``align.operators`` about a cell."""
+"""Find the first operator whose exported form computes other values: ``align.operators`` for a cell."""
 
 from __future__ import annotations
 

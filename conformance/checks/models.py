@@ -1,4 +1,4 @@
-"""What the checks of a cell share: its prepared case, and its models, exported and converted."""
+"""The shared work of a cell's checks: its prepared case, and its models, exported and converted."""
 
 from __future__ import annotations
 
@@ -330,8 +330,8 @@ class CellRun:
             raise Stopped("convert", "CustomLibraries", text, "case")
 
     def kept_answers(self, model: Stored, *purpose: str) -> KeptAnswers:
-        """What an earlier run asked PyTorch about the draws of this cell, whose model is ``model``; each ``purpose``
-        has its own. A run that draws anew keeps nothing."""
+        """Return what an earlier run asked PyTorch about the draws of this cell, whose model is ``model``; each
+        ``purpose`` has its own. A run that draws anew keeps nothing."""
         if self.settings.random is not None or self.settings.answers is None:
             return KeptAnswers()
         parts = (self.cell.id, self.key, model.facts.sha, sorted(self.settings.instructions), *purpose)
@@ -353,8 +353,8 @@ class CellRun:
         return self.cell.case.dims.fixing({name: traced[name] for name in self.target.static})
 
     def build(self, model: Stored, sizes: Iterable[Mapping[str, int]], *, precision: str | None = None) -> Build:
-        """What TensorRT builds the engine of this cell with. One engine serves all ``sizes`` that the cell will run
-        and the ends of all dims."""
+        """Return what TensorRT builds the engine of this cell with. One engine serves all ``sizes`` that the cell
+        will run and the ends of all dims."""
         says, traced = self.cell.case.says, self.prepared.trace()
         with self.stages("declare", "case"):
             inputs = {name: entry for name, entry in says.inputs.items() if name in model.facts.inputs}
@@ -410,7 +410,8 @@ class CellRun:
 
 
 def _has_target(cell: Cell) -> bool:
-    """Whether another file is run in place of that which the case is about; whoever made it is at fault for it."""
+    """Return whether another file is run in place of that which the case is about; whoever made it is at fault for
+    it."""
     target = cell.case.says.export.onnx
     return target is not None and target.file is not None
 

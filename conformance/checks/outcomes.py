@@ -1,5 +1,6 @@
-"""What declared failures came to, kept for a later run: how an export failed, and what explains a failing example.
-Beside them, that a module gives the same graph at other sizes.
+"""Keep the outcomes of declared failures for a later run: how an export failed, and what explains a failing example.
+
+Beside them it is kept that a module gives the same graph at other sizes.
 
 A failure that is declared comes in every run, and finding its cause takes longer than showing it. So the example is
 run and compared in every run, and what an earlier run found of the cause is taken where all is bit for bit as it was:
@@ -51,8 +52,8 @@ class Outcomes:
     # ---- exports ---------------------------------------------------------------------------------------------
 
     def failed_export(self, model: str) -> Stopped | None:
-        """How the export of the model with this key failed, where the cell is declared to fail like that; None where
-        it has to be tried."""
+        """Return how the export of the model with this key failed, where the cell is declared to fail like that; None
+        where it has to be tried."""
         try:
             told = self._keeping.get(self._folder, _key("export", model, self._host()))
             stop = Stopped(told["stage"], told["error"], told["reason"], told["fault"])
@@ -71,8 +72,8 @@ class Outcomes:
         self._keeping.put(self._folder, _key("export", model, self._host()), told)
 
     def same_graph(self, model: str, structure: str) -> bool:
-        """Whether the module of the model with this key, traced at other sizes, has given this graph in an earlier
-        run. A graph that differed is traced again."""
+        """Return whether the module of the model with this key, traced at other sizes, has given this graph in an
+        earlier run. A graph that differed is traced again."""
         return bool(self._keeping.get(self._folder, _key("trace", model, self._host())) == structure)
 
     def note_same_graph(self, model: str, structure: str) -> None:
@@ -82,7 +83,7 @@ class Outcomes:
     # ---- explanations --------------------------------------------------------------------------------------------
 
     def remembering(self, ask: Ask, verify: Verifier, record: Record, models: Sequence[str]) -> Ask:
-        """What asks as ``ask`` does, but for declared failures that an earlier run has explained. ``models``
+        """Return what asks as ``ask`` does, but for declared failures that an earlier run has explained. ``models``
         are the hashes of all models that are asked about."""
 
         def recall(stop: Stopped, example: Example) -> Explanation:
@@ -128,7 +129,8 @@ def _explanation(told: Any) -> Explanation:
 
 
 def _is_final(found: Explanation) -> bool:
-    """Whether nothing that has to do with the host, such as memory, may have kept a question from its answer."""
+    """Return whether nothing that has to do with the host, such as memory, may have kept a question from its
+    answer."""
     lost = any(witness.answer == "lost" for witness in found.witnesses)
     stopped = any(isinstance(value, str) for value in (found.details.get("loss") or {}).values())
     return not (lost or stopped or (found.details.get("optimizer") or {}).get("unfinished"))

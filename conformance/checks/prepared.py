@@ -74,7 +74,7 @@ class Prepared:
         return self.maker(Draw(self.trace(odd=odd), "plain", seed_of(self.case.name, "trace", odd)))
 
     def answer(self, *, odd: bool = False) -> list[Array]:
-        """What PyTorch gives for the inputs to export with; asked once for all models of the case."""
+        """Return what PyTorch gives for the inputs to export with; asked once for all models of the case."""
         if odd not in self._answers:
             self.reference.restore()
             self._answers[odd] = self.reference(self.inputs(odd=odd))
@@ -108,7 +108,7 @@ class Prepared:
         return self._feeds[name]
 
     def extremes(self, model: str, feeds: Feeds, measure: Callable[[], Extremes]) -> Extremes:
-        """What ``measure`` gives for the exported model with this hash and these inputs; called once for all
+        """Return what ``measure`` gives for the exported model with this hash and these inputs; called once for all
         precisions."""
         name = f"{model} {feeds.sha}"
         if name not in self._extremes:
@@ -148,5 +148,5 @@ def _reference(case: Case, folder: Folder) -> Reference:
 
 
 def _bytes() -> int:
-    """What the kept modules take, shared parameters counted once."""
+    """Return what the kept modules take, shared parameters counted once."""
     return sum({kept.reference.sharing: kept.reference.bytes for kept in _kept.values()}.values())

@@ -1,4 +1,4 @@
-"""What to try first where a cell proves nothing: an edit of the case, tried on PyTorch alone before it is told."""
+"""Advise what to try first where a cell proves nothing: an edit of the case that was tried on PyTorch alone."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class Remedies:
     # ---- vacuous outputs -------------------------------------------------------------------------------------
 
     def of_vacuous(self, output: int, vacuous: Collection[int]) -> Remedy:
-        """What to try for an output, one of all that are ``vacuous``: the first edit with which it is so no more, or
-        the excuse of them all."""
+        """Return what to try for an output, one of all that are ``vacuous``: the first edit with which it is so no
+        more, or the excuse of them all."""
 
         def shows(answers: Answers, judge: Judge) -> bool:
             vacuity, seen = judge.vacuity(), 0
@@ -179,7 +179,7 @@ class Remedies:
                 yield saying(self._case, inputs=changed)
 
     def fact(self, output: int) -> dict[str, Any]:
-        """What is the same in all values of an output: ``name`` and, of a constant, ``value``."""
+        """Return what is the same in all values of an output: ``name`` and, of a constant, ``value``."""
         if output not in self._facts:
             self._facts[output] = self._fact(output)
         return self._facts[output]
@@ -220,8 +220,8 @@ class Remedies:
     # ---- draws that prove nothing ----------------------------------------------------------------------------
 
     def of_nothing(self) -> Remedy | None:
-        """What to try where no example verified anything: values at which PyTorch's float32 is finite and close to
-        float64, or a tolerance for how far it is off; None where neither helps."""
+        """Return what to try where no example verified anything: values at which PyTorch's float32 is finite and
+        close to float64, or a tolerance for how far it is off; None where neither helps."""
         if self._verify.cell.check == "specials":
             return {"kind": "specials", "yaml": "specials: false"}
         for case in self._with_other_values():
@@ -232,7 +232,7 @@ class Remedies:
         return self.tolerance()
 
     def _sound(self, case: Case) -> bool:
-        """Whether most plain draws of the case could be verified."""
+        """Return whether most plain draws of the case could be verified."""
         good = total = 0
         for draw in [draw for draw in self._draws if draw.regime == "plain"]:
             total += 1

@@ -34,7 +34,7 @@ _NAMED = 3  # processes that a cell left running and its record names
 
 
 class Ran(NamedTuple):
-    """What a worker answers: the record of a cell, and whether its process may run no other cell afterwards."""
+    """The answer of a worker: the record of a cell, and whether its process may run no other cell afterwards."""
 
     record: Record
     spoilt: bool
@@ -200,7 +200,7 @@ def _empty_store(store: Path) -> tempfile.TemporaryDirectory[str]:
 
 
 def _left(processes: Sequence[str]) -> Iterator[Change]:
-    """What a record says of the processes that a cell left running; the worker has ended them, and itself."""
+    """Yield what a record says of the processes that a cell left running; the worker has ended them, and itself."""
     if processes:
         yield Change("processes", "leftover", "running", "left", after=", ".join(processes[:_NAMED]))
 

@@ -145,7 +145,7 @@ def _save(cut: Cut, file: Path) -> None:
 
 
 def _expected(cut: Cut, failure: Failure) -> list[Array]:
-    """What is right for the small model, asked in a process of its own."""
+    """Return what is right for the small model, asked in a process of its own."""
 
     def question() -> list[Array]:
         with tempfile.TemporaryDirectory() as folder:

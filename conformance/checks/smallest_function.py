@@ -51,7 +51,7 @@ _KINDS = {"value": "values", "shape": "WrongShape", "dtype": "WrongDtype", "stop
 
 @dataclass(frozen=True)
 class Reduced:
-    """What came of making a function smaller: one that fails, or why there is none."""
+    """The result of making a function smaller: one that fails, or why there is none."""
 
     shown: Shown | None
     told: dict[str, Any]
@@ -92,8 +92,8 @@ def _searched(run: CellRun, search: Search, operator: dict[str, Any]) -> Reduced
 
 
 def _judging(run: CellRun) -> Callable[[Sequence[Array]], Judge]:
-    """What outputs are compared by as those of the cell are: by the tightest that its case declares for one of them,
-    or by the defaults, as before a conversion."""
+    """Return what outputs are compared by as those of the cell are: by the tightest that its case declares for one of
+    them, or by the defaults, as before a conversion."""
     says = run.cell.case.says.tolerance_for(run.cell.precision)
     declared = [] if run.cell.converted else [says, *says.outputs.values()]
 
@@ -239,7 +239,7 @@ def _suspects(program: Program, said: str, known: Operator | None) -> list[Opera
 
 
 def _by_evaluator(trials: Trials, function: Any) -> bool:
-    """Whether ONNX's evaluator computes of the model what ONNX Runtime does."""
+    """Return whether ONNX's evaluator computes of the model what ONNX Runtime does."""
     feeds = {name: function.inputs[given] for given, name in Names.of(function).inputs.items()}
     with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"

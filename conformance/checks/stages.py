@@ -1,4 +1,4 @@
-"""Where a cell is: the stage that it is at, how long it was there, and what is raised there."""
+"""Follow a cell through its stages: how long each takes, and what is raised there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REASON = 1000  # characters of a failure that the parent process is told, which
 
 
 class Stages:
-    """Where a cell is: notes the stage for the parent process, times it, and turns exceptions into Stopped."""
+    """The stages of a cell: notes each for the parent process, times it, and turns exceptions into Stopped."""
 
     def __init__(self, record: Record, progress: Progress, folder: Path) -> None:
         self.current = "declare"
@@ -94,7 +94,7 @@ _MISTAKES = (AssertionError, AttributeError, IndexError, KeyError, NameError, Ty
 
 
 def _is_of_this_package(error: BaseException) -> bool:
-    """Whether this package itself is wrong, by where the exception was raised.
+    """Return whether this package itself is wrong, by where the exception was raised.
 
     What is raised in ``runtimes`` is mostly what a runtime said: it refused a model, or a call of C failed, which has
     no frame of its own. There only ``_MISTAKES`` count.

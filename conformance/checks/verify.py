@@ -40,7 +40,7 @@ CALLS = 8
 
 
 class Stages(Protocol):
-    """What verifying needs of ``checks.stages.Stages``."""
+    """The part of ``checks.stages.Stages`` that is needed here."""
 
     def __call__(self, stage: str, fault: str) -> AbstractContextManager[None]: ...
 
@@ -118,7 +118,7 @@ class Verifier(Comparer):
         return self.outcome(self.example(example.draw))
 
     def _answers_still(self, draw: Draw, before: Inputs, wanted: list[Array]) -> bool:
-        """Whether a draw still makes the inputs ``before``, and PyTorch answers them with ``wanted``."""
+        """Return whether a draw still makes the inputs ``before``, and PyTorch answers them with ``wanted``."""
         inputs = self.inputs(draw)
         return same([*inputs.values(), *self._timed_answers(inputs)[0]], [*before.values(), *wanted])
 
@@ -138,7 +138,7 @@ class Verifier(Comparer):
         return describe(error, Path("/"))
 
     def _asked(self, draw: Draw, inputs: Inputs) -> Answers:
-        """What is right for a draw, asked now; kept for a later run."""
+        """Return what is right for a draw, asked now; kept for a later run."""
         wanted, exact = self._timed_answers(inputs)
         self.kept.add(draw, inputs, wanted)
         return wanted, partial(self._exact, draw, exact)
@@ -301,12 +301,12 @@ class Verifier(Comparer):
         return Tolerances(tolerances, any_order, reading, self.reference.listed_among())
 
     def declared(self, output: int) -> OutputTolerance:
-        """What the case declares for an output at this cell's precision."""
+        """Return what the case declares for an output at this cell's precision."""
         names = names_of_tensor(output, self._names, self.cell.case.says.outputs, self.reference.layout or [])
         return self.cell.case.says.tolerance_for(self.cell.precision).for_output(output, *names)
 
     def outputs(self) -> list[Output]:
-        """What the case declares of each tensor that forward returns, of the tensors of a list one by one."""
+        """Return what the case declares of each tensor that forward returns, of the tensors of a list one by one."""
         return self.reference.outputs()
 
     def first(self, draw: Draw) -> list[Array]:
@@ -357,13 +357,13 @@ class Verifier(Comparer):
 
 
 def _is_rounding(worst: Worst | None) -> bool:
-    """Whether another order of the same sums explains an error, by float32 alone; where it does not, the record tells
-    what float64 says of it."""
+    """Return whether another order of the same sums explains an error, by float32 alone; where it does not, the
+    record tells what float64 says of it."""
     return worst is None or (worst.rounding is not None and worst.rounding <= 1)
 
 
 def reading_of(case: Case, outputs: Sequence[Output]) -> Reading:
-    """How a case says that its outputs are read; there is one of ``outputs`` for each tensor."""
+    """Return how a case says that its outputs are read; there is one of ``outputs`` for each tensor."""
     names = [output.name for output in outputs]
 
     def indices(output: Output) -> Indices | None:

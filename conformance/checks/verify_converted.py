@@ -64,7 +64,7 @@ class _NoiseLimited(Verifier):
 
 
 class RuntimeVerifier(_NoiseLimited):
-    """Whether a runtime, opened as ``session``, computes what the converted graph means."""
+    """Check that a runtime, opened as ``session``, computes what the converted graph means."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class RuntimeVerifier(_NoiseLimited):
         self._open_otherwise = otherwise
 
     def answers(self, inputs: Inputs) -> Answers:
-        """What the converted graph means, and PyTorch's outputs in float32."""
+        """Return what the converted graph means, and PyTorch's outputs in float32."""
         exact = self.in_pytorch(inputs)
         return self._mean(inputs), lambda: exact
 
@@ -120,7 +120,8 @@ class RuntimeVerifier(_NoiseLimited):
 
     @cached_property
     def _otherwise(self) -> Session | None:
-        """What computes the graph with other roundings; None where there is no such form, or it does not load."""
+        """Return what computes the graph with other roundings; None where there is no such form, or it does not
+        load."""
         with contextlib.suppress(Exception):
             return self._open_otherwise() if self._open_otherwise is not None else None
         return None
@@ -159,7 +160,8 @@ class RuntimeVerifier(_NoiseLimited):
 
 
 class FidelityVerifier(_NoiseLimited):
-    """What the precision costs: the converted graph's meaning, opened as ``session``, against PyTorch in float32.
+    """Measure what the precision costs: the converted graph's meaning, opened as ``session``, against PyTorch in
+    float32.
 
     An example by itself is wrong only where its shapes, dtypes or finiteness are; its noise counts with that of all
     others in ``conclude``.
@@ -289,7 +291,7 @@ def _told(output: int, noise: Noise) -> Fidelity:
 
 
 def mean(session: Session, inputs: Inputs) -> list[Array]:
-    """What a converted graph means for some inputs; Stopped at ``run`` where it cannot be computed."""
+    """Return what a converted graph means for some inputs; Stopped at ``run`` where it cannot be computed."""
     try:
         return session.run(inputs)
     except Exception as error:

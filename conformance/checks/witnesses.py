@@ -24,13 +24,14 @@ from conformance.verdict.passes import Broken, guilty, right_without_reuse
 
 
 def may_saturate(run: CellRun) -> bool:
-    """Whether ONNX Runtime may run the cell's model with 8-bit kernels that saturate on this processor."""
+    """Return whether ONNX Runtime may run the cell's model with 8-bit kernels that saturate on this processor."""
     nodes = (run.record.graph or {}).get("nodes") or {}
     return run.cell.runtime == "onnxruntime" and saturation.possible(nodes, run.settings.instructions)
 
 
 def whom_to_ask(run: CellRun, verify: Verifier, stored: Stored, converted: Stored | None) -> Ask:
-    """What finds out who is at fault: other runtimes, or for a converted model the stage that its loss comes from."""
+    """Return what finds out who is at fault: other runtimes, or for a converted model the stage that its loss comes
+    from."""
 
     def find(stop: Stopped, example: Example) -> Explanation:
         libraries = run.libraries()
@@ -84,7 +85,8 @@ side of a step: what ONNX Runtime's optimizer makes of such files is off by 54 d
 
 
 def _is_a_step(inquiry: Inquiry, stop: Stopped, stored: Stored) -> bool:
-    """Whether a file was quantized by somebody, and what a runtime makes of it is off by no more than its steps."""
+    """Return whether a file was quantized by somebody, and what a runtime makes of it is off by no more than its
+    steps."""
     if inquiry.explained().fault != "runtime":
         return False
     quantized = any(word in name for name in stored.facts.nodes for word in ("Quantize", "NBits", "Integer"))
@@ -119,7 +121,7 @@ def _ask_what_is_meant(
     inquiry: Inquiry, verify: Verifier, model: Path, libraries: Sequence[str], example: Example, output: int | None,
     by_kernels: float | str | None = None,
 ) -> None:  # fmt: skip
-    """Whether a model costs so much, or ONNX Runtime's kernels, by which its cost is measured, are wrong.
+    """Find out whether a model costs so much, or ONNX Runtime's kernels, by which its cost is measured, are wrong.
 
     ``by_kernels`` is that cost in decibels; without it, of the converted model.
     """
@@ -148,7 +150,7 @@ def _ask_exported(stored: Stored, libraries: Sequence[str], example: Example) ->
 
 
 def _ask_others(run: CellRun, verify: Verifier, stop: Stopped, stored: Stored, example: Example) -> Inquiry:
-    """What other runtimes answer, unless PyTorch's own outputs are not those that the case declares."""
+    """Return what other runtimes answer, unless PyTorch's own outputs are not those that the case declares."""
     try:
         verify.judge_of(example.wanted)
     except Stopped:

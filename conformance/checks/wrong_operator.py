@@ -1,5 +1,5 @@
-"""Which operator of PyTorch is wrong in float32, where PyTorch itself is at fault: each call is made a second time,
-of the same inputs in float64."""
+"""Find the operator of PyTorch that is wrong in float32, where PyTorch itself is at fault: each call is made a second
+time, of the same inputs in float64."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def _widened(value: Any) -> Any:
 
 
 def _far(got: Any, right: Any) -> bool:
-    """Whether a float32 result is off by more than one operator rounds; what is infinite or NaN is passed over."""
+    """Return whether a float32 result is off by more than one operator rounds; what is infinite or NaN is passed
+    over."""
     import torch
 
     if not (isinstance(got, torch.Tensor) and got.dtype == torch.float32 and got.numel()):

@@ -1,4 +1,4 @@
-"""Whether PyTorch's own float32 is wrong, where it is far from float64 and a runtime is not.
+"""Find out whether PyTorch's own float32 is wrong, where it is far from float64 and a runtime is not.
 
 That float32 is far from float64 is mostly a matter of the values, and such an example is ill-conditioned: nothing can
 be told of a runtime. But a runtime that gives float64's values, where no rounding of float32 goes as far as PyTorch's
@@ -94,7 +94,8 @@ def _off(got: Array, true: Array) -> float:
 
 
 def _reach(verify: Verifier, inputs: Inputs, exact: list[Array]) -> list[float]:
-    """How far each exact output goes with rounding, jumps included; infinite where it leaves the numbers of float32.
+    """Return how far each exact output goes with rounding, jumps included; infinite where it leaves the numbers of
+    float32.
 
     A jump counts where results on the way to it are rounded, by a few units. The inputs themselves are exact, so that
     another result for one that lies at a tie is no rounding.

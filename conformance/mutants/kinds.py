@@ -237,7 +237,7 @@ def bypassed_nodes(view: View) -> Iterator[Site]:
 
 
 def baked_sizes(view: View) -> Iterator[Site]:
-    """What is computed from a shape, or left open by -1 or 0, is the number that the trace had."""
+    """Yield what is computed from a shape, or left open by -1 or 0, is the number that the trace had."""
     from onnx import numpy_helper
 
     constants = tensors(view.model)

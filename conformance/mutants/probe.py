@@ -41,7 +41,7 @@ class Made:
 
 
 def run_of(cell: Cell, store: Path) -> contextlib.AbstractContextManager[CellRun]:
-    """What the checks of a cell work with, inside the folder of its case."""
+    """Return what the checks of a cell work with, inside the folder of its case."""
     from conformance.checks.models import CellRun
 
     return CellRun.opened(cell, Settings(store=store))
@@ -181,7 +181,7 @@ def _count(run: CellRun) -> int:
 
 
 def differs(progress: object, cell: Cell, sound: Path, mutant: Path, specials: bool) -> bool:
-    """Whether outputs are other than the sound model's on any of the independent inputs; -0.0 is 0.0."""
+    """Return whether outputs are other than the sound model's on any of the independent inputs; -0.0 is 0.0."""
     from conformance.runtimes import opener
 
     with run_of(cell, mutant) as planted:
@@ -211,7 +211,7 @@ def differs(progress: object, cell: Cell, sound: Path, mutant: Path, specials: b
 
 @dataclass(frozen=True)
 class Judged:
-    """What the suite's own comparison says of a mutant on the independent inputs."""
+    """The verdict of the suite's own comparison on a mutant, on the independent inputs."""
 
     asked: int
     refused: int

@@ -1,4 +1,4 @@
-"""What becomes of mutants: killed by a cell of the case, survived it, or equal to the sound model."""
+"""Find out what becomes of mutants: killed by a cell of the case, survived it, or equal to the sound model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PREFERRED = "onnxruntime"
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a mutant."""
+    """The fate of a mutant."""
 
     made: Made
     record: Record | None
@@ -114,8 +114,8 @@ def fate_of(worker: Worker, made: Made, checks: Sequence[Cell], sound: Path) -> 
 
 
 def fates(worker: Worker, checks: Sequence[Cell], store: Path, folder: Path, count: int) -> Iterator[Fate | Unfit]:
-    """What becomes of up to ``count`` mutants of one model; Unfit where the model itself does not pass ``checks[0]``.
-    Others of these cells are asked where they pass."""
+    """Yield what becomes of up to ``count`` mutants of one model; Unfit where the model itself does not pass
+    ``checks[0]``. Others of these cells are asked where they pass."""
     records = [record_of(worker, cell, store) for cell in checks]
     if records[0].status != "passed":
         yield Unfit(records[0])

@@ -1,1 +1,1 @@
-"""What came out of a cell, and every sentence that is made of it."""
+"""The results of a cell, and every sentence that is made of them."""

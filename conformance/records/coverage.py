@@ -1,4 +1,4 @@
-"""What of the modules of a run shows in their outputs, all cases together."""
+"""Add up what of the modules of a run shows in their outputs, all cases together."""
 
 from __future__ import annotations
 

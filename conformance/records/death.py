@@ -64,8 +64,8 @@ def crashed(record: Record) -> bool:
 
 
 def _in_the_harness(lines: Sequence[str]) -> bool:
-    """Whether the innermost frame of Python, at which a process crashed, is of this package; calls of a runtime's own
-    code have no frame of their own."""
+    """Return whether the innermost frame of Python, at which a process crashed, is of this package; calls of a
+    runtime's own code have no frame of their own."""
     start = next((number for number, line in enumerate(lines) if line.startswith("Current thread")), 0)
     innermost = next((line for line in lines[start:] if line.startswith('File "')), "")
     file = Path(innermost.removeprefix('File "').partition('"')[0])

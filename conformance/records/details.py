@@ -15,7 +15,7 @@ from conformance.records.testimony import asked, title
 
 
 def details(record: Mapping[str, Any]) -> list[str]:
-    """What explains the status of a record, line by line; ``record`` is ``Record.as_dict()``.
+    """Return what explains the status of a record, line by line; ``record`` is ``Record.as_dict()``.
 
     Records of earlier versions hold the lines themselves. A missing field, as in such a record or in a row of a
     report, counts as empty.
@@ -42,7 +42,7 @@ def details(record: Mapping[str, Any]) -> list[str]:
 
 
 def dropped_draws(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Which cells of a run had kept failing draws that could not be read."""
+    """Yield which cells of a run had kept failing draws that could not be read."""
     for record in records:
         for line in _dropped(record):
             yield f"{record['id']}: {line}"
@@ -56,7 +56,7 @@ def _dropped(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _warned(record: Mapping[str, Any]) -> Iterator[str]:
-    """What somebody says against the model without being right, or without deciding on this cell."""
+    """Yield what somebody says against the model without being right, or without deciding on this cell."""
     for warning in record.get("warnings") or ():
         if warning["name"] != "shape inference":  # of another version
             yield f"warning: {warning.get('text')}"
@@ -74,7 +74,7 @@ def declaration(place: str, stage: str, error: str | None) -> str:
 
 
 def _expected(record: Mapping[str, Any]) -> Iterator[str]:
-    """What was declared of the cell, and whether it happened."""
+    """Yield what was declared of the cell, and whether it happened."""
     if record.get("observed") is not None:
         yield f"found: {record['observed']}"
     otherwise = _declared(record, "otherwise")
@@ -99,7 +99,7 @@ def _declared(record: Mapping[str, Any], outcome: str) -> list[Mapping[str, Any]
 
 
 def _neighbours(record: Mapping[str, Any]) -> Iterator[str]:
-    """What ran before a cell that fails only after others."""
+    """Yield what ran before a cell that fails only after others."""
     after = record.get("after")
     if not after:
         return
@@ -122,7 +122,7 @@ _OUTCOMES = {
 
 
 def _changed(record: Mapping[str, Any]) -> Iterator[str]:
-    """What the case's Python changed in the process that it ran in."""
+    """Yield what the case's Python changed in the process that it ran in."""
     for change in record.get("changed") or ():
         when = "while it was loaded" if change["when"] == "loading" else "while it ran"
         values = f" from {change['before']} to {change['after']}" if change["before"] or change["after"] else ""
@@ -151,7 +151,7 @@ def blind(record: Mapping[str, Any], what: str = "blind") -> list[tuple[str, lis
 
 
 def _blind(record: Mapping[str, Any]) -> Iterator[str]:
-    """Which operator calls a red ``Hollow`` is about."""
+    """Yield which operator calls a red ``Hollow`` is about."""
     if record.get("error") != "Hollow":
         return
     known = record.get("coverage") or {}
@@ -183,7 +183,7 @@ def _hidden(states: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _inside(path: str, paths: Collection[str]) -> bool:
-    """Whether a submodule lies in another one of these."""
+    """Return whether a submodule lies in another one of these."""
     parts = path.split(".")
     return any(".".join(parts[:end]) in paths for end in range(1, len(parts)))
 
@@ -206,7 +206,7 @@ _HINTS = {
 
 
 def _stopped(record: Mapping[str, Any]) -> Iterator[str]:
-    """What else is known of the stage at which the cell stopped, and what to do about it."""
+    """Yield what else is known of the stage at which the cell stopped, and what to do about it."""
     findings = record.get("findings") or []
     yield from (f"also: {finding}" for finding in findings[1:])
     if findings:
@@ -241,7 +241,7 @@ _REMEDIES = {
 
 
 def _remedy(record: Mapping[str, Any]) -> Iterator[str]:
-    """What an output that proves nothing is like, and what to try first."""
+    """Yield what an output that proves nothing is like, and what to try first."""
     fact = (record.get("vacuous") or {}).get("fact")
     if fact and fact["name"] in _FACTS:
         yield _FACTS[fact["name"]].replace("{value}", number(fact.get("value")))
@@ -259,7 +259,7 @@ def _remedy(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _beyond(record: Mapping[str, Any]) -> Iterator[str]:
-    """Where a converted model leaves the range of its format; the last entry of a failure is its own."""
+    """Yield where a converted model leaves the range of its format; the last entry of a failure is its own."""
     entries = record.get("beyond") or []
     own = entries[-1:] if record.get("error") in ("WrongNaN", "WrongInf") else []
     for entry in entries[: len(entries) - len(own)]:
@@ -294,7 +294,7 @@ def _unmatched(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _conditioned(record: Mapping[str, Any]) -> Iterator[str]:
-    """How far float32 is off, and at which sizes the examples agree all the same."""
+    """Yield how far float32 is off, and at which sizes the examples agree all the same."""
     told = record.get("conditioning")
     if not told:
         return
@@ -316,7 +316,7 @@ def _conditioned(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _explained(record: Mapping[str, Any]) -> Iterator[str]:
-    """What explanations say that anybody may add."""
+    """Yield what explanations say that anybody may add."""
     for entry in record.get("explained") or ():
         if entry.get("error"):
             yield f"the explanation {entry['by']} raised {entry['error']}"

@@ -1,5 +1,5 @@
-"""How long cells took in an earlier run. It decides on no verdict, so that whatever is wrong with that run, there is
-only less to know."""
+"""The durations of cells in an earlier run. They decide on no verdict, so that whatever is wrong with that run, there
+is only less to know."""
 
 from __future__ import annotations
 

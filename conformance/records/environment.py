@@ -1,4 +1,4 @@
-"""What a run was made on: versions, processor, flags."""
+"""The environment of a run: versions, processor, flags."""
 
 from __future__ import annotations
 

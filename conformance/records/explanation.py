@@ -37,7 +37,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class NodeByNode:
-    """What the nodes of a model show one by one (``verdict.walk``)."""
+    """The evidence of the nodes of a model, one by one (``verdict.walk``)."""
 
     shown: Literal["rules", "invalid", "unsupported", "kernel", "kernels", "either", "open", "nodes"]
     place: Node | None = None
@@ -63,7 +63,7 @@ Finding = Witness | NodeByNode | Shows
 
 @dataclass(frozen=True)
 class Explanation:
-    """Who is at fault, and by what; ``details`` decide nothing."""
+    """The party at fault, and by which evidence; ``details`` decide nothing."""
 
     fault: str | None
     conclusion: str | None = None
@@ -120,7 +120,7 @@ def _with(found: Explanation, fault: str | None, conclusion: str | None) -> Expl
 
 
 def _by_others(failure: Failure, suspect: str, witnesses: Sequence[Witness]) -> tuple[str | None, str | None]:
-    """Who is at fault by what other runtimes make of the model as it is."""
+    """Return who is at fault by what other runtimes make of the model as it is."""
     # That one whose word counts for values alone runs a model does not show that others have to.
     witnesses = [
         witness
@@ -156,7 +156,8 @@ def _by_others(failure: Failure, suspect: str, witnesses: Sequence[Witness]) -> 
 
 
 def _by_nodes(found: Explanation, nodes: NodeByNode) -> Explanation:
-    """What the whole model showed is taken back only where it was open, or guessed for want of other witnesses."""
+    """Return what the whole model showed is taken back only where it was open, or guessed for want of other
+    witnesses."""
     fault, broken = _BY_NODES[nodes.shown], nodes.shown in ("rules", "invalid")
     if broken or (nodes.shown == "nodes" and nodes.several):
         found = dataclasses.replace(found, witnesses=tuple(map(_beside_nodes, found.witnesses)))

@@ -27,7 +27,7 @@ _KERNEL = re.compile(r"implementation for (\w+)\(\d+\)|\b[Oo]p(?:erator)? \(?([A
 
 
 class Key(NamedTuple):
-    """What tells findings apart."""
+    """The fields by which findings differ."""
 
     component: str
     """exporter, runtime, optimizer, precision, reference, case, harness, declaration, or open."""
@@ -126,7 +126,7 @@ def _component(record: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _subject(record: Mapping[str, Any], component: str) -> tuple[str, str]:
-    """What of a component is wrong, by the first thing that the record names."""
+    """Return what of a component is wrong, by the first thing that the record names."""
     passes = (record.get("optimizer") or {}).get("passes")
     if component == "optimizer" and passes:
         return "pass", " and ".join(sorted(passes))
@@ -192,7 +192,8 @@ def _beside(record: Mapping[str, Any], place: str) -> str:
 
 
 def _said(reason: str, error: str) -> str:
-    """What an exception says, without what differs from cell to cell: who passes it on, at which sizes, where."""
+    """Return what an exception says, without what differs from cell to cell: who passes it on, at which sizes,
+    where."""
     said = reason.rpartition(", caused by ")[2] if ", caused by " in reason else reason
     said = f"{error}: {said.partition(f'{error}: ')[2]}" if f"{error}: " in said else said
     said = re.sub(r" \([\w.-]+\.py:\d+\)$", "", said)

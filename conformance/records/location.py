@@ -64,7 +64,7 @@ def places_of(record: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def located(record: Mapping[str, Any]) -> Iterator[str]:
-    """Which operator parts first, or why none is named."""
+    """Yield which operator parts first, or why none is named."""
     told = record.get("operator")
     if not told:
         return
@@ -139,7 +139,7 @@ def _node(told: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _values(told: Mapping[str, Any]) -> Iterator[str]:
-    """What the graph has where PyTorch has something else."""
+    """Yield what the graph has where PyTorch has something else."""
     how = told.get("how")
     got, wanted = number(told.get("got")), number(told.get("wanted"))
     if how in _HEADS:

@@ -218,7 +218,7 @@ def changed(records: Sequence[Mapping[str, Any]], most: int = 6) -> Iterator[str
 
 
 def fidelity(records: Sequence[Mapping[str, Any]], most: int = 12) -> Iterator[str]:
-    """What each precision costs, those nearest to what is allowed first."""
+    """Yield what each precision costs, those nearest to what is allowed first."""
     measured = [record for record in records if record.get("fidelity") and record["worst"]]
     measured.sort(key=lambda record: -float(record["worst"]["ratio"]))
     if measured:

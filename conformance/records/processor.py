@@ -38,7 +38,7 @@ def instructions() -> frozenset[str]:
 
 
 def is_of_kind(kind: Mapping[str, Sequence[str]], instructions: Collection[str]) -> bool:
-    """Whether a processor with these instruction sets has one of those under ``has`` (if any are named) and none of
-    those under ``lacks``."""
+    """Return whether a processor with these instruction sets has one of those under ``has`` (if any are named) and
+    none of those under ``lacks``."""
     has, lacks = kind.get("has") or (), kind.get("lacks") or ()
     return (not has or any(word in instructions for word in has)) and not any(word in instructions for word in lacks)

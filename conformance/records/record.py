@@ -67,19 +67,19 @@ class Witness:
 
 
 def cause_of_smallest(case: str, exporter: str, operator: Mapping[str, Any]) -> str:
-    """What cells of which one shows the smallest function have in common: the case, the exporter, and where and how
-    the operator parts, as the record's ``operator`` has it."""
+    """Return what cells of which one shows the smallest function have in common: the case, the exporter, and where
+    and how the operator parts, as the record's ``operator`` has it."""
     return " ".join(str(part) for part in (case, exporter, *map(operator.get, ("operator", "line", "module", "how"))))
 
 
 def cause_of_export(case: str, exporter: str, error: str | None, reason: str | None) -> str:
-    """What cells with an export that fails alike have in common: all of it but the numbers, such as opsets."""
+    """Return what cells with an export that fails alike have in common: all of it but the numbers, such as opsets."""
     return " ".join((case, exporter, f"{error}", re.sub(r"[0-9]+", "", f"{reason}")))
 
 
 @dataclass
 class Record:
-    """What one cell produced; seconds are wall time.
+    """The results of one cell; seconds are wall time.
 
     ``error`` is the name that a ``fails`` entry matches. No field but ``reason`` holds sentences: ``records.text``
     makes them of the others. A text below a field is about it and those above it that have none; the table of
@@ -367,7 +367,7 @@ def _check() -> Check:
 
 @functools.cache
 def _defaults() -> Mapping[str, Callable[[], Any]]:
-    """What makes the value of each field that a record of an earlier version may lack."""
+    """Return what makes the value of each field that a record of an earlier version may lack."""
     made: dict[str, Callable[[], Any]] = {"runtime": lambda: None, "precision": lambda: "fp32", "source": dict}
     for item in dataclasses.fields(Record):
         if item.default_factory is not dataclasses.MISSING:

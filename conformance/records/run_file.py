@@ -159,7 +159,7 @@ def _writer(folder: Path) -> str:
 
 
 def _process() -> dict[str, Any]:
-    """Who writes a run, for whoever finds its folder in use."""
+    """Return who writes a run, for whoever finds its folder in use."""
     program = Path(sys.argv[0] if sys.argv else "")
     name = program.parent.name if program.name == "__main__.py" else program.name
     return {"pid": os.getpid(), "host": socket.gethostname(), "command": shlex.join([name, *sys.argv[1:]])}
@@ -210,7 +210,7 @@ def _read_whole(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def read_changes(folder: Path) -> list[dict[str, Any]]:
-    """What the run's own ``--baseline`` found, as ``changes.json`` beside it says; empty where there is none.
+    """Return what the run's own ``--baseline`` found, as ``changes.json`` beside it says; empty where there is none.
 
     Raises UserError where that file is damaged.
     """

@@ -1,4 +1,5 @@
-"""What a run tells once: cells that stop for one cause before their own work begins refer to the first of them."""
+"""Tell each cause once in a run: cells that stop for one cause before their own work begins refer to the first of
+them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _VARYING = re.compile(
 
 
 class Telling:
-    """Which failures were told in full, in the order in which they came to the terminal."""
+    """The failures that were told in full, in the order in which they came to the terminal."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[object, ...], str] = {}

@@ -1,4 +1,4 @@
-"""Who was asked about a failure, in words: the answers, what follows from them, and where accuracy is lost."""
+"""Describe who was asked about a failure: the answers, what follows from them, and where accuracy is lost."""
 
 from __future__ import annotations
 

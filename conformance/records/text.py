@@ -1,4 +1,4 @@
-"""What a record reads like. All text about records is made here, in ``details``, ``testimony`` and
+"""Describe a record in words. All text about records is made here, in ``details``, ``testimony`` and
 ``location``.
 
 Fields hold what cases, models and exceptions say. What ``failure`` and ``repetition`` give is harmless to show;
@@ -125,7 +125,7 @@ def found(findings: int, cells: int) -> str:
 
 
 def doing(note: Mapping[str, Any], seconds: float) -> str:
-    """What a cell is doing after so many seconds, by the last note of its worker."""
+    """Return what a cell is doing after so many seconds, by the last note of its worker."""
     dims = ", ".join(f"{name}={size}" for name, size in (note.get("draw") or {}).get("dims", {}).items())
     examples = f", {note['examples']} examples" if note.get("examples") else ""
     return f"{note.get('stage', 'starting')}{f' at {dims}' if dims else ''}{examples}, {seconds:.0f} s"
@@ -196,7 +196,7 @@ def replay_of(record: Mapping[str, Any]) -> str | None:
 
 
 def replay_command(bundle: str, runtime: str, *words: str, libraries: bool) -> str:
-    """What replays a bundle, for a shell; ``libraries`` is whether the bundle's own code may run."""
+    """Return what replays a bundle, for a shell; ``libraries`` is whether the bundle's own code may run."""
     folder = f"./{bundle}" if bundle.startswith("-") else bundle
     allowed = ["--allow-libraries"] if libraries else []
     return command_line(["conformance", "replay", folder, "--runtime", runtime, *allowed, *words])
@@ -239,7 +239,7 @@ def _element(record: Mapping[str, Any], worst: Mapping[str, Any]) -> str:
 
 
 def output_named(record: Mapping[str, Any], number: Any) -> str:
-    """What sentences call an output of a record: by the name that its case gives it, or else by its number."""
+    """Return what sentences call an output of a record: by the name that its case gives it, or else by its number."""
     names: Sequence[str] = record.get("outputs") or ()
     return f"output {names[number] if isinstance(number, int) and 0 <= number < len(names) else number}"
 

@@ -220,7 +220,7 @@ _SIMPLE: dict[Any, Check] = {
 
 @functools.cache
 def check_of(kind: Any) -> Check:
-    """What holds a value against a type."""
+    """Return what holds a value against a type."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         narrower = [_within(more) if isinstance(more, range) else more for more in kind.__metadata__]

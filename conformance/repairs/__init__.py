@@ -1,1 +1,1 @@
-"""What can be done about a red cell: changes to its case, each run on all draws of the cell before it is told."""
+"""Find changes to the case of a red cell that make it green, each run on all draws of the cell before it is told."""

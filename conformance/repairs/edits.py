@@ -64,8 +64,8 @@ def fixes(case: Case, record: Mapping[str, Any], trials: Trials) -> Iterator[Fix
 
 
 def _float32_is_off(case: Case, record: Mapping[str, Any], trials: Trials) -> bool:
-    """Whether nobody computes what PyTorch does, and no cell of the case shows a runtime or an exporter to be wrong:
-    a looser tolerance would hide that."""
+    """Return whether nobody computes what PyTorch does, and no cell of the case shows a runtime or an exporter to be
+    wrong: a looser tolerance would hide that."""
     answers = {witness["answer"] for witness in record.get("witnesses") or ()}
     if record.get("conclusion") == "apart" or answers & {"agrees", "nearer"}:
         return False
@@ -78,7 +78,7 @@ def _float32_is_off(case: Case, record: Mapping[str, Any], trials: Trials) -> bo
 
 
 def _parts(case: Case, text: str) -> dict[str, Any]:
-    """What the edit has a case say, by key; a tolerance beside those of other precisions."""
+    """Return what the edit has a case say, by key; a tolerance beside those of other precisions."""
     said = YAML(typ="safe").load(text)
     read = Declaration.model_validate({"about": "an edit", "inputs": {"x": "float32[1]"}, **said})
     parts = {key: getattr(read, key) for key in said}

@@ -1,4 +1,4 @@
-"""What can be done about a finding, by the component that is at fault."""
+"""Suggest fixes of a finding, by the component that is at fault."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fixes(finding: Finding, case: Case, record: Mapping[str, Any], trials: Trial
 
 
 def tried(finding: Finding) -> str | None:
-    """What is tried for a finding, in words; None where there is nothing to try."""
+    """Return what is tried for a finding, in words; None where there is nothing to try."""
     component = finding.key.component
     if component == "case" and edits.proposed(finding.cells[0]) is None:
         return None

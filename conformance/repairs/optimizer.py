@@ -37,8 +37,8 @@ def fixes(case: Case, record: Mapping[str, Any], trials: Trials) -> Iterator[Fix
 
 
 def cost(progress: object, cell: Cell, before: dict[str, str], after: dict[str, str], store: Path) -> float:
-    """How many times as long a run of the cell's model takes with other session options, at the traced sizes: the
-    median of ``REPEATS`` pairs."""
+    """Return how many times as long a run of the cell's model takes with other session options, at the traced sizes:
+    the median of ``REPEATS`` pairs."""
     from conformance.checks.models import CellRun
     from conformance.runtimes import opener
 

@@ -22,8 +22,8 @@ _TABLES = ("symbolics", "registers", "translations")
 
 
 def fixes(case: Case, record: Mapping[str, Any], trials: Trials) -> Iterator[Fix]:
-    """What torch itself has for the operator that the record names, where the case registers it; or else a symbolic
-    or translation of it, in a file to lay beside the case file."""
+    """Yield what torch itself has for the operator that the record names, where the case registers it; or else a
+    symbolic or translation of it, in a file to lay beside the case file."""
     exporter = str(record["exporter"])
     target: ExportTo | None = case.says.export.exporters.get(exporter)  # type: ignore[call-overload]  # of a record
     if target is None:
@@ -112,8 +112,8 @@ def _with(case: Case, exporter: str, target: ExportTo) -> Case:
 
 
 def _shown(other: Case, record: Mapping[str, Any], trials: Trials) -> str | None:
-    """What was verified, if the cells of the record's opset pass and none at the exporter's other opsets, for which
-    what is registered is too, is worse than declared."""
+    """Return what was verified, if the cells of the record's opset pass and none at the exporter's other opsets, for
+    which what is registered is too, is worse than declared."""
     exporter, opset = str(record["exporter"]), int(record["opset"])
     checks = (*PROVING, "registration")
     shown = trials.shown(proving(changed(other), record, exporter, opset, checks))

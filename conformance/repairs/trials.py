@@ -45,8 +45,8 @@ class Trials:
     store: Path
 
     def shown(self, cells: Sequence[Cell]) -> str | None:
-        """What passing cells have verified; None where one fails, or none of accuracy or fidelity has passed. A cell
-        that is skipped, as for a runtime that is not here, shows nothing either way."""
+        """Return what passing cells have verified; None where one fails, or none of accuracy or fidelity has passed.
+        A cell that is skipped, as for a runtime that is not here, shows nothing either way."""
         passed: list[Cell] = []
         examples = 0
         for cell in cells:
@@ -64,12 +64,12 @@ class Trials:
         return Runner(Settings(store=self.store, smallest=False), TIMEOUT, self.worker)(cell).as_dict()
 
     def unharmed(self, cells: Sequence[Cell]) -> bool:
-        """Whether none of these cells fails otherwise than it is declared to."""
+        """Return whether none of these cells fails otherwise than it is declared to."""
         return all(self.record(cell)["status"] != "failed" for cell in cells)
 
     def call(self, function: Any, *arguments: Any) -> Any:
-        """What a function gives in the worker, which gets the worker's progress first; None where it raises or ends
-        the process."""
+        """Return what a function gives in the worker, which gets the worker's progress first; None where it raises or
+        ends the process."""
         try:
             answer = self.worker.call(function, *arguments, timeout=TIMEOUT)
         except Exception:

@@ -1,1 +1,1 @@
-"""Which nodes of a converted model cost its precision."""
+"""Find the nodes of a converted model that cost its precision."""

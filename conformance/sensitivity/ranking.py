@@ -1,4 +1,4 @@
-"""Which nodes cost the accuracy: for each, what keeping it alone in fp32 wins back."""
+"""Rank nodes by the accuracy that keeping each alone in fp32 wins back."""
 
 from __future__ import annotations
 

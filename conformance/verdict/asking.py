@@ -40,7 +40,7 @@ def ask(
     inputs: Mapping[str, Array],
     config: Mapping[str, str] | None = None,
 ) -> Asked:
-    """What a runtime computes of a model, whatever that does to the process that computes it."""
+    """Return what a runtime computes of a model, whatever that does to the process that computes it."""
 
     entry = registry.named(runtime)
 

@@ -1,4 +1,4 @@
-"""Where a converted model leaves the range of its format: the first node that gives NaN or infinities where the
+"""Find where a converted model leaves the range of its format: the first node that gives NaN or infinities where the
 exported model has numbers, and the first tensor before it whose values vanish."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def origin(exported: Path, converted: Path, libraries: Sequence[str], inputs: Inputs) -> dict[str, Any] | None:
-    """What made an output of the converted model NaN or infinite for these inputs; None where nothing tells.
+    """Return what made an output of the converted model NaN or infinite for these inputs; None where nothing tells.
 
     ``node`` and ``operator`` are of the first node whose output is not finite where that of the exported model is,
     ``gives`` is NaN or infinity, ``of`` are the values that the node had there, where it works on single elements.

@@ -54,7 +54,7 @@ class Suspect:
 
 @dataclass
 class Inquiry:
-    """What has been found out about a failure so far."""
+    """The findings about a failure so far."""
 
     failure: Failure
     findings: list[Finding] = field(default_factory=list)
@@ -88,7 +88,7 @@ def find(suspect: Suspect, example: Example, stop: Stopped) -> Inquiry:
 
 
 def _look_at_nodes(found: Explanation, suspect: Suspect, example: Example, stop: Stopped) -> NodeByNode | None:
-    """What the nodes show one by one, where ONNX Runtime fails without its optimizer too."""
+    """Return what the nodes show one by one, where ONNX Runtime fails without its optimizer too."""
     answers = {witness.runtime: witness.answer for witness in found.witnesses}
     damning = "wrong" if stop.stage == "compare" else "stops"
     if suspect.runtime != "onnxruntime" or answers.get("onnxruntime-unoptimized") != damning:
@@ -158,7 +158,8 @@ Judged = Callable[[Example, list[Array]], Comparison]
 
 
 def outcome_of(stop: Stopped, example: Example, judged: Judged) -> Callable[[Asked], str]:
-    """What an answer to the failing example shows: ``right``, ``alike`` where it fails as it did, or ``other``."""
+    """Return what an answer to the failing example shows: ``right``, ``alike`` where it fails as it did, or
+    ``other``."""
 
     def outcome(asked: Asked) -> str:
         if asked.outputs is None:
@@ -188,7 +189,8 @@ NEARER = 10.0
 
 
 def _nearer(suspect: Suspect, example: Example, stop: Stopped, got: list[Array]) -> bool:
-    """Whether a witness that is off itself is far nearer to PyTorch than the suspect, at the output that failed.
+    """Return whether a witness that is off itself is far nearer to PyTorch than the suspect, at the output that
+    failed.
 
     Of a wrong model both compute the same wrong values. A witness that adds up 4,096 numbers one by one is off for
     another reason than a runtime that rounds each of them to 10 bits.
@@ -207,8 +209,8 @@ def _nearer(suspect: Suspect, example: Example, stop: Stopped, got: list[Array])
 
 
 def _differs(suspect: Suspect, example: Example, stop: Stopped, got: list[Array]) -> bool:
-    """Whether a witness that is wrong has other outputs than the suspect, so that not both of them compute what the
-    model means. Where the failure is about their dtypes or shapes, so is this."""
+    """Return whether a witness that is wrong has other outputs than the suspect, so that not both of them compute
+    what the model means. Where the failure is about their dtypes or shapes, so is this."""
     if suspect.session is None:
         return False
     try:
@@ -236,7 +238,7 @@ def _in_dtypes_of(wanted: list[Array], got: list[Array]) -> list[Array]:
 
 
 def _agrees_with_float64(suspect: Suspect, example: Example, exact: list[Array]) -> bool:
-    """Whether the suspect gives PyTorch's float64 outputs, rounded to the dtypes that are compared."""
+    """Return whether the suspect gives PyTorch's float64 outputs, rounded to the dtypes that are compared."""
     if suspect.session is None or len(exact) != len(example.wanted):
         return False
     try:

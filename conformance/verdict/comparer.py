@@ -90,7 +90,7 @@ class Comparer(ABC):
         return outcome
 
     def outcome(self, example: Example) -> Outcome:
-        """What running and comparing one example comes to."""
+        """Return what running and comparing one example comes to."""
         block = self._answered(deque([_Step(example)]))
         self._run(block)
         return self._compared(block[0])
@@ -206,7 +206,7 @@ class Comparer(ABC):
         return comparison
 
     def doubted(self, example: Example, failure: Stopped) -> Outcome:
-        """What a failure comes to: itself, unless an answer that it rests on may be out of date."""
+        """Return what a failure comes to: itself, unless an answer that it rests on may be out of date."""
         return failure
 
     @abstractmethod
@@ -215,7 +215,7 @@ class Comparer(ABC):
 
     @abstractmethod
     def said(self, error: Exception) -> str:
-        """What a runtime raised, on one line."""
+        """Return what a runtime raised, on one line."""
 
     @abstractmethod
     def again(self, example: Example) -> Example:

@@ -1,4 +1,4 @@
-"""What form operators take their inputs in, whatever their values: lists of numbers, one number, and dtypes.
+"""The forms in which operators take their inputs, whatever their values: lists of numbers, one number, and dtypes.
 
 As https://onnx.ai/onnx/operators has it, but for numbers in one axis, which ONNX Runtime takes everywhere for those
 in none. Dtypes are those of ONNX's schemas.

@@ -68,7 +68,7 @@ class Explainer:
         return dataclasses.replace(found, witnesses=others)
 
     def failure(self, example: Example) -> Stopped | None:
-        """How the example fails; None where it does not."""
+        """Return how the example fails; None where it does not."""
         try:
             self._comparer.run(example)
         except Stopped as stop:

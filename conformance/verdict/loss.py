@@ -1,4 +1,4 @@
-"""Where accuracy goes: the same inputs through every stage, and how much noise each adds."""
+"""Measure where accuracy is lost: the same inputs through every stage, and how much noise each adds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pass of ONNX Runtime's optimizer breaks a model, where the model is right without the optimizer.
+"""Find the pass of ONNX Runtime's optimizer that breaks a model, where the model is right without the optimizer.
 
 The lowest level of optimization that fails, then the smallest set of passes without which the outputs are right. One
 pass alone may still be no more than a helper, as one that removes the node which kept another from fusing. So it is
@@ -49,8 +49,8 @@ class Broken:
 
 
 def guilty(broken: Broken, seconds: float = SECONDS) -> Any:
-    """What is known of the passes that break a model, for the record; None where it fails at no level, or nothing
-    could be asked.
+    """Return what is known of the passes that break a model, for the record; None where it fails at no level, or
+    nothing could be asked.
 
     ``of`` is ``onnxruntime``, ``level`` the lowest level that fails, ``changed`` the number of names that were
     suspected. ``passes`` are without which the outputs are right: one, or the smallest set; empty where none could
@@ -219,7 +219,8 @@ def _content(node: Any) -> bytes:
 
 
 def _is_default(node: Any, attribute: Any) -> bool:
-    """Whether an attribute says what goes without saying, which ONNX Runtime writes out in some of its files."""
+    """Return whether an attribute says what goes without saying, which ONNX Runtime writes out in some of its
+    files."""
     from onnx import defs
 
     try:

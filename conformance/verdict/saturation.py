@@ -1,4 +1,5 @@
-"""Whether ONNX Runtime's 8-bit kernels saturated: they add up products in 16 bits on x86 processors without VNNI.
+"""Find out whether ONNX Runtime's 8-bit kernels saturated: they add up products in 16 bits on x86 processors without
+VNNI.
 
 ``vpmaddubsw``, which those kernels are made of, adds two products of 8-bit numbers into 16 bits and saturates: 127
 times 255, twice, is 64,770, and 32,767 comes out. ONNX Runtime has a switch that makes it take wider kernels
@@ -47,7 +48,8 @@ OPERATORS = {
 
 
 def possible(nodes: Mapping[str, int], instructions: Collection[str]) -> bool:
-    """Whether a model with these nodes can meet saturating kernels on a processor with these instruction sets."""
+    """Return whether a model with these nodes can meet saturating kernels on a processor with these instruction
+    sets."""
     eight_bit = any(name.rpartition("::")[2] in OPERATORS for name in nodes)
     return eight_bit and is_of_kind({"lacks": VNNI}, instructions)
 

@@ -64,7 +64,7 @@ class Place:
 
 @dataclass
 class Walked:
-    """What a walk through the nodes of a model found."""
+    """The result of a walk through the nodes of a model."""
 
     first: list[Any] | None = None
     """The model's outputs by ONNX Runtime's kernels; None where it stops."""
@@ -105,7 +105,7 @@ def walk(model: Path, libraries: Sequence[str], inputs: Mapping[str, Array]) -> 
 
 
 def refusal(model: Any, inputs: Mapping[str, Array]) -> str | None:
-    """What the checker or the strict inference of shapes refuse a model for with inputs of these shapes."""
+    """Return what the checker or the strict inference of shapes refuse a model for with inputs of these shapes."""
     import onnx
 
     concrete = onnx.ModelProto.FromString(model.SerializeToString())
@@ -180,7 +180,7 @@ def _place(node: NodeProto, how: str, **more: str) -> Place:
 
 
 class _Kernels:
-    """What several runtimes compute of single nodes."""
+    """The results of several runtimes for single nodes."""
 
     def __init__(self, nodes: Nodes, libraries: Sequence[str], folder: Path) -> None:
         self._nodes, self._libraries, self._file = nodes, libraries, folder / "node.onnx"
@@ -224,8 +224,8 @@ class _Kernels:
     def alike(
         self, runtime: str, node: NodeProto, values: Mapping[str, Any], got: list[Any], right: list[Any]
     ) -> bool:
-        """Whether two runtimes give the same of a node, but for rounding, and for what the rounding of its inputs
-        makes of that."""
+        """Return whether two runtimes give the same of a node, but for rounding, and for what the rounding of its
+        inputs makes of that."""
         if len(got) != len(right):
             return False
         if registry.named(runtime).values_only:
@@ -251,7 +251,7 @@ class _Kernels:
         return broken_by(node, given, self._nodes.opset)
 
     def refused(self, node: NodeProto, values: Mapping[str, Any]) -> str | None:
-        """What the inference of shapes refuses the node for, with all integers known."""
+        """Return what the inference of shapes refuses the node for, with all integers known."""
         import onnx
 
         try:
@@ -314,7 +314,7 @@ def decided(
     *,
     special: bool = False,
 ) -> NodeByNode | None:
-    """What a walk shows of a failure; None where that is nothing.
+    """Return what a walk shows of a failure; None where that is nothing.
 
     ``fails`` is whether outputs of the model are wrong, ``confirmed`` whether PyTorch itself computes the outputs of
     a node: where the model is wrong either way, what takes a node's place may be wrong as well. ``special`` is

@@ -1,4 +1,4 @@
-"""What is known of ONNX's operators: what an attribute may be, which operators stand for one another, which of them a
+"""Facts about ONNX's operators: what an attribute may be, which operators stand for one another, which of them a
 lowering may lack, and the numbers of formulas."""
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ def _known(operator: str, opset: int) -> Set[str]:
 
 
 def _bypasses(scene: Scene, node: NodeProto) -> bool:
-    """Whether what a node gives is like its first input, which could be handed on in its place."""
+    """Return whether what a node gives is like its first input, which could be handed on in its place."""
     given = scene.values.get(node.input[0]) if node.input else None
     made = scene.values.get(first_output(node))
     if given is None or len(node.output) != 1:

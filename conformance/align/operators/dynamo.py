@@ -1,4 +1,4 @@
-"""What the dynamo exporter captured, decomposed and translated, seen while it exports again."""
+"""Watch what the dynamo exporter captures, decomposes and translates, while it exports again."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _named(pair: tuple[str, Any]) -> tuple[str, list[str | None]]:
 
 
 def exhibit(seen: Seen, model: Any) -> Exhibit:
-    """What was seen, as data. Raises Unable where something was not seen."""
+    """Return what was seen, as data. Raises Unable where something was not seen."""
     if seen.captured is None or seen.decomposed is None or seen.raw is None:
         raise Unable("instruments")
     captured = program_of(seen)
@@ -150,7 +150,7 @@ def noted(node: Any) -> str:
 
 
 def program_of(seen: Seen) -> Program:
-    """What was captured, tied to no graph. Raises Unable where nothing was."""
+    """Return what was captured, tied to no graph. Raises Unable where nothing was."""
     if seen.captured is None:
         raise Unable("instruments")
     return _of_exported(seen.captured, Seen(), {})
@@ -258,7 +258,8 @@ def _operator(node: Any, seen: Seen, origins: Mapping[str, Any]) -> Operator:
 
 
 def _call(node: Any) -> Call | None:
-    """How a node is written; None for an operator that takes programs, and for what is in no module known here."""
+    """Return how a node is written; None for an operator that takes programs, and for what is in no module known
+    here."""
     import torch
 
     target = node.target

@@ -118,8 +118,8 @@ def steps(program: Program, inputs: Sequence[Any], tensors: Tensors) -> Iterator
 
 
 def _folded(program: Program, step: Step, values: Values, tensors: Tensors) -> bool:
-    """Whether the tensor is not that of the operator, but of one after it that the exporter has folded into its node,
-    as a batch norm is into a convolution. The tensor is then tied to that one."""
+    """Return whether the tensor is not that of the operator, but of one after it that the exporter has folded into
+    its node, as a batch norm is into a convolution. The tensor is then tied to that one."""
     parting, operator = step.parting, step.operator
     if parting is None or parting.array is None or step.tensor is None or len(operator.outputs) != 1:
         return False
@@ -222,7 +222,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _holds(got: Array, wanted: Array) -> bool:
-    """Whether an array has the same values in another type."""
+    """Return whether an array has the same values in another type."""
     with np.errstate(all="ignore"):
         return bool(np.array_equal(got.astype(wanted.dtype), wanted, equal_nan=wanted.dtype.kind == "f"))
 
@@ -248,8 +248,8 @@ def ratios(got: Array, wanted: Array, operator: Operator, rough: Callable[[], Ar
 
 
 def rough(operator: Operator, values: Values, wanted: Array, pick: _Pick, *, each_way: bool = False) -> Array | None:
-    """How far each element moves when every float that the operator is given moves by a unit in its last place;
-    ``each_way`` where all of them move up once, and down once, too. Whole numbers stay in operators on single
+    """Return how far each element moves when every float that the operator is given moves by a unit in its last
+    place; ``each_way`` where all of them move up once, and down once, too. Whole numbers stay in operators on single
     elements: what these give at a step, such as 0, is defined."""
     moved = np.zeros(wanted.shape)
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""What a capture froze: the first call in which two captures of one module differ, at other sizes or values."""
+"""Find what a capture froze: the first call in which two captures of one module differ, at other sizes or values."""
 
 from __future__ import annotations
 

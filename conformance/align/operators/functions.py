@@ -1,4 +1,4 @@
-"""What a model's own functions compute, in place of their calls: the exporters write some operators as functions."""
+"""Put the bodies of a model's own functions in place of their calls: exporters write some operators as functions."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ LONGEST = 300
 
 @dataclass(frozen=True)
 class Failing:
-    """What is to be explained."""
+    """A failure to be located."""
 
     exporter: str
     structure: str
@@ -141,8 +141,8 @@ class Search:
         return {name: given[known] for name, known in zip(own, self._failing.names, strict=True)}
 
     def _outcome(self, model: ModelProto, given: Mapping[str, Array] | None = None) -> str:
-        """What a graph gives when it is computed node by node, with ``given`` values of some tensors in place of its
-        own: ``right``, ``wrong`` or ``stops``."""
+        """Return what a graph gives when it is computed node by node, with ``given`` values of some tensors in place
+        of its own: ``right``, ``wrong`` or ``stops``."""
         names = [value.name for value in model.graph.output]
         fed = self._fed(model)
         try:
@@ -173,8 +173,8 @@ class Search:
         return self._in_order(first, second)
 
     def _second(self, first: Cause, at: At) -> Cause | None:
-        """What is still wrong once the operator that was named first gives what it should, wherever it is called:
-        another operator, or nothing that has a name. None where nothing is, or where that cannot be told."""
+        """Return what is still wrong once the operator that was named first gives what it should, wherever it is
+        called: another operator, or nothing that has a name. None where nothing is, or where that cannot be told."""
         model, stage, given = self.model, str(first.told.get("stage")), first.given
         outcome = self._outcome(model, given) if given else "right"
         if outcome == "right" and model is not self.exhibit.model:  # the exporter's passes may do more wrong
@@ -212,8 +212,8 @@ class Search:
         return None
 
     def _in_order(self, first: Cause, second: Cause | None) -> dict[str, Any]:
-        """What is told of one place or two, first of that which is computed first; one that shows with other inputs
-        alone is the second."""
+        """Return what is told of one place or two, first of that which is computed first; one that shows with other
+        inputs alone is the second."""
         if second is None or not second.name:
             return first.told | self._passes(first) | ({"second": second.told} if second is not None else {})
         told = {one.name: one.told | self._passes(one, other)
@@ -261,7 +261,8 @@ class Search:
     def _told(
         self, parting: Parting, stage: str, model: ModelProto, program: Program, at: At, walk: Walk | None = None
     ) -> dict[str, Any]:
-        """What a record has of an operator. Without a ``walk`` through its graph it is not known what agrees."""
+        """Return what a record has of an operator. Without a ``walk`` through its graph it is not known what
+        agrees."""
         deeper = self._within(parting, model, at)
         if deeper is not None:
             inner, around, whole, branch = deeper
@@ -313,7 +314,7 @@ class Search:
             yield self._failing.arguments(inputs), self._fed(model, inputs)
 
     def _captured(self, error: Exception | None) -> dict[str, Any]:
-        """Where the captured program itself is not what the module computes."""
+        """Return where the captured program itself is not what the module computes."""
         captured, failing = self.exhibit.captured, self._failing
         if captured is not self.exhibit.program and self._computes(captured):
             raise Unable("decomposition")
@@ -331,7 +332,7 @@ class Search:
         return found | {"stage": "capture"}
 
     def _computes(self, program: Program) -> bool:
-        """Whether a program gives what is wanted."""
+        """Return whether a program gives what is wanted."""
         try:
             return not self._failing.fails(_arrays(program.run(self.inputs)))
         except Exception:
@@ -389,7 +390,8 @@ def _arrays(outputs: Sequence[Any]) -> list[Array]:
 
 
 def of_operator(operator: Operator, program: Program | None = None) -> dict[str, Any]:
-    """Where an operator is from, as a record has it: a line of a file, or else which call of a ``program`` it is."""
+    """Return where an operator is from, as a record has it: a line of a file, or else which call of a ``program`` it
+    is."""
     told: dict[str, Any] = {
         "operator": operator.called or operator.operator, "line": operator.line, "source": operator.source,
         "module": operator.module, "within": operator.operator if operator.called else None, "place": "file",

@@ -1,4 +1,4 @@
-"""Which change of a single node makes right what an operator's nodes compute.
+"""Find the change of a single node that makes right what an operator's nodes compute.
 
 Of the nodes that an operator becomes, only the last has a value of PyTorch's to be held against. The nodes are cut
 out of the graph, fed with what PyTorch has before the operator, and changed one by one until they give what PyTorch
@@ -117,7 +117,8 @@ def _chosen(exam: _Exam, kinds: Iterable[Iterable[Change]], limit: int) -> list[
 
 
 class _Exam:
-    """What a change has to be right for: the trials, and then the values that PyTorch's operator is asked about."""
+    """The examples that a change has to be right for: the trials, and then values for which PyTorch's operator is
+    run."""
 
     def __init__(self, piece: Piece, trials: Sequence[Trial]) -> None:
         self._piece, self._trials = piece, trials

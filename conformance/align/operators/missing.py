@@ -1,4 +1,4 @@
-"""What a node may lack, or a lowering around it: an attribute, an input, a node."""
+"""Changes that add what a node may lack, or a lowering around it: an attribute, an input, a node."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def _dtype(parting: Parting) -> dict[str, Any]:
 
 
 def _of_sizes(known: Graph, node: NodeProto) -> bool:
-    """Whether a node computes with sizes alone: nothing that it needs is a tensor's content."""
+    """Return whether a node computes with sizes alone: nothing that it needs is a tensor's content."""
     todo, seen, sizes = [node], set(), False
     while todo:
         node = todo.pop()

@@ -39,7 +39,7 @@ JUMP = 0.01
 
 @dataclass(frozen=True)
 class Trial:
-    """What the nodes are fed with, and what they have to give."""
+    """The inputs of the nodes, and the outputs that they have to give."""
 
     feeds: dict[str, Array]
     wanted: list[Array]
@@ -127,8 +127,8 @@ class Piece:
         return [operator for operator in self._program.operators if operator.name in found], ends
 
     def trial(self, inputs: Sequence[Any], fed: Inputs) -> Trial | None:
-        """What PyTorch computes of inputs before the operator and by it; ``fed`` are those inputs as the graph has
-        them, in the same order. None where PyTorch refuses them, or has no value for a tensor that the nodes are
+        """Return what PyTorch computes of inputs before the operator and by it; ``fed`` are those inputs as the graph
+        has them, in the same order. None where PyTorch refuses them, or has no value for a tensor that the nodes are
         computed of."""
         if len(fed) == len(self._program.inputs):
             self._tensors |= {tensor: (name, 0) for name, tensor in zip(self._program.inputs, fed, strict=True)}
@@ -175,8 +175,8 @@ class Piece:
         return Trial(feeds, wanted, moved, values, 1.0 if probe is None else FAR)
 
     def probed(self, trials: Sequence[Trial]) -> Iterator[tuple[Probe, Trial]]:
-        """What PyTorch's operator gives for values put into the largest of the trials, where it is computed of just
-        what the nodes are fed with. Values for which PyTorch leaves open what it gives are left out, and so are
+        """Yield what PyTorch's operator gives for values put into the largest of the trials, where it is computed of
+        just what the nodes are fed with. Values for which PyTorch leaves open what it gives are left out, and so are
         operators that are not PyTorch's own: those may crash for some values."""
         if not all(one.plumbing or one.operator.startswith(_OWN) for one in self._between):
             return
@@ -229,8 +229,8 @@ class Piece:
         return known is not None and isinstance(trial.values.get(known[0]), int)
 
     def _is_local(self, trial: Trial) -> bool:
-        """Whether NaN in one element is not spread over others by weights, which kernels may leave out where they are
-        zero."""
+        """Return whether NaN in one element is not spread over others by weights, which kernels may leave out where
+        they are zero."""
         shapes = [one.shape for one in trial.feeds.values() if one.dtype.kind == "f"]
         with contextlib.suppress(ValueError):
             together = np.broadcast_shapes(*shapes)
@@ -339,8 +339,8 @@ def _constants(nodes: Sequence[NodeProto], model: ModelProto, names: set[str]) -
 
 
 def _for_probe(moved: Array, wanted: Array, *, exact: bool) -> Array:
-    """What rounding moves: with ``exact`` not across a step, and never less than by what it moves a number near 1,
-    which a kernel may take a very small one from."""
+    """Return what rounding moves: with ``exact`` not across a step, and never less than by what it moves a number
+    near 1, which a kernel may take a very small one from."""
     if wanted.dtype.kind != "f":
         return moved
     largest = np.abs(wanted).max(initial=0.0, where=np.isfinite(wanted))
@@ -356,7 +356,8 @@ def _is_alike(value: Any, like: Array) -> bool:
 
 
 def _differ(got: Array, wanted: Array, moved: Array | None, operator: Operator, times: float) -> Array | None:
-    """Where two arrays differ by so many times what two kernels may; None where they are not of the same form."""
+    """Return where two arrays differ by so many times what two kernels may; None where they are not of the same
+    form."""
     if got.size == wanted.size == 1:
         got = got.reshape(wanted.shape)
     if got.shape != wanted.shape or got.dtype.kind != wanted.dtype.kind:

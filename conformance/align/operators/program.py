@@ -38,7 +38,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Call:
-    """How Python writes an operator: a function, and arguments that are plain values, names of others, and lists of
+    """An operator as Python writes it: a function, and arguments that are plain values, names of others, and lists of
     both."""
 
     function: str
@@ -136,7 +136,7 @@ class Program:
 
 @dataclass
 class Exhibit:
-    """What an export with instruments has shown."""
+    """The results of an export with instruments."""
 
     model: ModelProto
     """The model, as the exporter gave it to the user."""
@@ -208,7 +208,7 @@ def array(value: Any) -> Array | None:
 
 
 def like(value: Any, got: Array) -> Any:
-    """What a graph computed, as a value of the kind that PyTorch's own is; None where it does not fit."""
+    """Return what a graph computed, as a value of the kind that PyTorch's own is; None where it does not fit."""
     import torch
 
     if isinstance(value, torch.Tensor):

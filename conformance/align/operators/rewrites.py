@@ -1,4 +1,4 @@
-"""Which of the exporter's own passes makes a right graph wrong: a rule or a pass of dynamo's optimizer (onnxscript),
+"""Find the exporter's own pass that makes a right graph wrong: a rule or a pass of dynamo's optimizer (onnxscript),
 or what onnxsim does after it.
 
 The model is exported again with passes left out, as ``verdict.passes`` loads a model with passes of ONNX Runtime

@@ -1,4 +1,4 @@
-"""What changes of nodes are looked for in, and what they have in common."""
+"""The nodes among which changes are searched, and what these have in common."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Scene:
-    """What can be put in place of what: the nodes, and the values that their tensors have at one input."""
+    """The nodes that can be put in place of one another, with the values of their tensors at one input."""
 
     nodes: Sequence[NodeProto]
     """In an order in which they can be computed."""

@@ -1,4 +1,5 @@
-"""What the TorchScript exporter traced or compiled, and which nodes it made of that, seen while it exports again."""
+"""Watch what the TorchScript exporter traces or compiles, and which nodes it makes of that, while it exports
+again."""
 
 from __future__ import annotations
 
@@ -136,7 +137,7 @@ def _collected(block: Any) -> Iterator[tuple[str, list[str | None]]]:
 
 
 def exhibit(seen: Seen, model: Any) -> Exhibit:
-    """What was seen, as data. Raises Unable where something was not seen."""
+    """Return what was seen, as data. Raises Unable where something was not seen."""
     program = program_of(seen)
     program.ties = seen.ties
     _fold(program)
@@ -149,7 +150,7 @@ def stopped_at(seen: Seen) -> Operator | None:
 
 
 def program_of(seen: Seen) -> Program:
-    """What was captured, tied to no graph. Raises Unable where nothing was."""
+    """Return what was captured, tied to no graph. Raises Unable where nothing was."""
     if seen.program is None:
         raise Unable("instruments")
     return seen.program
@@ -246,7 +247,7 @@ _HANDED_ON = frozenset({
 
 
 def _call(node: Any, inputs: Sequence[str]) -> Call | None:
-    """How a node is written so that tracing makes it again; sizes are traced as methods ask for them alone."""
+    """Return how a node is written so that tracing makes it again; sizes are traced as methods ask for them alone."""
     kind, names = node.kind(), tuple(map(Name, inputs))
     if kind in ("prim::ListConstruct", "prim::TupleConstruct"):
         return Call("", (list(names) if kind == "prim::ListConstruct" else names,))
@@ -302,7 +303,7 @@ _Function = Callable[[Values], tuple[Any, ...]]
 def _function(
     kind: str, schema: str, inputs: Sequence[str], blocks: Sequence[Program]
 ) -> tuple[_Function, Sequence[Any]]:
-    """What a node computes of the values around it, and the tags of its operator."""
+    """Return what a node computes of the values around it, and the tags of its operator."""
     special: Mapping[str, _Function] = {
         "prim::ListConstruct": lambda values: ([values[name] for name in inputs],),
         "prim::TupleConstruct": lambda values: (tuple(values[name] for name in inputs),),

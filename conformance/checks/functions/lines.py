@@ -18,7 +18,7 @@ _ARGUMENT = re.compile(r"torch\.(float|bfloat|complex|int|uint|bool|strided|spar
 
 @dataclass(frozen=True)
 class Exporting:
-    """How a case has its module exported."""
+    """The way in which a case exports its module."""
 
     exporter: str
     opset: int
@@ -61,7 +61,7 @@ class Exporting:
 
 @dataclass(frozen=True)
 class Names:
-    """What a function's values are called in the script."""
+    """The names of a function's values in the script."""
 
     inputs: Mapping[str, str]
     constants: Mapping[str, str]
@@ -158,7 +158,7 @@ def feeding(
 
 
 def exporting(function: Function, how: Exporting) -> Iterator[str]:
-    """What registers the case's own code, and makes ``model``, the bytes of the exported one."""
+    """Yield what registers the case's own code, and makes ``model``, the bytes of the exported one."""
     names = Names.of(function).inputs
     own = [name for name in function.own if name in how.symbolics]
     options = {"opset_version": how.opset, "input_names": [*names.values()], **how.options}

@@ -136,7 +136,7 @@ class Place:
         return readers if alike and not whole else []
 
     def plain(self, name: str) -> bool:
-        """Whether a value is no tensor, but for those that stand for a number."""
+        """Return whether a value is no tensor, but for those that stand for a number."""
         return name in self.numbers or not any(hasattr(leaf, "dtype") for leaf in leaves(self.values.get(name)))
 
     def choices(self) -> Iterator[list[Operator]]:
@@ -165,7 +165,7 @@ class Place:
         return [one for one in self.program.operators if one.name in names]
 
     def counted(self, chosen: Sequence[Operator]) -> bool:
-        """Whether sizes are asked for in these calls."""
+        """Return whether sizes are asked for in these calls."""
         return any(one.operator in _SIZES for one in chosen)
 
     def as_exported(self, function: Function | None) -> Function | None:
@@ -237,7 +237,7 @@ class Place:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a constant is what tracing makes of a number in the user's Python."""
+    """Return whether a constant is what tracing makes of a number in the user's Python."""
     return value.dim() == 0 and str(value.dtype) in ("torch.float64", "torch.int64")
 
 

@@ -1,4 +1,4 @@
-"""Which calls a function that fails needs, and the smallest sizes and simplest values at which it fails."""
+"""Find the calls that a failing function needs, and the smallest sizes and simplest values at which it fails."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ _AS_EXPORTED: _Way = None
 
 
 def _ways(place: Place, chosen: list[Operator], kind: str) -> tuple[_Way, ...]:
-    """Whether sizes are open (True) or fixed, in the order in which it is tried; and at last as the module is, if the
-    function may not stop for the sizes alone."""
+    """Return whether sizes are open (True) or fixed, in the order in which it is tried; and at last as the module is,
+    if the function may not stop for the sizes alone."""
     first = place.counted(chosen)
     return (first, not first, *([_AS_EXPORTED] if place.traced and kind != STOPS else []))
 

@@ -1,4 +1,4 @@
-"""Whether a function fails: exported and run in ONNX Runtime, without its optimizer, against PyTorch."""
+"""Try whether a function fails: exported and run in ONNX Runtime, without its optimizer, against PyTorch."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ class Trials:
     """What it was exported to."""
 
     def fails(self, function: Function | None) -> bool:
-        """Whether the function fails alike. Raises OutOfTime; what is no function of PyTorch's does not fail."""
+        """Return whether the function fails alike. Raises OutOfTime; what is no function of PyTorch's does not
+        fail."""
         if time.monotonic() > self.deadline:
             raise OutOfTime
         self.count += 1
@@ -90,11 +91,11 @@ class Trials:
         self.floor = VANISHING * max(map(largest, (*self.expected, *self.actual)), default=0.0)
 
     def allowed(self) -> list[float]:
-        """How far each output of the function that failed last may be off."""
+        """Return how far each output of the function that failed last may be off."""
         return [self.limit * max(largest(one), self.floor) for one in self.expected]
 
     def _outcome(self, function: Function) -> tuple[str | None, list[Array], list[Array], bytes]:
-        """How it fails, if it does. Raises what PyTorch or the exporter raises."""
+        """Return how it fails, if it does. Raises what PyTorch or the exporter raises."""
         import onnx
 
         with self._undone():
@@ -114,7 +115,7 @@ class Trials:
         return kind, space["expected"], actual, space["model"]
 
     def _raises(self, function: Function) -> bool:
-        """Whether exporting it raises what it has to."""
+        """Return whether exporting it raises what it has to."""
         try:
             space = _fed(function, self.how)
         except Exception:  # what is no function of PyTorch's
@@ -133,21 +134,22 @@ class Trials:
 
 
 def exported(function: Function, how: Exporting) -> dict[str, Any]:
-    """What a script about the function has defined once it has exported. Raises what PyTorch or torch.onnx does."""
+    """Return what a script about the function has defined once it has exported. Raises what PyTorch or torch.onnx
+    does."""
     space = _fed(function, how)
     _execute([*exporting(function, how), *RUN], space)
     return space
 
 
 def gist(error: BaseException) -> str:
-    """What errors of exports have in common where they are about the same operator: their class, and the first line
-    without what differs from graph to graph."""
+    """Return what errors of exports have in common where they are about the same operator: their class, and the first
+    line without what differs from graph to graph."""
     line = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {re.sub(r'%?[a-z_]*[0-9]+|%[a-z_]+', '', line)[:GIST]}"
 
 
 def _fed(function: Function, how: Exporting) -> dict[str, Any]:
-    """What the script has defined before it exports."""
+    """Return what the script has defined before it exports."""
     import onnxruntime
     import torch
 

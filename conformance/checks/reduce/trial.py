@@ -1,4 +1,4 @@
-"""Whether a model fails as another one did: ONNX Runtime against what is right for the model."""
+"""Try whether a model fails as another one did: ONNX Runtime against the right outputs of the model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OutOfTime(Exception):
 
 @dataclass(frozen=True)
 class Failure:
-    """How the whole model fails, and who says what is right for it."""
+    """The failure of the whole model, and the runtime that says what is right for it."""
 
     kind: str
     """``values``, the name of another error of a comparison, or ``stops`` with the name of an exception."""
@@ -77,7 +77,7 @@ def _near(got: Array, right: Array, limit: float, floor: float) -> bool:
 
 
 def limit_of(off: float) -> float:
-    """How far outputs of a small model may be off where those of the whole one are off by ``off``."""
+    """Return how far outputs of a small model may be off where those of the whole one are off by ``off``."""
     return min(max(off / 8, TIGHTEST), LOOSEST)
 
 
@@ -102,7 +102,7 @@ class Trials:
         return seconds
 
     def fails(self, cut: Cut | None) -> bool:
-        """Whether the model fails as the whole did. One that takes its process along does not."""
+        """Return whether the model fails as the whole did. One that takes its process along does not."""
         seconds = min(self.left(), ONE)
         self.count += 1
         if cut is None or divides_by_zero(cut):
@@ -138,7 +138,8 @@ class Trials:
 
 
 def divides_by_zero(cut: Cut) -> bool:
-    """Whether whole numbers are divided by a constant or an input that is zero somewhere: nothing is right there."""
+    """Return whether whole numbers are divided by a constant or an input that is zero somewhere: nothing is right
+    there."""
     from onnx import numpy_helper
 
     known = {tensor.name: numpy_helper.to_array(tensor) for tensor in cut.model.graph.initializer} | {**cut.feeds}
@@ -148,7 +149,7 @@ def divides_by_zero(cut: Cut) -> bool:
 
 
 def outcome_of(failure: Failure, right: Sequence[Array]) -> Callable[[Asked], str]:
-    """What an answer to a small model, for which ``right`` is right, shows to ``passes.guilty``."""
+    """Return what an answer to a small model, for which ``right`` is right, shows to ``passes.guilty``."""
 
     def outcome(asked: Asked) -> str:
         if asked.outputs is None:

@@ -204,8 +204,8 @@ def ending(kind: str, atol: Sequence[float], run: str) -> list[str]:
 
 
 def shows(file: Path, seconds: float = SECONDS) -> tuple[bool, str]:
-    """Whether the script, in a process of its own, ends within so many seconds as the defect has it; and what it
-    said."""
+    """Return whether the script, in a process of its own, ends within so many seconds as the defect has it; and what
+    it said."""
     try:
         done = subprocess.run(
             [sys.executable, str(file.absolute())], cwd=file.parent, capture_output=True, text=True, timeout=seconds,
