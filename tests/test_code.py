@@ -11,6 +11,8 @@ from conformance import HOME
 IGNORED = 15
 """How many lines the type checker may be told to leave out, each with a reason."""
 
+QUESTIONS = 20
+"""How many docstrings may open with such a word."""
 FILES = sorted(file for file in HOME.rglob("*.py") if "starter" not in file.parts)
 
 
@@ -49,3 +51,16 @@ def test_what_the_type_checker_leaves_out_has_a_reason():
     lines = [line for line in every if "type: ignore" in line]
     assert len(lines) <= IGNORED
     assert [line for line in lines if not re.search(r"type: ignore\[[\w\-, ]+\]  # \w", line)] == []
+
+
+def test_docstrings_say_what_a_thing_does_and_ask_no_question():
+    """A sentence that opens so has no verb of its own, and a reader has to guess who does what."""
+    opening = re.compile(r"(What|Whether|Which|Who|Whose|How|Where)\b")
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    asking = [
+        f"{file.relative_to(HOME)}: {text.splitlines()[0]}"
+        for file in FILES
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, kinds) and (text := ast.get_docstring(node)) and opening.match(text)
+    ]
+    assert len(asking) <= QUESTIONS, asking

@@ -1,4 +1,5 @@
-"""What the models of case files are built of: the closed mapping, and small texts, parsed as the file is read.
+"""The parts of which the schema of case files is built: the closed mapping, and small texts, parsed as the file is
+read.
 
 Each small text is a type for pydantic's fields, with the JSON Schema of what the author writes.
 """

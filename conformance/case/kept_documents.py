@@ -1,4 +1,4 @@
-"""What case files say, kept from one process to the next: parsing YAML takes longer than all else that reads them."""
+"""Keep what case files say from one process to the next: parsing YAML takes longer than all else that reads them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def keep_in(folder: Path | None) -> None:
 
 
 def recall(file: Path, text: str) -> Kept | None:
-    """What is kept of the file with this text; None where nothing is, or what is there cannot be read."""
+    """Return what is kept of the file with this text; None where nothing is, or what is there cannot be read."""
     if _folder is None or len(text) < _LEAST:
         return None
     with contextlib.suppress(OSError, EOFError, ValueError, TypeError):
@@ -71,5 +71,5 @@ def _sign(text: str) -> bytes:
 
 
 def _source() -> str:
-    """What reads documents, by its own text: an edit of this package is no other version."""
+    """Return what reads documents, by its own text: an edit of this package is no other version."""
     return hashlib.sha256(Path(__file__).with_name("document.py").read_bytes()).hexdigest()

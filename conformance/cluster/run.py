@@ -1,4 +1,4 @@
-"""What the tasks of one run on a cluster have in common, and where a worker keeps what it makes."""
+"""The common part of the tasks of one run on a cluster, and the place where a worker keeps what it makes."""
 
 from __future__ import annotations
 

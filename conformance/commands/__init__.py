@@ -33,7 +33,7 @@ def selecting(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    """What ``NAME=VALUE`` of an option means; raises UserError for what is no such text."""
+    """Return what ``NAME=VALUE`` of an option means; raises UserError for what is no such text."""
     found = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -44,7 +44,8 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
 
 
 def ask(worker: Worker, question: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function answers in a worker. Raises UserError with what it stopped at, or how its process ended."""
+    """Return what a function answers in a worker. Raises UserError with what it stopped at, or how its process
+    ended."""
     from conformance.worker.isolation import Death
 
     answer = worker.call(_or_refused, question, arguments, timeout=TIMEOUT)

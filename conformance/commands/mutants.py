@@ -79,7 +79,7 @@ def _cells(given: argparse.Namespace) -> list[Cell]:
 
 
 def _lines(checks: Sequence[Cell], found: Sequence[Fate | Unfit]) -> Iterator[str]:
-    """What became of the mutants of one model, the survivors with what would have shown them."""
+    """Yield what became of the mutants of one model, the survivors with what would have shown them."""
     from conformance.errors import display_path
     from conformance.mutants.study import Unfit
 

@@ -1,5 +1,5 @@
-"""What a module was called with, as the inputs of a case: types from tensors that were seen, dims from sizes that
-differ."""
+"""Turn what a module was called with into the inputs of a case: types from tensors that were seen, dims from sizes
+that differ."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Call:
 
 
 def call_of(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
-    """What a call has to be given again; what is as its default says is left out. Raises Stopped for an argument that
-    a case cannot say."""
+    """Return what a call has to be given again; what is as its default says is left out. Raises Stopped for an
+    argument that a case cannot say."""
     signature = inspect.signature(module.forward)
     bound = signature.bind(*args, **kwargs)
     arguments: dict[str, Any] = {}
@@ -64,7 +64,7 @@ def call_of(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Ca
 
 
 def is_plain(value: object) -> bool:
-    """Whether it stands in YAML as it is."""
+    """Return whether it stands in YAML as it is."""
     return value is None or isinstance(value, (bool, int, float, str))
 
 
@@ -183,7 +183,7 @@ def _typed(trees: Sequence[Any], dims: _Dims, rows: Sequence[int], name: str) ->
 
 
 def _values(tensors: Sequence[Seen], rows: Sequence[int], name: str) -> tuple[dict[str, Any] | None, str]:
-    """Where the values of a tensor come from, by those that were seen, and what hangs on that."""
+    """Return where the values of a tensor come from, by those that were seen, and what hangs on that."""
     low, high = min(one.low for one in tensors), max(one.high for one in tensors)
     dtype = tensors[0].dtype
     if dtype == "bool" and "mask" in name:

@@ -1,4 +1,5 @@
-"""What a module's forward takes: guessed from the names of its parameters and the sizes of its weights, and tried."""
+"""Find what a module's forward takes: guessed from the names of its parameters and the sizes of its weights, and
+tried."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def guesses_in(tree: Any) -> Iterator[Guess]:
 
 @dataclass
 class Sizes:
-    """What the parts of a module say about its inputs, the first part first."""
+    """The sizes that the parts of a module say about its inputs, the first part first."""
 
     features: list[int] = field(default_factory=list)
     """Sizes of the last axis."""

@@ -1,4 +1,4 @@
-"""What forward returns, as a case says it: the paths of what can be compared, and why the rest cannot."""
+"""Describe what forward returns, as a case says it: the paths of what can be compared, and why the rest cannot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEPTH = 8
 
 @dataclass(frozen=True)
 class Returned:
-    """What is to be compared."""
+    """The outputs to compare."""
 
     paths: tuple[str, ...] = ()
     """As ``returns:`` has them; none where forward returns tensors in tuples, lists and mappings alone."""

@@ -1,1 +1,1 @@
-"""Which examples a cell runs, and their arrays."""
+"""The examples of a cell, and their arrays."""

@@ -1,4 +1,5 @@
-"""Which examples a cell runs: boundary shapes first, then shapes that Hypothesis draws, several value draws each."""
+"""Choose the shapes of a cell's examples: boundary shapes first, then those that Hypothesis draws, with several draws
+of values each."""
 
 from __future__ import annotations
 

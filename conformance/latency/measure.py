@@ -165,8 +165,8 @@ def _warm_up(sides: list[_Measured], seconds: float, calls: int, clock: Callable
 
 
 def _iterations(per_call: list[float], clock: Callable[[], int], given: int | None) -> list[int]:
-    """How many calls a sample of each side takes; as many for both where they are about as fast, so that both pay
-    alike for the first call after the other side has used the caches."""
+    """Return how many calls a sample of each side takes; as many for both where they are about as fast, so that both
+    pay alike for the first call after the other side has used the caches."""
     if given is not None:
         return [given for _ in per_call]
     least = max(SAMPLE, STEPS * _step(clock) / 1e9)

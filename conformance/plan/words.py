@@ -1,4 +1,4 @@
-"""What ``-k`` selects where pytest does not run: its expressions over the words of a cell."""
+"""Select cells as ``-k`` does where pytest does not run: its expressions over the words of a cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a run is, told now and then in the process of the terminal."""
+"""Report now and then how far a run is, in the process of the terminal."""
 
 from __future__ import annotations
 

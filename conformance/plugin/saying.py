@@ -1,4 +1,4 @@
-"""What takes long besides running cells is told while it lasts, in a terminal and in a log alike."""
+"""Report what takes long besides running cells while it lasts, in a terminal and in a log alike."""
 
 from __future__ import annotations
 

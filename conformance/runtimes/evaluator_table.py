@@ -1,4 +1,4 @@
-"""What ONNX's evaluator computes of each version of each operator, held against ONNX Runtime.
+"""The table of what ONNX's evaluator computes of each version of each operator, compared with ONNX Runtime.
 
 Generated: python docs/make_evaluator_table.py > conformance/runtimes/evaluator_table.py
 """

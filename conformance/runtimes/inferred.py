@@ -13,7 +13,7 @@ SMALL = 256
 
 
 def is_weight(tensor: TensorProto) -> bool:
-    """Whether an initializer is so large that shape inference does not need its values."""
+    """Return whether an initializer is so large that shape inference does not need its values."""
     return bool(math.prod(tensor.dims) > SMALL)
 
 

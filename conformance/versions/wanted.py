@@ -43,7 +43,7 @@ class Environment:
 
     @property
     def folder(self) -> str:
-        """What the folder of its run is called."""
+        """Return what the folder of its run is called."""
         return f"{self.wanted.package}-{self.version}"
 
 

@@ -1,4 +1,4 @@
-"""What a worker process has imported and set before its first cell. This module itself imports none of it."""
+"""Prepare a worker process before its first cell: imports and settings. This module itself imports none of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of some files and folders have changed, by asking the file system again and again."""
+"""Notice which of some files and folders have changed, by polling the file system."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Watched:
         self._signs = dict(signs)
 
     def look(self) -> Changed | None:
-        """What has changed since the last look and come to rest; None where nothing has, and within the pause
+        """Return what has changed since the last look and come to rest; None where nothing has, and within the pause
         after the last look."""
         if self._clock.monotonic() < self._next:
             return None

@@ -34,7 +34,7 @@ class _Runner(Protocol):
 
 
 class _Superseded(BaseException):
-    """What the running cell depends on has changed; as with Ctrl-C, nobody asks for its verdict any more."""
+    """A dependency of the running cell has changed; as with Ctrl-C, nobody waits for its verdict any more."""
 
 
 class Loop:
@@ -177,7 +177,7 @@ class Loop:
         self._tell_empty()
 
     def _tell_problems(self) -> None:
-        """What is wrong with files and was not said before."""
+        """Print what is wrong with files and was not printed before."""
         for problem in self._plan.problems:
             if problem not in self._problems:
                 self._screen.line(block(problem), "red")

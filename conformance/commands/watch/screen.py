@@ -1,4 +1,5 @@
-"""What ``conformance watch`` shows: lines, and in a terminal also colours and one line that comes and goes."""
+"""Show the output of ``conformance watch``: lines, and in a terminal also colours and one line that comes and
+goes."""
 
 from __future__ import annotations
 

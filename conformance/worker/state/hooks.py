@@ -1,4 +1,4 @@
-"""What Python calls that anybody may put there: finders of modules, hooks for errors, handlers of logs, functions at
+"""Hooks of Python, which anybody may set: finders of modules, hooks for errors, handlers of logs, functions at
 exit. Libraries add some as they are imported, which is no change of a cell."""
 
 from __future__ import annotations
