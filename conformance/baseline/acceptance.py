@@ -101,7 +101,7 @@ class Accepting:
         return {**rest, "accepted": entries} if entries else rest
 
     def _holds(self, old: Line | None, entry: Line, new: Record | None) -> bool:
-        """Whether the run is still worse than what the cell was before ``entry`` was accepted."""
+        """Return whether the cell is still worse than before ``entry`` was accepted."""
         return old is not None and new is not None and self._comparison.held(expand(old), entry, new) is not None
 
     def _of(self, record: Record | None) -> Line:
@@ -160,7 +160,7 @@ def _by_id(changes: Iterable[Change]) -> dict[str, list[Change]]:
 
 
 def _is_id(pattern: str) -> bool:
-    """Whether the pattern matches itself alone."""
+    """Return whether the pattern matches itself alone."""
     return not {*pattern} & {*"*?"}
 
 

@@ -110,7 +110,7 @@ class RunComparison:
         return told
 
     def pointless(self, old: Record, entry: Mapping[str, Any], new: Record) -> bool:
-        """Whether what was accepted in the baseline's cell ``old`` is no longer so."""
+        """Return whether what the baseline's cell ``old`` has accepted is gone."""
         kind = entry["kind"]
         if kind == "vanished":
             return True
@@ -253,7 +253,10 @@ def _status(old: Record, new: Record) -> Iterator[Change]:
 
 
 def _saturates(record: Record, before: Instructions) -> bool:
-    """Whether the record shows that 8-bit sums saturated, which they cannot have done on the earlier processor."""
+    """Return whether the record shows a saturation that is new with this processor.
+
+    8-bit sums cannot have saturated on the earlier one.
+    """
     cause = record.get("cause") or {}
     return (
         cause.get("name") == "saturation" and before is not None and not is_of_kind({"lacks": cause["lacks"]}, before)
@@ -265,7 +268,7 @@ def _shown(record: Record) -> str:
 
 
 def _is_rounding(record: Record) -> bool:
-    """Whether the worst error is no more than what another order of the same sums can make of the output."""
+    """Return whether another order of the same sums explains the worst error."""
     rounding = number((record.get("worst") or {}).get("rounding"))
     return rounding is not None and rounding <= 1
 
@@ -277,7 +280,10 @@ def _describe_host(host: Host) -> str:
 
 
 def _inconclusive(record: Record) -> bool:
-    """Whether a budget of time was measured and could not be decided, which only ``--require latency`` fails."""
+    """Return whether a budget of time was measured and could not be decided.
+
+    Only ``--require latency`` fails such a cell.
+    """
     budgets = (record.get("latency") or {}).get("budgets") or []
     return record["status"] == "skipped" and any(budget.get("verdict") == "inconclusive" for budget in budgets)
 

@@ -1,4 +1,4 @@
-"""What a cell's id says of it."""
+"""Read what a cell's id says of it."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def seconds_of(records: Iterable[Record]) -> dict[str, float]:
-    """How long each cell of a run took, all stages together."""
+    """Add up how long each cell of a run took, over all stages."""
     return {record["id"]: sum(map(float, (record.get("seconds") or {}).values())) for record in records}
 
 

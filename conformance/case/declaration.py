@@ -1,4 +1,4 @@
-"""What a case says as a whole, and what its parts say against one another.
+"""Model a case as a whole, and check what its parts say against one another.
 
 The models of a case file (here and in the other modules of this folder) are frozen and closed: an unknown key is an
 error. Shorthand, such as an input written as a plain string, is spelled out by a ``BeforeValidator`` before any field
@@ -175,11 +175,11 @@ class Declaration(Says):
         return [max(opsets)] if settings.opsets is None else [opset for opset in opsets if opset in settings.opsets]
 
     def tolerance_for(self, precision: str) -> PrecisionTolerance:
-        """What is declared for a precision, or for what it is a variant of."""
+        """Return what is declared for a precision, or for what it is a variant of."""
         return self.tolerance.get(precision) or self.tolerance.get(base_of(precision)) or PrecisionTolerance()
 
     def takes_specials(self, name: str) -> bool:
-        """Whether NaN and infinities go into this input."""
+        """Return whether NaN and infinities go into this input."""
         return self.inputs[name].type.is_float and (self.specials is None or name in self.specials)
 
 

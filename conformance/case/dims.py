@@ -226,7 +226,7 @@ class TensorType:
 
 
 def _instead(dtype: str) -> str:
-    """What to do where there is no such dtype."""
+    """Advise what to do where there is no such dtype."""
     if dtype.startswith("complex"):
         return ": ONNX has no complex tensors; give the real and the imaginary part, and put them together in forward"
     if dtype.startswith(("quint", "qint")):
@@ -265,7 +265,7 @@ class Dims:
         return cls(ordered, tuple(where))
 
     def allow(self, sizes: Sizes) -> bool:
-        """Whether ``sizes`` lies in every range and satisfies every condition."""
+        """Return whether ``sizes`` lies in every range and satisfies every condition."""
         return all(sizes[name] in r.values(sizes) for name, r in self.ranges.items()) and all(
             condition(sizes) for condition in self.where
         )

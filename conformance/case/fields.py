@@ -1,4 +1,7 @@
-"""What the models of case files are built of: the closed mapping, and small texts, parsed as the file is read.
+"""Define what the models of case files are built of.
+
+The closed mapping, and small texts, parsed as the file is read. Each small text is a type for pydantic's fields, with
+the JSON Schema of what the author writes.
 
 Each small text is a type for pydantic's fields, with the JSON Schema of what the author writes.
 """

@@ -1,4 +1,4 @@
-"""What a case says must hold: its graphs, its tolerances, and the failures that it expects."""
+"""Model what must hold: graphs, tolerances, and failures that are expected."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Processor(Says):
 
 
 class When(Says):
-    """Which cells, or which draws of a cell; what is left out matches all."""
+    """Select cells, or draws of a cell; what is left out matches all."""
 
     exporter: Exporter | None = None
     opset: OpsetCondition | None = None
@@ -108,7 +108,7 @@ class Fails(Says):
 
 
 class Graph(Says):
-    """What the exported graph must look like."""
+    """State what the exported graph must look like."""
 
     when: When = When()
     """Which cells this entry is about."""
@@ -133,7 +133,7 @@ class Graph(Says):
 
 
 class Rows(Says):
-    """How the rows along the first axis of an output are compared."""
+    """Set how the rows along the first axis of an output are compared."""
 
     match: Literal["in order", "in any order", "iou"]
     """``iou``: rows of boxes (x1, y1, x2, y2), as detectors give them, matched where they overlap by 0.9."""
@@ -237,8 +237,10 @@ class PrecisionTolerance(OutputTolerance):
     """Why the tolerance is right; required where it is looser than the default."""
 
     def for_output(self, index: int, *names: str) -> OutputTolerance:
-        """What is said of this output, by its index or the first of its names; where nothing is, what is said of all
-        outputs."""
+        """Return the tolerance of this output, by its index or its first known name.
+
+        Where nothing is said of it, what is said of all outputs.
+        """
         keys = [key for key in (index, *names) if key in self.outputs]
         own = self.outputs[keys[0]] if keys else OutputTolerance()
         general = {key: getattr(self, key) for key in OutputTolerance.model_fields}
@@ -247,7 +249,7 @@ class PrecisionTolerance(OutputTolerance):
         return OutputTolerance(**{**general, **own.model_dump(exclude_none=True)})
 
     def inconsistencies(self, precision: str) -> Iterator[str]:
-        """What does not fit ``precision``, or is looser than the default without a ``because``."""
+        """Find what does not fit ``precision``, or is loose without a ``because``."""
         for given in (self, *self.outputs.values()):
             if precision == "fp32" and given.gives("sqnr", "cosine", "magnitude", "runtime"):
                 yield "sqnr, cosine, magnitude and runtime are for fp16 and int8; for fp32 give rtol and atol"

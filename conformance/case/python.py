@@ -79,7 +79,7 @@ class Folder:
         return [*(file.stem for file in self.path.glob("*.py")), *packages]
 
     def has(self, name: str) -> bool:
-        """Whether the folder has a module or a package of this name."""
+        """Return whether the folder has a module or a package of this name."""
         return (self.path / f"{name}.py").is_file() or (self.path / name / "__init__.py").is_file()
 
     def _owns(self, module: ModuleType) -> bool:
@@ -137,7 +137,7 @@ class Folder:
             return False
 
     def _called(self, dotted: str) -> str:
-        """What a message calls a module: by its file, where that lies in this folder."""
+        """Name a module in a message: by its file, where that lies in this folder."""
         first = dotted.partition(".")[0]
         return f"{display_path(self.path / first)}.py" if (self.path / f"{first}.py").is_file() else dotted
 
@@ -170,7 +170,10 @@ def raised_at(error: BaseException, folder: Path) -> Place | None:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """What torch.onnx or onnx_ir stopped at, behind the exceptions that only say at which of their steps."""
+    """Find what torch.onnx or onnx_ir stopped at.
+
+    It is behind the exceptions that only say at which of their steps.
+    """
     while type(error).__module__.startswith(("torch.onnx", "onnx_ir")) and error.__cause__ is not None:
         error = error.__cause__
     return error

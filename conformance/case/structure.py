@@ -60,7 +60,7 @@ def tensors_in(node: Node) -> Iterator[str]:
 
 
 def _is_structured(said: object) -> bool:
-    """Whether an input is more than one tensor, or none."""
+    """Return whether an input is more than one tensor, or none."""
     if said is None or isinstance(said, list):
         return True
     # a tensor without its type, or with a mistyped key, is told as such

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # a Dask worker reads no cases
 
 @dataclass(frozen=True)
 class Files:
-    """What a case needs besides packages."""
+    """Hold what a case needs besides packages."""
 
     digests: Mapping[str, str]
     """The SHA-256 of each file, by its absolute path here."""
@@ -49,7 +49,7 @@ def files_of(case: Case, needs: Needs) -> Files:
 
 
 def below(root: Path, path: str | Path) -> Path:
-    """Where a file of that absolute path lies below the folder of a run."""
+    """Return where a file of that absolute path lies below the folder of a run."""
     return root / str(path).lstrip(os.sep)
 
 

@@ -45,17 +45,17 @@ class Host:
         self._connection.send_bytes(cells)
 
     def poll(self, seconds: float) -> bool:
-        """Whether ``receive`` has something, after at most so many seconds."""
+        """Wait at most so many seconds for ``receive`` to have something."""
         return self._connection.poll(seconds)
 
     def receive(self) -> tuple[Any, ...]:
-        """What it says next; EOFError or OSError where it has ended."""
+        """Return what it says next; EOFError or OSError where it has ended."""
         told: tuple[Any, ...] = self._connection.recv()
         return told
 
     @property
     def ended(self) -> bool:
-        """Whether the process has ended of itself."""
+        """Return whether the process has ended of itself."""
         return self._process.poll() is not None
 
     def end(self) -> None:

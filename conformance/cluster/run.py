@@ -1,4 +1,4 @@
-"""What the tasks of one run on a cluster have in common, and where a worker keeps what it makes."""
+"""Describe a run to the workers of a cluster, and find where they keep files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workers of a cluster are asked to do. Imported by them, so it needs no PyTorch and reads no case."""
+"""Run the tasks of a cluster. Workers import this: no PyTorch, no cases."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _told(process: subprocess.Popen[bytes], lines: Path, worker: Worker) -> Iter
 
 
 def _wanted(worker: Worker, key: Any) -> bool:
-    """Whether somebody waits for a task: not after a Ctrl-C."""
+    """Return whether somebody waits for a task: not after a Ctrl-C."""
     task = worker.state.tasks.get(key)
     return task is not None and task.state != "cancelled"
 

@@ -88,7 +88,10 @@ def _reported(record: Record) -> str:
 
 
 def _said(given: argparse.Namespace) -> dict[str, Any]:
-    """What a case file would say; raises UserError for files and options that make no case."""
+    """Return what a case file would say.
+
+    Raises UserError for files and options that make no case.
+    """
     from conformance.case.onnx_file import NotOnnx, header
     from conformance.case.precision import INT8_OPSET
     from conformance.case.words import Precision
@@ -138,7 +141,7 @@ def _case(file: Path, said: dict[str, Any]) -> Case:
 
 
 def _summary(records: Sequence[Record]) -> Iterator[str]:
-    """What each precision costs, and how long an example takes in each runtime."""
+    """Tell the cost of each precision, and the time of an example in each runtime."""
     for record in records:
         sqnr = (record.fidelity or {}).get("sqnr")
         if sqnr is not None:

@@ -79,7 +79,7 @@ def _cells(given: argparse.Namespace) -> list[Cell]:
 
 
 def _lines(checks: Sequence[Cell], found: Sequence[Fate | Unfit]) -> Iterator[str]:
-    """What became of the mutants of one model, the survivors with what would have shown them."""
+    """Tell the outcome of the mutants of a model, and what shows survivors."""
     from conformance.errors import display_path
     from conformance.mutants.study import Unfit
 

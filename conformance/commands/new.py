@@ -255,8 +255,12 @@ def _written(case: Path, before: str, drafted: Drafted, worker: Worker) -> tuple
 
 
 def _is_declared(record: Record) -> bool:
-    """Whether a failure goes into a new case as one that is expected: what a runtime makes of NaN and infinities,
-    where others show that it is at fault. Nobody asked for these values, and the module and its export are right."""
+    """Return whether a failure goes into a new case as one that is expected.
+
+    It is what a runtime makes of NaN and infinities, where others show that it is at fault. Nobody asked for these
+    values,
+    and the module and its export are right.
+    """
     return record.status == "failed" and record.check == "specials" and record.fault == "runtime"
 
 

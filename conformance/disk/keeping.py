@@ -43,7 +43,7 @@ _used: dict[Path, InUse] = {}
 
 @dataclass(frozen=True)
 class Freed:
-    """What was dropped, and the bytes that are left in the store."""
+    """Hold what was dropped, and the bytes that are left in the store."""
 
     entries: int
     bytes: int
@@ -130,7 +130,7 @@ def tidy(home: Path, limit: float = math.inf, since: float = math.inf) -> Freed:
 
 
 def in_use(home: Path) -> bool:
-    """Whether another process uses the store."""
+    """Return whether another process uses the store."""
     for section in SECTIONS:
         if (home / section).is_dir():
             lock = InUse(home / section)

@@ -53,7 +53,7 @@ class Serialized:
 
 
 def is_large(model: ModelProto) -> bool:
-    """Whether the weights of a model have to lie in a file of their own."""
+    """Return whether the weights of a model have to lie in a file of their own."""
     from onnx import TensorProto
 
     weights = model.graph.initializer

@@ -1,5 +1,7 @@
-"""What a module was called with, as the inputs of a case: types from tensors that were seen, dims from sizes that
-differ."""
+"""Make inputs of a case of what a module was called with.
+
+Types come from tensors that were seen, dims from sizes that differ.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,10 @@ class Call:
 
 
 def call_of(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
-    """What a call has to be given again; what is as its default says is left out. Raises Stopped for an argument that
-    a case cannot say."""
+    """Return what a call has to be given again, without arguments as their default.
+
+    Raises Stopped for an argument that a case cannot say.
+    """
     signature = inspect.signature(module.forward)
     bound = signature.bind(*args, **kwargs)
     arguments: dict[str, Any] = {}
@@ -64,7 +68,7 @@ def call_of(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Ca
 
 
 def is_plain(value: object) -> bool:
-    """Whether it stands in YAML as it is."""
+    """Return whether a value stands in YAML as it is."""
     return value is None or isinstance(value, (bool, int, float, str))
 
 
@@ -183,7 +187,10 @@ def _typed(trees: Sequence[Any], dims: _Dims, rows: Sequence[int], name: str) ->
 
 
 def _values(tensors: Sequence[Seen], rows: Sequence[int], name: str) -> tuple[dict[str, Any] | None, str]:
-    """Where the values of a tensor come from, by those that were seen, and what hangs on that."""
+    """Find where the values of a tensor come from, by those that were seen.
+
+    Also what follows from that.
+    """
     low, high = min(one.low for one in tensors), max(one.high for one in tensors)
     dtype = tensors[0].dtype
     if dtype == "bool" and "mask" in name:

@@ -52,7 +52,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Draft:
-    """What was found of a module."""
+    """Hold what was found of a module."""
 
     inputs: Mapping[str, Tree]
     keywords: frozenset[str]
@@ -83,8 +83,10 @@ def building(request: Request) -> Iterator[Any]:
 
 
 def draft_of(module: Any, inputs: Mapping[str, str], dims: Mapping[str, str]) -> tuple[Draft, dict[str, int]]:
-    """What is found of a module, and sizes of all its dims at which it runs; ``inputs`` are types that are known, and
-    ``dims`` ranges."""
+    """Draft a module, and find sizes of all its dims at which it runs.
+
+    ``inputs`` are types that are known, and ``dims`` ranges.
+    """
     known_sizes = {name: _first_size(name, said) for name, said in dims.items()}
     known = {name: _given(module, name, text) for name, text in inputs.items()}
     wanted = dict.fromkeys(known, False) if known else {}
@@ -196,7 +198,7 @@ def _first_problem(error: ValueError) -> str:
 
 
 def _more(module: Any, known: Mapping[str, Guess]) -> bool:
-    """Whether forward needs inputs besides those that are known."""
+    """Return whether forward needs inputs besides those that are known."""
     try:
         needed = parameters(module)
     except Stopped:

@@ -36,7 +36,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class Script:
-    """What a script called."""
+    """Hold what a script called."""
 
     modules: list[Observed]
     stopped: str
@@ -281,5 +281,8 @@ class _Said:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Whether both are plain values, or lists, and the same; other objects may have no truth value of theirs."""
+    """Return whether both are plain values, or lists, and the same.
+
+    Other objects may have no truth value of theirs.
+    """
     return all(is_plain(value) or isinstance(value, (tuple, list)) for value in (one, other)) and one == other

@@ -1,1 +1,1 @@
-"""Which examples a cell runs, and their arrays."""
+"""Draw the examples that a cell runs, and their arrays."""

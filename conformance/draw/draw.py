@@ -21,7 +21,7 @@ from conformance.worker import memory
 
 
 def about(when: When, draw: Draw) -> bool:
-    """Whether a condition of a ``fails`` entry is about this draw."""
+    """Return whether a condition of a ``fails`` entry is about this draw."""
     return all(draw.dims.get(name, -1) in r.values(draw.dims) for name, r in when.at.items()) and (
         not when.values or draw.regime in when.values
     )

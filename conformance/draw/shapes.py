@@ -1,4 +1,7 @@
-"""Which examples a cell runs: boundary shapes first, then shapes that Hypothesis draws, several value draws each."""
+"""Choose the examples of a cell: boundary shapes, then shapes that are drawn.
+
+Hypothesis draws them, and there are several value draws of each.
+"""
 
 from __future__ import annotations
 

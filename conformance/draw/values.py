@@ -71,8 +71,10 @@ def with_specials(array: Array, regime: str, rng: Rng) -> Array:
 
 
 def check(array: object, shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> Array:
-    """What a case's own Python returned, if it is what the input declares, copied, since the next call may return the
-    same array; ValueError otherwise."""
+    """Copy what a case's own Python returned, if it is what the input declares.
+
+    The next call may return the same array. ValueError if it is something else.
+    """
     given = np.array(array)
     if given.shape != shape or given.dtype != dtype:
         raise ValueError(f"{where} returned {given.dtype}{list(given.shape)} instead of {dtype}{list(shape)}")

@@ -1,4 +1,4 @@
-"""What is kept: plain values for a record, and runs that pytest-benchmark reads and compares.
+"""Keep measurements: for records, and for pytest-benchmark to compare.
 
 Everything for pytest-benchmark is made from records alone, with its own classes for the form of an entry and for
 where files go, so that ``pytest-benchmark compare`` and ``--benchmark-compare`` see no difference.

@@ -28,13 +28,13 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """What stands in the brackets of the pytest id: ``asinh-torchscript-op17-onnxruntime-fp32``."""
+        """Return the brackets of the pytest id: ``asinh-dynamo-op20-onnxruntime-fp32``."""
         label = cell_label(self.case.name, self.exporter, self.opset, self.runtime, self.precision)
         return f"{label}-{self.budget.label}" if self.budget is not None and self.budget.label else label
 
     @property
     def converted(self) -> bool:
-        """Whether the exported model is converted to another precision first."""
+        """Return whether the exported model is converted to another precision first."""
         return self.precision != "fp32"
 
     @property

@@ -1,4 +1,4 @@
-"""How much of a run is left: cells, cells a second, and time."""
+"""Estimate how much of a run is left: cells, cells a second, and time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TELLING = 0.02
 
 
 class Remaining:
-    """What is left of a run of which cells end one after the other."""
+    """Estimate what is left of a run whose cells end one after the other."""
 
     def __init__(self, expected: Mapping[str, float], workers: int, *, measured: bool) -> None:
         """``expected`` are seconds by cell; ``measured`` says that an earlier run took them, and not that only their

@@ -65,7 +65,7 @@ class Clustered:
         return hosts
 
     def environment(self) -> dict[str, Any]:
-        """What the header of the run says of the workers in place of this host."""
+        """Describe the workers for the header of the run, in place of this host."""
         from conformance.baseline.merging import one_processor
 
         if self._cluster is None:  # no cell is run
@@ -252,7 +252,10 @@ def _expected(job: Job) -> float:
 
 
 def _needs(case: Any) -> Any:
-    """What a case depends on; all Python of its folder where that cannot be told: there it fails as it does here."""
+    """Find what a case depends on; all Python of its folder where that fails.
+
+    There it fails as it does here.
+    """
     from conformance.depends.files import Needs, needs
     from conformance.depends.installed import python_below
 

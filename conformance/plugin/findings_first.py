@@ -1,4 +1,4 @@
-"""What the terminal shows before the failures of a run: the causes that they come to."""
+"""Show the causes before the failures of a run."""
 
 from __future__ import annotations
 

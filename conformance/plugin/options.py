@@ -1,4 +1,4 @@
-"""What the user asks of the suite: the options, read and checked. A wrong option is a UsageError at once."""
+"""Read and check the options. A wrong one is a UsageError at once."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ class Options:
 
     @property
     def folder(self) -> Path:
-        """Where pytest was started."""
+        """Return where pytest was started."""
         return self.config.invocation_params.dir
 
     @property
@@ -302,7 +302,10 @@ class Options:
             raise pytest.UsageError(block(error)) from None
 
     def required(self) -> frozenset[str]:
-        """What --require names, which must not be skipped: runtimes, and latency."""
+        """Return what --require names, which must not be skipped.
+
+        Runtimes, and latency.
+        """
         given = self["require"]
         if given is None:
             return frozenset()
@@ -327,7 +330,7 @@ class Options:
         return [known[word] for word in words]
 
     def builder_options(self) -> dict[str, Any]:
-        """What --tensorrt says, checked like the ``tensorrt`` of a case."""
+        """Return what --tensorrt says, checked like the ``tensorrt`` of a case."""
         given = self["tensorrt"]
         if given is None:
             return {}
@@ -339,7 +342,7 @@ class Options:
             raise pytest.UsageError(block(f"--tensorrt: {error}")) from None
 
     def cell_workers(self) -> int:
-        """How many cells run at a time in workers of this process."""
+        """Return how many cells run at a time in workers of this process."""
         given: int | None = self["cell_workers"]
         elsewhere = {
             "-n": hasattr(self.config, "workerinput") or self.config.getoption("dist", "no") != "no",

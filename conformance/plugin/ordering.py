@@ -45,7 +45,7 @@ def id_of(nodeid: str) -> str | None:
 
 
 class Told(NamedTuple):
-    """What a process of pytest-xdist, which has collected the tests, tells the one that hands them out."""
+    """Hold what a process of xdist that has collected tells the one that hands out."""
 
     works: list[Work]
     """In the order in which the tests were collected."""
@@ -91,7 +91,7 @@ class Ordering:
         self._put(items, [place for place, _ in places], works, estimated(works, ids, self._known(ids)))
 
     def tell(self, items: Sequence[pytest.Item]) -> Told:
-        """What the process that hands out these tests has to know of them."""
+        """Return what the process that hands out these tests has to know of them."""
         from conformance.plan.order import AROUND, Work
 
         cells = [cell for item in items if (cell := cell_of(item)) is not None]
@@ -134,8 +134,10 @@ class Ordering:
         return works(cells, cache(lambda runtime: registry.absence(runtime) is not None), self._usual)
 
     def _is_given(self, items: Sequence[pytest.Item]) -> bool:
-        """Whether the order of the cells is somebody else's; ``--stepwise`` goes on where the last run of the same
-        order has stopped."""
+        """Return whether the order of the cells is somebody else's.
+
+        ``--stepwise`` goes on where the last run of the same order has stopped.
+        """
         place = {id: index for index, id in enumerate(self._sorted)}
         places = [place.get(cell.id, -1) for item in items if (cell := cell_of(item)) is not None]
         return places != sorted(places) or bool(self._options.config.getoption("stepwise", False))
@@ -144,7 +146,7 @@ class Ordering:
 
     @property
     def has_past(self) -> bool:
-        """Whether an earlier run has some of the cells."""
+        """Return whether an earlier run has some of the cells."""
         return bool(self._past)
 
     @property
@@ -175,7 +177,10 @@ class Ordering:
         self.told = self.told or Told([Work(*work) for work in told[0]], told[1])
 
     def seconds(self, nodeids: Sequence[str]) -> list[float]:
-        """What is expected of all tests, of which ``told`` tells; the same of each where it tells of others."""
+        """Return the seconds that are expected of all tests that ``told`` tells of.
+
+        The same of each where it tells of others.
+        """
         from conformance.plan.order import estimated
 
         if self.told is None or len(self.told.works) != len(nodeids):

@@ -1,4 +1,4 @@
-"""What takes long besides running cells is told while it lasts, in a terminal and in a log alike."""
+"""Tell what takes long besides running cells, in a terminal and in a log."""
 
 from __future__ import annotations
 

@@ -85,13 +85,13 @@ class Writing:
             self.trouble = f"{display_path(self._options.report)}: the run is not whole ({why(error)})"
 
     def notes(self) -> Iterator[str]:
-        """What is to be known of the run file besides."""
+        """Tell what is to be known of the run file besides."""
         if self._unlocked:
             place = display_path(self._options.report)
             yield f"{place}: its file system knows no locks, so that a second run that writes there is not refused"
 
     def unmet(self) -> frozenset[str]:
-        """What --require names and no cell that was run is about."""
+        """Return what --require names and no cell that was run is about."""
         run = [record for record in self.records if record["status"] != "skipped"]
         return self._options.required() - {record["runtime"] for record in run} - {record["check"] for record in run}
 

@@ -122,7 +122,7 @@ def _given(case: Case, says: Calibration, dims: Dims, resolve: Callable[[str], A
 
 
 def _yielded(name: str, function: Any, seed: int) -> Iterator[Any]:
-    """What the user's function yields."""
+    """Yield what the user's function yields."""
     try:
         batches = iter(function(np.random.default_rng(seed)))
     except TypeError as error:  # no function, a function without arguments, or what it returns cannot be iterated

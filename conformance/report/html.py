@@ -153,7 +153,7 @@ def _headline(finding: Finding, past: Sequence[tuple[str, Mapping[str, Any]]]) -
 
 
 def _faults(rows: Sequence[Row]) -> list[tuple[str, int]]:
-    """Who is at fault, and in how many failures, the most frequent first."""
+    """Count the failures by who is at fault, the most frequent first."""
     faults = [str(row["fault"] or "not known") for row in failures(rows)]
     return sorted(((fault, faults.count(fault)) for fault in set(faults)), key=lambda pair: (-pair[1], pair[0]))
 
@@ -169,7 +169,7 @@ def _duration(header: Mapping[str, Any]) -> str:
 
 
 def _about(header: Mapping[str, Any]) -> Any:
-    """What the environment says, as pairs of text."""
+    """List what the environment says, as pairs of text."""
     environment = header.get("environment") or {}
     for name, value in environment.items():
         if name == "versions" and isinstance(value, dict):

@@ -32,7 +32,10 @@ def _failure(row: Row) -> str:
 
 
 def details(row: Row) -> list[str]:
-    """What explains the status, line by line; nothing where another version wrote it in another form."""
+    """Explain the status line by line.
+
+    Nothing where another version wrote it in another form.
+    """
     try:
         return text.details(row)
     except _ODD:

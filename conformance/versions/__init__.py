@@ -1,1 +1,1 @@
-"""What other versions make of cells: of a runtime, and of torch."""
+"""Run cells under other versions of a runtime, and of torch."""

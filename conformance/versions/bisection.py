@@ -1,4 +1,4 @@
-"""Which release of a package changed a cell."""
+"""Find the release of a package that changed a cell."""
 
 from __future__ import annotations
 

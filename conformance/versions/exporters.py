@@ -193,7 +193,7 @@ def _closure(here: Mapping[str, Distribution]) -> set[str]:
 
 
 def _needs(found: Distribution, extras: Collection[str] = ()) -> Iterator[Requirement]:
-    """What a package requires here, with these extras."""
+    """Find what a package requires here, with these extras."""
     for text in found.requires or ():
         need = Requirement(text)
         if need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in ("", *extras)):

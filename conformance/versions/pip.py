@@ -1,4 +1,4 @@
-"""What pip has for this Python, and environments made with it."""
+"""Ask pip what it has for this Python, and make environments with it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def clean_environment() -> dict[str, str]:
 
 
 def ran(command: Sequence[str], what: str) -> str:
-    """What a command prints; UserError with its last words where it fails."""
+    """Return what a command prints; UserError with its last words if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, env=clean_environment())
     if done.returncode:
         said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]

@@ -34,7 +34,9 @@ TRANSFER = 5.0
 
 @dataclass(frozen=True)
 class Death:
-    """How a worker ended instead of answering, what it noted last, and the tail of its output.
+    """Tell how a worker ended instead of answering.
+
+    Also what it noted last, and the tail of its output.
 
     ``how``: ``SIGSEGV``, ``exit 3``, ``timeout after 60 s``; also ``SystemExit: 3`` and the like, since an exception
     that is meant to end a process would end the parent's run if raised there. ``output``: stdout and stderr of this
@@ -139,7 +141,7 @@ class Worker:
 
     @property
     def running(self) -> bool:
-        """Whether the next call comes to the process of the last."""
+        """Return whether the next call comes to the process of the last."""
         return self._process is not None
 
     def finish(self, *, timeout: float, on_wait: _OnWait = None) -> Any:

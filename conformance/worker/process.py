@@ -25,7 +25,7 @@ _PEER = struct.Struct("=3i")  # what the kernel tells of the other end of a sock
 
 
 class End(NamedTuple):
-    """How a worker ended in place of an answer."""
+    """Tell how a worker ended in place of an answer."""
 
     how: str
     name: str | None = None
@@ -69,7 +69,7 @@ class Process:
                 wire.send(connection, self._key, self._calls, request)
 
     def lost(self) -> bool:
-        """Whether the process, or who could tell how it ends, has ended."""
+        """Return whether the process, or who could tell how it ends, has ended."""
         return bool(wait([self._ended, self._process.sentinel], 0))
 
     def wait(self, seconds: float, left: Callable[[], float]) -> Answer | End | None:

@@ -1,4 +1,4 @@
-"""What runs in a worker process: it answers the calls of its parent, which is a ``Worker`` of ``isolation``.
+"""Answer the calls of a parent (a ``Worker`` of ``isolation``) in its worker.
 
 While the code of a call runs, nothing connects the two processes: code that writes to all descriptors, or closes
 them, meets no answer. With its answer in hand the worker connects, sends it, takes the next call and hangs up.
@@ -34,7 +34,7 @@ from conformance.worker.state import judging
 
 
 class Answer(NamedTuple):
-    """What a call came to, for the parent."""
+    """Hold what a call came to, for the parent."""
 
     kind: str  # returned | raised | ended (by an exception that is meant to end the process)
     data: bytes = b""  # the pickled result or exception; empty where that cannot be pickled
@@ -117,7 +117,7 @@ class _Descriptors:
         self._reserve = open_fd("/dev/null", O_RDONLY)
 
     def lost(self) -> bool:
-        """Whether any of them is gone, or none is left for the next call."""
+        """Return whether any of them is gone, or none is left for the next call."""
         try:
             close(open_fd("/dev/null", O_RDONLY))
         except OSError:

@@ -14,7 +14,7 @@ _LONGEST = 2**30  # bytes of a message
 
 
 class Mismatch(Exception):
-    """What came is not the message that was expected; the text says in what it differs."""
+    """Raised for another message than the expected one; says how it differs."""
 
 
 def send(connection: Any, key: bytes, number: int, data: bytes) -> None:

@@ -122,7 +122,7 @@ def _first(path: Path) -> int | None:
 
 
 def _chosen(path: Path) -> Iterator[Step]:
-    """What is around the first that parts, and the others that do."""
+    """Choose the steps around the first that parts, and the others that do."""
     first = _first(path)
     for index, step in enumerate(path.steps):
         near = first is not None and first - 2 * NEIGHBOURS <= index <= first + NEIGHBOURS

@@ -1,4 +1,4 @@
-"""What ``conformance align`` says."""
+"""Write the text of ``conformance align``."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def heading(answer: Answer) -> str:
 
 
 def matched(alignment: Alignment) -> str:
-    """How many calls of submodules were found in the graph."""
+    """Say how many calls of submodules were found in the graph."""
     rows = [row for row in alignment.rows if row.place.call.path]
     calls = {row.place.call.id for row in rows}
     modules = {row.place.call.path for row in rows}

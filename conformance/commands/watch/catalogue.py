@@ -46,7 +46,7 @@ class Plan:
 
 @dataclass
 class _Needs:
-    """What the cells of a case need for one exporter."""
+    """Hold what the cells of a case need for one exporter."""
 
     case: Case
     files: list[Path]
@@ -61,7 +61,7 @@ class _Needs:
         return self.around.union(self.files)
 
     def as_before(self, changed: Collection[Path], before: Mapping[Path, Sign | None]) -> bool:
-        """Whether all of it was watched, and nothing of it has changed."""
+        """Return whether all of it was watched, and nothing of it has changed."""
         return before.keys() >= self.paths and self.paths.isdisjoint(changed)
 
 
@@ -84,12 +84,12 @@ class Catalogue:
 
     @property
     def selects(self) -> bool:
-        """Whether ``-k`` leaves cells out."""
+        """Return whether ``-k`` leaves cells out."""
         return bool(self._words.text)
 
     @property
     def asked(self) -> str:
-        """What was asked for, in short."""
+        """Say what was asked for, in short."""
         places = ", ".join(map(display_path, self._paths))
         return f"-k '{self._words.text}' in {places}" if self._words.text else places
 
@@ -124,7 +124,10 @@ class Catalogue:
         return self._read[file][1]
 
     def _needed(self, cell: Cell, changed: Collection[Path], before: Mapping[Path, Sign | None]) -> _Needs:
-        """What the cell needs, looked for once for all cells of its case and exporter where it may have changed."""
+        """Find what the cell needs, where it may have changed.
+
+        It is looked for once for all cells of its case and exporter.
+        """
         key = (cell.case.file, cell.case.name, cell.exporter)
         known = self._needs.get(key)
         if key in self._looked and known is not None:

@@ -1,4 +1,4 @@
-"""Which of some files and folders have changed, by asking the file system again and again."""
+"""Find changed files and folders by asking the file system again and again."""
 
 from __future__ import annotations
 
@@ -58,8 +58,10 @@ class Watched:
         self._signs = dict(signs)
 
     def look(self) -> Changed | None:
-        """What has changed since the last look and come to rest; None where nothing has, and within the pause
-        after the last look."""
+        """Find what has changed since the last look and come to rest.
+
+        None where nothing has, and within the pause after the last look.
+        """
         if self._clock.monotonic() < self._next:
             return None
         now = self._look()

@@ -34,7 +34,10 @@ class _Runner(Protocol):
 
 
 class _Superseded(BaseException):
-    """What the running cell depends on has changed; as with Ctrl-C, nobody asks for its verdict any more."""
+    """Raised where what the running cell depends on has changed.
+
+    As with Ctrl-C, nobody asks for its verdict any more.
+    """
 
 
 class Loop:
@@ -177,7 +180,7 @@ class Loop:
         self._tell_empty()
 
     def _tell_problems(self) -> None:
-        """What is wrong with files and was not said before."""
+        """Tell what is wrong with files and was not said before."""
         for problem in self._plan.problems:
             if problem not in self._problems:
                 self._screen.line(block(problem), "red")

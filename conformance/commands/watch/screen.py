@@ -1,4 +1,4 @@
-"""What ``conformance watch`` shows: lines, and in a terminal also colours and one line that comes and goes."""
+"""Show ``conformance watch``: lines, colours, and a line that comes and goes."""
 
 from __future__ import annotations
 

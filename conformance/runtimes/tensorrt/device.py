@@ -50,7 +50,7 @@ def ending_if_lost() -> Iterator[None]:
 
 
 def _lost() -> str | None:
-    """What CUDA says where the current context cannot be used any more; None where it can."""
+    """Return why the current CUDA context cannot be used any more, or None."""
     import pycuda.driver as cuda
 
     try:

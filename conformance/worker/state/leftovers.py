@@ -1,4 +1,4 @@
-"""What a cell leaves running or open in its process. It cannot be put back, only noticed."""
+"""Notice what a cell leaves running or open. It cannot be put back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _threads() -> int:
 
 
 def left_since(before: Held) -> dict[str, str]:
-    """What is held now and was not before, by kind, in a few words."""
+    """Return what is held now and was not before, by kind, in a few words."""
     now = held()
     if now == before:
         return {}

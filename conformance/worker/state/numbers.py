@@ -47,7 +47,7 @@ def _rounding() -> tuple[bool, bool, bool]:
 
 
 def _denormals() -> tuple[bool, bool]:
-    """Whether a result may be denormal, and whether an operand may."""
+    """Return whether a result may be denormal, and whether an operand may."""
     return _TINY * 1e-20 != 0.0, _SMALLEST != 0.0
 
 
@@ -125,7 +125,10 @@ def _put_back_autocast(before: tuple[bool, Any]) -> None:
 
 
 def _modes() -> tuple[int, int, str | None]:
-    """How many modes of torch functions and of dispatch are on, of which the default device is one; that device."""
+    """Count the modes of torch functions and of dispatch; also the default device.
+
+    That device is one of these modes.
+    """
     import torch
 
     context = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)

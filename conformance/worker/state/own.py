@@ -1,4 +1,6 @@
-"""What the modules beside a case keep from one cell to the next: global variables, and attributes of their classes.
+"""Notice what the modules beside a case keep from one cell to the next.
+
+Global variables, and attributes of their classes.
 
 A counter or a cache is nobody's mistake and is not told. But a cell that finds it may end otherwise than one that
 does not, so that a process in which something is kept runs no other cell.

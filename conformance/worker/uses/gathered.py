@@ -1,4 +1,7 @@
-"""What a case has used so far: what happened while it ran, and what its modules used when they were loaded."""
+"""Gather what a case has used so far.
+
+What happened while it ran, and what its modules used when they were loaded.
+"""
 
 from __future__ import annotations
 
