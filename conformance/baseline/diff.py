@@ -176,7 +176,7 @@ class RunComparison:
         if change.kind == "newly expected to fail" and host and not self._was_about(host):
             why = f"declared for {_describe_host(host)}"
         elif before != after and _saturates(new, before):
-            why = f"the processor's, which lacks {' and '.join(new['cause']['lacks'])} (shown by {_shown(new)})"
+            why = f"the processor's, which lacks {' and '.join(new['cause']['lacks'])} (shown by {_name_cause(new)})"
         elif before != after and change.kind == "accuracy worse" and _is_rounding(new):
             why = "another processor, and no more than rounding"
         else:
@@ -263,7 +263,7 @@ def _saturates(record: Record, before: Instructions) -> bool:
     )
 
 
-def _shown(record: Record) -> str:
+def _name_cause(record: Record) -> str:
     return ", ".join(f"{key}={value}" for key, value in record["cause"]["shown_by"].items())
 
 

@@ -78,7 +78,7 @@ class When(Says):
         return bool(self.at or self.values)
 
 
-def _said(value: object) -> object:
+def _require_text(value: object) -> object:
     if value is None or (isinstance(value, str) and not value.strip()):
         raise ValueError("say the fact behind the failure, in a sentence")
     return value
@@ -96,7 +96,7 @@ class Fails(Says):
     WrongValue), or a part of its text: at least 8 characters that not every error of the stage has."""
     fault: Fault | None = None
     """The one at fault, as the author knows; others are then asked only with `--explain all`."""
-    because: Annotated[str, BeforeValidator(_said)] = Field(min_length=1)
+    because: Annotated[str, BeforeValidator(_require_text)] = Field(min_length=1)
     """The fact behind the failure, in a sentence."""
 
     @model_validator(mode="after")

@@ -54,7 +54,7 @@ def run(given: argparse.Namespace) -> int:
     from conformance.plan.settings import Settings
     from conformance.worker.warm import new_worker
 
-    said = _said(given)
+    said = _describe_case(given)
     case = _case(given.file, said)
     records: list[Record] = []
     with new_worker() as worker:
@@ -87,7 +87,7 @@ def _reported(record: Record) -> str:
     return f"told    {record.id}: {record.reason} (--precision int8 would hold it to its limits)"
 
 
-def _said(given: argparse.Namespace) -> dict[str, Any]:
+def _describe_case(given: argparse.Namespace) -> dict[str, Any]:
     """Return what a case file would say.
 
     Raises UserError for files and options that make no case.

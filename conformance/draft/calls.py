@@ -56,13 +56,13 @@ def call_of(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Ca
     for name, value in bound.arguments.items():
         parameter = signature.parameters[name]
         if parameter.kind is parameter.VAR_KEYWORD:
-            arguments |= {inner: _seen(inner, one) for inner, one in value.items()}
+            arguments |= {inner: _read_value(inner, one) for inner, one in value.items()}
         elif parameter.kind is parameter.VAR_POSITIONAL:
-            arguments |= {f"{name}_{index}": _seen(f"{name}_{index}", one) for index, one in enumerate(value)}
+            arguments |= {f"{name}_{index}": _read_value(f"{name}_{index}", one) for index, one in enumerate(value)}
         elif is_plain(value) and is_plain(parameter.default) and value == parameter.default:
             left_out = True
         else:
-            arguments[name] = _seen(name, value)
+            arguments[name] = _read_value(name, value)
             by_name |= {name} if left_out else set()
     return Call(arguments, frozenset(by_name & arguments.keys()))
 
@@ -72,7 +72,7 @@ def is_plain(value: object) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def _seen(name: str, value: Any) -> Any:
+def _read_value(name: str, value: Any) -> Any:
     import torch
 
     if type(value) in (torch.Tensor, torch.nn.Parameter):
@@ -80,9 +80,9 @@ def _seen(name: str, value: Any) -> Any:
     if is_plain(value):
         return Constant(value)
     if type(value) in (list, tuple):
-        return type(value)(_seen(f"{name}.{index}", one) for index, one in enumerate(value))
+        return type(value)(_read_value(f"{name}.{index}", one) for index, one in enumerate(value))
     if type(value) is dict and all(isinstance(key, str) for key in value):
-        return {key: _seen(f"{name}.{key}", one) for key, one in value.items()}
+        return {key: _read_value(f"{name}.{key}", one) for key, one in value.items()}
     text = f"{name} is a {type(value).__name__}, which a case says by hand, as {{new: package.Class, with: ...}}"
     raise Stopped("declare", "NoInput", text, "case")
 

@@ -88,7 +88,7 @@ class Ordering:
 
         ids = [cell.id for _, cell in places]
         works = self._works([cell for _, cell in places])
-        self._put(items, [place for place, _ in places], works, estimated(works, ids, self._known(ids)))
+        self._put(items, [place for place, _ in places], works, estimated(works, ids, self._read_past(ids)))
 
     def tell(self, items: Sequence[pytest.Item]) -> Told:
         """Return what the process that hands out these tests has to know of them."""
@@ -159,7 +159,7 @@ class Ordering:
         """Return whether a file beside the cases says how long they usually take."""
         return bool(self._usual)
 
-    def _known(self, ids: Sequence[str]) -> Mapping[str, float]:
+    def _read_past(self, ids: Sequence[str]) -> Mapping[str, float]:
         """Seconds of cells in the runs that the options name; that which this run will replace goes before others."""
         if self._past is None:
             from conformance.records.durations import durations
@@ -186,4 +186,4 @@ class Ordering:
         if self.told is None or len(self.told.works) != len(nodeids):
             return [OTHER_SECONDS] * len(nodeids)
         ids = [id_of(nodeid) or nodeid for nodeid in nodeids]
-        return estimated(self.told.works, ids, self._known(ids))
+        return estimated(self.told.works, ids, self._read_past(ids))

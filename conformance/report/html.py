@@ -85,7 +85,7 @@ def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
         started=header.get("started"),
         finished=finished(header),
         duration=_duration(header),
-        about=list(_about(header)),
+        about=list(_list_environment(header)),
         statuses=[(status, WORDS[status], sum(row["status"] == status for row in rows)) for status in STATUSES],
         counts=matrix.counts(rows),
         verified=matrix.counts(rows).partition("; ")[2],
@@ -168,7 +168,7 @@ def _duration(header: Mapping[str, Any]) -> str:
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"
 
 
-def _about(header: Mapping[str, Any]) -> Any:
+def _list_environment(header: Mapping[str, Any]) -> Any:
     """List what the environment says, as pairs of text."""
     environment = header.get("environment") or {}
     for name, value in environment.items():

@@ -87,15 +87,15 @@ class Watch:
         """Say in words what the worker has taken beyond what it may; None if nothing."""
         # What processes share counts in each of them; only where the sum is too much is it worth asking for the
         # part of each, which takes the kernel longer.
-        if self._taken("status") <= self._limit:
+        if self._measure("status") <= self._limit:
             return None
         # One process is read after another, and while some of them end, what they shared counts as that of several.
-        taken = min(self._taken("smaps_rollup") for _ in range(LOOKS))
+        taken = min(self._measure("smaps_rollup") for _ in range(LOOKS))
         if taken <= self._limit:
             return None
         return f"{taken / GIB:.3g} GiB of memory taken, {self._limit / GIB:.3g} GiB allowed"
 
-    def _taken(self, source: str) -> int:
+    def _measure(self, source: str) -> int:
         pids = (self._pid, *children.below(self._pid))
         before = self._before
         if source == "smaps_rollup" and self._forked:

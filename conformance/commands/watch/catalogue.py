@@ -134,7 +134,7 @@ class Catalogue:
             return known
         self._looked.add(key)
         if known is None or known.case is not cell.case or not known.as_before(changed, before):
-            known = self._needs[key] = _needs(cell)
+            known = self._needs[key] = _find_needs(cell)
             self._signs |= {path: sign(path) for path in known.paths}
             self._fingerprints.forget(cell)
         else:
@@ -165,7 +165,7 @@ class Catalogue:
         return hashlib.sha256(f"{cell.id} {said} {signs}".encode()).hexdigest()
 
 
-def _needs(cell: Cell) -> _Needs:
+def _find_needs(cell: Cell) -> _Needs:
     folder = cell.case.folder.resolve()
     try:
         found = needs(cell.case, exporter=cell.exporter)

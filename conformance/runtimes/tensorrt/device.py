@@ -42,14 +42,14 @@ def ending_if_lost() -> Iterator[None]:
     try:
         yield
     except Exception:
-        lost = _lost()
+        lost = _find_loss()
         if lost is not None and multiprocessing.parent_process() is not None:
             print(f"CUDA can do nothing more in this process: {lost}", file=sys.stderr, flush=True)
             os.abort()
         raise
 
 
-def _lost() -> str | None:
+def _find_loss() -> str | None:
     """Return why the current CUDA context cannot be used any more, or None."""
     import pycuda.driver as cuda
 
