@@ -24,7 +24,9 @@ from onnx.reference import ReferenceEvaluator
 
 from conformance.runtimes.evaluator_rules import RANDOM, uses, versions_of
 
-HEAD = '''"""What ONNX's evaluator computes of each version of each operator, held against ONNX Runtime.
+HEAD = '''"""List what ONNX's evaluator computes of each version of each operator.
+
+It is compared with ONNX Runtime.
 
 Generated: python docs/make_evaluator_table.py > conformance/runtimes/evaluator_table.py
 """

@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 
 from conformance.worker.isolation import Worker
-from conformance.worker.warm import new_worker
+from conformance.worker.warm import new_worker, prepare_process
 from tests.kit.cases import Bench
 from tests.kit.runtimes import Alter, altered
 
@@ -63,6 +63,12 @@ def worker() -> Iterator[Worker]:
     """A process in which a module of tests tries changed cases."""
     with new_worker() as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> None:
+    """As in a worker: with a thread for each core, small convolutions take a hundred times as long."""
+    prepare_process()
 
 
 @pytest.fixture

@@ -168,8 +168,7 @@ def test_a_mistake_in_the_python_of_a_case_stops_it_at_declare_and_names_its_lin
     _, error, message = CASES[name]
     record = outcome.records[f"accuracy[{name}-torchscript-op17-onnxruntime-fp32]"]
     assert (record["status"], record["stage"], record["error"]) == ("failed", "declare", error)
-    assert (record["fault"], len(record["reason"].splitlines())) == ("case", 1)
-    assert message in record["reason"]
+    assert (record["fault"], len(record["reason"].splitlines())) == ("case", 1) and message in record["reason"]
     source = record["source"]
     assert source["file"] == "bad/with_python.yaml"
     text = (outcome.folder / "bad/with_python.yaml").read_text().splitlines()

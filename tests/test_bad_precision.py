@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from conformance.records.record import Record
-from conformance.worker.warm import prepare_process
 from tests.kit.cases import PASSED, Bench, details, problems_of, say, verdict
 from tests.kit.modules import net_of
 
@@ -32,12 +31,7 @@ def module(expression: str, more: str = "") -> str:
 
 LINEAR = module("self.w(x)")
 CONVERTED = pytest.mark.parametrize("precision", ["fp16", "int8"])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> None:
-    """As in a worker."""
-    prepare_process()
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def body_of(inputs: str = INPUT, says: str = "int8: {}", forward: str = "module: beside.Net", more: str = "") -> str:
@@ -118,8 +112,7 @@ BRANCHES = net_of("self.w(x) if x.sum() > 0 else self.v(x) * 2", w="Linear(4, 5)
 
 def test_a_scripted_module_with_branches_becomes_fp16_in_both(bench):
     record = run(bench, body_of(says="fp16: {}", more="script: true"), BRANCHES)
-    assert verdict(record) == PASSED and record.graph["nodes"]["If"] == 1
-    assert 50 < record.fidelity["sqnr"] < 100
+    assert verdict(record) == PASSED and record.graph["nodes"]["If"] == 1 and 50 < record.fidelity["sqnr"] < 100
 
 
 def test_branches_that_hold_all_there_is_to_quantize_stop_the_conversion(bench):

@@ -1,7 +1,5 @@
 """Who is at fault, decided on answers as data; and that what is slow is asked for once."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import sys
@@ -149,15 +147,12 @@ def test_a_witness_that_is_off_ten_times_less_speaks_for_the_model(bench, monkey
 
 COUNTED = """
 import torch
-
 calls, draws = [], []
-
 class Noted(torch.nn.Module):
     def forward(self, x, y):
         if x.dtype == torch.float32 and not torch.jit.is_tracing():
             calls.append(x.numpy().tobytes() + y.numpy().tobytes())
         return torch.sin(x - y)
-
 def draw(dims, rng):
     draws.append(dict(dims))
     return {name: rng.standard_normal((dims["batch"], 3)).astype("float32") for name in "xy"}
@@ -189,8 +184,7 @@ def test_pytorch_runs_once_for_the_example_that_is_shown(bench, break_opener, pr
     export = "precisions: {fp16: {}}\nexport: {torchscript: [17]}"
     cell, noted = cell_of(bench, "accuracy", export, precision=precision)
     record = bench.run_cell(cell, examples=8)
-    assert (record.status, record.stage) == ("failed", "compare")
-    assert record.loss and record.bundle
+    assert (record.status, record.stage) == ("failed", "compare") and record.loss and record.bundle
     example = Bundle(Path(record.bundle))
     (shown,) = example.examples(example.entries[0])
     assert noted["calls"].count(shown.inputs["x"].tobytes() + shown.inputs["y"].tobytes()) == 1

@@ -69,8 +69,7 @@ def test_a_budget_with_room_holds_and_the_record_has_the_distribution(bench, at_
     assert verdict(record) == PASSED, record.reason
     (found,) = record.latency["budgets"]
     assert found["verdict"] == "holds" and found["high"] < found["limit"]
-    assert record.latency["at"] == {"batch": 4}
-    assert record.latency["own"]["median"] == pytest.approx(1e-3, rel=0.02)
+    assert record.latency["at"] == {"batch": 4} and record.latency["own"]["median"] == pytest.approx(1e-3, rel=0.02)
     assert len(record.latency["own"]["samples"]) >= 10
     other = record.latency["other"]
     assert (other and other["name"].removesuffix(" fp32")) == (at_most[5:] if " x " in at_most else None)
@@ -167,8 +166,7 @@ def test_beside_other_cells_nothing_is_measured_and_the_run_says_so(tmp_path, ar
     write_case(tmp_path / "cases", SUITE, PYTHON)
     done = run_suite(tmp_path, "-m", "latency", "-n", "1", *arguments)
     (record,) = done.records.values()
-    assert (record["status"], done.code) == (status, code), done.text
-    assert "run it without -n" in record["reason"]
+    assert (record["status"], done.code) == (status, code) and "run it without -n" in record["reason"], done.text
     told = "NOT MEASURED: 1 budgets of time: latency is measured only where nothing runs beside it"
     assert (told in done.text) == (status == "skipped")
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 from conformance import cli
 from conformance.bundle.layout import Bundle
@@ -89,8 +90,7 @@ def test_a_bundle_holds_models_examples_and_cells_as_data(packed):
     (fp32, _) = bundle.entries
     assert fp32.build["shapes"]["x"] == [[1, 3], [3, 3], [8, 3]] and fp32.inputs == ["x", "w"]
     examples = list(bundle.examples(fp32))
-    assert len(examples) == len(fp32.sets) == 16
-    assert {example.draw.dims["batch"] for example in examples} >= {1, 8}
+    assert len(examples) == len(fp32.sets) == 16 and {example.draw.dims["batch"] for example in examples} >= {1, 8}
     first = examples[0]
     assert first.inputs["w"].shape == ()  # 0-d stays 0-d
     np.testing.assert_allclose(first.wanted[0], np.sin(first.inputs["x"]) * first.inputs["w"], rtol=1e-5, atol=1e-6)
@@ -125,8 +125,6 @@ def test_a_bundle_replays_with_the_ids_and_verdicts_of_the_suite_and_its_runs_ar
 
 def test_data_sets_lie_as_those_of_onnx_in_the_order_of_the_graph(packed):
     """https://github.com/onnx/onnx/blob/main/docs/OnnxBackendTest.md"""
-    from onnx.reference import ReferenceEvaluator
-
     place = packed / "cells" / "test_accuracy-planted-torchscript-op17"
     evaluator = ReferenceEvaluator(str(place / "model.onnx"))
     for folder in sorted(place.glob("test_data_set_*")):

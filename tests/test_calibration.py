@@ -40,8 +40,7 @@ def refused(*arguments: Any, **options: Any) -> str:
     with pytest.raises(Stopped) as caught:
         gathered(*arguments, **options)
     stop = caught.value
-    assert (stop.stage, stop.error, stop.fault) == ("declare", "BadCalibration", "case")
-    assert "\n" not in stop.reason
+    assert (stop.stage, stop.error, stop.fault) == ("declare", "BadCalibration", "case") and "\n" not in stop.reason
     return stop.reason
 
 
@@ -73,8 +72,7 @@ def test_draws_are_the_cases_own_and_their_source_says_so(tmp_path):
     assert feeds.as_dict() == {"source": DRAWN, "samples": 32, "batch": 8, "sha": feeds.sha}
     assert [len(batch["x"]) for batch in feeds.batches] == [8] * 4
     assert {batch["x"].dtype.name for batch in feeds.batches} == {"float32"}
-    assert {*joined(feeds, "i")} == {0, 1, 2, 3}
-    assert len({batch["x"].tobytes() for batch in feeds.batches}) == 4
+    assert {*joined(feeds, "i")} == {0, 1, 2, 3} and len({batch["x"].tobytes() for batch in feeds.batches}) == 4
 
 
 @pytest.mark.smoke
@@ -83,8 +81,7 @@ def test_draws_are_the_cases_own_and_their_source_says_so(tmp_path):
 ])  # fmt: skip
 def test_draws_come_in_whole_batches_until_there_are_enough(tmp_path, samples, batch, sizes):
     feeds = gathered(tmp_path, samples=samples, batch=batch)
-    assert [len(one["x"]) for one in feeds.batches] == sizes
-    assert (feeds.samples, feeds.batch) == (sum(sizes), batch)
+    assert [len(one["x"]) for one in feeds.batches] == sizes and (feeds.samples, feeds.batch) == (sum(sizes), batch)
 
 
 def test_a_batch_larger_than_the_case_allows_becomes_the_largest(tmp_path):

@@ -30,8 +30,7 @@ def test_each_applies_and_leaves_python_that_compiles():
 def test_lines_after_the_first_are_indented_as_in_the_file():
     text = "def f():\n    if a:\n        b()\n        c()\n"
     defect = Defect("two-lines", "f.py", "verdict", "Two lines.", "b()\nc()", "c()")
-    assert defect.applied(text) == "def f():\n    if a:\n        c()\n"
-    assert defect.lines(text) == range(3, 5)
+    assert defect.applied(text) == "def f():\n    if a:\n        c()\n" and defect.lines(text) == range(3, 5)
 
 
 @pytest.mark.parametrize("text", ["a()\na()\n", "b()\n"])

@@ -9,9 +9,9 @@ import torch
 
 from conformance.case.file import load
 from conformance.draft.calls import call_of, types_of
-from conformance.draft.drafting import Draft, Request, configuration, drafted
+from conformance.draft.drafting import Draft, Request, configuration, draft_module
 from conformance.draft.inputs import guesses_in
-from conformance.draft.observed import Script, observed
+from conformance.draft.observed import Script, observe
 from conformance.draft.parts import Part, parts
 from conformance.draft.text import as_text
 from conformance.draw.values import make
@@ -54,7 +54,7 @@ def draft(folder: Path, module: str, inputs: dict[str, str] | None = None, **giv
     """What is found of a module, and the case file, which loads."""
     (folder / "own.py").write_text(BESIDE, encoding="utf-8")
     request = Request(folder, module, given, inputs or {})
-    found = drafted(request)
+    found = draft_module(request)
     text = as_text("one", request, found, {}, awake=False)
     (folder / "one.yaml").write_text(text, encoding="utf-8")
     load(folder / "one.yaml")
@@ -186,18 +186,17 @@ def test_half_modules_get_half_inputs_and_dims_may_be_said(tmp_path):
     assert [guess.type for guess in guesses_in(found.inputs)] == ["float16[batch, 6]"]
     request = Request(tmp_path, "own.Blocks", {}, {"x": "float32[batch, h]"}, dims={"h": "16..64 step 16"})
     (tmp_path / "own.py").write_text(BESIDE, encoding="utf-8")
-    assert drafted(request).dims == {"batch": "1..6", "h": "16..64 step 16"}
+    assert draft_module(request).dims == {"batch": "1..6", "h": "16..64 step 16"}
     for dims, said in (({"k": "1..4"}, "no input has a dim of that name"), ({"h": "many"}, "is no range of sizes")):
         with pytest.raises(Stopped, match=said):
-            drafted(Request(tmp_path, "own.Blocks", {}, {"x": "float32[batch, h]"}, dims=dims))
+            draft_module(Request(tmp_path, "own.Blocks", {}, {"x": "float32[batch, h]"}, dims=dims))
 
 
 @pytest.mark.thorough
 def test_the_lstm_of_the_readme_is_green_and_says_what_its_runtime_does_to_nan(tmp_path):
     outcome = run_command(tmp_path, "new", "lstm", "--from", "torch.nn.LSTM", "--with", "input_size=6", "--with",
                           "hidden_size=5")  # fmt: skip
-    assert outcome.code == 0
-    assert "cases/lstm.yaml declares under fails: onnxruntime is at fault" in outcome.text
+    assert outcome.code == 0 and "cases/lstm.yaml declares under fails: onnxruntime is at fault" in outcome.text
     (case,) = load(tmp_path / "cases" / "lstm.yaml")
     assert {entry.error for entry in case.says.fails} == {"WrongNaN"}
 
@@ -207,7 +206,7 @@ def test_failures_that_are_declared_stand_in_the_file(tmp_path):
     request = Request(tmp_path, "own.Object", {}, {"x": "float32[n]"})
     when = {"check": "specials", "exporter": "dynamo", "runtime": "onnxruntime"}
     fails = [{"when": when, "stage": "compare", "error": "WrongNaN", "because": "it is: so"}]
-    text = as_text("one", request, drafted(request), {}, awake=False, fails=fails)
+    text = as_text("one", request, draft_module(request), {}, awake=False, fails=fails)
     (tmp_path / "one.yaml").write_text(text, encoding="utf-8")
     (case,) = load(tmp_path / "one.yaml")
     assert case.says.fails[0].because == "it is: so"
@@ -400,7 +399,7 @@ def test_whole_numbers_are_those_of_a_mask_of_a_table_or_as_far_as_seen(name, nu
 def watched(folder: Path, text: str) -> Script:
     (folder / "network.py").write_text(NETWORK, encoding="utf-8")
     (folder / "script.py").write_text(text, encoding="utf-8")
-    return observed(folder / "script.py", folder, "mine")
+    return observe(folder / "script.py", folder, "mine")
 
 
 def test_what_a_script_calls_is_drafted_with_what_it_was_made_with(tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
+from onnxruntime.transformers.float16 import convert_np_to_float16
 
 from conformance.case.precision import PrecisionSettings
 from conformance.precision import convert, fp16
@@ -341,8 +342,6 @@ ENDS = np.array([65504, 65519.99, 65520, 1e30, np.inf, 0, 2**-24, 2**-25, 2**-26
 
 
 def test_weights_are_rounded_as_the_converter_rounds_them():
-    from onnxruntime.transformers.float16 import convert_np_to_float16
-
     patterns = RNG.integers(0, 2**32, 2**20, dtype=np.uint32).view("float32")
     values = np.concatenate([ENDS, -ENDS, patterns, RNG.normal(size=2**16).astype("float32") * 1e-4])
     right = convert_np_to_float16(values, fp16.SMALLEST, fp16.LARGEST)

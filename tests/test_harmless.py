@@ -150,8 +150,7 @@ def test_what_a_case_raises_and_declares_is_shown_harmless_by_pytest(tmp_path):
     write_case(tmp_path / "cases", say(BODY, declared), "", "declared")
     write_case(tmp_path / "cases", f'{BODY}\nunknown: "{SAID}"', "", "odd")
     done = run_suite(tmp_path, "-rA")
-    assert done.code == 1
-    assert {record["status"] for record in done.records.values()} == {"failed", "xfailed"}
+    assert done.code == 1 and {record["status"] for record in done.records.values()} == {"failed", "xfailed"}
     assert_ours(done.text)
     # Of what is raised, colours are taken out before.
     assert done.text.count("red <U+202E>exe <U+0023>#[error]x") > 4
@@ -176,8 +175,7 @@ def test_printed_commands_survive_a_copy(tmp_path):
     # On CI, pytest repeats the whole text in its summary.
     (line,) = {line for line in done.text.splitlines() if line.startswith("without PyTorch: ")}
     words = shlex.split(line.removeprefix("without PyTorch: "))
-    assert words[:2] == ["conformance", "replay"]
-    assert words[3:] == ["--runtime", "onnxruntime", "--allow-libraries"]
+    assert words[:2] == ["conformance", "replay"] and words[3:] == ["--runtime", "onnxruntime", "--allow-libraries"]
     assert [entry.code for entry in Bundle(folder / words[2]).entries] == [["libraries/lib.so"]]
     (line,) = {line for line in done.text.splitlines() if line.startswith("reproduce: ")}
     words = shlex.split(line.removeprefix("reproduce: "))

@@ -67,8 +67,7 @@ def test_boundary_shapes_go_beyond_the_traced_one_in_all_dims_together_and_in_ea
 def test_ends_that_depend_on_another_dim_follow_it():
     found = dims_of(n="2..8", k="1..n")
     shapes = boundary_sizes(found, trace_sizes(found, {}))
-    assert {"n": 8, "k": 8} in shapes and {"n": 2, "k": 1} in shapes
-    assert all(found.allow(sizes) for sizes in shapes)
+    assert {"n": 8, "k": 8} in shapes and {"n": 2, "k": 1} in shapes and all(found.allow(sizes) for sizes in shapes)
 
 
 def test_drawn_shapes_do_not_depend_on_what_else_the_process_has_imported(tmp_path, monkeypatch):
@@ -105,8 +104,7 @@ def test_shrinking_stays_inside_the_ranges_and_keeps_what_does_not_get_smaller()
 @pytest.mark.smoke
 def test_over_a_few_shapes_every_regime_has_its_turn_and_each_shape_gets_plain_values():
     seen = [regimes_of("accuracy", 4, shape) for shape in range(3)]
-    assert all(one[0] == "plain" and len(one) == 4 for one in seen)
-    assert set(itertools.chain(*seen)) == set(REGIMES)
+    assert all(one[0] == "plain" and len(one) == 4 for one in seen) and set(itertools.chain(*seen)) == set(REGIMES)
     assert set(itertools.chain(*(regimes_of("specials", 4, shape) for shape in range(2)))) == set(SPECIALS)
 
 

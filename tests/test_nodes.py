@@ -1,7 +1,5 @@
 """Failing examples node by node: kernels that are wrong, models that are, rules that are broken."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -137,8 +135,7 @@ KEPT_AND_BROKEN: list[tuple[str, dict[str, Any], list[Any], list[Any]]] = [
 
 @pytest.mark.parametrize("operator, attributes, sound, wrong", KEPT_AND_BROKEN)
 def test_what_breaks_the_rules_of_an_operator_is_told_and_what_keeps_them_passes(operator, attributes, sound, wrong):
-    assert broken(operator, attributes, sound) is None
-    assert broken(operator, attributes, wrong)
+    assert broken(operator, attributes, sound) is None and broken(operator, attributes, wrong)
 
 
 def alone(operator: str, attributes: dict[str, Any], inputs: list[Any], opset: int = 20) -> onnx.ModelProto:
@@ -153,7 +150,7 @@ def alone(operator: str, attributes: dict[str, Any], inputs: list[Any], opset: i
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=9)
 
 
-def test_what_keeps_the_rules_is_computed_by_onnx_runtime_or_the_evaluator() -> None:
+def test_what_keeps_the_rules_is_computed_by_onnx_runtime_or_the_evaluator():
     """So that no rule asks for more than ONNX does."""
     for operator, attributes, sound, _ in KEPT_AND_BROKEN:
         model = alone(operator, attributes, sound)
@@ -177,16 +174,13 @@ def test_what_keeps_the_rules_is_computed_by_onnx_runtime_or_the_evaluator() -> 
     ("Equal", 19, [np.array(["a"]), np.array(["b"])], [np.array(["a"]), ONE]),
     ("ReduceMax", 20, [np.array([True])], [np.array([1j], "c8")]),
 ])  # fmt: skip
-def test_dtypes_are_those_that_the_operator_takes_at_the_opset(
-    operator: str, opset: int, sound: list[Any], wrong: list[Any]
-) -> None:
-    assert broken(operator, {}, sound, opset) is None
-    assert "tensor(" in (broken(operator, {}, wrong, opset) or "")
+def test_dtypes_are_those_that_the_operator_takes_at_the_opset(operator, opset, sound, wrong):
+    assert broken(operator, {}, sound, opset) is None and "tensor(" in (broken(operator, {}, wrong, opset) or "")
 
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
-def test_no_rule_is_broken_by_what_onnx_tests_its_operators_with() -> None:
+def test_no_rule_is_broken_by_what_onnx_tests_its_operators_with():
     from onnx.backend.test.case.node import collect_testcases
 
     met, told = set(), []
@@ -213,7 +207,7 @@ WORDED: list[tuple[str, str, list[Any]]] = [
 ]  # fmt: skip
 
 
-def test_a_word_that_an_attribute_may_be_loads_and_another_breaks_a_rule() -> None:
+def test_a_word_that_an_attribute_may_be_loads_and_another_breaks_a_rule():
     more = {"DepthToSpace": {"blocksize": 2}, "MaxPool": {"kernel_shape": [2, 2]}}
     for operator, name, inputs in WORDED:
         for word in WORDS[operator][name].split():
@@ -225,8 +219,7 @@ def test_a_word_that_an_attribute_may_be_loads_and_another_breaks_a_rule() -> No
 
 def test_every_rule_is_of_an_operator_and_lets_missing_inputs_be():
     for operator in {*RULES, *VECTORS, *NUMBERS, *WORDS}:
-        assert onnx.defs.has(operator)
-        assert broken(operator, {}, []) is None
+        assert onnx.defs.has(operator) and broken(operator, {}, []) is None
 
 
 def saved(tmp_path: Path, graph: str, **constants: Any) -> Path:
@@ -297,8 +290,7 @@ LATER = OPEN.format(forward="torch.cos(torch.sin(x)).log_softmax(-1)")
 def test_a_wrong_kernel_is_found_though_the_evaluator_has_no_say_on_another_node(bench, no_openvino):
     with wrong("Cos"):
         record = bench.run(LATER)
-    assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
-    assert record.conclusion == "kernel"
+    assert verdict(record) == ("failed", "compare", "WrongValue", "runtime") and record.conclusion == "kernel"
     assert record.loss is None  # by these kernels all would be lost by the export
     place = record.parts_at
     assert (place["operator"], place["how"], place["by"]) == ("Cos", "parts", "onnx-reference")
@@ -363,8 +355,7 @@ def test_a_walk_that_crashes_leaves_what_the_whole_model_shows(bench):
 
     with planted(kernel(edit)):
         record = bench.run(OPEN.format(forward="torch.cos(torch.sin(x))"))
-    assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
-    assert record.parts_at is None
+    assert verdict(record) == ("failed", "compare", "WrongValue", "runtime") and record.parts_at is None
 
 
 def test_a_rule_that_breaks_behind_a_wrong_integer_is_not_laid_to_the_model(tmp_path):

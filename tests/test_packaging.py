@@ -82,5 +82,4 @@ def test_the_version_is_the_same_everywhere():
     cited = YAML(typ="safe").load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     latest = re.findall(r"^## (\d[\w.]*)$", changes, re.M)[0]
-    assert cited["version"] == latest == __version__
-    assert cited["license"] == project()["license"] == "Apache-2.0"
+    assert cited["version"] == latest == __version__ and cited["license"] == project()["license"] == "Apache-2.0"

@@ -1,8 +1,6 @@
 """Plants defects of which two sides can be accused, and mistakes of the author that look like another's, and checks
 who gets the blame."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 
@@ -19,21 +17,14 @@ from conformance.records import matrix
 from conformance.records.explanation import greatest
 from conformance.records.record import Record
 from conformance.runtimes import onnxreference, onnxruntime, openvino
-from conformance.worker.warm import prepare_process
 from tests.kit.cases import PASSED, Bench, details, say, verdict, with_symbolic
 from tests.kit.modules import net_of
 from tests.kit.planting import planted
 from tests.kit.runtimes import Alter
 
-pytestmark = pytest.mark.own_store
+pytestmark = [pytest.mark.own_store, pytest.mark.usefixtures("one_thread")]
 
 CHECKS = pytest.mark.parametrize("check", ["fidelity", "accuracy"])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> None:
-    """As in a worker."""
-    prepare_process()
 
 
 def run(bench: Bench, body: str, cell: str, python: str = "") -> Record:
@@ -43,7 +34,6 @@ def run(bench: Bench, body: str, cell: str, python: str = "") -> Record:
 
 
 # ---- what other runtimes say ---------------------------------------------------------------------------------------
-
 TWO = 'forward: (torch.sin(x), torch.cos(x))\ninputs: {x: "float32[batch, 3]"}\ndims: {batch: 1..4}'
 
 
@@ -83,8 +73,6 @@ def test_other_runtimes_speak_of_the_output_and_the_stage_that_failed(
 
 FLOAT32_ONLY = """
 import torch
-
-
 class Only(torch.nn.Module):
     def forward(self, x):
         if x.dtype == torch.float64:
@@ -103,7 +91,6 @@ def test_a_failure_says_where_no_float64_form_tells_of_pytorchs_own_rounding(ben
 
 
 # ---- converted models ----------------------------------------------------------------------------------------------
-
 NET = """
 module: beside.Net
 inputs: {x: "float32[batch, 6]"}
@@ -141,8 +128,7 @@ def test_the_fault_for_a_lost_output_does_not_follow_from_another_output(bench):
     loose = "tolerance: {int8: {outputs: {0: {sqnr: 1 dB}}, because: planted}}"
     with planted(exported(of_output(times(1.5))), after_conversion(of_output(times(1.4), 1))):
         record = run(bench, say(NET, PRECISIONS, loose), "fidelity int8", TWO_OUTPUTS)
-    assert verdict(record) == ("failed", "compare", "LowFidelity", "precision")
-    assert record.fidelity["output"] == 1
+    assert verdict(record) == ("failed", "compare", "LowFidelity", "precision") and record.fidelity["output"] == 1
     assert record.loss["export"] > 100  # of output 1; output 0 has 6 dB there
     assert record.loss["conversion"] == pytest.approx(-20 * np.log10(0.4), abs=0.5)
     assert greatest(record.loss) == "conversion"
@@ -153,22 +139,17 @@ def test_what_the_export_loses_is_no_loss_of_the_conversion(bench):
         record = run(bench, say(NET, PRECISIONS), "fidelity int8", SOUND)
     assert verdict(record) == ("failed", "compare", "LowFidelity", "exporter")
     assert record.loss["export"] == pytest.approx(-20 * np.log10(0.5), abs=0.1)
-    assert record.loss["conversion"] > 20
-    assert greatest(record.loss) == "export"
+    assert record.loss["conversion"] > 20 and greatest(record.loss) == "export"
 
 
 # ---- modules that change -------------------------------------------------------------------------------------------
-
 COUNTS = """
 import torch
-
-
 class Counts(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.register_buffer("calls", torch.zeros(1))
         self.layer = torch.nn.Linear(3, 3)
-
     def forward(self, x):
         {body}
         return self.layer(x)
@@ -214,10 +195,7 @@ def test_an_exporter_that_changes_the_module_is_at_fault(bench):
 
 DRIFTS = """
 import torch
-
 calls = []
-
-
 class Drifts(torch.nn.Module):
     def forward(self, x):
         if not torch.jit.is_tracing():
@@ -244,12 +222,10 @@ def test_a_module_that_drifts_takes_turns_or_is_random_is_the_cases_mistake(benc
 def test_a_module_that_ends_its_process_at_some_call_is_the_cases_mistake(bench, after):
     before = f"if len(calls) > {after}: raise SystemExit(3)"
     record = bench.run(DRIFTING, DRIFTS.format(before=before, more=0))
-    assert verdict(record) == ("failed", "declare", "SystemExit", "case")
-    assert "beside.py" in record.reason
+    assert verdict(record) == ("failed", "declare", "SystemExit", "case") and "beside.py" in record.reason
 
 
 # ---- mistakes of the author ----------------------------------------------------------------------------------------
-
 ASINH = 'forward: torch.asinh(x)\ninputs: {x: "float32[batch, 3]"}\ndims: {batch: 1..4}'
 OWN_ASINH = say(ASINH, with_symbolic("aten::asinh"))
 MAKE = "def make(shape):\n    return None\n"
@@ -272,8 +248,7 @@ dims: {batch: 1..4}
 def test_a_mistake_of_the_author_is_one_line_about_the_case_in_every_cell(bench, body, python, error, parts):
     for check in ("export", "accuracy"):
         record = bench.run(body, python, check=check)
-        assert verdict(record) == ("failed", "declare", error, "case")
-        assert "\n" not in record.reason
+        assert verdict(record) == ("failed", "declare", error, "case") and "\n" not in record.reason
         assert all(part in record.reason for part in parts)
         assert not any("harness" in line for line in details(record))
 
@@ -318,7 +293,6 @@ def test_an_exception_is_one_line_and_that_of_an_exporter_says_at_what_it_stoppe
 
 
 # ---- fp16 at its ends ----------------------------------------------------------------------------------------------
-
 STEP = 2.0**-24  # the smallest number of fp16
 
 
@@ -353,8 +327,6 @@ def test_a_mask_may_become_minus_infinity_in_fp16_and_a_constant_of_a_million_ma
 
 
 # ---- the matrix ----------------------------------------------------------------------------------------------------
-
-
 def test_long_names_are_cut_where_it_tells_them_apart_in_a_narrow_terminal():
     about = {"exporter": "torchscript", "runtime": "onnxruntime", "precision": "fp32", "check": "accuracy"}
     names = [f"a_convolution_with_a_name_that_tells_much-kernel=1-stride={stride}" for stride in (1, 2)]
@@ -369,9 +341,7 @@ def test_long_names_are_cut_where_it_tells_them_apart_in_a_narrow_terminal():
     ('forward: "x * 2 if bool(x.sum() > 0) else x"', "dynamo: [20]", "branch"),
     ("module: beside.Unknown", "dynamo: [20]", "translation"),
 ])  # fmt: skip
-def test_an_export_that_fails_for_a_common_reason_says_what_to_do(
-    bench: Bench, body: str, exporter: str, hint: str
-) -> None:
+def test_an_export_that_fails_for_a_common_reason_says_what_to_do(bench, body, exporter, hint):
     unknown = """
 import torch
 @torch.library.custom_op("blame_test::unknown", mutates_args=())

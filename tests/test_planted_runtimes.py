@@ -33,8 +33,7 @@ def test_an_answer_that_only_the_optimizer_gets_wrong_is_the_runtimes_fault_and_
 
 def test_an_answer_that_is_wrong_without_the_optimizer_too_is_the_runtimes_fault_alone(bench):
     record = run_wrong(bench, off_by_a_bit)
-    assert verdict(record) == WRONG
-    assert not any("graph optimizer breaks it" in line for line in details(record))
+    assert verdict(record) == WRONG and not any("graph optimizer breaks it" in line for line in details(record))
     assert any("specification" in line and "agrees" in line for line in details(record))
 
 

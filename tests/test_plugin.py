@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from conformance.case.words import Check
 from tests.kit.cases import say, write_case
 from tests.kit.runs import Outcome, run_pytest, run_suite
 from tests.kit.unrun import UNRUN
@@ -99,15 +100,13 @@ def hanging(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 def test_ids_are_as_documented_and_have_no_equals_sign(whole):
     assert "::test_accuracy[sound-torchscript-op17-onnxruntime-fp32] PASSED" in whole.text
     assert "::test_export[sound-dynamo-op20] PASSED" in whole.text
-    assert "::test_case_file[cases/broken] FAILED" in whole.text
-    assert not any("=" in name for name in whole.records)
+    assert "::test_case_file[cases/broken] FAILED" in whole.text and not any("=" in name for name in whole.records)
 
 
 def test_every_cell_has_one_record_with_every_documented_field(whole):
     assert len(whole.records) == 3 * 5 + 3 + 3 + 3 + 2 * 2
     for record in whole.records.values():
-        assert record.keys() >= FIELDS and record["source"]["file"].startswith("cases/")
-        assert record["command"]
+        assert record.keys() >= FIELDS and record["source"]["file"].startswith("cases/") and record["command"]
 
 
 def test_the_header_names_the_schema_the_start_and_the_environment(whole):
@@ -340,7 +339,6 @@ def test_a_killed_run_keeps_the_records_it_had(folder):
 
 def test_the_functions_of_the_suite_stand_in_the_order_in_which_they_run():
     from conformance import test_suite
-    from conformance.case.words import Check
 
     order = [name.removeprefix("test_") for name in vars(test_suite) if name.startswith("test_")]
     assert order[:4] == ["case_file", "export", "registration", "fidelity"]

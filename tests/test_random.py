@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from conformance.case.dims import Dims, Range
@@ -52,8 +53,6 @@ def test_the_seed_of_a_run_changes_the_seed_of_every_draw(tmp_path):
 
 @pytest.mark.parametrize("derandomize", [False, True])
 def test_drawn_shapes_follow_their_seed_in_every_profile(derandomize):
-    import hypothesis
-
     dims = Dims.build({"n": Range.parse("1..4096")})
     before = hypothesis.settings.get_current_profile_name()
     expected = [drawn_shapes(dims, 8, seed) for seed in (1, 2)]

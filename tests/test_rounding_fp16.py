@@ -24,13 +24,10 @@ export: {torchscript: [17]}
 examples: {values: 12}
 """
 PYTHON = net_of(
-    "x * angle.cos() + turned * angle.sin()",
-    "angle = pos[..., None].float() * self.inverse",
-    "angle = torch.cat([angle, angle], -1)",
-    "turned = torch.cat([-x[..., 8:], x[..., :8]], -1)",
-    takes="x, pos",
+    "x * angle.cos() + turned * angle.sin()", "angle = pos[..., None].float() * self.inverse",
+    "angle = torch.cat([angle, angle], -1)", "turned = torch.cat([-x[..., 8:], x[..., :8]], -1)", takes="x, pos",
     inverse="Buffer(1.0 / (10000.0 ** (torch.arange(0, 16, 2).float() / 16)))",
-)
+)  # fmt: skip
 
 
 def run(bench):

@@ -13,7 +13,6 @@ from conformance import cli
 from conformance.precision import convert
 from conformance.records.record import Record
 from conformance.sensitivity.ranking import Ranking, candidates, rank
-from conformance.worker.warm import prepare_process
 from tests.kit import networks
 from tests.kit.cases import PASSED, Bench, say, verdict, write_case
 from tests.kit.planting import wrapping
@@ -59,12 +58,7 @@ LARGE = say(
 PLANTED = {"int8": (UNEVEN, "/gather/Conv"), "fp16": (SUBNORMAL, "/tiny/MatMul")}
 """By precision: a case, and the node that costs its accuracy."""
 BOTH = pytest.mark.parametrize("precision", PLANTED)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> None:
-    """As in a worker."""
-    prepare_process()
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def with_precision(body: str, precision: str, says: str = "") -> str:
@@ -185,8 +179,7 @@ def command(tmp_path, monkeypatch, capsys):
 def test_the_advice_of_the_command_put_into_the_case_makes_it_pass(command, tmp_path, bench, precision):
     body, node = PLANTED[precision]
     said = command(with_precision(body, precision), "planted", "--precision", precision, "--picture", "picture.svg")
-    assert said.code == 0, said.err
-    assert node in advice(said.out)["precisions"][precision]["exclude"]["torchscript"]
+    assert said.code == 0 and node in advice(said.out)["precisions"][precision]["exclude"]["torchscript"], said.err
     (line,) = (line for line in said.out.splitlines() if line.startswith("precisions:"))
     assert verdict(fidelity(bench, say(body, line))) == PASSED
     shown = "".join(ElementTree.parse(tmp_path / "picture.svg").getroot().itertext()).replace("\xa0", " ")

@@ -22,6 +22,7 @@ from conformance.checks.reduce.simpler import constants, simplified
 from conformance.checks.reduce.trial import Failure, OutOfTime, Trials, difference, divides_by_zero
 from conformance.checks.reduce.written import MOST_LINES, issue, script, shows
 from conformance.records.record import Record
+from conformance.runtimes import opener
 from tests.kit.cases import Bench, details, say, verdict
 from tests.kit.planting import planted, wrapping
 from tests.optimizer import models
@@ -142,8 +143,6 @@ def test_a_known_defect_is_cut_to_its_pattern_and_its_script_shows_it(tmp_path, 
 
 
 def expected_of(cut: Cut, folder: Path) -> list[Any]:
-    from conformance.runtimes import opener
-
     onnx.save(cut.model, folder / "small.onnx")
     with opener(UNOPTIMIZED)(folder / "small.onnx", ()) as session:
         return session.run(cut.feeds)
@@ -153,8 +152,7 @@ def test_shapes_and_values_become_simple(tmp_path):
     cut = cutter_of(models.integer_division(), np.full_like(models.integers(6), 4), tmp_path).of([0, 1, 2])
     assert cut is not None
     small = simplified(cut, trials())
-    assert [*small.feeds] == ["x"] and small.feeds["x"].shape == (1,)
-    assert {*constants(small)} == {"c0", "c1"}
+    assert [*small.feeds] == ["x"] and small.feeds["x"].shape == (1,) and {*constants(small)} == {"c0", "c1"}
     assert [one.name for one in small.model.graph.node] == ["n0", "n1"]
 
 
@@ -226,8 +224,7 @@ def test_a_cell_leaves_the_smallest_model_with_a_script_and_a_text(failing):
     record = failing
     assert verdict(record) == ("failed", "compare", "WrongValue", "runtime")
     told = record.smallest
-    assert told is not None and told["nodes"] == 9 < told["of"], told
-    assert told["passes"] == ["LayerNormFusionL1"]
+    assert told is not None and told["nodes"] == 9 < told["of"] and told["passes"] == ["LayerNormFusionL1"], told
     repro = Path(told["repro"])
     assert subprocess.run([sys.executable, repro.name], cwd=repro.parent, check=False, timeout=120).returncode == 1
     text = Path(told["issue"]).read_text(encoding="utf-8")

@@ -88,8 +88,7 @@ def test_a_mistake_in_what_asks_is_no_failure_of_the_cell(bench, break_opener):
     break_all(break_opener, off, off, None)
     with wrapping(openvino, "no_witness", mistaken)(Planted()):
         record = bench.run(BODY)
-    assert verdict(record)[:3] == ("failed", "compare", "WrongValue")
-    assert answers(record)[OPENVINO] == "lost"
+    assert verdict(record)[:3] == ("failed", "compare", "WrongValue") and answers(record)[OPENVINO] == "lost"
 
 
 # ---- questions in a process of their own ---------------------------------------------------------------------------
@@ -179,8 +178,7 @@ export: {torchscript: [17]}
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 def test_openvino_runs_the_cells_that_name_it(bench, precision):
     record = bench.run(say(CONVERTED, "runtimes: openvino"), runtime="openvino", precision=precision)
-    assert verdict(record) == PASSED and record.examples >= 8
-    assert record.arithmetic["provider"] == "OpenVINO CPU"
+    assert verdict(record) == PASSED and record.examples >= 8 and record.arithmetic["provider"] == "OpenVINO CPU"
     assert record.arithmetic["storage"] == {"fp32": "float32", "fp16": "float16", "int8": "int8"}[precision]
     assert ("int8" in record.arithmetic["arithmetic"]) is (precision == "int8")
     assert record.changed == []  # its telemetry would leave a thread and a process
@@ -279,8 +277,7 @@ def test_a_host_without_openvino_is_asked_nothing_of_it(bench, break_opener, mon
     assert OPENVINO not in [runtime.name for runtime in registry.second_opinions("onnxruntime")]
     break_all(break_opener, off, off, None)
     record = bench.run(BODY)
-    assert verdict(record) == ("failed", "compare", "WrongValue", "exporter")
-    assert OPENVINO not in answers(record)
+    assert verdict(record) == ("failed", "compare", "WrongValue", "exporter") and OPENVINO not in answers(record)
 
 
 # ---- what a witness is allowed -------------------------------------------------------------------------------------

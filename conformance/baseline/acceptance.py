@@ -49,7 +49,7 @@ def accept(
         first, entries = dump(head(after_run[0])), []
     lines = {entry.line["id"]: entry.line for entry in entries}
     before: Run = (json.loads(first), [expand(line) for line in lines.values()])
-    chosen = _chosen(changes(before, after_run, selected, limits or Limits()), ids_or_patterns, kinds)
+    chosen = _choose(changes(before, after_run, selected, limits or Limits()), ids_or_patterns, kinds)
     _check_whole(after_run[0], chosen, new=not entries)
     reason = " ".join(because.split())
     _check_reason(chosen, reason)
@@ -101,7 +101,7 @@ class Accepting:
         return {**rest, "accepted": entries} if entries else rest
 
     def _holds(self, old: Line | None, entry: Line, new: Record | None) -> bool:
-        """Return whether the run is still worse than what the cell was before ``entry`` was accepted."""
+        """Return whether the cell is still worse than before ``entry`` was accepted."""
         return old is not None and new is not None and self._comparison.held(expand(old), entry, new) is not None
 
     def _of(self, record: Record | None) -> Line:
@@ -130,7 +130,7 @@ def _on(entry: Entry, record: Record | None, before: Run, after: Run) -> Entry:
     return entry if line == entry.line else Entry(line, dump(line))
 
 
-def _chosen(all_changes: Sequence[Change], names: Sequence[str], kinds: Collection[str] | None) -> list[Change]:
+def _choose(all_changes: Sequence[Change], names: Sequence[str], kinds: Collection[str] | None) -> list[Change]:
     """The changes that are named, each once; UserError for a name that matches none."""
     chosen: list[Change] = []
     taken: dict[str, list[Change]] = {}

@@ -51,7 +51,7 @@ before was accepted, since the acceptance was for that failure and for no other.
 
 @dataclass(frozen=True)
 class Limits:
-    """The least differences that are reported."""
+    """Set how large a difference has to be before it is told."""
 
     accuracy_factor: float = 2.0
     """An error that grew by this factor, relative to what is allowed."""
@@ -94,7 +94,10 @@ class Change:
 
 
 def gate(changes: Iterable[Change]) -> int:
-    """Return how many regressions nobody has accepted; a release waits until there are none."""
+    """Count the regressions that nobody has accepted.
+
+    A release waits until there are none.
+    """
     return sum(change.regression and not change.accepted for change in changes)
 
 

@@ -110,7 +110,7 @@ class RunComparison:
         return told
 
     def pointless(self, old: Record, entry: Mapping[str, Any], new: Record) -> bool:
-        """Return whether what was accepted in the baseline's cell ``old`` is no longer so."""
+        """Return whether what the baseline's cell ``old`` has accepted is gone."""
         kind = entry["kind"]
         if kind == "vanished":
             return True
@@ -176,7 +176,7 @@ class RunComparison:
         if change.kind == "newly expected to fail" and host and not self._was_about(host):
             why = f"declared for {_describe_host(host)}"
         elif before != after and _saturates(new, before):
-            why = f"the processor's, which lacks {' and '.join(new['cause']['lacks'])} (shown by {_shown(new)})"
+            why = f"the processor's, which lacks {' and '.join(new['cause']['lacks'])} (shown by {_name_cause(new)})"
         elif before != after and change.kind == "accuracy worse" and _is_rounding(new):
             why = "another processor, and no more than rounding"
         else:
@@ -253,20 +253,22 @@ def _status(old: Record, new: Record) -> Iterator[Change]:
 
 
 def _saturates(record: Record, before: Instructions) -> bool:
-    """Return whether the record shows that 8-bit sums saturated, which they cannot have done on the earlier
-    processor."""
+    """Return whether the record shows a saturation that is new with this processor.
+
+    8-bit sums cannot have saturated on the earlier one.
+    """
     cause = record.get("cause") or {}
     return (
         cause.get("name") == "saturation" and before is not None and not is_of_kind({"lacks": cause["lacks"]}, before)
     )
 
 
-def _shown(record: Record) -> str:
+def _name_cause(record: Record) -> str:
     return ", ".join(f"{key}={value}" for key, value in record["cause"]["shown_by"].items())
 
 
 def _is_rounding(record: Record) -> bool:
-    """Return whether the worst error is no more than what another order of the same sums can make of the output."""
+    """Return whether another order of the same sums explains the worst error."""
     rounding = number((record.get("worst") or {}).get("rounding"))
     return rounding is not None and rounding <= 1
 
@@ -278,8 +280,10 @@ def _describe_host(host: Host) -> str:
 
 
 def _inconclusive(record: Record) -> bool:
-    """Return whether a budget of time was measured and could not be decided, which only ``--require latency``
-    fails."""
+    """Return whether a budget of time was measured and could not be decided.
+
+    Only ``--require latency`` fails such a cell.
+    """
     budgets = (record.get("latency") or {}).get("budgets") or []
     return record["status"] == "skipped" and any(budget.get("verdict") == "inconclusive" for budget in budgets)
 

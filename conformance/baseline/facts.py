@@ -15,7 +15,7 @@ _EXPORTERS = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxsim")
 
 
 def environment_changes(before: Run, after: Run) -> list[str]:
-    """Return what differs between the two runs besides their cells, one line each; empty where nothing does.
+    """List what differs between the two runs besides their cells, one line each.
 
     Versions first, then processors, then whatever makes cells incomparable.
     """
@@ -30,15 +30,19 @@ def environment_changes(before: Run, after: Run) -> list[str]:
 
 
 def same_exporters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether two exports of one module have to be the same bytes: an ONNX file names the version that made
-    it."""
+    """Return whether two exports of one module have to be the same bytes.
+
+    An ONNX file names the version that made it.
+    """
     versions = [_environment(header).get("versions") or {} for header in (before, after)]
     return all(versions[0].get(name) == versions[1].get(name) for name in _EXPORTERS)
 
 
 def same_processor(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether latencies of the two runs, by their headers, are comparable; never if a run has several
-    processors."""
+    """Return whether latencies of the two runs, by their headers, are comparable.
+
+    They never are if a run has several processors.
+    """
     old, new = _environment(before), _environment(after)
     return all(old.get(kind) == new.get(kind) and not _mixed(old.get(kind)) for kind in ("cpu", "gpu"))
 
@@ -57,8 +61,10 @@ def versions_of(header: Mapping[str, Any]) -> Mapping[str, str | None]:
 
 
 def graph_change(before: Mapping[str, Any], after: Mapping[str, Any], *, by_bytes: bool) -> str | None:
-    """Return how the graph (``{opset, nodes, sha}``) changed; ``by_bytes`` whether equal nodes with another sha
-    count."""
+    """Describe how the graph (``{opset, nodes, sha}``) changed.
+
+    ``by_bytes``: also where the nodes are equal and the sha is another one.
+    """
     parts = []
     if before["opset"] != after["opset"]:
         parts.append(f"opset {before['opset']} -> {after['opset']}")
@@ -121,7 +127,7 @@ def _not_comparable(before: Run, after: Run) -> Iterator[str]:
 
 
 def finished(header: Mapping[str, Any]) -> bool:
-    """Return whether the run reached all its cells; of a merged run, whether all its parts did."""
+    """Return whether the run reached all its cells, or all parts of it did."""
     return ("seconds" in header or "baseline" in header) and not header.get("unfinished")
 
 

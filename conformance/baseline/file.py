@@ -156,8 +156,10 @@ def _check_head(header: Any, where: str) -> None:
 
 
 def _is_run(file: Path) -> bool:
-    """Return whether this is a run's ``records.jsonl`` or ``run.json`` rather than a baseline, by its first line and
-    its name: the first line of a ``run.json`` is no whole JSON value."""
+    """Return whether this is a run's file rather than a baseline.
+
+    Its first line and its name decide: the first line of a ``run.json`` is no whole JSON value.
+    """
     try:
         with file.open(encoding="utf-8", errors="replace") as lines:
             first = parse_json(lines.readline(_LONGEST_HEADER))

@@ -197,8 +197,11 @@ def _joined(parts: Iterable[Part]) -> list[Mapping[str, Any]]:
 
 
 def _says_less(record: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
-    """Return whether the record of a ``later`` part counts in place of ``record``: this is skipped, and that is not,
-    or may have measured a latency, which this has not (a budget of time that cannot be decided is skipped too)."""
+    """Return whether the record of a ``later`` part counts in place of ``record``.
+
+    It does where this one is skipped and that one is not, or may have measured a latency, which this one has not (a
+    budget of time that cannot be decided is skipped too).
+    """
     return record["status"] == "skipped" and (later["status"] != "skipped" or record.get("latency") is None)
 
 

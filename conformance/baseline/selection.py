@@ -1,4 +1,4 @@
-"""Find out which cells a run was to run, by its own account: the pytest arguments in its header."""
+"""Find the cells that a run was to run, by the pytest arguments in its header."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ _TESTS = re.compile(r"(.*/)?conformance([/.].+)?|.*::.*|.*\.py")
 
 
 def selection_of(header: Mapping[str, Any]) -> tuple[Callable[[Record], bool] | None, str | None]:
-    """Return what ``compare_runs`` takes as ``selected``, and a line that says what cannot be told; None and None for
-    a run of all cells.
+    """Return ``selected`` of ``compare_runs``, and a line on what cannot be told.
+
+    Both are None for a run of all cells.
 
     Of a merged run the selections of its parts count together. Where an option such as ``-k`` chose cells in a way
     that a record does not show, nothing is told as vanished, and the line says so.
@@ -72,8 +73,10 @@ def _of_flags(flags: Sequence[str]) -> tuple[Callable[[Record], bool] | None, st
 
 
 def _keeps(fields: Mapping[str, Sequence[str]], record: Record) -> bool:
-    """Return whether these options keep the record's cell, as they do for a run (``conformance.plan``): of an option
-    given more than once the last value counts, of ``--cases`` all."""
+    """Return whether these options keep the record's cell, as they do for a run.
+
+    Of an option given more than once the last value counts, of ``--cases`` all (``conformance.plan``).
+    """
     for name, values in fields.items():
         if name == "cases":
             if not any(_below(record["source"]["file"], value) for value in values):
@@ -88,12 +91,15 @@ def _keeps(fields: Mapping[str, Sequence[str]], record: Record) -> bool:
 
 
 def _with_all(words: Sequence[str]) -> bool:
-    """Return whether the suite was named as a whole; what is named besides adds to it."""
+    """Return whether the suite was named as a whole; other names add to it."""
     return any(posixpath.basename(word.rstrip("/")) == "conformance" for word in words)
 
 
 def _below(file: str, place: str) -> bool:
-    """Return whether ``--cases PLACE`` reads a record's case file; both are given from where pytest was started."""
+    """Return whether ``--cases PLACE`` reads a record's case file.
+
+    Both are given from where pytest was started.
+    """
     place = posixpath.normpath(display_path(Path(place)))
     if posixpath.isabs(place) and not posixpath.isabs(file):  # the run was on another host, or from another folder
         parts = place.split("/")

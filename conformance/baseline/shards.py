@@ -33,7 +33,7 @@ def shard(ids: Iterable[str], index: int, count: int, seconds: Mapping[str, floa
     average = sum(known.values()) / len(known)
     weights = {case: known.get(case, average) for case in cases}
     whole = sum(weights.values())
-    for divided in (_model, _converted, str):
+    for divided in (_model, _name_model, str):
         for case, weight in [*weights.items()]:
             if weight * count > whole:
                 parts = _parts(cases[case], divided)
@@ -56,7 +56,7 @@ def repeated(ids: Collection[str], seconds: Mapping[str, float]) -> float:
         fields = fields_of(name)
         needs.add(f"export[{_model(name)}]")
         if fields["precision"] != "fp32":
-            needs.add(f"fidelity[{_converted(name)}]")
+            needs.add(f"fidelity[{_name_model(name)}]")
     return sum(seconds.get(name, 0.0) for name in sorted(needs - has))
 
 
@@ -76,7 +76,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def seconds_of(records: Iterable[Record]) -> dict[str, float]:
-    """Return how long each cell of a run took, all stages together."""
+    """Add up how long each cell of a run took, over all stages."""
     return {record["id"]: sum(map(float, (record.get("seconds") or {}).values())) for record in records}
 
 
@@ -96,7 +96,7 @@ def _model(name: str) -> str:
     return f"{fields['case']}-{fields['exporter']}-op{fields['opset']}"
 
 
-def _converted(name: str) -> str:
+def _name_model(name: str) -> str:
     """The model that a cell runs: of fp16 and int8, what the exported one is converted to."""
     return f"{_model(name)}-{fields_of(name)['precision']}"
 

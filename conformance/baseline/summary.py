@@ -64,7 +64,7 @@ def _of_causes(group: Sequence[Change], width: int) -> Iterator[str]:
         yield from (f"    {literal(change.id)}" for change in changes[:MOST_ALIKE])
         if len(changes) > MOST_ALIKE:
             yield f"    and {len(changes) - MOST_ALIKE} more"
-    yield from _lines(alone[:MOST], width)
+    yield from _write_group(alone[:MOST], width)
     if len(alone) > MOST:
         yield f"  and {len(alone) - MOST} more"
 
@@ -75,7 +75,7 @@ def _wrapped(text: str, width: int, indent: str) -> list[str]:
     )
 
 
-def _lines(group: Sequence[Change], width: int) -> Iterator[str]:
+def _write_group(group: Sequence[Change], width: int) -> Iterator[str]:
     """One line for each change where all of them fit, else the id and below it the text. An id is never cut, since it
     is there to be copied."""
     if not group:

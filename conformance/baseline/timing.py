@@ -1,4 +1,4 @@
-"""Compare how long a runtime took in two runs, as far as that can be compared."""
+"""Compare how long a runtime took in two runs."""
 
 from __future__ import annotations
 
@@ -33,8 +33,12 @@ class Timing:
         return {"own": own, "other": {"name": self.other, "median": _rounded(self.other_median)}}
 
     def grew(self, before: Timing) -> float:
-        """Return how many times as long as ``before``. Where both were measured beside the same ``other``, a change
-        that the other shares is taken for the host's, and only the rest counts."""
+        """Return how many times as long as ``before`` it took.
+
+        Where both were measured beside the same ``other``, a change that the other shares is taken for the host's,
+        and only
+        the rest counts.
+        """
         times = self.median / before.median
         if self.other is None or self.other != before.other or not self.other_median or not before.other_median:
             return times

@@ -23,11 +23,11 @@ class Pickled:
 
     def module(self) -> Any:
         """The module, made anew; raises what unpickling raises."""
-        with self._found(), self.file.open("rb") as stream:
+        with self._add_searched(), self.file.open("rb") as stream:
             return pickle.load(stream)
 
     @contextlib.contextmanager
-    def _found(self) -> Iterator[None]:
+    def _add_searched(self) -> Iterator[None]:
         before = sys.path.copy()
         sys.path += [entry for entry in self.searched if entry not in before]
         try:

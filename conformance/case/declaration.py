@@ -1,4 +1,4 @@
-"""The schema of a whole case, with what its parts say against one another.
+"""Model a case as a whole, and check what its parts say against one another.
 
 The models of a case file (here and in the other modules of this folder) are frozen and closed: an unknown key is an
 error. Shorthand, such as an input written as a plain string, is spelled out by a ``BeforeValidator`` before any field

@@ -1,4 +1,4 @@
-"""The schema of a case's deployment: how sessions and engines are made, and how fast they have to be."""
+"""Model the deployment of a case: its sessions, its engines, and its budgets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conformance.runtimes import registry
 
 
 class TensorRT(Says):
-    """The way in which engines are built. What is left out is TensorRT's own default, except for TF32."""
+    """Set how engines are built; the rest is as TensorRT has it, except for TF32."""
 
     opsets: Annotated[Listed[int], Field(min_length=1)] | None = None
     """Which of the exported models are run; the default is the highest opset of each exporter."""
@@ -40,7 +40,7 @@ def _option(value: object) -> object:
 
 
 class OnnxRuntime(Says):
-    """The way in which ONNX Runtime's sessions are made, here as in the deployment that the case stands for."""
+    """Make ONNX Runtime's sessions as the deployment makes them."""
 
     config: dict[
         Annotated[str, Field(min_length=1)],
@@ -51,7 +51,7 @@ class OnnxRuntime(Says):
 
 
 class Latency(Says):
-    """A budget of time of a runtime, or a measurement of it."""
+    """Set how fast a runtime has to be, or what is to be measured of it."""
 
     runtime: Runtime = "onnxruntime"
     """The runtime that is measured."""
@@ -85,7 +85,7 @@ class Latency(Says):
 
     @property
     def label(self) -> str:
-        """Return what tells this entry from others of the same runtime and precision."""
+        """Tell this entry from others of the same runtime and precision."""
         sizes = [f"{name}{size}" for name, size in self.at.items()]
         return "-".join([*sizes, *(["throughput"] if self.at_most is None else [])])
 

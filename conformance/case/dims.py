@@ -226,7 +226,7 @@ class TensorType:
 
 
 def _instead(dtype: str) -> str:
-    """Return what to do where there is no such dtype."""
+    """Advise what to do where there is no such dtype."""
     if dtype.startswith("complex"):
         return ": ONNX has no complex tensors; give the real and the imaginary part, and put them together in forward"
     if dtype.startswith(("quint", "qint")):

@@ -168,7 +168,7 @@ def _parse(text: str) -> Any:
 
 
 def _hint(text: str, line: int, message: str) -> str:
-    """Return what most likely went wrong on a line that YAML refuses, for mistakes that are common."""
+    """Name the likely mistake on a line that YAML refuses."""
     lines = text.splitlines()
     here = lines[line - 1] if 0 < line <= len(lines) else ""
     if "{" in here and re.search(r":\s*\w+\[", here[:1000]):

@@ -1,4 +1,4 @@
-"""The schema of a case's exports: exporters, opsets and what it registers for them."""
+"""Model the exports of a case: exporters, opsets and what it registers for them."""
 
 from __future__ import annotations
 
@@ -59,8 +59,7 @@ class ExportTo(Says):
     """Pass the model through onnxsim; what is checked and run is the simplified model."""
 
     def own_code(self) -> dict[str, str]:
-        """Return what the case itself puts into the export: by operator or name, the function beside the case
-        file."""
+        """Return the functions of the case's own in the export, by operator or name."""
         return {name: name for name in self.functions}
 
 

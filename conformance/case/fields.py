@@ -1,5 +1,7 @@
-"""The parts of which the schema of case files is built: the closed mapping, and small texts, parsed as the file is
-read.
+"""Define what the models of case files are built of.
+
+The closed mapping, and small texts, parsed as the file is read. Each small text is a type for pydantic's fields, with
+the JSON Schema of what the author writes.
 
 Each small text is a type for pydantic's fields, with the JSON Schema of what the author writes.
 """

@@ -151,7 +151,7 @@ def cases_of(name: str, said: dict[Any, Any], document: Document) -> tuple[list[
 
 
 def _merge(defaults: Any, said: Any) -> Any:
-    """Return what the case says on top of the defaults; mappings are merged, and null takes a default away."""
+    """Merge what the case says into the defaults; null takes a default away."""
     if not (isinstance(defaults, dict) and isinstance(said, dict)):
         return said
     merged = {**defaults, **{key: _merge(defaults.get(key), value) for key, value in said.items()}}

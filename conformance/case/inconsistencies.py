@@ -1,4 +1,4 @@
-"""Find what the parts of a case say against one another, which no single key shows."""
+"""Find contradictions between the parts of a case."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Mistake: TypeAlias = tuple[tuple[str | int, ...], str]
 
 
 def inconsistencies(says: Declaration) -> Iterator[Mistake]:
-    """Yield what the parts of the case say against one another: where in the case, and what is wrong."""
+    """Find contradictions in a case, each with its place."""
     if [says.forward, says.module, says.onnx].count(None) != 2:
         yield (), "give either forward (an expression), module (a class) or onnx (a file), one of them"
     yield from _onnx_inconsistencies(says)
@@ -92,7 +92,7 @@ def _onnx_inconsistencies(says: Declaration) -> Iterator[Mistake]:
 
 
 def _output_inconsistencies(says: Declaration) -> Iterator[Mistake]:
-    """Yield what outputs of indices say that cannot be: what they index, and along which axis."""
+    """Find outputs of indices whose axis or values cannot be."""
     by_name = {output.name: output for output in says.outputs}
     yield from _row_inconsistencies(says, by_name)
     for index, output in enumerate(says.outputs):
@@ -120,7 +120,7 @@ def _output_inconsistencies(says: Declaration) -> Iterator[Mistake]:
 
 
 def _row_inconsistencies(says: Declaration, by_name: Mapping[str, Output]) -> Iterator[Mistake]:
-    """Yield what outputs of boxes say of the outputs beside them that cannot be."""
+    """Find outputs of boxes that cannot go with the outputs beside them."""
     boxes_of: dict[str, str] = {}
     for index, output in enumerate(says.outputs):
         where = ("outputs", index, "rows")

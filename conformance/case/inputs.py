@@ -1,4 +1,4 @@
-"""The schema of a case's inputs: their types, where their values come from, and how many are drawn."""
+"""Model the inputs of a case: types, values, and how many are drawn."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _spell_out_values(value: object) -> object:
 
 
 class Values(Says):
-    """The source of an input's values; exactly one key is given."""
+    """Set where the values of an input come from; exactly one key is given."""
 
     uniform: Between | None = None
     """Floats of a range, which every regime stays within."""
@@ -98,7 +98,7 @@ class Input(Says):
 
     @property
     def is_flag(self) -> bool:
-        """Return whether each element is one of few values that decide rather than count, as those of a mask are."""
+        """Return whether the elements decide rather than count, as those of a mask."""
         values = self.values
         return self.type.dtype == "bool" or (values is not None and (values.choice or values.padding) is not None)
 
@@ -137,7 +137,7 @@ InputOrType: TypeAlias = Annotated[
 
 
 class Examples(Says):
-    """The number of shapes and values that are drawn, for a case that is too slow for the defaults."""
+    """Limit how many shapes and values are drawn, for a case that is slow."""
 
     shapes: int | None = Field(None, ge=0, le=DRAWN)
     """Drawn shapes for each cell, besides the boundary shapes; the default is what --examples says."""

@@ -1,4 +1,7 @@
-"""Keep what case files say from one process to the next: parsing YAML takes longer than all else that reads them."""
+"""Keep the parsed documents of case files from one process to the next.
+
+Parsing YAML takes longer than all else that reads them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def keep_in(folder: Path | None) -> None:
 
 
 def recall(file: Path, text: str) -> Kept | None:
-    """Return what is kept of the file with this text; None where nothing is, or what is there cannot be read."""
+    """Return what is kept of the file with this text, if it can be read."""
     if _folder is None or len(text) < _LEAST:
         return None
     with contextlib.suppress(OSError, EOFError, ValueError, TypeError):
@@ -71,5 +74,5 @@ def _sign(text: str) -> bytes:
 
 
 def _source() -> str:
-    """Return what reads documents, by its own text: an edit of this package is no other version."""
+    """Return the source that reads documents: an edit of it is no other version."""
     return hashlib.sha256(Path(__file__).with_name("document.py").read_bytes()).hexdigest()

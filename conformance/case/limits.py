@@ -1,4 +1,4 @@
-"""The limits of size of a case file and its parts.
+"""Limit the size of a case file and of its parts.
 
 Every number is far above what a case needs (of the shipped files the largest has 8 KiB, 16 combinations and 800
 cells), and low enough that one file cannot hold up the others: reading a file at all of its limits takes seconds.

@@ -1,5 +1,8 @@
-"""Values that YAML does not have: under ``with`` names of PyTorch's, and objects that are made, such as the
-configuration of a network; and a part of a module."""
+"""Make the values that YAML does not have.
+
+Under ``with`` names of PyTorch's, and objects that are made, such as the configuration of a network; and a part of a
+module.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,19 @@ if TYPE_CHECKING:
 
 
 def is_made(value: Mapping[str, Any]) -> bool:
-    """Return whether a mapping stands for an object: ``{new: package.Class, with: {...}}`` or ``{file: x.json, of:
-    package.Class}``."""
+    """Return whether a mapping stands for an object.
+
+    ``{new: package.Class, with: {...}}`` or ``{file: x.json, of: package.Class}``.
+    """
     return ("new" in value and value.keys() <= {"new", "with"}) or value.keys() == {"file", "of"}
 
 
 def value_of(value: Any, folder: Folder) -> Any:
-    """Return what a value under ``with`` means: "torch.int32" what PyTorch calls so, and a mapping that ``is_made``
-    the object; all else is as it stands there. Stopped at ``declare`` where it means nothing."""
+    """Return the value that a text or a mapping under ``with`` stands for.
+
+    "torch.int32" is what PyTorch calls so, and a mapping that ``is_made`` the object; all else is as it stands there.
+    Stopped at ``declare`` where it means nothing.
+    """
     if isinstance(value, list):
         return [value_of(item, folder) for item in value]
     if isinstance(value, dict):

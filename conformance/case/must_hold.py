@@ -1,4 +1,4 @@
-"""The schema of what a case says must hold: its graphs, its tolerances, and the failures that it expects."""
+"""Model what must hold: graphs, tolerances, and failures that are expected."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Processor(Says):
 
 
 class When(Says):
-    """A choice of cells, or of draws of a cell; what is left out matches all."""
+    """Select cells, or draws of a cell; what is left out matches all."""
 
     exporter: Exporter | None = None
     opset: OpsetCondition | None = None
@@ -78,7 +78,7 @@ class When(Says):
         return bool(self.at or self.values)
 
 
-def _said(value: object) -> object:
+def _require_text(value: object) -> object:
     if value is None or (isinstance(value, str) and not value.strip()):
         raise ValueError("say the fact behind the failure, in a sentence")
     return value
@@ -96,7 +96,7 @@ class Fails(Says):
     WrongValue), or a part of its text: at least 8 characters that not every error of the stage has."""
     fault: Fault | None = None
     """The one at fault, as the author knows; others are then asked only with `--explain all`."""
-    because: Annotated[str, BeforeValidator(_said)] = Field(min_length=1)
+    because: Annotated[str, BeforeValidator(_require_text)] = Field(min_length=1)
     """The fact behind the failure, in a sentence."""
 
     @model_validator(mode="after")
@@ -108,7 +108,7 @@ class Fails(Says):
 
 
 class Graph(Says):
-    """The form that the exported graph must have."""
+    """State what the exported graph must look like."""
 
     when: When = When()
     """Which cells this entry is about."""
@@ -133,7 +133,7 @@ class Graph(Says):
 
 
 class Rows(Says):
-    """The way in which rows along the first axis of an output are compared."""
+    """Set how the rows along the first axis of an output are compared."""
 
     match: Literal["in order", "in any order", "iou"]
     """``iou``: rows of boxes (x1, y1, x2, y2), as detectors give them, matched where they overlap by 0.9."""
@@ -237,8 +237,10 @@ class PrecisionTolerance(OutputTolerance):
     """Why the tolerance is right; required where it is looser than the default."""
 
     def for_output(self, index: int, *names: str) -> OutputTolerance:
-        """Return what is said of this output, by its index or the first of its names; where nothing is, what is said
-        of all outputs."""
+        """Return the tolerance of this output, by its index or its first known name.
+
+        Where nothing is said of it, what is said of all outputs.
+        """
         keys = [key for key in (index, *names) if key in self.outputs]
         own = self.outputs[keys[0]] if keys else OutputTolerance()
         general = {key: getattr(self, key) for key in OutputTolerance.model_fields}
@@ -247,7 +249,7 @@ class PrecisionTolerance(OutputTolerance):
         return OutputTolerance(**{**general, **own.model_dump(exclude_none=True)})
 
     def inconsistencies(self, precision: str) -> Iterator[str]:
-        """Yield what does not fit ``precision``, or is looser than the default without a ``because``."""
+        """Find what does not fit ``precision``, or is loose without a ``because``."""
         for given in (self, *self.outputs.values()):
             if precision == "fp32" and given.gives("sqnr", "cosine", "magnitude", "runtime"):
                 yield "sqnr, cosine, magnitude and runtime are for fp16 and int8; for fp32 give rtol and atol"

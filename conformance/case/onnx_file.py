@@ -1,4 +1,6 @@
-"""Read what an ONNX file says of itself, which a case that names it need not say again: inputs, outputs, dims, opset.
+"""Read the interface of an ONNX file: inputs, outputs, dims, opset.
+
+A case that names the file need not say these again.
 
 A case file is read where nothing may import onnx, so that a run starts at once. Of the model only the parts that
 matter are looked at, as protobuf encodes them (https://protobuf.dev/programming-guides/encoding), and weights are
@@ -39,8 +41,12 @@ class Tensor:
 
 @dataclass
 class Header:
-    """The interface of the model as the file has it; lookups are by the input of ``Gather`` nodes whose data is an
-    initializer: the size of the axis that the indices go along."""
+    """Hold the interface of a model as its file has it.
+
+    Lookups are by the input of ``Gather`` nodes whose data is an initializer: the size of the axis that the indices
+    go
+    along.
+    """
 
     opset: int = 0
     inputs: list[Tensor] = field(default_factory=list)
@@ -52,7 +58,7 @@ class Header:
 
 
 class NotOnnx(ValueError):
-    """The file is no ONNX model."""
+    """Raised for a file that is no ONNX model."""
 
 
 def header(file: Path) -> Header:
@@ -254,8 +260,10 @@ def _text(value: memoryview | int | None) -> str:
 
 
 def filled_in(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return what a case says, with what its ``onnx`` file says where the case does not; ValueError for a file that
-    cannot be read, or has what no case can draw."""
+    """Complete what a case says by its ``onnx`` file.
+
+    ValueError for a file that cannot be read, or has what no case can draw.
+    """
     name = said["onnx"]
     if not isinstance(name, str) or not name.strip() or name.startswith("/"):
         return dict(said)  # which is refused for what it is
@@ -361,7 +369,10 @@ def _inputs(file: str, told: Header, given: Iterable[str]) -> Iterator[tuple[str
 
 
 def _size(name: str, axis: int, size: int | str) -> str:
-    """Return how a case writes a size: a dim without a name, or with one that is no word, gets one."""
+    """Write a size as a case does.
+
+    A dim without a name, or with one that is no word, gets one.
+    """
     if isinstance(size, int) and size >= 0:
         return str(size)
     word = re.sub(r"\W+", "_", str(size)) if isinstance(size, str) else ""

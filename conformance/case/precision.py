@@ -1,4 +1,4 @@
-"""The schema of what a case says of fp16 and int8: how its models are converted."""
+"""Model how a case is converted to fp16 and int8."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Calibration(Says):
 
 
 class Exclude(Says):
-    """The nodes that stay in fp32, by exporter, since exporters name nodes differently."""
+    """Name what stays in fp32, by exporter, since exporters name nodes differently."""
 
     torchscript: Listed[str] = []
     """Names of nodes, patterns such as ``/head/*``, or operators such as ``LayerNormalization``."""
@@ -49,8 +49,10 @@ def _spell_out_exclude(value: object) -> object:
 
 
 class PrecisionSettings(Says):
-    """The way in which the model is converted to a precision. ``operators`` and ``reduce_range`` are for int8
-    alone."""
+    """Set how the model is converted to a precision.
+
+    ``operators`` and ``reduce_range`` are for int8 alone.
+    """
 
     left_out: str | None = Field(None, min_length=1)
     """Why this case has no such precision."""

@@ -110,7 +110,7 @@ class Folder:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
-            text = f"{self._called(dotted)} does not import: {describe(error, self.path)}"
+            text = f"{self._name_module(dotted)} does not import: {describe(error, self.path)}"
             raise Stopped("declare", type(error).__name__, text, "case") from None
         finally:
             uses.names_module(dotted)
@@ -123,7 +123,7 @@ class Folder:
         for count, name in enumerate(rest, 1):
             if not hasattr(target, name) and not self._is_submodule(target, name):
                 near = did_you_mean(name, [known for known in vars(target) if not known.startswith("_")])
-                where = self._called(".".join((first, *rest[: count - 1])))
+                where = self._name_module(".".join((first, *rest[: count - 1])))
                 text = f"{where} has no '{name}' (for {dotted}){near}"
                 raise Stopped("declare", "MissingName", text, "case")
             target = getattr(target, name) if hasattr(target, name) else self._imported(f"{target.__name__}.{name}")
@@ -136,8 +136,8 @@ class Folder:
         except (ImportError, ValueError, AttributeError):  # it is no package
             return False
 
-    def _called(self, dotted: str) -> str:
-        """Return what a message calls a module: by its file, where that lies in this folder."""
+    def _name_module(self, dotted: str) -> str:
+        """Name a module in a message: by its file, where that lies in this folder."""
         first = dotted.partition(".")[0]
         return f"{display_path(self.path / first)}.py" if (self.path / f"{first}.py").is_file() else dotted
 
@@ -170,7 +170,10 @@ def raised_at(error: BaseException, folder: Path) -> Place | None:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """Return what torch.onnx or onnx_ir stopped at, behind the exceptions that only say at which of their steps."""
+    """Find what torch.onnx or onnx_ir stopped at.
+
+    It is behind the exceptions that only say at which of their steps.
+    """
     while type(error).__module__.startswith(("torch.onnx", "onnx_ir")) and error.__cause__ is not None:
         error = error.__cause__
     return error

@@ -1,4 +1,4 @@
-"""Tell which cases build the same module."""
+"""Find cases that build the same module."""
 
 from __future__ import annotations
 

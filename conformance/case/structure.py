@@ -81,7 +81,7 @@ def _node(path: str, said: Any, tensors: dict[Any, Any]) -> Node:
         return {"list": _nodes(path, said, tensors)}
     forms = [form for form in FORMS if form in said]
     if not forms:
-        return {"dict": _named(path, said, tensors)}
+        return {"dict": _read_mapping(path, said, tensors)}
     if len(forms) > 1:
         raise ValueError(f"inputs: {path}: give one of {' and '.join(forms)}")
     (form,) = forms
@@ -104,15 +104,15 @@ def _node(path: str, said: Any, tensors: dict[Any, Any]) -> Node:
     if not isinstance(inner, dict):
         raise ValueError(f"inputs: {path}: {shown(inner)} is no mapping of inputs")
     if form == "dict":
-        return {"dict": _named(path, inner, tensors)}
+        return {"dict": _read_mapping(path, inner, tensors)}
     if not isinstance(said["new"], str) or "." not in said["new"]:
         raise ValueError(f"inputs: {path}: new: {shown(said['new'])} is no name such as modules.Cache")
-    return {"new": said["new"], "with": _named(path, inner, tensors)}
+    return {"new": said["new"], "with": _read_mapping(path, inner, tensors)}
 
 
 def _nodes(path: str, said: list[Any], tensors: dict[Any, Any]) -> list[Node]:
     return [_node(f"{path}.{index}", inner, tensors) for index, inner in enumerate(said)]
 
 
-def _named(path: str, said: Mapping[Any, Any], tensors: dict[Any, Any]) -> dict[str, Node]:
+def _read_mapping(path: str, said: Mapping[Any, Any], tensors: dict[Any, Any]) -> dict[str, Node]:
     return {str(key): _node(f"{path}.{key}", inner, tensors) for key, inner in said.items()}

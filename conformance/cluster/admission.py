@@ -59,7 +59,7 @@ class Admission(WorkerPlugin):
 
 
 async def asked(packages: "list[str]") -> "tuple[dict[str, Any], list[str]]":
-    """Return what the environment of this worker is, and why it cannot be told."""
+    """Return the environment of this worker, and why it cannot be told."""
     command = [sys.executable, "-c", ASK, json.dumps(packages)]
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
@@ -96,7 +96,7 @@ def refusals(wanted: "dict[str, Any]", facts: "dict[str, Any]") -> "list[str]":
 
 
 def resources(run: str, words: "list[str]") -> "dict[str, float]":
-    """Return what a worker with these words has of the resources that tasks of a run ask for."""
+    """Return the resources of a run that a worker with these words has."""
     return {SLOT: 1.0, run: 1.0, f"{run} files": FILES, **{f"{run} {word}": 1.0 for word in words}}
 
 

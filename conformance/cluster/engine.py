@@ -186,9 +186,9 @@ class Cluster(Workers):
         if task is not None:
             if told.get("bundle") is not None:
                 self._unpack(*told["bundle"])
-            yield self._made(task, id, pickle.loads(told["record"]), self.known.get(address))
+            yield self._finish(task, id, pickle.loads(told["record"]), self.known.get(address))
 
-    def _made(self, task: _Task, cell: str, record: Record, worker: Worker | None = None) -> Made:
+    def _finish(self, task: _Task, cell: str, record: Record, worker: Worker | None = None) -> Made:
         del task.left[cell]
         self._ended.add(cell)
         self._begun.pop(cell, None)
@@ -200,11 +200,11 @@ class Cluster(Workers):
     def _condemned(self, task: _Task, id: str) -> Iterator[Made]:
         """The cell during which too many workers ended has its verdict, and the others of its case go on."""
         began = self._begun[id][:KILLS]
-        text = f"{len(began)} workers ended while they ran it: {', '.join(map(self._called, began))}"
-        yield self._made(task, id, self._lost(id, "WorkersLost", text))
+        text = f"{len(began)} workers ended while they ran it: {', '.join(map(self._name_worker, began))}"
+        yield self._finish(task, id, self._lost(id, "WorkersLost", text))
         self._again(task)
 
-    def _called(self, address: str) -> str:
+    def _name_worker(self, address: str) -> str:
         worker = self.known.get(address)
         return address if worker is None else f"{worker.name} ({address})"
 
@@ -249,13 +249,13 @@ class Cluster(Workers):
             return
         if task.tries >= 2 * KILLS:
             for id in list(task.left):
-                yield self._made(task, id, self._lost(id, "WorkersLost", text))
+                yield self._finish(task, id, self._lost(id, "WorkersLost", text))
         self._again(task)
 
     def _unreadable(self, task: _Task, text: str) -> Iterator[Made]:
         """The cells that cannot go out any more, with records that say so."""
         for id in list(task.left):
-            yield self._made(task, id, self._lost(id, "MissingFile", text))
+            yield self._finish(task, id, self._lost(id, "MissingFile", text))
         self._again(task)
 
     def _given_up(self) -> Iterator[Made]:
@@ -271,7 +271,7 @@ class Cluster(Workers):
                 continue
             text = f"no worker of {self._address} is left that {f'has {lacking}' if lacking else 'could run it'}"
             for id in list(task.left):
-                yield self._made(task, id, self._lost(id, "NoWorker", text))
+                yield self._finish(task, id, self._lost(id, "NoWorker", text))
             self._again(task)
 
     def _unpack(self, name: str, archive: bytes) -> None:

@@ -1,4 +1,6 @@
-"""Describe an environment as far as it decides on cells: run by Python itself on each worker of a cluster.
+"""Print what decides on the results of cells in an environment.
+
+Python itself runs this on each worker of a cluster.
 
 Prints one line of JSON. Needs neither torch nor pytest: on a host that runs bundles there is none.
 """
@@ -24,7 +26,10 @@ RUNTIME = "runtime {}"
 
 
 def facts(packages: Iterable[str] = ()) -> dict[str, Any]:
-    """Return what this environment is, with the versions of these distributions besides those that every run has."""
+    """Describe this environment, with the versions of these distributions.
+
+    Those that every run has are there too.
+    """
     absences = {runtime.name: registry.absence(runtime.name) for runtime in registry.RUNTIMES}
     there = [RUNTIME.format(name) for name, absence in absences.items() if absence is None]
     return {
@@ -48,8 +53,10 @@ def python() -> str:
 
 
 def _seen_by_cells() -> dict[str, Any]:
-    """Return what fingerprints take of a host, and the hashes of what cells may read of it; nothing where case files
-    cannot be read, and nothing has fingerprints."""
+    """Return what fingerprints take of a host, and hashes of what cells may read.
+
+    Nothing where case files cannot be read, and nothing has fingerprints.
+    """
     try:
         from conformance.depends.fingerprint import host
         from conformance.depends.observed import FACTS, fact, variable

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # a Dask worker reads no cases
 
 @dataclass(frozen=True)
 class Files:
-    """The files that a case needs besides packages."""
+    """Hold what a case needs besides packages."""
 
     digests: Mapping[str, str]
     """The SHA-256 of each file, by its absolute path here."""

@@ -45,7 +45,7 @@ class Host:
         self._connection.send_bytes(cells)
 
     def poll(self, seconds: float) -> bool:
-        """Return whether ``receive`` has something, after at most so many seconds."""
+        """Wait at most so many seconds for ``receive`` to have something."""
         return self._connection.poll(seconds)
 
     def receive(self) -> tuple[Any, ...]:

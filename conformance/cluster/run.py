@@ -1,4 +1,4 @@
-"""The common part of the tasks of one run on a cluster, and the place where a worker keeps what it makes."""
+"""Describe a run to the workers of a cluster, and find where they keep files."""
 
 from __future__ import annotations
 

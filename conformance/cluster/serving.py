@@ -1,4 +1,4 @@
-"""Run cells in the process below a Dask worker, each in a process of its own."""
+"""Run cells below a Dask worker, each in a process of its own."""
 
 from __future__ import annotations
 

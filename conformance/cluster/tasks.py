@@ -1,4 +1,4 @@
-"""The tasks of the workers of a cluster. Imported by them, so it needs no PyTorch and reads no case."""
+"""Run the tasks of a cluster. Workers import this: no PyTorch, no cases."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def replay(run: Run, order: bytes, digests: Mapping[str, str], files: Mapping[st
     with (report / "said").open("w+b") as said:
         process = subprocess.Popen(command, cwd=root, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         try:
-            told = _told(process, report / "run" / LINES, worker)
+            told = _follow(process, report / "run" / LINES, worker)
             _tell_of_replayed(run, worker, given["cells"], told)
         finally:
             process.kill()
@@ -129,7 +129,7 @@ def _tell_of_replayed(run: Run, worker: Worker, cells: list[str], records: Itera
         worker.log_event(run.name, {"kind": "ended", **common, "cell": record["id"], "record": made})
 
 
-def _told(process: subprocess.Popen[bytes], lines: Path, worker: Worker) -> Iterator[dict[str, Any]]:
+def _follow(process: subprocess.Popen[bytes], lines: Path, worker: Worker) -> Iterator[dict[str, Any]]:
     """The records of a run file as they come, until the process that writes it has ended, or nobody wants them."""
     key, place = worker.get_current_task(), 0
     while True:
@@ -141,12 +141,12 @@ def _told(process: subprocess.Popen[bytes], lines: Path, worker: Worker) -> Iter
                     if place:  # the first line is the header
                         yield json.loads(line)
                     place += len(line)
-        if ended or not _wanted(worker, key):
+        if ended or not _is_wanted(worker, key):
             return
         time.sleep(_LOOK)
 
 
-def _wanted(worker: Worker, key: Any) -> bool:
+def _is_wanted(worker: Worker, key: Any) -> bool:
     """Return whether somebody waits for a task: not after a Ctrl-C."""
     task = worker.state.tasks.get(key)
     return task is not None and task.state != "cancelled"
@@ -169,7 +169,7 @@ def _passed_on(host: Host, cells: bytes, worker: Worker, key: Any) -> list[tuple
     host.send(cells)
     while True:
         while not host.poll(_LOOK):
-            if not _wanted(worker, key):
+            if not _is_wanted(worker, key):
                 end()
                 return []
         kind, *told = host.receive()

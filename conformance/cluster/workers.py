@@ -40,7 +40,7 @@ class SchedulerLost(Exception):
 
 @dataclass
 class Worker:
-    """The facts that a worker has reported of itself."""
+    """Hold what a worker has said of itself."""
 
     name: str
     facts: Mapping[str, Any]
@@ -146,7 +146,7 @@ class Workers:
         return str(self.client.scheduler.address) if self.client.scheduler else self._address
 
     def _has_enough(self, waited: float) -> bool:
-        """Return whether all workers that are there have said what they are, and one of them fits."""
+        """Return whether all workers have said what they are, and one of them fits."""
         if self._local is not None and len(self._there()) < len(self._local.workers):
             return False
         return bool(self.fit) and (self._all_told() or waited > ANSWER)
@@ -194,8 +194,10 @@ class Workers:
                 self._tell(f"worker {worker.name} on {worker.host} is gone; {len(self.fit)} left")
 
     def lacking(self, words: Iterable[str]) -> str | None:
-        """Return what of these words no worker has, where none has all of them; None where one has. Empty where there
-        are no words, and no worker."""
+        """Name those of these words that no worker has; None where one has all.
+
+        Empty where there are no words, and no worker.
+        """
         wanted = set(words)
         if any(wanted <= set(worker.facts["words"]) for worker in self.fit):
             return None

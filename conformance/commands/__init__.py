@@ -33,7 +33,7 @@ def selecting(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    """Return what ``NAME=VALUE`` of an option means; raises UserError for what is no such text."""
+    """Read ``NAME=VALUE`` of an option; raises UserError for another text."""
     found = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -44,8 +44,10 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
 
 
 def ask(worker: Worker, question: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function answers in a worker. Raises UserError with what it stopped at, or how its process
-    ended."""
+    """Call a function in a worker, and return what it returns.
+
+    Raises UserError with what it stopped at, or how its process ended.
+    """
     from conformance.worker.isolation import Death
 
     answer = worker.call(_or_refused, question, arguments, timeout=TIMEOUT)

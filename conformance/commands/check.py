@@ -54,7 +54,7 @@ def run(given: argparse.Namespace) -> int:
     from conformance.plan.settings import Settings
     from conformance.worker.warm import new_worker
 
-    said = _said(given)
+    said = _describe_case(given)
     case = _case(given.file, said)
     records: list[Record] = []
     with new_worker() as worker:
@@ -87,8 +87,11 @@ def _reported(record: Record) -> str:
     return f"told    {record.id}: {record.reason} (--precision int8 would hold it to its limits)"
 
 
-def _said(given: argparse.Namespace) -> dict[str, Any]:
-    """Return what a case file would say; raises UserError for files and options that make no case."""
+def _describe_case(given: argparse.Namespace) -> dict[str, Any]:
+    """Return what a case file would say.
+
+    Raises UserError for files and options that make no case.
+    """
     from conformance.case.onnx_file import NotOnnx, header
     from conformance.case.precision import INT8_OPSET
     from conformance.case.words import Precision
@@ -138,7 +141,7 @@ def _case(file: Path, said: dict[str, Any]) -> Case:
 
 
 def _summary(records: Sequence[Record]) -> Iterator[str]:
-    """Yield what each precision costs, and how long an example takes in each runtime."""
+    """Tell the cost of each precision, and the time of an example in each runtime."""
     for record in records:
         sqnr = (record.fidelity or {}).get("sqnr")
         if sqnr is not None:

@@ -43,7 +43,7 @@ def run(given: argparse.Namespace) -> int:
     for record in chosen:
         differs = list(_differences(record, header.get("conditions") or {}))
         changed |= bool(differs)
-        for line in _lines(record, differs, entries=given.depends):
+        for line in _explain(record, differs, entries=given.depends):
             tell(line)
     return int(changed)
 
@@ -75,7 +75,7 @@ def _says(record: Mapping[str, Any], file: Path) -> str | None:
         return None
 
 
-def _lines(record: Mapping[str, Any], differs: list[str], *, entries: bool) -> Iterator[str]:
+def _explain(record: Mapping[str, Any], differs: list[str], *, entries: bool) -> Iterator[str]:
     taken = "taken over from an earlier run" if record.get("reused") else "run"
     yield f"{record['id']}: {record['status']}, {taken}"
     yield from (f"  run again: {line}" for line in record.get("again") or ())

@@ -52,7 +52,7 @@ def run(given: argparse.Namespace) -> int:
             for fate in fates(worker, checks, given.store / "models", Path(name), given.each):
                 found.append(fate)
                 counts[fate.called if isinstance(fate, Fate) else "unfit"] += 1
-            for line in _lines(checks, found):
+            for line in _report_model(checks, found):
                 tell(line)
     killed, defects = counts["killed"], counts["killed"] + counts["survived"]
     for line in _summary(counts):
@@ -78,8 +78,8 @@ def _cells(given: argparse.Namespace) -> list[Cell]:
     return cells
 
 
-def _lines(checks: Sequence[Cell], found: Sequence[Fate | Unfit]) -> Iterator[str]:
-    """Yield what became of the mutants of one model, the survivors with what would have shown them."""
+def _report_model(checks: Sequence[Cell], found: Sequence[Fate | Unfit]) -> Iterator[str]:
+    """Tell the outcome of the mutants of a model, and what shows survivors."""
     from conformance.errors import display_path
     from conformance.mutants.study import Unfit
 
@@ -96,10 +96,10 @@ def _lines(checks: Sequence[Cell], found: Sequence[Fate | Unfit]) -> Iterator[st
     for fate in fates:
         if fate.called == "survived":
             yield f"  survived: {fate.made.node}: {fate.made.what} ({fate.made.kind}); {where}"
-            yield from (f"    {line}" for line in _shown(fate))
+            yield from (f"    {line}" for line in _explain_survivor(fate))
 
 
-def _shown(fate: Fate) -> Iterator[str]:
+def _explain_survivor(fate: Fate) -> Iterator[str]:
     judged = fate.judged
     assert judged is not None
     if judged.refused:

@@ -79,14 +79,14 @@ def run(given: argparse.Namespace) -> int:
         raise UserError("give --from or --observe: a script says itself what its modules are")
     if given.module is not None:
         _absent([case])
-        return _drafted(given, case, command)
+        return _draft(given, case, command)
     if given.given or given.config or given.inputs or given.dims or given.submodule or given.submodules:
         raise UserError(
             "--with, --config, --input, --dim, --submodule and --submodules are about the module of --from"
         )
     if given.observe is not None:
         _absent([case])
-        return _observed(given, case, command)
+        return _observe(given, case, command)
     module = folder / f"{name}_module.py"
     _absent([case, module])
     folder.mkdir(parents=True, exist_ok=True)
@@ -134,8 +134,8 @@ def _plain(name: str, text: str) -> Any:
 # ---- of a module ---------------------------------------------------------------------------------------------
 
 
-def _drafted(given: argparse.Namespace, case: Path, command: str) -> int:
-    from conformance.draft.drafting import drafted
+def _draft(given: argparse.Namespace, case: Path, command: str) -> int:
+    from conformance.draft.drafting import draft_module
     from conformance.draft.parts import parts
     from conformance.worker.warm import new_worker
 
@@ -143,7 +143,7 @@ def _drafted(given: argparse.Namespace, case: Path, command: str) -> int:
     with new_worker(dynamo=True) as worker:
         request = _request(given, case, worker)
         if given.submodules is None:
-            drafts = [(given.name, request, ask(worker, drafted, request), "")]
+            drafts = [(given.name, request, ask(worker, draft_module, request), "")]
         else:
             drafts = _of_parts(given.name, request, ask(worker, parts, request, given.submodules))
         return _all_written(case, drafts, worker, command)
@@ -164,8 +164,8 @@ def _of_parts(name: str, request: Request, parts: list[Part]) -> list[Drafted]:
     return found
 
 
-def _observed(given: argparse.Namespace, case: Path, command: str) -> int:
-    from conformance.draft.observed import observed
+def _observe(given: argparse.Namespace, case: Path, command: str) -> int:
+    from conformance.draft.observed import observe
     from conformance.worker.warm import new_worker
 
     if not given.observe.is_file():
@@ -173,7 +173,7 @@ def _observed(given: argparse.Namespace, case: Path, command: str) -> int:
     case.parent.mkdir(parents=True, exist_ok=True)
     with new_worker(dynamo=True) as worker:
         tell(f"running {display_path(given.observe)}")
-        seen = ask(worker, observed, given.observe.absolute(), case.parent.absolute(), given.name)
+        seen = ask(worker, observe, given.observe.absolute(), case.parent.absolute(), given.name)
         if seen.stopped:
             tell(f"{seen.stopped}; what was called before is used")
         _absent([case.parent / file for one in seen.modules for file in one.files])
@@ -195,7 +195,7 @@ def _all_written(case: Path, drafts: list[Drafted], worker: Worker, command: str
     """Writes the cases into one file, running each; what they came to is told as it is known."""
     text, failed = "", False
     for name, request, draft, about in drafts:
-        text, records = _written(case, text, (name, request, draft, about), worker)
+        text, records = _write(case, text, (name, request, draft, about), worker)
         failed |= any(record.status == "failed" and not _is_declared(record) for record in records)
         for line in (line for record in records for line in outcome(record)):
             tell(line)
@@ -227,7 +227,7 @@ def _request(given: argparse.Namespace, case: Path, worker: Worker) -> Request:
     )
 
 
-def _written(case: Path, before: str, drafted: Drafted, worker: Worker) -> tuple[str, list[Record]]:
+def _write(case: Path, before: str, drafted: Drafted, worker: Worker) -> tuple[str, list[Record]]:
     """Writes a case behind those that are there, without exporters that do not export it where the other does, and
     with weights that show; the text of the file, and the records of the new case."""
     from conformance.draft.text import as_text
@@ -255,9 +255,12 @@ def _written(case: Path, before: str, drafted: Drafted, worker: Worker) -> tuple
 
 
 def _is_declared(record: Record) -> bool:
-    """Return whether a failure goes into a new case as one that is expected: what a runtime makes of NaN and
-    infinities, where others show that it is at fault. Nobody asked for these values, and the module and its export
-    are right."""
+    """Return whether a failure goes into a new case as one that is expected.
+
+    It is what a runtime makes of NaN and infinities, where others show that it is at fault. Nobody asked for these
+    values,
+    and the module and its export are right.
+    """
     return record.status == "failed" and record.check == "specials" and record.fault == "runtime"
 
 

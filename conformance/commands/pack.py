@@ -78,7 +78,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _declared(cell: Cell) -> bool:
-    """Return whether the case says that there is no model to pack, or that this host cannot make it."""
+    """Return whether the case says that there is no model, or none on this host."""
     from conformance.plan.expected import declared, on_host
     from conformance.records.processor import instructions
 

@@ -52,7 +52,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _changes(run: Path, baseline: Path | None) -> list[dict[str, Any]]:
-    """Return what changed since a baseline; without one, what the run's own ``--baseline`` found."""
+    """Compare with a baseline; without one, read what ``--baseline`` found."""
     if baseline is None:
         from conformance.records.run_file import read_changes
 

@@ -43,7 +43,7 @@ _used: dict[Path, InUse] = {}
 
 @dataclass(frozen=True)
 class Freed:
-    """The dropped files, and the bytes that are left in the store."""
+    """Hold what was dropped, and the bytes that are left in the store."""
 
     entries: int
     bytes: int

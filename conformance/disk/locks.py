@@ -43,7 +43,10 @@ class InUse:
                 fcntl.flock(self._handle, fcntl.LOCK_SH)
 
     def alone(self) -> bool:
-        """Return whether no other process uses the folder; until ``close`` none will then begin to."""
+        """Return whether no other process uses the folder.
+
+        Until ``close`` none will then begin to.
+        """
         return self._handle >= 0 and lock(self._handle) is True
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ class KeptValues:
         return value
 
     def has(self, key: str) -> bool:
-        """Return whether something was kept under the key, be it as it was written or not."""
+        """Return whether something is kept under the key, intact or not."""
         return self._folder is not None and (self._folder / key).is_file()
 
     def put(self, key: str, value: Any) -> None:

@@ -1,5 +1,7 @@
-"""Turn what a module was called with into the inputs of a case: types from tensors that were seen, dims from sizes
-that differ."""
+"""Make inputs of a case of what a module was called with.
+
+Types come from tensors that were seen, dims from sizes that differ.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,10 @@ class Call:
 
 
 def call_of(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
-    """Return what a call has to be given again; what is as its default says is left out. Raises Stopped for an
-    argument that a case cannot say."""
+    """Return what a call has to be given again, without arguments as their default.
+
+    Raises Stopped for an argument that a case cannot say.
+    """
     signature = inspect.signature(module.forward)
     bound = signature.bind(*args, **kwargs)
     arguments: dict[str, Any] = {}
@@ -52,23 +56,23 @@ def call_of(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Ca
     for name, value in bound.arguments.items():
         parameter = signature.parameters[name]
         if parameter.kind is parameter.VAR_KEYWORD:
-            arguments |= {inner: _seen(inner, one) for inner, one in value.items()}
+            arguments |= {inner: _read_value(inner, one) for inner, one in value.items()}
         elif parameter.kind is parameter.VAR_POSITIONAL:
-            arguments |= {f"{name}_{index}": _seen(f"{name}_{index}", one) for index, one in enumerate(value)}
+            arguments |= {f"{name}_{index}": _read_value(f"{name}_{index}", one) for index, one in enumerate(value)}
         elif is_plain(value) and is_plain(parameter.default) and value == parameter.default:
             left_out = True
         else:
-            arguments[name] = _seen(name, value)
+            arguments[name] = _read_value(name, value)
             by_name |= {name} if left_out else set()
     return Call(arguments, frozenset(by_name & arguments.keys()))
 
 
 def is_plain(value: object) -> bool:
-    """Return whether it stands in YAML as it is."""
+    """Return whether a value stands in YAML as it is."""
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def _seen(name: str, value: Any) -> Any:
+def _read_value(name: str, value: Any) -> Any:
     import torch
 
     if type(value) in (torch.Tensor, torch.nn.Parameter):
@@ -76,9 +80,9 @@ def _seen(name: str, value: Any) -> Any:
     if is_plain(value):
         return Constant(value)
     if type(value) in (list, tuple):
-        return type(value)(_seen(f"{name}.{index}", one) for index, one in enumerate(value))
+        return type(value)(_read_value(f"{name}.{index}", one) for index, one in enumerate(value))
     if type(value) is dict and all(isinstance(key, str) for key in value):
-        return {key: _seen(f"{name}.{key}", one) for key, one in value.items()}
+        return {key: _read_value(f"{name}.{key}", one) for key, one in value.items()}
     text = f"{name} is a {type(value).__name__}, which a case says by hand, as {{new: package.Class, with: ...}}"
     raise Stopped("declare", "NoInput", text, "case")
 
@@ -183,7 +187,10 @@ def _typed(trees: Sequence[Any], dims: _Dims, rows: Sequence[int], name: str) ->
 
 
 def _values(tensors: Sequence[Seen], rows: Sequence[int], name: str) -> tuple[dict[str, Any] | None, str]:
-    """Return where the values of a tensor come from, by those that were seen, and what hangs on that."""
+    """Find where the values of a tensor come from, by those that were seen.
+
+    Also what follows from that.
+    """
     low, high = min(one.low for one in tensors), max(one.high for one in tensors)
     dtype = tensors[0].dtype
     if dtype == "bool" and "mask" in name:

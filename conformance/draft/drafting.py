@@ -52,7 +52,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Draft:
-    """The findings about a module."""
+    """Hold what was found of a module."""
 
     inputs: Mapping[str, Tree]
     keywords: frozenset[str]
@@ -66,8 +66,11 @@ class Draft:
     """What forward returns besides, by its path, and why it is not compared."""
 
 
-def drafted(request: Request) -> Draft:
-    """Builds the module and runs it until its inputs are known. Raises Stopped with what could not be done."""
+def draft_module(request: Request) -> Draft:
+    """Build the module, and run it until its inputs are known.
+
+    Raises Stopped with what could not be done.
+    """
     with building(request) as module:
         return draft_of(module, request.inputs, request.dims)[0]
 
@@ -79,14 +82,16 @@ def building(request: Request) -> Iterator[Any]:
 
     torch.manual_seed(0)
     with Folder.of(request.folder).active() as folder, torch.no_grad():
-        yield _built(request, folder)
+        yield _build(request, folder)
 
 
 def draft_of(module: Any, inputs: Mapping[str, str], dims: Mapping[str, str]) -> tuple[Draft, dict[str, int]]:
-    """Return what is found of a module, and sizes of all its dims at which it runs; ``inputs`` are types that are
-    known, and ``dims`` ranges."""
+    """Draft a module, and find sizes of all its dims at which it runs.
+
+    ``inputs`` are types that are known, and ``dims`` ranges.
+    """
     known_sizes = {name: _first_size(name, said) for name, said in dims.items()}
-    known = {name: _given(module, name, text) for name, text in inputs.items()}
+    known = {name: _read_type(module, name, text) for name, text in inputs.items()}
     wanted = dict.fromkeys(known, False) if known else {}
     wanted = {**parameters(module), **wanted} if not known or _more(module, known) else wanted
     keywords = frozenset(name for name in wanted if wanted[name])
@@ -150,7 +155,7 @@ def other_size(said: str, size: int) -> int:
     return sizes[-1] if size != sizes[-1] else sizes[0]
 
 
-def _given(module: Any, name: str, text: str) -> Guess:
+def _read_type(module: Any, name: str, text: str) -> Guess:
     """The type that the user says an input has; Stopped where it is none, or forward takes no such input."""
     taken = inspect.signature(module.forward).parameters
     if name not in taken and not any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in taken.values()):
@@ -204,7 +209,7 @@ def _more(module: Any, known: Mapping[str, Guess]) -> bool:
     return not all(needed.values()) and not needed.keys() <= known.keys()
 
 
-def _built(request: Request, folder: Folder) -> Any:
+def _build(request: Request, folder: Folder) -> Any:
     import torch
 
     try:

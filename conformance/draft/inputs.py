@@ -1,5 +1,7 @@
-"""Find what a module's forward takes: guessed from the names of its parameters and the sizes of its weights, and
-tried."""
+"""Guess what a module's forward takes, and try it.
+
+The names of its parameters and the sizes of its weights suggest it.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,7 @@ def guesses_in(tree: Any) -> Iterator[Guess]:
 
 @dataclass
 class Sizes:
-    """The sizes that the parts of a module say about its inputs, the first part first."""
+    """Hold what the parts of a module say about its inputs, the first part first."""
 
     features: list[int] = field(default_factory=list)
     """Sizes of the last axis."""

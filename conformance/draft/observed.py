@@ -36,7 +36,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class Script:
-    """The calls of a script."""
+    """Hold what a script called."""
 
     modules: list[Observed]
     stopped: str
@@ -135,8 +135,8 @@ def _arguments(frame: FrameType) -> dict[str, Any]:
 # ---- what a case says of it ------------------------------------------------------------------------------------
 
 
-def observed(script: Path, folder: Path, name: str) -> Script:
-    """Runs a script, and drafts a case for ``folder`` of each module that it called itself.
+def observe(script: Path, folder: Path, name: str) -> Script:
+    """Run a script, and draft a case for ``folder`` of each module that it called itself.
 
     Raises UserError where it called none.
     """
@@ -156,11 +156,11 @@ def observed(script: Path, folder: Path, name: str) -> Script:
     if not called:
         raise UserError(stopped or f"{script.name} called no module")
     names = [f"{name}_{number}" for number in range(1, len(called) + 1)] if len(called) > 1 else [name]
-    drafts = [_observed(one, recorder, folder, own, script) for one, own in zip(called, names, strict=True)]
+    drafts = [_draft_observed(one, recorder, folder, own, script) for one, own in zip(called, names, strict=True)]
     return Script(drafts, stopped)
 
 
-def _observed(one: _Module, recorder: _Recorder, folder: Path, own: str, script: Path) -> Observed:
+def _draft_observed(one: _Module, recorder: _Recorder, folder: Path, own: str, script: Path) -> Observed:
     """``own`` is the name of the file that the case may need beside it."""
     kind = type(one.module)
 
@@ -172,7 +172,7 @@ def _observed(one: _Module, recorder: _Recorder, folder: Path, own: str, script:
     whys = []
     for frame, given in recorder.made.get(id(one.module), []):
         try:
-            what = _named(frame, one.module, script)
+            what = _name_maker(frame, one.module, script)
             said = _Said(own, script)
             request = Request(folder, what, said.arguments(given, _defaults(what, folder)), {})
             with _beside(folder, said.files), building(request) as module:
@@ -201,7 +201,7 @@ def _dotted(kind: Any, script: Path) -> str:
     return f"{next(inside, kind.__module__)}.{kind.__qualname__}"
 
 
-def _named(frame: FrameType | None, module: Any, script: Path) -> str:
+def _name_maker(frame: FrameType | None, module: Any, script: Path) -> str:
     """The dotted name of the function that a frame is a call of, or else of the class."""
     if frame is None or _is_init(frame, module):
         kind = type(module)
@@ -281,6 +281,8 @@ class _Said:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Return whether both are plain values, or lists, and the same; other objects may have no truth value of
-    theirs."""
+    """Return whether both are plain values, or lists, and the same.
+
+    Other objects may have no truth value of theirs.
+    """
     return all(is_plain(value) or isinstance(value, (tuple, list)) for value in (one, other)) and one == other

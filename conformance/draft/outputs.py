@@ -1,4 +1,4 @@
-"""Describe what forward returns, as a case says it: the paths of what can be compared, and why the rest cannot."""
+"""Say what forward returns: paths to compare, and why the rest cannot be."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEPTH = 8
 
 @dataclass(frozen=True)
 class Returned:
-    """The outputs to compare."""
+    """Hold what is to be compared."""
 
     paths: tuple[str, ...] = ()
     """As ``returns:`` has them; none where forward returns tensors in tuples, lists and mappings alone."""

@@ -47,7 +47,7 @@ def parts(request: Request, levels: int) -> list[Part]:
         calls = {path: _calls(module, part, whole, runs) for path, part in first.values()}
         given = {name: tuple(run[name] for run in runs) for name in whole.dims}
         drafts = (
-            (path, part, _drafted(part, calls[path], given if len(runs) > 1 else {})) for path, part in first.values()
+            (path, part, _draft(part, calls[path], given if len(runs) > 1 else {})) for path, part in first.values()
         )
         return [Part(path, type(part).__name__, counts[type(part)], draft) for path, part, draft in drafts if draft]
 
@@ -88,7 +88,7 @@ def _calls(module: Any, part: Any, whole: Draft, runs: list[dict[str, int]]) -> 
     return known if len(known) == len(calls) else next(one for one in calls if isinstance(one, str))
 
 
-def _drafted(part: Any, calls: list[Call] | str | None, given: Mapping[str, tuple[int, ...]]) -> Draft | str | None:
+def _draft(part: Any, calls: list[Call] | str | None, given: Mapping[str, tuple[int, ...]]) -> Draft | str | None:
     if not isinstance(calls, list):
         return calls
     return from_calls(part, calls, given)

@@ -59,7 +59,7 @@ def _left_out(left_out: Mapping[str, str]) -> Iterator[str]:
 
 
 def _input(tree: Any, held: Mapping[str, int], by_keyword: bool, name: str) -> str:
-    said = _said(tree, held)
+    said = _write_argument(tree, held)
     if by_keyword:
         if not isinstance(said, dict):
             said = {"type" if isinstance(said, str) else "constant" if said is None else "list": said}
@@ -67,14 +67,14 @@ def _input(tree: Any, held: Mapping[str, int], by_keyword: bool, name: str) -> s
     return f'"{said}"' if isinstance(said, str) else flow(said)
 
 
-def _said(tree: Any, held: Mapping[str, int]) -> Any:
+def _write_argument(tree: Any, held: Mapping[str, int]) -> Any:
     """An argument of forward as a case says it, where dims that are held are numbers."""
     if isinstance(tree, Constant):
         return None if tree.value is None else {"constant": tree.value}
     if isinstance(tree, Mapping):
-        return {"dict": {name: _said(inner, held) for name, inner in tree.items()}}
+        return {"dict": {name: _write_argument(inner, held) for name, inner in tree.items()}}
     if not isinstance(tree, Guess):
-        inner = [_said(one, held) for one in tree]
+        inner = [_write_argument(one, held) for one in tree]
         return {"tuple": inner} if isinstance(tree, tuple) else inner
     kind = _fixed(tree.type, held)
     return kind if tree.said is None else {"type": kind, "values": _fixed(dict(tree.said), held)}

@@ -1,1 +1,1 @@
-"""The examples of a cell, and their arrays."""
+"""Draw the examples that a cell runs, and their arrays."""

@@ -1,5 +1,7 @@
-"""Choose the shapes of a cell's examples: boundary shapes first, then those that Hypothesis draws, with several draws
-of values each."""
+"""Choose the examples of a cell: boundary shapes, then shapes that are drawn.
+
+Hypothesis draws them, and there are several value draws of each.
+"""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def make(declared: Input, sizes: Sizes, regime: str, rng: Rng, hook: Hook | None
     elif dtype.kind == "b":
         array = _choice(np.array([False, True]), shape, regime, rng)
     elif values.integers is not None:
-        low, high = _ends(values.integers, sizes)
+        low, high = _read_ends(values.integers, sizes)
         array = _integers(int(low), int(high), shape, regime, rng).astype(dtype)
     else:
         array = _floats(values, sizes, shape, regime, rng).astype(dtype)
@@ -71,8 +71,10 @@ def with_specials(array: Array, regime: str, rng: Rng) -> Array:
 
 
 def check(array: object, shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> Array:
-    """Return what a case's own Python returned, if it is what the input declares, copied, since the next call may
-    return the same array; ValueError otherwise."""
+    """Copy what a case's own Python returned, if it is what the input declares.
+
+    The next call may return the same array. ValueError if it is something else.
+    """
     given = np.array(array)
     if given.shape != shape or given.dtype != dtype:
         raise ValueError(f"{where} returned {given.dtype}{list(given.shape)} instead of {dtype}{list(shape)}")
@@ -83,7 +85,7 @@ def _end(end: float | Expression, sizes: Sizes) -> float:
     return float(end(sizes)) if isinstance(end, Expression) else float(end)
 
 
-def _ends(between: Between, sizes: Sizes) -> tuple[float, float]:
+def _read_ends(between: Between, sizes: Sizes) -> tuple[float, float]:
     low, high = _end(between.low, sizes), _end(between.high, sizes)
     if low > high:
         raise ValueError(f"values: the range {between.low}..{between.high} is empty at {dict(sizes)}")
@@ -131,7 +133,7 @@ def _integers(low: int, high: int, shape: tuple[int, ...], regime: str, rng: Rng
 
 def _floats(values: Values, sizes: Sizes, shape: tuple[int, ...], regime: str, rng: Rng) -> Array:
     if values.uniform is not None:
-        low, high = _ends(values.uniform, sizes)
+        low, high = _read_ends(values.uniform, sizes)
         plain = rng.uniform(low, high, size=shape)
         array = _bounded(low, high, shape, regime, rng, plain)
         return array if low <= array.min(initial=low) and array.max(initial=high) <= high else plain

@@ -1,4 +1,6 @@
-"""Measure how fast a runtime is, against another one or against a number of seconds, without failing by chance.
+"""Measure how fast a runtime is, without failing by chance.
+
+It is compared with another one or with a number of seconds.
 
 ``decide`` gives the verdict on a budget: ``measure`` runs both sides in turn, which makes ``samples``, and
 ``statistics`` says what these show. ``host`` says what was measured on, ``store`` keeps all of it for a record and

@@ -1,4 +1,6 @@
-"""Collect the facts that decide how fast a host is just now: threads, affinity, governor, load, clocks.
+"""Read what decides how fast a host is just now.
+
+Threads, affinity, governor, load, clocks.
 
 Nothing here is judged, and nothing here raises: what a host does not tell is None.
 """
@@ -48,7 +50,7 @@ def state(*, gpu: bool = True, root: Path = Path("/")) -> dict[str, Any]:
 
 
 def gpus() -> list[dict[str, str]] | None:
-    """Return what nvidia-smi says of each GPU, in its own words; None where there is none or it does not answer."""
+    """Return what nvidia-smi says of each GPU; None where it does not answer."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return None
@@ -71,8 +73,10 @@ def _affinity() -> list[int] | None:
 
 
 def _of_cpus(cpus: Path, numbers: list[int] | None, file: str) -> str | None:
-    """Return what the file says of the CPUs that may be used: a value if all agree, else each value with commas
-    between."""
+    """Read the file of the CPUs that may be used.
+
+    A value if all agree, else each value with commas between.
+    """
     said = {_read(cpus / f"cpu{number}" / file) for number in numbers or []} - {None}
     return ",".join(sorted(str(value) for value in said)) or None
 

@@ -165,8 +165,12 @@ def _warm_up(sides: list[_Measured], seconds: float, calls: int, clock: Callable
 
 
 def _iterations(per_call: list[float], clock: Callable[[], int], given: int | None) -> list[int]:
-    """Return how many calls a sample of each side takes; as many for both where they are about as fast, so that both
-    pay alike for the first call after the other side has used the caches."""
+    """Choose how many calls a sample of each side takes.
+
+    As many for both where they are about as fast, so that both pay alike for the first call after the other side has
+    used
+    the caches.
+    """
     if given is not None:
         return [given for _ in per_call]
     least = max(SAMPLE, STEPS * _step(clock) / 1e9)
@@ -234,7 +238,7 @@ def _measure(
 
 
 def _looks(max_seconds: float) -> Iterator[float]:
-    """When to look, in seconds, before the time is up; then never."""
+    """Yield the seconds at which to look before the time is up; then never."""
     yield from (max_seconds / 2**k for k in range(LOOKS - 1, 0, -1))
     yield max_seconds
     while True:

@@ -1,4 +1,4 @@
-"""The measured durations of one side, or of two sides in pairs, in the order of time."""
+"""Hold durations of one side, or of two in pairs, in the order of time."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Interval:
 
 
 def verdict(interval: Interval, limit: float) -> Verdict:
-    """Return whether the whole interval lies below the limit, or above it."""
+    """Judge by whether the whole interval lies below the limit, or above it."""
     if interval.high < limit:
         return "holds"
     return "broken" if interval.low > limit else "inconclusive"
@@ -61,8 +61,10 @@ def verdict(interval: Interval, limit: float) -> Verdict:
 
 
 def ratio_interval(samples: Samples, confidence: float = CONFIDENCE) -> Interval:
-    """Return how many times as long as the other side the own side takes, typically: the Hodges-Lehmann estimate of
-    the log ratio with the bounds of the signed-rank test, wider where the parts of the measurement disagree.
+    """Estimate how many times as long as the other side the own side takes.
+
+    The Hodges-Lehmann estimate of the log ratio with the bounds of the signed-rank test, wider where the parts of the
+    measurement disagree.
 
     ``confidence`` is of all looks together. Sharing the error out evenly (Bonferroni) needs to know nothing of how
     the looks depend on one another, and costs 2% more width than Pocock's bounds for five looks.
@@ -118,8 +120,9 @@ def signed_rank_quantile(count: int, tail: float) -> int | None:
 
 
 def disagreement(logs: Durations, error: float) -> float:
-    """Return how many times further the parts of a measurement lie apart than its own standard error explains; at
-    least 1.
+    """Return how far the parts of a measurement lie apart; at least 1.
+
+    It is in units of what the standard error of the measurement explains.
 
     A thread pool, a memory layout or a clock can change the pace of one side for seconds, so that its pairs are no
     longer independent. The factor is that by which physicists widen the errors of data that disagree:
@@ -133,7 +136,7 @@ def disagreement(logs: Durations, error: float) -> float:
 
 
 def noise_floor(same: Samples) -> float:
-    """Return how far apart two sides that are the same (an A/A run) came out, as a log ratio."""
+    """Return how far apart two equal sides (an A/A run) are, as a log ratio."""
     return abs(math.log(ratio_interval(same).ratio))
 
 
@@ -179,8 +182,9 @@ def order_ranks(count: int, share: float, tail: float) -> tuple[int, int]:
 
 
 def dependence(above: Any) -> float:
-    """Return how many neighbours count as one independent sample, at least 1: the variance of the share of True in
-    each block, over that of coin tosses. ``above`` is bool[samples].
+    """Return how many neighbours count as one independent sample; at least 1.
+
+    The variance of the share of True in each block, over that of coin tosses. ``above`` is bool[samples].
 
     Where neighbouring blocks are alike, they are too short to be independent, and the variance of their mean is
     larger by the factor (1 + r) / (1 - r) of a first-order autoregression.
@@ -198,7 +202,9 @@ def dependence(above: Any) -> float:
 
 
 def summary(durations: Durations) -> dict[str, Any]:
-    """Return what pytest-benchmark says of durations (its ``Stats``, in seconds), and the percentiles that it lacks.
+    """Summarize durations as pytest-benchmark does, with further percentiles.
+
+    Its ``Stats``, in seconds.
 
     ``ops`` is calls a second, ``outliers`` a text; all others are numbers. A ValueError if there are no durations.
     """
@@ -234,8 +240,10 @@ def time_verdict(
     floor: float = 0.0,
     confidence: float = CONFIDENCE,
 ) -> TimeVerdict:
-    """Return what the samples say of a budget. ``percentile`` is for seconds; ``floor`` (``noise_floor``) for
-    relations."""
+    """Judge a budget by the samples.
+
+    ``percentile`` is for seconds; ``floor`` (``noise_floor``) for relations.
+    """
     if budget.kind == "relation":
         interval = ratio_interval(samples, confidence).widened(floor)
         return TimeVerdict(budget, verdict(interval, budget.limit), interval, confidence, None, floor)

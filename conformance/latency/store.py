@@ -1,4 +1,4 @@
-"""Keep measurements: plain values for a record, and runs that pytest-benchmark reads and compares.
+"""Keep measurements: for records, and for pytest-benchmark to compare.
 
 Everything for pytest-benchmark is made from records alone, with its own classes for the form of an entry and for
 where files go, so that ``pytest-benchmark compare`` and ``--benchmark-compare`` see no difference.
@@ -51,7 +51,7 @@ def as_record(
         "budgets": [_budget(verdict) for verdict in judged],
         "own": None if samples is None else _side(samples, samples.own, 0),
         "other": None if samples is None or samples.other is None else _side(samples, samples.other, 1),
-        "measured": None if samples is None else _measured(samples),
+        "measured": None if samples is None else _describe_samples(samples),
         "host": dict(host),
         "throughput": [{"batch": batch, "per_second": rate} for batch, rate in sorted((throughput or {}).items())],
     }
@@ -83,7 +83,7 @@ def _side(samples: Samples, durations: Durations, index: int) -> dict[str, Any]:
     }
 
 
-def _measured(samples: Samples) -> dict[str, Any]:
+def _describe_samples(samples: Samples) -> dict[str, Any]:
     return {"seconds": samples.seconds, "looked": samples.looked, "looks": samples.looks, "stopped": samples.stopped}
 
 

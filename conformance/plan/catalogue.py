@@ -69,7 +69,9 @@ def _runtimes(case: Case, exporter: Exporter, opset: int) -> Iterator[str]:
 
 
 def _known_wrong(case: Case, exporter: Exporter, opset: int) -> bool:
-    """Return whether the exported model is declared not to compute what it should: then no precision of it can.
+    """Return whether the exported model is declared to be wrong.
+
+    Then no precision of it can be right.
 
     What counts is what is declared of ONNX Runtime, which also computes what a converted model means.
     """
@@ -85,7 +87,7 @@ def _known_wrong(case: Case, exporter: Exporter, opset: int) -> bool:
 
 @dataclass(frozen=True)
 class Selection:
-    """A choice of cells; None keeps all."""
+    """Select cells; None keeps all."""
 
     exporters: Collection[str] | None = None
     opsets: Collection[int] | None = None

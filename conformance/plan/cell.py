@@ -28,7 +28,7 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """Return what stands in the brackets of the pytest id: ``asinh-torchscript-op17-onnxruntime-fp32``."""
+        """Return the brackets of the pytest id: ``asinh-dynamo-op20-onnxruntime-fp32``."""
         label = cell_label(self.case.name, self.exporter, self.opset, self.runtime, self.precision)
         return f"{label}-{self.budget.label}" if self.budget is not None and self.budget.label else label
 

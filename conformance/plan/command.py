@@ -10,8 +10,10 @@ from conformance.records.clean import command_line
 
 
 def command(cell_id: str, folder: Path, cases: Sequence[str | Path], options: Mapping[str, Any]) -> str:
-    """Return what runs the cell from ``folder``: with these paths of cases, and those of ``options`` that are not
-    None."""
+    """Write the command that runs the cell from ``folder``.
+
+    With these paths of cases, and those of ``options`` that are not None.
+    """
     words = ["pytest", "conformance"]
     if not (folder / "conformance").is_dir():
         words.insert(1, "--pyargs")

@@ -1,4 +1,4 @@
-"""Find the declared failures of a cell, and the stages at which they have to show."""
+"""Find the declared failures of a cell, and where they have to show."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from conformance.records.settle import Expectation, agrees
 
 
 def matches(when: When, cell: Cell) -> bool:
-    """Return whether a condition is about this cell, leaving aside what it says about single draws and about the
-    host."""
+    """Return whether a condition is about this cell.
+
+    What it says about single draws and about the host is left aside.
+    """
     return bool(
         when.exporter in (None, cell.exporter)
         and (when.opset is None or cell.opset in when.opset)
@@ -82,7 +84,10 @@ def shows(entry: Fails, stage: str | None, error: str | None, reason: str | None
 def fails_as_declared(
     cell: Cell, instructions: Collection[str], stage: str | None, error: str | None, reason: str | None
 ) -> bool:
-    """Return whether the case says that the whole cell fails like this, on a host with these instruction sets."""
+    """Return whether the case declares that the whole cell fails like this.
+
+    On a host with these instruction sets.
+    """
     entries = on_host(declared(cell), instructions)
     return any(shows(entry, stage, error, reason) for entry in entries if not entry.when.only_some_draws)
 
@@ -111,8 +116,10 @@ def apart(cell: Cell) -> list[Fails]:
 
 
 def owed(entry: Fails, cell: Cell) -> bool:
-    """Return whether the failure has to show in this cell: in the check that the entry names, or else in the checks
-    that are about its stage."""
+    """Return whether the failure has to show in this cell.
+
+    It has to in the check that the entry names, or else in the checks that are about its stage.
+    """
     if entry.when.check is not None:
         return True
     if cell.converted and entry.stage in ("run", "compare"):  # shows in fidelity, unless the entry is about a runtime

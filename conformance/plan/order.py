@@ -30,8 +30,10 @@ divide after each group would take the square of their number."""
 
 
 class Work(NamedTuple):
-    """The facts on which the place of one test in a run depends. The numbers of families, cases and models have no
-    meaning but that they are equal or not."""
+    """Hold what the place of one test in a run depends on.
+
+    The numbers of families, cases and models have no meaning but that they are equal or not.
+    """
 
     family: int
     """Tests of a family build the same module: one worker runs them in a row."""

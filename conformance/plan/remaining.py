@@ -12,7 +12,7 @@ _TELLING = 0.02
 
 
 class Remaining:
-    """The rest of a run whose cells end one after the other."""
+    """Estimate what is left of a run whose cells end one after the other."""
 
     def __init__(self, expected: Mapping[str, float], workers: int, *, measured: bool) -> None:
         """``expected`` are seconds by cell; ``measured`` says that an earlier run took them, and not that only their

@@ -1,4 +1,7 @@
-"""Select cells as ``-k`` does where pytest does not run: its expressions over the words of a cell."""
+"""Select cells by ``-k`` where pytest does not run.
+
+Its expressions are over the words of a cell.
+"""
 
 from __future__ import annotations
 

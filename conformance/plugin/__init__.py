@@ -175,7 +175,7 @@ def run(request: pytest.FixtureRequest) -> Any:
 
 
 def _properties(record: dict[str, Any]) -> list[tuple[str, object]]:
-    """Return what JUnit files tell of a cell besides pytest's own."""
+    """List what JUnit files tell of a cell besides pytest's own."""
     names = ("case", "exporter", "opset", "runtime", "precision", "check", "status", "stage", "error", "fault",
              "examples", "command", "bundle")  # fmt: skip
     properties: list[tuple[str, object]] = [(name, record[name]) for name in names if record[name] is not None]

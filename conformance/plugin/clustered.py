@@ -65,7 +65,7 @@ class Clustered:
         return hosts
 
     def environment(self) -> dict[str, Any]:
-        """Return what the header of the run says of the workers in place of this host."""
+        """Describe the workers for the header of the run, in place of this host."""
         from conformance.baseline.merging import one_processor
 
         if self._cluster is None:  # no cell is run
@@ -97,8 +97,8 @@ class Clustered:
         packages: dict[str, str] = {}
         commands: set[str] = set()
         for case in {(cell.case.file, cell.case.name): cell.case for cell in cells}.values():
-            named, called = _stated(case)
-            packages |= _needs(case).packages | named
+            named, called = _find_stated(case)
+            packages |= _find_needs(case).packages | named
             commands |= called
         options = self._options
         self._cluster = Cluster(
@@ -131,7 +131,7 @@ class Clustered:
         from conformance.cluster.workers import SchedulerLost
 
         try:
-            for made in self._cluster.records(jobs, self._run, self._lost):
+            for made in self._cluster.records(jobs, self._run, self._record_loss):
                 self._session.progress.staff(len(self._cluster.fit))
                 if made is None:
                     self._session.progress.pytest_runtest_logfinish()
@@ -175,7 +175,7 @@ class Clustered:
         jobs = []
         for (*_, runtime), members in groups.items():
             cells = tuple({cell.id: cell for cell, _ in members}.values())
-            needs = _needs(cells[0].case)
+            needs = _find_needs(cells[0].case)
             words = {f"package {name}" for name in needs.packages}
             words |= {RUNTIME.format(runtime)} if runtime else set()
             stated = _words_of_stated_needs(cells[0].case)
@@ -223,7 +223,7 @@ class Clustered:
             timeout=options["cell_timeout"], memory_gib=options["cell_memory"], neighbours=neighbours,
         )  # fmt: skip
 
-    def _lost(self, id: str, error: str, reason: str) -> Record:
+    def _record_loss(self, id: str, error: str, reason: str) -> Record:
         from conformance.checks.runner import broken
 
         cell = self._session.planning.named(id)
@@ -251,9 +251,11 @@ def _expected(job: Job) -> float:
     return job.seconds
 
 
-def _needs(case: Any) -> Any:
-    """Return what a case depends on; all Python of its folder where that cannot be told: there it fails as it does
-    here."""
+def _find_needs(case: Any) -> Any:
+    """Find what a case depends on; all Python of its folder where that fails.
+
+    There it fails as it does here.
+    """
     from conformance.depends.files import Needs, needs
     from conformance.depends.installed import python_below
 
@@ -263,14 +265,14 @@ def _needs(case: Any) -> Any:
         return Needs(tuple(map(Path, python_below(case.folder))), {})
 
 
-def _stated(case: Any) -> tuple[dict[str, str], set[str]]:
+def _find_stated(case: Any) -> tuple[dict[str, str], set[str]]:
     from conformance.depends.files import stated_needs
 
     return stated_needs(case)
 
 
 def _words_of_stated_needs(case: Any) -> set[str]:
-    packages, commands = _stated(case)
+    packages, commands = _find_stated(case)
     return {f"package {name}" for name in packages} | {f"command {name}" for name in commands}
 
 

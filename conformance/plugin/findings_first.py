@@ -1,4 +1,4 @@
-"""Show the causes of a run's failures in the terminal, before the failures."""
+"""Show the causes before the failures of a run."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Gating:
-    """The changes since the baseline, known at the end of the session."""
+    """Compare with the baseline at the end of the session."""
 
     def __init__(self, options: Options) -> None:
         self._options = options

@@ -61,7 +61,7 @@ class Keeping:
         return tidy(self._options.store, self._options.store_limit(), self._started)
 
     def notes(self) -> Iterator[str]:
-        """Yield what is to be known of the store at the end."""
+        """Tell what is to be known of the store at the end."""
         place = display_path(self._options.store)
         if self._renewed:
             yield f"{place}: was written by another version of conformance: models and answers were made again"

@@ -21,5 +21,8 @@ def run_tests(session: pytest.Session, items: Sequence[pytest.Item], later: Iter
 
 
 def may_run(session: pytest.Session) -> bool:
-    """Return whether tests are to be run at all after collection errors, which pytest's own loop tells of."""
+    """Return whether tests run at all after collection errors.
+
+    pytest's own loop tells of these.
+    """
     return not session.testsfailed or bool(session.config.option.continue_on_collection_errors)

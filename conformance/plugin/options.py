@@ -1,4 +1,4 @@
-"""The suite's options, read and checked. A wrong option is a UsageError at once."""
+"""Read and check the options. A wrong one is a UsageError at once."""
 
 from __future__ import annotations
 
@@ -302,7 +302,10 @@ class Options:
             raise pytest.UsageError(block(error)) from None
 
     def required(self) -> frozenset[str]:
-        """Return what --require names, which must not be skipped: runtimes, and latency."""
+        """Return what --require names, which must not be skipped.
+
+        Runtimes, and latency.
+        """
         given = self["require"]
         if given is None:
             return frozenset()

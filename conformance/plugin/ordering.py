@@ -45,7 +45,7 @@ def id_of(nodeid: str) -> str | None:
 
 
 class Told(NamedTuple):
-    """The message of a process of pytest-xdist, which has collected the tests, to the one that hands them out."""
+    """Hold what a process of xdist that has collected tells the one that hands out."""
 
     works: list[Work]
     """In the order in which the tests were collected."""
@@ -88,7 +88,7 @@ class Ordering:
 
         ids = [cell.id for _, cell in places]
         works = self._works([cell for _, cell in places])
-        self._put(items, [place for place, _ in places], works, estimated(works, ids, self._known(ids)))
+        self._put(items, [place for place, _ in places], works, estimated(works, ids, self._read_past(ids)))
 
     def tell(self, items: Sequence[pytest.Item]) -> Told:
         """Return what the process that hands out these tests has to know of them."""
@@ -134,8 +134,10 @@ class Ordering:
         return works(cells, cache(lambda runtime: registry.absence(runtime) is not None), self._usual)
 
     def _is_given(self, items: Sequence[pytest.Item]) -> bool:
-        """Return whether the order of the cells is somebody else's; ``--stepwise`` goes on where the last run of the
-        same order has stopped."""
+        """Return whether the order of the cells is somebody else's.
+
+        ``--stepwise`` goes on where the last run of the same order has stopped.
+        """
         place = {id: index for index, id in enumerate(self._sorted)}
         places = [place.get(cell.id, -1) for item in items if (cell := cell_of(item)) is not None]
         return places != sorted(places) or bool(self._options.config.getoption("stepwise", False))
@@ -157,7 +159,7 @@ class Ordering:
         """Return whether a file beside the cases says how long they usually take."""
         return bool(self._usual)
 
-    def _known(self, ids: Sequence[str]) -> Mapping[str, float]:
+    def _read_past(self, ids: Sequence[str]) -> Mapping[str, float]:
         """Seconds of cells in the runs that the options name; that which this run will replace goes before others."""
         if self._past is None:
             from conformance.records.durations import durations
@@ -175,11 +177,13 @@ class Ordering:
         self.told = self.told or Told([Work(*work) for work in told[0]], told[1])
 
     def seconds(self, nodeids: Sequence[str]) -> list[float]:
-        """Return what is expected of all tests, of which ``told`` tells; the same of each where it tells of
-        others."""
+        """Return the seconds that are expected of all tests that ``told`` tells of.
+
+        The same of each where it tells of others.
+        """
         from conformance.plan.order import estimated
 
         if self.told is None or len(self.told.works) != len(nodeids):
             return [OTHER_SECONDS] * len(nodeids)
         ids = [id_of(nodeid) or nodeid for nodeid in nodeids]
-        return estimated(self.told.works, ids, self._known(ids))
+        return estimated(self.told.works, ids, self._read_past(ids))

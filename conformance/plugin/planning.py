@@ -1,4 +1,4 @@
-"""Choose the cells of a session: the cases, what the options select of them, what changed, and the shard."""
+"""Choose the cells of a session: cases, options, changes, and the shard."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Planning:
         return self._plan
 
     def mistakes(self, item: pytest.Item) -> CaseFileError | None:
-        """Return what is wrong with the case file that a test reads; None of other tests."""
+        """Return what is wrong with the case file that a test reads; None of others."""
         callspec = getattr(item, "callspec", None)
         return self()[1].get(callspec.params.get("case_file")) if callspec else None
 
@@ -100,9 +100,12 @@ class Planning:
         return [cell for cell in cells if cell.id in kept]
 
     def _durations(self, ids: list[str]) -> dict[str, float] | None:
-        """Return how long the cells took in the run that shards are cut by; None where they are cut by names.
-        UsageError for a run without any of the cells: a shard that is cut by names does not belong to those cut by
-        durations."""
+        """Read how long the cells took in the run that shards are cut by.
+
+        None where they are cut by names. UsageError for a run without any of the cells: a shard that is cut by names
+        does not
+        belong to those cut by durations.
+        """
         given = self._options["shard_durations"]
         if given is None:
             return None
@@ -114,15 +117,22 @@ class Planning:
         return found
 
     def cut(self) -> dict[str, Any] | None:
-        """Return what the header of a shard says of how it was cut, by which shards that do not belong together are
-        told; None for a run that is none. Reads the cases where only processes of xdist have."""
+        """Return what the header of a shard says of how it was cut.
+
+        Shards that do not belong together are told by it; None for a run that is none. Reads the cases where only
+        processes of
+        xdist have.
+        """
         if self._options["shard"] is None:
             return None
         self()
         return self._cut
 
     def lines(self) -> Iterator[str]:
-        """Yield what --changed-since chose; reads the cases where only processes of xdist have."""
+        """Tell what --changed-since chose.
+
+        Reads the cases where only processes of xdist have.
+        """
         if self._options["changed_since"] is None:
             return
         self()
@@ -130,6 +140,8 @@ class Planning:
             yield from self._changes.lines(self._considered)
 
     def may_be_empty(self) -> bool:
-        """Return whether a session without cells is no oversight: a shard may get none, and a change may concern
-        none."""
+        """Return whether a session without cells is no oversight.
+
+        A shard may get none, and a change may concern none.
+        """
         return any(self._options[name] is not None for name in ("shard", "changed_since"))

@@ -1,4 +1,4 @@
-"""Report now and then how far a run is, in the process of the terminal."""
+"""Tell now and then in the process of the terminal how far a run is."""
 
 from __future__ import annotations
 

@@ -85,8 +85,10 @@ class Running:
         return self._as_required(cell, record).as_dict()
 
     def has_to_run(self, cell: Cell) -> bool:
-        """Return whether there is no record of a cell to take over, and this host, or a worker of a cluster, can run
-        it."""
+        """Return whether a cell is run: it can be, and no record of it is taken over.
+
+        This host, or a worker of a cluster, can run it.
+        """
         return self._reused(cell) is None and self._absence(cell) is None
 
     def _reused(self, cell: Cell) -> str | None:
@@ -147,7 +149,10 @@ class Running:
         return self._runner
 
     def runner(self, worker: Worker | None, shown: dict[str, str] | None = None) -> Runner:
-        """Return what runs cells in a worker, or without one in this process; see ``Runner`` for ``shown``."""
+        """Make what runs cells in a worker, or without one in this process.
+
+        See ``Runner`` for ``shown``.
+        """
         from conformance.checks.runner import Runner
 
         return Runner(self._settings, self._options["cell_timeout"], worker, shown)
@@ -157,7 +162,7 @@ class Running:
         return self.settings()
 
     def settings(self) -> Settings:
-        """Return what the cells of this run read."""
+        """Return the settings that the cells of this run read."""
         from conformance.depends.fingerprint import suite
         from conformance.depends.results import note_conditions
         from conformance.plan.settings import Settings
@@ -220,7 +225,7 @@ class Running:
             return self._fingerprints[host](cell)
 
     def _command(self, cell: Cell) -> str:
-        """Return what runs this cell alone, from the folder in which this run was started."""
+        """Write the command that runs this cell alone, from the folder of this run."""
         from conformance.plan.command import command
 
         options = {name: self._options[name] for name in ("examples", "tensorrt", "store")}

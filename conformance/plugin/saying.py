@@ -1,4 +1,4 @@
-"""Report what takes long besides running cells while it lasts, in a terminal and in a log alike."""
+"""Tell what takes long besides running cells, in a terminal and in a log."""
 
 from __future__ import annotations
 

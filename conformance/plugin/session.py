@@ -1,4 +1,4 @@
-"""The parts of the suite that one pytest session needs, put together."""
+"""Put together what one pytest session knows of the suite."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Session:
 
     @property
     def has_cells(self) -> bool:
-        """Return whether the suite is part of this session, or cells were run in processes of xdist."""
+        """Return whether the suite is part of this session, or ran under xdist."""
         return self.planning.collected or bool(self.writing.records)
 
     def begin(self) -> None:

@@ -1,4 +1,7 @@
-"""Show a run in the terminal. Records of finished cells arrive in its process, not in xdist's workers."""
+"""Show a run in the terminal.
+
+Records of finished cells arrive in its process, not in xdist's workers.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +91,10 @@ class Terminal:
 
 
 def _is_of(report: pytest.TestReport, id: str) -> bool:
-    """Return whether the test is that of the cell; after the cell's id, xdist may name a group."""
+    """Return whether the test is that of the cell.
+
+    After the cell's id, xdist may name a group.
+    """
     return report.nodeid.rpartition("::test_")[2].startswith(id)
 
 

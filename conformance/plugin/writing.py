@@ -85,7 +85,7 @@ class Writing:
             self.trouble = f"{display_path(self._options.report)}: the run is not whole ({why(error)})"
 
     def notes(self) -> Iterator[str]:
-        """Yield what is to be known of the run file besides."""
+        """Tell what is to be known of the run file besides."""
         if self._unlocked:
             place = display_path(self._options.report)
             yield f"{place}: its file system knows no locks, so that a second run that writes there is not refused"

@@ -60,9 +60,9 @@ def gather(
     not fit the inputs.
     """
     if says.data is None:
-        batches, source = list(_drawn(case, says, dims, traced, maker, purpose)), DRAWN
+        batches, source = list(_draw_batches(case, says, dims, traced, maker, purpose)), DRAWN
     else:
-        batches, source = list(_given(case, says, dims, resolve)), says.data
+        batches, source = list(_read_batches(case, says, dims, resolve)), says.data
     dim = batch_dim(case, dims)
     counts = [_length(batch) if dim is not None or says.data is not None else 1 for batch in batches]
     samples = sum(counts)
@@ -85,7 +85,9 @@ def batch_dim(case: Case, dims: Dims) -> str | None:
     return None if elsewhere or dims.ranges[name].fixed else name
 
 
-def _drawn(case: Case, says: Calibration, dims: Dims, traced: Sizes, maker: Maker, purpose: str) -> Iterator[Inputs]:
+def _draw_batches(
+    case: Case, says: Calibration, dims: Dims, traced: Sizes, maker: Maker, purpose: str
+) -> Iterator[Inputs]:
     dim = batch_dim(case, dims)
     wish = {**traced, **says.at, **({dim: says.batch} if dim is not None and dim not in says.at else {})}
     sizes = dims.fit(wish)
@@ -96,7 +98,7 @@ def _drawn(case: Case, says: Calibration, dims: Dims, traced: Sizes, maker: Make
         yield maker(Draw(sizes, "plain", seed_of(case.name, purpose, index)))
 
 
-def _given(case: Case, says: Calibration, dims: Dims, resolve: Callable[[str], Any]) -> Iterator[Inputs]:
+def _read_batches(case: Case, says: Calibration, dims: Dims, resolve: Callable[[str], Any]) -> Iterator[Inputs]:
     assert says.data is not None
     file = case.folder / says.data
     if file.suffix in (".npy", ".npz"):
@@ -109,7 +111,7 @@ def _given(case: Case, says: Calibration, dims: Dims, resolve: Callable[[str], A
     if file.exists():
         raise _bad(f"{says.data}: give a .npy or .npz file, or file.function for a Python function")
     left = says.samples
-    for batch in _yielded(says.data, resolve(says.data), seed_of(case.name, "calibration")):
+    for batch in _yield_batches(says.data, resolve(says.data), seed_of(case.name, "calibration")):
         if not isinstance(batch, Mapping):
             raise _bad(f"{says.data}: has to yield mappings from input names to arrays, not {type(batch).__name__}")
         checked = _checked(case, dims, batch, says.data)
@@ -121,7 +123,7 @@ def _given(case: Case, says: Calibration, dims: Dims, resolve: Callable[[str], A
             return
 
 
-def _yielded(name: str, function: Any, seed: int) -> Iterator[Any]:
+def _yield_batches(name: str, function: Any, seed: int) -> Iterator[Any]:
     """Yield what the user's function yields."""
     try:
         batches = iter(function(np.random.default_rng(seed)))

@@ -97,8 +97,9 @@ def _matching(model: ModelProto, entries: Sequence[str]) -> Iterator[str]:
 
 
 def measure(given: Source, feeds: Feeds) -> Extremes:
-    """Return what the tensors of the model reach on the calibration data, which depends on neither precision nor
-    settings.
+    """Measure what the tensors of the model reach on the calibration data.
+
+    It depends on neither precision nor settings.
 
     Raises Stopped at ``convert`` (BadCalibration) where the model does not run on it.
     """
@@ -163,7 +164,10 @@ def _check_runs(model: ModelProto, feeds: Feeds) -> None:
 
 
 def findings(told: Mapping[str, Any], exported: Facts, converted: Facts) -> Stopped | None:
-    """Return what is wrong with a converted model, by what ``convert`` told of it and what is in the two models."""
+    """Find what is wrong with a converted model.
+
+    By what ``convert`` told of it and what is in the two models.
+    """
 
     def stop(error: str, text: str) -> Stopped:
         return Stopped("convert", error, text, "precision")
@@ -196,8 +200,10 @@ def _few(texts: Sequence[str]) -> str:
 
 
 def _beyond(given: Source, measured: Extremes) -> tuple[dict[str, str], list[str]]:
-    """Return what does not fit fp16: what is too large, by node; and, in words, which values and constants are too
-    small."""
+    """Find what does not fit fp16.
+
+    What is too large, by node; and, in words, which values and constants are too small.
+    """
     makers = {name: node for node in given.model.graph.node for name in node.output}
     users: dict[str, list[str]] = {}
     for node in fp16.nodes(given.model.graph):

@@ -155,7 +155,7 @@ def nodes(graph: GraphProto) -> Iterator[NodeProto]:
 
 
 def _takes_fp16(node: NodeProto, model: ModelProto) -> bool:
-    """Return whether the operator, as the model's opset defines it, may compute in fp16 throughout."""
+    """Return whether the operator may compute in fp16 throughout at this opset."""
     from onnx import defs
 
     opset = {entry.domain: entry.version for entry in model.opset_import}

@@ -33,7 +33,7 @@ min-max; with 2048 it takes minutes for a ResNet."""
 
 @dataclass(frozen=True)
 class Extremes:
-    """The extremes of the tensors of a model on the calibration data."""
+    """Hold what the tensors of a model reach on the calibration data."""
 
     ends: Mapping[str, tuple[Array, Array]]
     """The least and the largest value of each float tensor of the outermost graph (float32, of shape ``[1]``), NaN

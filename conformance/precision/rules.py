@@ -1,4 +1,6 @@
-"""Check that TensorRT takes an int8 model (explicit Q/DQ by the rules), and that it is the exported model quantized.
+"""Check that TensorRT takes an int8 model, and that it is the exported one.
+
+Explicit Q/DQ by the rules, and the exported model quantized.
 
 The rules, as NVIDIA documents them for explicit quantization: int8 only and symmetric (zero point 0); scales are
 float, constant, positive and finite; several scales only for weights, along the axis of the output channels; a bias
@@ -26,7 +28,7 @@ LEVELS = 127
 
 
 def broken(model: ModelProto) -> list[str]:
-    """Return what breaks the rules, by node; empty for a model that keeps them."""
+    """Find what breaks the rules, by node; empty for a model that keeps them."""
     return list(_in_graph(model.graph, {}))
 
 
@@ -108,8 +110,10 @@ def _makers(graph: GraphProto) -> dict[str, NodeProto]:
 
 
 def _format(node: NodeProto, makers: Mapping[str, NodeProto], constants: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what breaks the rules for a node of a Q/DQ pair: int8, zero point 0, constant positive scales, equal in
-    the pair."""
+    """Find what breaks the rules for a node of a Q/DQ pair.
+
+    Int8, zero point 0, constant positive scales, equal in the pair.
+    """
     from onnx import TensorProto, numpy_helper
 
     where = f"{node.op_type} {node.name}"
@@ -159,8 +163,10 @@ def _zero_point(node: NodeProto, where: str, maker: NodeProto | None, constants:
 
 
 def _operands(node: NodeProto, makers: Mapping[str, NodeProto], constants: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what breaks the rules for an operator: both operands quantized or none, several scales only along the
-    right axis of a weight, no quantized bias."""
+    """Find what breaks the rules for an operator.
+
+    Both operands quantized or none, several scales only along the right axis of a weight, no quantized bias.
+    """
     from onnx import numpy_helper
 
     where = f"{node.op_type} {node.name}"

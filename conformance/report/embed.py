@@ -50,6 +50,6 @@ def script_text(data: Any) -> str:
 
 
 def source_hash(text: str) -> str:
-    """Return what a content security policy calls an inline script or style: ``'sha256-...'``."""
+    """Return ``'sha256-...'`` of an inline script or style for its policy."""
     digest = base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
     return f"'sha256-{digest}'"

@@ -85,7 +85,7 @@ def page(runs: Sequence[Run], changes: Sequence[Mapping[str, Any]] = ()) -> str:
         started=header.get("started"),
         finished=finished(header),
         duration=_duration(header),
-        about=list(_about(header)),
+        about=list(_list_environment(header)),
         statuses=[(status, WORDS[status], sum(row["status"] == status for row in rows)) for status in STATUSES],
         counts=matrix.counts(rows),
         verified=matrix.counts(rows).partition("; ")[2],
@@ -153,7 +153,7 @@ def _headline(finding: Finding, past: Sequence[tuple[str, Mapping[str, Any]]]) -
 
 
 def _faults(rows: Sequence[Row]) -> list[tuple[str, int]]:
-    """Return who is at fault, and in how many failures, the most frequent first."""
+    """Count the failures by who is at fault, the most frequent first."""
     faults = [str(row["fault"] or "not known") for row in failures(rows)]
     return sorted(((fault, faults.count(fault)) for fault in set(faults)), key=lambda pair: (-pair[1], pair[0]))
 
@@ -168,8 +168,8 @@ def _duration(header: Mapping[str, Any]) -> str:
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"
 
 
-def _about(header: Mapping[str, Any]) -> Any:
-    """Return what the environment says, as pairs of text."""
+def _list_environment(header: Mapping[str, Any]) -> Any:
+    """List what the environment says, as pairs of text."""
     environment = header.get("environment") or {}
     for name, value in environment.items():
         if name == "versions" and isinstance(value, dict):

@@ -39,7 +39,7 @@ def summary(
     """
     rows = complete(records)
     while True:
-        text = "\n".join(_lines(header, rows, changes, most))
+        text = "\n".join(_write_lines(header, rows, changes, most))
         if len(text.encode("utf-8")) <= limit_bytes:
             return text
         if most <= 0:
@@ -66,7 +66,7 @@ def block(text: str) -> Iterator[str]:
     yield fence
 
 
-def _lines(
+def _write_lines(
     header: Mapping[str, Any], rows: Sequence[Row], changes: Sequence[Mapping[str, Any]], most: int
 ) -> Iterator[str]:
     red = failures(rows)

@@ -47,12 +47,18 @@ def blocking(changes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def finished(header: Mapping[str, Any]) -> bool:
-    """Return whether the run came to its end: the header of a run that was killed, or still runs, has no duration."""
+    """Return whether the run came to its end.
+
+    The header of a run that was killed, or still runs, has no duration.
+    """
     return isinstance(header.get("seconds"), (int, float))
 
 
 def place(row: Row) -> str:
-    """Return where the case is declared, as ``cases/a.yaml:12``; empty where the record does not say."""
+    """Return where the case is declared, as ``cases/a.yaml:12``.
+
+    Empty where the record does not say.
+    """
     file, line = row["source"]["file"], row["source"]["line"]
     return "" if not file else f"{file}:{line}" if line else f"{file}"
 

@@ -19,27 +19,30 @@ def verdict(row: Row) -> str:
     if status == "xfailed":
         fault = f"; at fault: {row['fault']}" if row["fault"] else ""
         return "\n".join(
-            [f"failed as declared: {row['reason']}", f"stage {row['stage']}{fault}", *_lines(row), place(row)]
+            [f"failed as declared: {row['reason']}", f"stage {row['stage']}{fault}", *_indent(row), place(row)]
         )
-    return "\n".join([_passed(row), *_lines(row)])
+    return "\n".join([_passed(row), *_indent(row)])
 
 
 def _failure(row: Row) -> str:
     try:
         return text.failure(row)
     except (KeyError, TypeError, ValueError):  # another version wrote its worst example or draw otherwise
-        return "\n".join([str(row["reason"]), f"stage {row['stage']}", *_lines(row), place(row)])
+        return "\n".join([str(row["reason"]), f"stage {row['stage']}", *_indent(row), place(row)])
 
 
 def details(row: Row) -> list[str]:
-    """Return what explains the status, line by line; nothing where another version wrote it in another form."""
+    """Explain the status line by line.
+
+    Nothing where another version wrote it in another form.
+    """
     try:
         return text.details(row)
     except _ODD:
         return []
 
 
-def _lines(row: Row) -> list[str]:
+def _indent(row: Row) -> list[str]:
     return [f"  {line}" for line in details(row)]
 
 

@@ -1,4 +1,6 @@
-"""Tell which nodes of a model ONNX's evaluator computes by the rules of the model's opset, and where it has no say.
+"""Find the nodes on which ONNX's evaluator has a say.
+
+These are the ones that it computes by the rules of the model's opset.
 
 The evaluator has a class for each operator, and for some operators one for each version that it knows. Where it has
 none for the version in force at an opset it takes another version's, and says nothing. ``evaluator_table`` holds
@@ -53,8 +55,10 @@ class Where:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A difference between the evaluator and ONNX Runtime on an operator: who is right, and for which nodes it
-    matters."""
+    """Judge an operator on which the evaluator and ONNX Runtime part.
+
+    Who is right, and for which nodes it matters.
+    """
 
     why: str
     doubtful: tuple[Where, ...] = (Where(),)
@@ -64,7 +68,7 @@ class Judgement:
 
     @property
     def misread(self) -> bool:
-        """Return whether it is about versions whose rules the evaluator does not have."""
+        """Return whether the evaluator lacks the rules of these versions."""
         return self.until < _NEWEST
 
 
@@ -154,8 +158,10 @@ def open_clip(model: ModelProto, inputs: Mapping[str, Any]) -> str | None:
 
 
 def has_half(model: ModelProto) -> bool:
-    """Return whether a model computes in 16 bits, which the evaluator adds up in 16 bits too: what runtimes hold in
-    float32 then overflows."""
+    """Return whether a model computes in 16 bits.
+
+    The evaluator adds up in 16 bits too: what runtimes hold in float32 then overflows.
+    """
     halves = {10, 16}  # float16 and bfloat16
     values = [*model.graph.input, *model.graph.output, *model.graph.value_info]
     return (
@@ -171,8 +177,10 @@ def has_half(model: ModelProto) -> bool:
 
 
 def doubts(model: ModelProto, onnx_version: tuple[int, ...] = ()) -> list[Doubt]:
-    """Return what the evaluator has no say on in a model, in its subgraphs and functions too, each once; of the ONNX
-    that is installed unless another version is given."""
+    """Find what the evaluator has no say on in a model, each once.
+
+    In its subgraphs and functions too; of the ONNX that is installed unless another version is given.
+    """
     own = {(function.domain, function.name) for function in model.functions}
     graphs: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
     told: dict[Doubt, None] = {}
@@ -249,8 +257,11 @@ def _version(operator: str, opset: int) -> int | None:
 
 
 def _is_own(used: str, operator: str, version: int) -> bool:
-    """Return whether what the evaluator uses says that it is for this version: by its name, by being made of the
-    version's own schema, or for want of another one by the version being the newest."""
+    """Return whether what the evaluator uses is for this version.
+
+    By its name, by being made of the version's own schema, or for want of another one by the version being the
+    newest.
+    """
     from onnx import defs
 
     if used == "function":

@@ -1,4 +1,6 @@
-"""The table of what ONNX's evaluator computes of each version of each operator, compared with ONNX Runtime.
+"""List what ONNX's evaluator computes of each version of each operator.
+
+It is compared with ONNX Runtime.
 
 Generated: python docs/make_evaluator_table.py > conformance/runtimes/evaluator_table.py
 """

@@ -13,7 +13,10 @@ SMALL = 256
 
 
 def is_weight(tensor: TensorProto) -> bool:
-    """Return whether an initializer is so large that shape inference does not need its values."""
+    """Return whether shape inference does not need the values of an initializer.
+
+    As it is so large.
+    """
     return bool(math.prod(tensor.dims) > SMALL)
 
 

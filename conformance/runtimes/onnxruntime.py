@@ -28,7 +28,7 @@ NO_FALLBACK = "session.disable_cpu_ep_fallback"
 
 @dataclass(frozen=True)
 class Optimizing:
-    """The extent to which a model is optimized."""
+    """Set how far a model is optimized."""
 
     level: str = "ALL"
     """BASIC, EXTENDED, LAYOUT or ALL."""
@@ -240,9 +240,13 @@ def kernels(
     config: Mapping[str, str] | None = None,
     provider: str = PROVIDER,
 ) -> dict[str, Any]:
-    """Return what really computes a model, from one profiled run: ``kernels`` counts kernels by operator and dtype of
-    the first input, ``arithmetic`` names the dtypes of the kernels that compute rather than move values. With another
-    provider than the CPU's, ``nodes`` counts them by the provider that they ran on.
+    """Find what really computes a model, from one profiled run.
+
+    ``kernels`` counts kernels by operator and dtype of the first input, ``arithmetic`` names the dtypes of the
+    kernels that
+    compute rather than move values. With another provider than the CPU's, ``nodes`` counts them by the provider that
+    they
+    ran on.
 
     The CPU has few fp16 kernels, so that most of an fp16 model is computed in float32; of an int8 model the operators
     that ONNX Runtime can fuse with their Q/DQ are computed in int8.

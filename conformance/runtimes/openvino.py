@@ -97,8 +97,12 @@ def imported() -> Any:
 
 
 def _kernels(model: Any) -> dict[str, Any]:
-    """Return what really computes a compiled model: ``arithmetic`` names the dtypes of the kernels that compute
-    rather than move values, ``kernels`` counts kernels by layer and dtype."""
+    """Find what really computes a compiled model.
+
+    ``arithmetic`` names the dtypes of the kernels that compute rather than move values, ``kernels`` counts kernels by
+    layer
+    and dtype.
+    """
     counts: Counter[tuple[str, str]] = Counter()
     for layer in model.get_runtime_model().get_ops():
         facts = layer.get_rt_info()
@@ -148,8 +152,10 @@ def _has_doubles(model: ModelProto) -> bool:
 
 
 def _may_divide_by_zero(model: ModelProto) -> bool:
-    """Return whether the model has a division of integers, or its remainder, by anything but constants other than
-    zero."""
+    """Return whether the model may divide integers by zero.
+
+    A division, or its remainder, by anything but constants other than zero.
+    """
     from onnx import TensorProto, numpy_helper
 
     nodes = [node for graph in (model.graph, *model.functions) for node in nodes_of(graph)]

@@ -97,7 +97,10 @@ def _move(graph: GraphProto, outer: Mapping[str, int]) -> None:
 
 
 def _is_float(kind: int) -> bool:
-    """Return whether a cast from this type to fp16 rounds; one from a type that is not known may."""
+    """Return whether a cast from this type to fp16 rounds.
+
+    One from a type that is not known may.
+    """
     from onnx import TensorProto
 
     return kind in (0, TensorProto.FLOAT, TensorProto.DOUBLE)

@@ -36,7 +36,7 @@ _BY_RULES = re.compile(r"Level\d_RuleBasedTransformer")
 
 @dataclass(frozen=True)
 class Passes:
-    """The passes that ONNX Runtime ran, by its log, in their order."""
+    """Read ONNX Runtime's log of the passes that it ran, in their order."""
 
     changed: tuple[str, ...]
     """The passes that changed the model; in place of one that applies rules, all rules."""

@@ -1,4 +1,4 @@
-"""Find out whether this host can run ONNX Runtime with another execution provider than that of the CPU."""
+"""Find out whether this host has another execution provider than the CPU's."""
 
 from __future__ import annotations
 

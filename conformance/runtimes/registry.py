@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeEntry:
-    """The facts about a runtime."""
+    """Describe a runtime."""
 
     name: str
     """Its name in case files, options, ids and records."""
@@ -64,8 +64,10 @@ class RuntimeEntry:
 
     @property
     def builds(self) -> bool:
-        """Return whether it builds an engine for a range of shapes, at length. A case runs it at fewer opsets, and
-        the check ``engine`` tries the engine in place of ``specials``."""
+        """Return whether it builds an engine for a range of shapes, at length.
+
+        A case runs it at fewer opsets, and the check ``engine`` tries the engine in place of ``specials``.
+        """
         return "build" in self.takes
 
 

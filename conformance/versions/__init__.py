@@ -1,1 +1,1 @@
-"""Run cells with other versions of a runtime, and of torch."""
+"""Run cells under other versions of a runtime, and of torch."""

@@ -89,7 +89,7 @@ def suite_run(
     shutil.rmtree(place, ignore_errors=True)  # a run of another call would pass for this one's
     tell(f"{environment.name}: the suite runs; what it prints is in {log}")
     suite = [str(environment.python), "-m", "pytest", "-p", "conformance.plugin", "--pyargs", "conformance"]
-    with log.open("w", encoding="utf-8") as out, _kept(environment):
+    with log.open("w", encoding="utf-8") as out, _keep(environment):
         command = [*suite, "--report", str(place), *arguments]
         done = subprocess.run(
             command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONNOUSERSITE": "1"}
@@ -102,7 +102,7 @@ def suite_run(
 
 
 @contextlib.contextmanager
-def _kept(environment: Environment) -> Iterator[None]:
+def _keep(environment: Environment) -> Iterator[None]:
     """Inside the block no other process removes the environment, if it is one that ``made`` has made."""
     folder = environment.python.parent.parent
     in_use = InUse(folder) if (folder / _COMPLETE).exists() else None
@@ -172,7 +172,7 @@ def _others(here: Mapping[str, Distribution], release: str, tell: Callable[[str]
         if found.read_text("direct_url.json") is not None:
             tell(f"{name} is not taken along: it was installed from a folder or a repository")
             continue
-        admits = all(need.specifier.contains(release) for need in _needs(found) if need.name == TORCH)
+        admits = all(need.specifier.contains(release) for need in _list_needs(found) if need.name == TORCH)
         requirements.append(f"{name}=={found.version}" if admits else name)
     return requirements
 
@@ -184,7 +184,7 @@ def _closure(here: Mapping[str, Distribution]) -> set[str]:
     while ready:
         wanting = ready.pop()
         found = here.get(canonicalize_name(wanting.name))
-        for need in _needs(found, wanting.extras) if found else ():
+        for need in _list_needs(found, wanting.extras) if found else ():
             name = canonicalize_name(need.name)
             if name not in names or need.extras:
                 ready.append(need)
@@ -192,8 +192,8 @@ def _closure(here: Mapping[str, Distribution]) -> set[str]:
     return names
 
 
-def _needs(found: Distribution, extras: Collection[str] = ()) -> Iterator[Requirement]:
-    """Yield what a package requires here, with these extras."""
+def _list_needs(found: Distribution, extras: Collection[str] = ()) -> Iterator[Requirement]:
+    """Find what a package requires here, with these extras."""
     for text in found.requires or ():
         need = Requirement(text)
         if need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in ("", *extras)):

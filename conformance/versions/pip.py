@@ -1,4 +1,4 @@
-"""List what pip has for this Python, and make environments with it."""
+"""Ask pip what it has for this Python, and make environments with it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def available(package: str) -> list[str]:
 
     Of builds of the same release, such as ``2.13.0`` and ``2.13.0+cpu``, only the one without a label is named.
     """
-    told = ran([sys.executable, "-m", "pip", "index", "versions", package], f"the versions of {package}")
+    told = run_command([sys.executable, "-m", "pip", "index", "versions", package], f"the versions of {package}")
     line = next((line for line in told.splitlines() if line.startswith("Available versions:")), "")
     versions = [version.strip() for version in line.partition(":")[2].split(",") if version.strip()]
     return [version for version in versions[::-1] if "+" not in version or version.partition("+")[0] not in versions]
@@ -28,7 +28,7 @@ def available(package: str) -> list[str]:
 
 def venv(folder: Path) -> Path:
     """The Python of an empty environment. Raises UserError."""
-    ran([sys.executable, "-m", "venv", "--without-pip", str(folder)], f"an environment in {folder}")
+    run_command([sys.executable, "-m", "venv", "--without-pip", str(folder)], f"an environment in {folder}")
     return folder / "bin" / "python"
 
 
@@ -38,14 +38,14 @@ def install(python: Path, requirements: Sequence[str], what: str, *options: str)
     Raises UserError, which says ``what`` they are for and ends with pip's last words.
     """
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--upgrade", *options]
-    ran([*command, *requirements], f"{what} for Python {PYTHON}")
+    run_command([*command, *requirements], f"{what} for Python {PYTHON}")
 
 
 def add_this_package(python: Path, package: str) -> str:
     """Copies this package into an environment as it is now; the version of ``package`` that is there. Raises
     UserError."""
     ask = "import importlib.metadata, sysconfig; print(sysconfig.get_path('purelib')); "
-    told = ran([str(python), "-c", f"{ask}print(importlib.metadata.version({package!r}))"], package)
+    told = run_command([str(python), "-c", f"{ask}print(importlib.metadata.version({package!r}))"], package)
     site, version = told.split("\n")[:2]
     place = Path(site) / HOME.name
     shutil.rmtree(place, ignore_errors=True)
@@ -60,8 +60,8 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in own}
 
 
-def ran(command: Sequence[str], what: str) -> str:
-    """Return what a command prints; UserError with its last words where it fails."""
+def run_command(command: Sequence[str], what: str) -> str:
+    """Return what a command prints; UserError with its last words if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, env=clean_environment())
     if done.returncode:
         said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]

@@ -43,7 +43,7 @@ class Environment:
 
     @property
     def folder(self) -> str:
-        """Return what the folder of its run is called."""
+        """Return the name of the folder of its run."""
         return f"{self.wanted.package}-{self.version}"
 
 

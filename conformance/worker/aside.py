@@ -30,8 +30,12 @@ class Lost(Exception):
 
 
 def ask(question: Callable[[], _T], seconds: float) -> _T:
-    """Return what the question returns, which has to be picklable, within so many seconds. Raises what the question
-    raises, or RuntimeError with its text where that cannot be pickled, and Lost where there is no answer."""
+    """Return what the question returns within so many seconds.
+
+    It has to be picklable. Raises what the question raises, or RuntimeError with its text where that cannot be
+    pickled, and
+    Lost where there is no answer.
+    """
     reading, writing = os.pipe()
     try:
         with warnings.catch_warnings():
@@ -61,7 +65,7 @@ def ask(question: Callable[[], _T], seconds: float) -> _T:
 
 
 def _answer(question: Callable[[], Any], reading: int, writing: int) -> None:
-    """Ask the question in the child; never returns."""
+    """Answer in the child; this never returns."""
     try:
         faulthandler.disable()
         gc.freeze()  # the end of an object from before may wait for threads that are not here

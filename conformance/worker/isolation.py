@@ -34,7 +34,9 @@ TRANSFER = 5.0
 
 @dataclass(frozen=True)
 class Death:
-    """The end of a worker that did not answer: how it ended, what it noted last, and the tail of its output.
+    """Tell how a worker ended instead of answering.
+
+    Also what it noted last, and the tail of its output.
 
     ``how``: ``SIGSEGV``, ``exit 3``, ``timeout after 60 s``; also ``SystemExit: 3`` and the like, since an exception
     that is meant to end a process would end the parent's run if raised there. ``output``: stdout and stderr of this

@@ -1,4 +1,4 @@
-"""Limit the memory of a worker, and see whether it took more.
+"""Limit the memory of a worker, and find out whether it took more.
 
 RLIMIT_DATA bounds what a process writes for itself, and makes the allocation fail. What it shares is bounded by
 looking at it: a group of the kernel's own (cgroup) would count it too, but hardly any host lets its users make one,
@@ -84,18 +84,18 @@ class Watch:
         self.killed = _kills()
 
     def excess(self) -> str | None:
-        """Return what the worker has taken, in words, where that is more than it may."""
+        """Say in words what the worker has taken beyond what it may; None if nothing."""
         # What processes share counts in each of them; only where the sum is too much is it worth asking for the
         # part of each, which takes the kernel longer.
-        if self._taken("status") <= self._limit:
+        if self._measure("status") <= self._limit:
             return None
         # One process is read after another, and while some of them end, what they shared counts as that of several.
-        taken = min(self._taken("smaps_rollup") for _ in range(LOOKS))
+        taken = min(self._measure("smaps_rollup") for _ in range(LOOKS))
         if taken <= self._limit:
             return None
         return f"{taken / GIB:.3g} GiB of memory taken, {self._limit / GIB:.3g} GiB allowed"
 
-    def _taken(self, source: str) -> int:
+    def _measure(self, source: str) -> int:
         pids = (self._pid, *children.below(self._pid))
         before = self._before
         if source == "smaps_rollup" and self._forked:
@@ -108,7 +108,10 @@ class Watch:
         self.killed = _kills()
 
     def out_of_memory(self) -> bool:
-        """Return whether the kernel has killed a process of this host for memory since the last ``look``."""
+        """Return whether the kernel has killed for memory since the last ``look``.
+
+        Any process of this host.
+        """
         return _kills() > self.killed
 
 

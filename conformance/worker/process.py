@@ -25,7 +25,7 @@ _PEER = struct.Struct("=3i")  # what the kernel tells of the other end of a sock
 
 
 class End(NamedTuple):
-    """The end of a worker in place of an answer."""
+    """Tell how a worker ended in place of an answer."""
 
     how: str
     name: str | None = None

@@ -1,4 +1,4 @@
-"""Answer the calls of the parent in a worker process; the parent is a ``Worker`` of ``isolation``.
+"""Answer the calls of a parent (a ``Worker`` of ``isolation``) in its worker.
 
 While the code of a call runs, nothing connects the two processes: code that writes to all descriptors, or closes
 them, meets no answer. With its answer in hand the worker connects, sends it, takes the next call and hangs up.
@@ -34,7 +34,7 @@ from conformance.worker.state import judging
 
 
 class Answer(NamedTuple):
-    """The outcome of a call, for the parent."""
+    """Hold what a call came to, for the parent."""
 
     kind: str  # returned | raised | ended (by an exception that is meant to end the process)
     data: bytes = b""  # the pickled result or exception; empty where that cannot be pickled
@@ -161,7 +161,7 @@ def prepare(_: Progress, memory_gib: float, initializer: Callable[[], object] | 
     faulthandler.register(signal.SIGUSR1, 2)
     _limit(resource.RLIMIT_CORE, 0)  # a core dump takes gigabytes
     _die_with_parent()
-    _limit(resource.RLIMIT_DATA, _written() + int(min(memory_gib, _NO_LIMIT) * 2**30))
+    _limit(resource.RLIMIT_DATA, _count_writable() + int(min(memory_gib, _NO_LIMIT) * 2**30))
     _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, 1, 0)  # 1: buffered by line, as in ``serve``
     if initializer is not None:
         initializer()
@@ -173,7 +173,7 @@ def _limit(what: int, soft: int) -> None:
     resource.setrlimit(what, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
-def _written() -> int:
+def _count_writable() -> int:
     """Bytes of private memory that this process can write to, which RLIMIT_DATA bounds since Linux 4.7. RLIMIT_AS
     would also count memory that is only reserved, and CUDA reserves far more than there is."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
@@ -202,11 +202,11 @@ def _answer(request: bytearray, progress: Progress) -> Answer:
     except Exception as error:
         return _raised(error)
     except BaseException as error:
-        return Answer("ended", text=_told(error))
+        return Answer("ended", text=_describe(error))
     try:
         return Answer("returned", dumps(result))
     except Exception as error:
-        return _raised(TypeError(f"the result of {function} cannot be pickled: {_told(error)}"))
+        return _raised(TypeError(f"the result of {function} cannot be pickled: {_describe(error)}"))
 
 
 def _raised(error: Exception) -> Answer:
@@ -215,10 +215,10 @@ def _raised(error: Exception) -> Answer:
     data = b""
     with contextlib.suppress(Exception):
         data = dumps(error)
-    return Answer("raised", data, _told(error), type(error).__module__, trace)
+    return Answer("raised", data, _describe(error), type(error).__module__, trace)
 
 
-def _told(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return "".join(traceback.format_exception_only(error)).strip()
 
 

@@ -70,7 +70,7 @@ def lost() -> bool:
 
 
 def exit_code(process: ForkServerProcess, seconds: float) -> int | None:
-    """Return how a process has ended, for which it gets so many seconds; None where it has not.
+    """Return how a process has ended within so many seconds; None if it has not.
 
     The server tells it once, through a pipe. multiprocessing reads that pipe of all processes whenever it starts one,
     so that two threads could read at the same time: the second finds nothing, and takes the code for 255.

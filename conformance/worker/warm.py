@@ -1,4 +1,7 @@
-"""Prepare a worker process before its first cell: imports and settings. This module itself imports none of it."""
+"""Import and set what a worker process needs before its first cell.
+
+This module itself imports none of it.
+"""
 
 from __future__ import annotations
 

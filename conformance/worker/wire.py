@@ -14,7 +14,7 @@ _LONGEST = 2**30  # bytes of a message
 
 
 class Mismatch(Exception):
-    """The message is not the expected one; the text says in what it differs."""
+    """Raised for another message than the expected one; says how it differs."""
 
 
 def send(connection: Any, key: bytes, number: int, data: bytes) -> None:

@@ -49,8 +49,7 @@ def test_a_wrong_weight_in_the_graph_is_named(tmp_path, exporter, layer, node):
 
 def test_partings_that_do_not_follow_from_the_first_are_told(trial):
     answer = trial(wrong("Branches", "symbolic"))
-    assert parting(answer) == "one"
-    assert {name for name, row in rows(answer).items() if row.begins} == {"one", "two"}
+    assert parting(answer) == "one" and {name for name, row in rows(answer).items() if row.begins} == {"one", "two"}
     assert not rows(answer)["sound"].parts
     assert "1 more part though what they are computed from agrees: two" in said(answer)
 
@@ -87,8 +86,7 @@ def test_what_the_rounding_of_inputs_moves_as_far_does_not_part(moves, parts):
 
     assert not aligned(wanted).parts
     assert not asked
-    assert aligned(wanted + np.float32(1e-3)).parts is parts
-    assert asked == (["some", "all"] if parts else ["some"])
+    assert aligned(wanted + np.float32(1e-3)).parts is parts and asked == (["some", "all"] if parts else ["some"])
 
 
 @pytest.mark.parametrize("tolerance, parts", [(Tolerance(0.0, 1e-2), False), (DEFAULTS["float32"], True)])

@@ -17,8 +17,7 @@ def test_a_clear_verdict_stops_early_and_an_open_one_uses_the_time():
     assert (clear.stopped, clear.looked) == ("enough", 2)
     assert clear.seconds == pytest.approx(1 / 8, abs=0.01) and clear.looks == LOOKS
     is_open = measured(quiet, 0, 1.1)
-    assert is_open.stopped == "time" and is_open.looked == LOOKS
-    assert is_open.seconds == pytest.approx(1.0, abs=0.01)
+    assert is_open.stopped == "time" and is_open.looked == LOOKS and is_open.seconds == pytest.approx(1.0, abs=0.01)
 
 
 def test_nothing_is_said_before_there_are_enough_pairs():
@@ -136,5 +135,4 @@ def test_single_calls_are_measured_for_the_whole_time_however_short_they_are():
     """A host is busy for hundredths of a second at a time; so many calls of microseconds then count as few."""
     simulated = Host()
     found = alone(simulated, 5e-6, simulated.clock, iterations=1, max_seconds=0.2, warmup_seconds=0)
-    assert found.seconds == pytest.approx(0.2, rel=0.01)
-    assert len(found.own) == pytest.approx(40_000, rel=0.01)
+    assert found.seconds == pytest.approx(0.2, rel=0.01) and len(found.own) == pytest.approx(40_000, rel=0.01)

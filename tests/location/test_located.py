@@ -3,6 +3,8 @@
 from typing import Any, NamedTuple
 
 import pytest
+from torch.fx.proxy import TracerBase
+from torch.onnx._internal.torchscript_exporter import utils
 
 from benchmarks.culprits.edits import Edit, exchanged
 from benchmarks.culprits.planting import exported
@@ -205,9 +207,6 @@ def test_the_first_operator_that_parts_is_named_with_its_line(bench, name):
 @pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])
 def test_what_torch_lacks_is_said_and_the_verdict_stays(bench, exporter, monkeypatch):
     """As with a torch that calls what is private otherwise."""
-    from torch.fx.proxy import TracerBase
-    from torch.onnx._internal.torchscript_exporter import utils
-
     case = say(module_of("Network"), WRONG[exporter])
     before = verdict(bench.run(case, PYTHON))
     owner, name = {
@@ -215,8 +214,7 @@ def test_what_torch_lacks_is_said_and_the_verdict_stays(bench, exporter, monkeyp
     }[exporter]  # fmt: skip
     monkeypatch.delattr(owner, name)
     record = bench.run(case, PYTHON)
-    assert verdict(record) == before
-    assert record.operator is not None and record.operator["unable"] == "torch"
+    assert verdict(record) == before and record.operator is not None and record.operator["unable"] == "torch"
     (line,) = [line for line in details(record) if line.startswith("which operator parts first is not known: ")]
     assert line.endswith(record.operator["detail"]) and name in line
 

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import pytest
+from onnxscript import opset18 as op
 
 from conformance.records.location import places_of
 from tests.kit.cases import details, module_of, say
@@ -101,8 +102,6 @@ def gate(g: Any, x: Any) -> Any:
 
 
 def gate_of_dynamo(x: Any) -> Any:
-    from onnxscript import opset18 as op
-
     return op.HardSigmoid(x)
 
 

@@ -7,10 +7,14 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
+import torch
+from onnxscript import opset18 as op
+from torch.onnx._internal.exporter import _dispatching
 
 from benchmarks.culprits.edits import behind, plus
 from benchmarks.culprits.plant import Planted, Planting
 from benchmarks.culprits.planting import exported
+from conformance.align.operators.dynamo import Seen, of_graph
 from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings
 from conformance.records import text
@@ -63,7 +67,6 @@ def symbolic(function: Callable[..., Any], operator: str = "hardswish") -> Plant
 
 def lowering(function: Callable[..., Any], operator: str = "hardswish") -> Planting:
     """The function of torchlib for an operator is another one."""
-    from torch.onnx._internal.exporter import _dispatching
 
     def dispatched(original: Any, node: Any, registry: Any) -> Any:
         own = str(node.target).startswith(f"aten.{operator}.")
@@ -81,14 +84,10 @@ def stopping(*_: Any) -> Any:
 
 
 def mixed(x: Any) -> Any:
-    from onnxscript import opset18 as op
-
     return op.Mul(op.HardSigmoid(x), op.Cast(x, to=11))
 
 
 def mean_of_rows(x: Any, *_: Any, **__: Any) -> Any:
-    from onnxscript import opset18 as op
-
     return op.ReduceMean(x, op.Constant(value_ints=[1]), keepdims=0)
 
 
@@ -97,8 +96,6 @@ def as_double(g: Any, x: Any) -> Any:
 
 
 def off_by_little(g: Any, x: Any) -> Any:
-    import torch
-
     return g.op("Mul", g.op("HardSwish", x), g.op("Constant", value_t=torch.tensor(1.00003)))
 
 
@@ -107,8 +104,6 @@ def of_no_mode(g: Any, x: Any, _: Any) -> Any:
 
 
 def from_one(*_: Any, **__: Any) -> Any:
-    from onnxscript import opset18 as op
-
     return op.Constant(value_floats=[1.0, 2.0, 3.0, 4.0])
 
 
@@ -175,8 +170,7 @@ def test_the_operator_is_named_with_its_line_and_its_smallest_function(bench, na
     row = REFUSED[name]
     with planted(row.planting):
         record = bench.run(say(row.case, row.export), PYTHON, check=row.check, **SMALL)
-    assert verdict(record) == ("failed", *row.found, "exporter"), record.reason
-    assert record.operator is not None
+    assert verdict(record) == ("failed", *row.found, "exporter") and record.operator is not None, record.reason
     assert {key: record.operator.get(key) for key in row.told} == row.told, record.operator
     assert any(line.startswith(row.said) for line in details(record))
     assert record.smallest is not None and record.smallest["operators"] == [*row.small], record.smallest
@@ -228,10 +222,6 @@ def test_values_that_pytorch_leaves_open_beside_a_refused_operator_are_not(bench
 
 def test_what_asserts_sizes_is_no_call_of_a_program():
     """As torch.export has it of a size that it takes for another than 1."""
-    import torch
-
-    from conformance.align.operators.dynamo import Seen, of_graph
-
     graph = torch.fx.Graph()
     x = graph.placeholder("x")
     graph.call_function(torch.ops.aten._assert_scalar.default, (False, "Ne(s0, 1)"))
@@ -259,8 +249,6 @@ def unary(kind: str) -> Callable[..., Any]:
 
 
 def sliced_by_numbers(g: Any, x: Any) -> Any:
-    import torch
-
     def constant(value: Any) -> Any:
         return g.op("Constant", value_t=torch.tensor(value))
 

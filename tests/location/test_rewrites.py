@@ -9,6 +9,9 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from onnxscript import rewriter
+from onnxscript.optimizer import _constant_folding as folding
+from onnxscript.rewriter import pattern
 
 from conformance.align.operators.rewrites import name_of_rule
 from tests.kit.cases import case_of, details, say, verdict
@@ -33,7 +36,6 @@ def named(record: Any) -> tuple[Any, Any]:
 @contextlib.contextmanager
 def fused_as(operator: str, name: str | None = "FuseSuccessiveReluClip") -> Iterator[None]:
     """Clip and Relu are fused to this operator in place of Clip, by a rule of that name; none: that raises."""
-    from onnxscript import rewriter
 
     def wrong(original: Any, match: Any) -> Any:
         made = original(match)
@@ -60,8 +62,6 @@ def test_a_wrong_rule_is_named_without_which_the_model_stays_right(bench):
 
 
 def test_an_operator_that_a_rule_takes_out_is_named_and_not_the_one_after(bench):
-    from onnxscript import rewriter
-
     rule = next(one for one in rewriter._DEFAULT_REWRITE_RULES if "redundant_slice" in f"{one._condition_function}")
     with planted(wrapping(rule, "_condition_function", lambda original, *args, **kwargs: True)):
         record = bench.run(say(case_of("torch.tanh(x)[:, ::2] * 2"), "export: {dynamo: [18]}"))
@@ -86,8 +86,6 @@ def test_a_rule_that_makes_no_valid_model_is_named_and_without_a_name_by_its_fun
 
 
 def test_a_rule_without_a_name_is_called_by_its_function_and_file():
-    from onnxscript.rewriter import pattern
-
     def replaced(op: Any, x: Any) -> Any:
         return op.Identity(x)
 
@@ -98,7 +96,6 @@ def test_a_rule_without_a_name_is_called_by_its_function_and_file():
 
 def test_a_wrong_pass_is_named(bench):
     """A folding of constants that adds one to those that it makes."""
-    from onnxscript.optimizer import _constant_folding as folding
 
     def wrong(original: Any, self: Any, node: Any, name: str, array: Any) -> Any:
         return original(self, node, name, array + 1 if array.dtype == np.float32 and array.size == 4 else array)

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import pytest
+from onnxscript import opset18 as op
 
 from benchmarks.culprits.edits import Edit, behind, exchanged, plus, times
 from benchmarks.culprits.planting import exported
@@ -98,8 +99,6 @@ def test_an_order_that_pytorch_leaves_open_with_other_inputs_is_no_second_place(
 
 
 def gate(x: Any) -> Any:
-    from onnxscript import opset18 as op
-
     return op.HardSigmoid(x)
 
 

@@ -174,8 +174,7 @@ FAILS = "def pytest_runtest_call(item):\n    assert 'small-torchscript-op17' not
 @pytest.mark.thorough
 def test_a_run_that_stops_at_a_failure_ends(folder):
     outcome = run(folder, "-n", "2", "-x", plugin=FAILS)
-    assert outcome.code in (1, 2) and "stopping after 1 failures" in outcome.text
-    assert len(outcome.records) < 45
+    assert outcome.code in (1, 2) and "stopping after 1 failures" in outcome.text and len(outcome.records) < 45
 
 
 PROGRESS = re.compile(r"^  \d+ of 9 cells", re.MULTILINE)

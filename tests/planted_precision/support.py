@@ -66,8 +66,7 @@ WHO = {"precision": "the conversion to this precision", "runtime": "the runtime"
 def assert_blamed(record: Record, error: str, fault: str, stage_of_loss: str) -> None:
     """It failed in the comparison, and both the record and its text say where the accuracy went."""
     assert verdict(record) == ("failed", "compare", error, fault) and record.loss is not None
-    assert list(record.loss) == ["export", "conversion", "optimizer"]
-    assert greatest(record.loss) == stage_of_loss
+    assert list(record.loss) == ["export", "conversion", "optimizer"] and greatest(record.loss) == stage_of_loss
     shown = text.failure(record.as_dict())
     assert f"at fault: {WHO[fault]}" in shown
     table = shown.split("loss by stage")[1]

@@ -13,8 +13,7 @@ def test_the_record_tells_how_the_model_was_converted(bench):
     body = BODY.replace("int8: {}", says)
     records = all_of(bench, body)
     told = records["fidelity int8"].conversion
-    assert told["tool"].startswith("onnxruntime 1.")
-    assert told["calibration"]["source"] == "drawn from the case"
+    assert told["tool"].startswith("onnxruntime 1.") and told["calibration"]["source"] == "drawn from the case"
     assert told["calibration"]["samples"] >= 18 and told["calibration"]["batch"] == 4
     assert (told["method"], told["quantized"], told["kept"]) == ("entropy", 2, ["/first/Conv"])
     assert records["accuracy int8"].conversion == told and records["accuracy fp32"].conversion is None

@@ -61,8 +61,7 @@ def test_only_8_6_is_told_by_flags_which_precisions_the_model_has(double, versio
     """Later networks are strongly typed."""
     double(version)
     noted = built(tmp_path, model, BATCHES if model is AFFINE else Build({}))
-    assert noted["flags"] == (flags if version == "8.6.0" else [])
-    assert noted["typed"] is (version != "8.6.0")
+    assert noted["flags"] == (flags if version == "8.6.0" else []) and noted["typed"] is (version != "8.6.0")
 
 
 @pytest.mark.parametrize("declared", [False, True])

@@ -37,8 +37,7 @@ def test_all_cells_run_once_and_then_those_whose_files_change(cases, watched):
     )
     assert done.ran == [PLAIN + OWN, OWN, PLAIN]
     first, second, third, end = done.said
-    assert "4 cells" in first and f"passed  {PLAIN[0]}" in first
-    assert "watching 3 files; Ctrl-C ends" in first
+    assert "4 cells" in first and f"passed  {PLAIN[0]}" in first and "watching 3 files; Ctrl-C ends" in first
     assert "cases/helper.py changed: 2 of 4 cells to run" in second
     assert "cases/cases.yaml changed: 2 of 4 cells to run" in third
     assert end.splitlines()[-1].startswith("4 cells: 4 passed")
@@ -122,8 +121,7 @@ def test_a_file_that_is_renamed_takes_its_cells_along(cases, watched):
 
 def test_a_python_file_that_is_gone_makes_its_cells_run(cases, watched):
     done = watched(lambda: (cases / "helper.py").unlink(), lambda: (cases / "helper.py").write_text("AMOUNT = 1\n"))
-    assert done.ran == [PLAIN + OWN, OWN, OWN]
-    assert "cases/helper.py gone: 2 of 4 cells to run" in done.said[1]
+    assert done.ran == [PLAIN + OWN, OWN, OWN] and "cases/helper.py gone: 2 of 4 cells to run" in done.said[1]
     assert "cases/helper.py new: 2 of 4 cells to run" in done.said[2]
 
 
@@ -141,8 +139,7 @@ def test_new_case_files_and_folders_are_found_and_cells_that_go_are_told(cases, 
 
 def test_where_nothing_is_selected_it_says_so_and_waits(cases, watched):
     done = watched(lambda: (cases / "cases.yaml").write_text(CASES.replace("plain:", "sine:")), words="sine")
-    assert "0 of 4 cells" in done.said[0]
-    assert "-k 'sine' in cases: no cell is selected so far" in done.said[0]
+    assert "0 of 4 cells" in done.said[0] and "-k 'sine' in cases: no cell is selected so far" in done.said[0]
     assert done.ran == [[], [name.replace("plain", "sine") for name in PLAIN]]
 
 

@@ -80,7 +80,7 @@ def show(path: Path, *, everything: bool) -> None:
     for name in ("", "line", "source", "operator", "node"):
         table.add_column(name, overflow="fold")
     table.add_column("error/allowed", justify="right")
-    chosen = list(path.steps) if everything else list(_chosen(path))
+    chosen = list(path.steps) if everything else list(_choose(path))
     for step in chosen:
         table.add_row(*(escape(literal(cell)) for cell in _cells(path, step)))
     for line in (heading(path), counted(path.steps)):
@@ -121,8 +121,8 @@ def _first(path: Path) -> int | None:
     return None
 
 
-def _chosen(path: Path) -> Iterator[Step]:
-    """Yield what is around the first that parts, and the others that do."""
+def _choose(path: Path) -> Iterator[Step]:
+    """Choose the steps around the first that parts, and the others that do."""
     first = _first(path)
     for index, step in enumerate(path.steps):
         near = first is not None and first - 2 * NEIGHBOURS <= index <= first + NEIGHBOURS

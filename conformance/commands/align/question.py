@@ -1,4 +1,4 @@
-"""Read what the user wants aligned: a cell, an example, and the runtime."""
+"""Answer what the user asks to align: a cell, an example, and the runtime."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from conformance.verdict.loss import LITERAL
 
 @dataclass(frozen=True)
 class Question:
-    """The cell, example and runtime to align, as the user says it; None leaves a field to the case."""
+    """Hold what is to be aligned; None leaves a field to the case."""
 
     case: str
     paths: Sequence[Path]
@@ -41,7 +41,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of an alignment, with what was aligned."""
+    """Hold what was aligned, and the result."""
 
     cell: Cell
     draw: Draw
@@ -63,7 +63,10 @@ def _aligned_cell(run: CellRun, draw: Draw, question: Question) -> Answer:
 
 
 def asked(question: Question, answer: Callable[[CellRun, Draw, Question], _T]) -> _T:
-    """Return what ``answer`` gives for the cell and the draw that a question is about; raises UserError."""
+    """Call ``answer`` with the cell and the draw of a question.
+
+    Returns what it gives; raises UserError.
+    """
     from conformance.worker.warm import prepare_process
 
     cell = _cell(find_case(question.case, question.paths), question)

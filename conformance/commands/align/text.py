@@ -1,4 +1,4 @@
-"""Describe the result of ``conformance align``."""
+"""Write the text of ``conformance align``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def show(answer: Answer, *, everything: bool) -> None:
         console.print(literal(text), markup=False, highlight=False, soft_wrap=True)
 
     line(heading(answer))
-    line(matched(alignment))
+    line(count_matched(alignment))
     rows = alignment.rows if everything else chosen(alignment)
     console.print(_table(alignment, rows))
     left = len(alignment.rows) - len(rows)
@@ -64,8 +64,8 @@ def heading(answer: Answer) -> str:
     )
 
 
-def matched(alignment: Alignment) -> str:
-    """Return how many calls of submodules were found in the graph."""
+def count_matched(alignment: Alignment) -> str:
+    """Say how many calls of submodules were found in the graph."""
     rows = [row for row in alignment.rows if row.place.call.path]
     calls = {row.place.call.id for row in rows}
     modules = {row.place.call.path for row in rows}
@@ -162,7 +162,7 @@ def sentences(alignment: Alignment) -> Iterator[str]:
         due = "agree" if alignment.precision == "fp32" else "are finite, and the outputs have the SQNR that is due"
         yield f"nothing parts: all {len(alignment.compared)} tensors that could be compared {due}"
         if row is not None:
-            yield f"most is lost at {_what(row)}: {_lost(row)}"
+            yield f"most is lost at {_what(row)}: {_describe_loss(row)}"
         return
     if row is None:  # the loss is spread so evenly that no tensor is below its inputs
         for parting in alignment.rows:
@@ -172,7 +172,7 @@ def sentences(alignment: Alignment) -> Iterator[str]:
     if alignment.precision == "fp32" or (row.parts and row.sqnr == -math.inf):
         yield f"they part first at {_what(row)}: {row.text}"
     else:
-        yield f"most is lost at {_what(row)}: {_lost(row)}"
+        yield f"most is lost at {_what(row)}: {_describe_loss(row)}"
         for parting in alignment.rows:
             if parting.parts:
                 yield f"{parting.place.name}: {parting.text}"
@@ -191,7 +191,7 @@ def _what(row: Row) -> str:
     return f"{row.place.name} ({row.place.call.type}), node {row.node}, {plural} {operators or 'none'}"
 
 
-def _lost(row: Row) -> str:
+def _describe_loss(row: Row) -> str:
     assert row.sqnr is not None
     return f"{_decibels(row.sqnr)} dB, {row.drop:.1f} less than the worst of what it is computed from"
 

@@ -67,12 +67,12 @@ def run(given: argparse.Namespace) -> int:
     if given.expect:
         from conformance.commands.findings.expect import expect
 
-        for line in expect(_chosen(found, given.expect), last):
+        for line in expect(_choose(found, given.expect), last):
             tell(line)
     if given.fix:
         from conformance.commands.findings.fix import fix
 
-        for line in fix(_chosen(found, given.fix), last, given.store / "models"):
+        for line in fix(_choose(found, given.fix), last, given.store / "models"):
             tell(line)
     if wanted:
         return 0
@@ -80,5 +80,5 @@ def run(given: argparse.Namespace) -> int:
     return 1 if found else 0
 
 
-def _chosen(found: Sequence[Finding], ids: Sequence[str]) -> list[Finding]:
+def _choose(found: Sequence[Finding], ids: Sequence[str]) -> list[Finding]:
     return [finding for finding in found if {*ids} & {"all", finding.id}]

@@ -102,7 +102,10 @@ def _narrowed(base: Said, full: Said, own: Sequence[Cell], cells: Sequence[Cell]
 
 
 def _fits(base: Said, when: Said, own: Sequence[Cell], cells: Sequence[Cell], alike: Collection[str]) -> bool:
-    """Return whether an entry is about all of the cells, and has to show in none that did not fail alike."""
+    """Return whether an entry is about all of the cells, and harms no other.
+
+    It has to show in none that did not fail alike.
+    """
     entry = Fails.model_validate({**base, "when": when, "because": "tried"})
     about = {cell.id: cell for cell in cells if _is_about(entry, cell)}
     return all(cell.id in about for cell in own) and all(

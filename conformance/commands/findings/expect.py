@@ -87,7 +87,7 @@ def _items(indent: str, made: Sequence[str]) -> Iterator[str]:
 
 
 def _adds(before: str, after: str, made: Sequence[Said]) -> bool:
-    """Return whether the later text says what the earlier one does, and one case the entries besides."""
+    """Return whether the later text adds the entries to one case and nothing else."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 

@@ -23,10 +23,10 @@ def fix(chosen: Iterable[Finding], records: Mapping[str, Mapping[str, Any]], sto
             record = records[finding.cells[0]["id"]]
             yield f"{finding.id}: {record['id']}"
             folder = store.parent / "fixes" / finding.id
-            yield from (f"  {line}" for line in _about(finding, record, trials, folder))
+            yield from (f"  {line}" for line in _try_fixes(finding, record, trials, folder))
 
 
-def _about(finding: Finding, record: Mapping[str, Any], trials: Trials, folder: Path) -> Iterator[str]:
+def _try_fixes(finding: Finding, record: Mapping[str, Any], trials: Trials, folder: Path) -> Iterator[str]:
     """``folder`` is where files of changes are written."""
     what = tried(finding)
     if what is None:

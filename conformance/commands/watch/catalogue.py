@@ -46,7 +46,7 @@ class Plan:
 
 @dataclass
 class _Needs:
-    """The needs of the cells of a case for one exporter."""
+    """Hold what the cells of a case need for one exporter."""
 
     case: Case
     files: list[Path]
@@ -89,7 +89,7 @@ class Catalogue:
 
     @property
     def asked(self) -> str:
-        """Return what was asked for, in short."""
+        """Say what was asked for, in short."""
         places = ", ".join(map(display_path, self._paths))
         return f"-k '{self._words.text}' in {places}" if self._words.text else places
 
@@ -124,15 +124,17 @@ class Catalogue:
         return self._read[file][1]
 
     def _needed(self, cell: Cell, changed: Collection[Path], before: Mapping[Path, Sign | None]) -> _Needs:
-        """Return what the cell needs, looked for once for all cells of its case and exporter where it may have
-        changed."""
+        """Find what the cell needs, where it may have changed.
+
+        It is looked for once for all cells of its case and exporter.
+        """
         key = (cell.case.file, cell.case.name, cell.exporter)
         known = self._needs.get(key)
         if key in self._looked and known is not None:
             return known
         self._looked.add(key)
         if known is None or known.case is not cell.case or not known.as_before(changed, before):
-            known = self._needs[key] = _needs(cell)
+            known = self._needs[key] = _find_needs(cell)
             self._signs |= {path: sign(path) for path in known.paths}
             self._fingerprints.forget(cell)
         else:
@@ -163,7 +165,7 @@ class Catalogue:
         return hashlib.sha256(f"{cell.id} {said} {signs}".encode()).hexdigest()
 
 
-def _needs(cell: Cell) -> _Needs:
+def _find_needs(cell: Cell) -> _Needs:
     folder = cell.case.folder.resolve()
     try:
         found = needs(cell.case, exporter=cell.exporter)

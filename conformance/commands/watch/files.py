@@ -1,4 +1,4 @@
-"""Notice which of some files and folders have changed, by polling the file system."""
+"""Find changed files and folders by asking the file system again and again."""
 
 from __future__ import annotations
 
@@ -58,8 +58,10 @@ class Watched:
         self._signs = dict(signs)
 
     def look(self) -> Changed | None:
-        """Return what has changed since the last look and come to rest; None where nothing has, and within the pause
-        after the last look."""
+        """Find what has changed since the last look and come to rest.
+
+        None where nothing has, and within the pause after the last look.
+        """
         if self._clock.monotonic() < self._next:
             return None
         now = self._look()
@@ -75,7 +77,7 @@ class Watched:
         before, self._signs = self._signs, now
         self._rest()
         changed = frozenset(path for path in now if now[path] != before[path])
-        return _told(changed, before, now) if changed else None
+        return _sort_changes(changed, before, now) if changed else None
 
     def wait(self) -> Changed:
         """Waits for the next change."""
@@ -94,7 +96,9 @@ class Watched:
         self._next = self._clock.monotonic() + max(self._pause, 20 * (self._clock.monotonic() - self._began))
 
 
-def _told(changed: frozenset[Path], before: Mapping[Path, Sign | None], now: Mapping[Path, Sign | None]) -> Changed:
+def _sort_changes(
+    changed: frozenset[Path], before: Mapping[Path, Sign | None], now: Mapping[Path, Sign | None]
+) -> Changed:
     files = sorted(path for path in changed if not path.is_dir())
     return Changed(
         written=[path for path in files if before[path] is not None and now[path] is not None],

@@ -34,7 +34,10 @@ class _Runner(Protocol):
 
 
 class _Superseded(BaseException):
-    """A dependency of the running cell has changed; as with Ctrl-C, nobody waits for its verdict any more."""
+    """Raised where what the running cell depends on has changed.
+
+    As with Ctrl-C, nobody asks for its verdict any more.
+    """
 
 
 class Loop:
@@ -156,7 +159,7 @@ class Loop:
         written = [path for path in changed.written if path in concerned]
         gone = [path for path in changed.gone if path in concerned]
         new = sorted(path for path in self._plan.files - before.files if path not in before.signs)
-        parts = [*_named(written, "changed"), *_named(new, "new"), *_named(gone, "gone")]
+        parts = [*_name_paths(written, "changed"), *_name_paths(new, "new"), *_name_paths(gone, "gone")]
         due, prints = self._due(), self._plan.prints
         lost = len(before.prints.keys() - prints.keys())
         # a folder changes where Python makes its folder of bytecode, too
@@ -177,7 +180,7 @@ class Loop:
         self._tell_empty()
 
     def _tell_problems(self) -> None:
-        """Print what is wrong with files and was not printed before."""
+        """Tell what is wrong with files and was not said before."""
         for problem in self._plan.problems:
             if problem not in self._problems:
                 self._screen.line(block(problem), "red")
@@ -235,6 +238,6 @@ def _cells(count: int) -> str:
     return "1 cell" if count == 1 else f"{count} cells"
 
 
-def _named(paths: Sequence[Path], what: str) -> list[str]:
+def _name_paths(paths: Sequence[Path], what: str) -> list[str]:
     more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
     return [f"{', '.join(map(display_path, paths[:NAMED]))}{more} {what}"] if paths else []

@@ -1,5 +1,4 @@
-"""Show the output of ``conformance watch``: lines, and in a terminal also colours and one line that comes and
-goes."""
+"""Show ``conformance watch``: lines, colours, and a line that comes and goes."""
 
 from __future__ import annotations
 

@@ -81,7 +81,10 @@ def check_cuda(trt: Any, log: Any) -> None:
 
 
 def strongly_typed(trt: Any) -> bool:
-    """Return whether the dtypes of the model bind the builder; before TensorRT 10 they were only a wish."""
+    """Return whether the dtypes of the model bind the builder.
+
+    Before TensorRT 10 they were only a wish.
+    """
     return version_of(trt) >= (10,)
 
 
@@ -196,8 +199,10 @@ def _allow_precisions(trt: Any, config: Any, model: Path) -> None:
 
 
 def precisions_of(graph: Any) -> list[str]:
-    """Return what an ONNX graph and the bodies in it have besides float32: ``FP16`` for float16, ``INT8`` for
-    Q/DQ."""
+    """List the precisions of an ONNX graph and its bodies besides float32.
+
+    ``FP16`` for float16, ``INT8`` for Q/DQ.
+    """
     from onnx import TensorProto
 
     names: set[str] = set()

@@ -42,15 +42,15 @@ def ending_if_lost() -> Iterator[None]:
     try:
         yield
     except Exception:
-        lost = _lost()
+        lost = _find_loss()
         if lost is not None and multiprocessing.parent_process() is not None:
             print(f"CUDA can do nothing more in this process: {lost}", file=sys.stderr, flush=True)
             os.abort()
         raise
 
 
-def _lost() -> str | None:
-    """Return what CUDA says where the current context cannot be used any more; None where it can."""
+def _find_loss() -> str | None:
+    """Return why the current CUDA context cannot be used any more, or None."""
     import pycuda.driver as cuda
 
     try:

@@ -1,4 +1,7 @@
-"""The options that an engine is built with: plain data that a case, a bundle and a record can hold."""
+"""Hold what an engine is built with.
+
+Plain data that a case, a bundle and a record can hold.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ class Build:
     """Folder of engines; None builds anew and keeps nothing."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what goes into a bundle, and into the key of the engine: all fields but the store."""
+        """Return what goes into a bundle, and into the key of the engine.
+
+        All fields but the store.
+        """
         shapes = {name: [list(shape) for shape in profile] for name, profile in self.shapes.items()}
         return {"shapes": shapes, "model_precision": self.model_precision, "options": self.options.as_dict()}
 

@@ -1,4 +1,6 @@
-"""Notice what a cell changes in its process, and put it back, so that it does not decide on the next cell.
+"""Notice, tell and undo what a cell changes in its process.
+
+So it does not decide on the next cell.
 
 ``fence`` stands around each cell. It reads the settings that ``process`` (Python and the operating system), ``hooks``
 (what Python calls of others) and ``numbers`` (PyTorch, NumPy, the processor) list, looks for functions that were

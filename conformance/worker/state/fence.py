@@ -16,7 +16,7 @@ _UNREAD = object()
 
 
 class Fence:
-    """The state of the process before a cell, to which it has to come back for the next cell.
+    """Bring a process back to what it was before a cell.
 
     What is changed while a case is loaded (its Python imported, its module built) is kept for all cells of that case,
     whichever came first, since Python imports a module once. What is changed while a cell runs is put back, as the

@@ -1,5 +1,8 @@
-"""Hooks of Python, which anybody may set: finders of modules, hooks for errors, handlers of logs, functions at
-exit. Libraries add some as they are imported, which is no change of a cell."""
+"""List what Python calls that anybody may put there.
+
+Finders of modules, hooks for errors, handlers of logs, functions at exit. Libraries add some as they are imported,
+which is no change of a cell.
+"""
 
 from __future__ import annotations
 

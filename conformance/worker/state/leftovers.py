@@ -1,4 +1,4 @@
-"""Notice what a cell leaves running or open in its process. It cannot be put back, only noticed."""
+"""Notice what a cell leaves running or open. It cannot be put back."""
 
 from __future__ import annotations
 

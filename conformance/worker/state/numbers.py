@@ -125,8 +125,10 @@ def _put_back_autocast(before: tuple[bool, Any]) -> None:
 
 
 def _modes() -> tuple[int, int, str | None]:
-    """Return how many modes of torch functions and of dispatch are on, of which the default device is one; that
-    device."""
+    """Count the modes of torch functions and of dispatch; also the default device.
+
+    That device is one of these modes.
+    """
     import torch
 
     context = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)

@@ -1,5 +1,6 @@
-"""Notice what the modules beside a case keep from one cell to the next: global variables, and attributes of their
-classes.
+"""Notice what the modules beside a case keep from one cell to the next.
+
+Global variables, and attributes of their classes.
 
 A counter or a cache is nobody's mistake and is not told. But a cell that finds it may end otherwise than one that
 does not, so that a process in which something is kept runs no other cell.
@@ -43,16 +44,16 @@ class OwnModules:
                 if isinstance(value, type) and value.__module__ == module.__name__
             ]
         self._owners = owners
-        self._then = [_held(owner) for owner in owners]
+        self._then = [_read_values(owner) for owner in owners]
 
     def changed(self) -> bool:
         """Return whether anything is kept that was not when the modules were taken."""
-        now = [_held(owner) for owner in self._owners]
+        now = [_read_values(owner) for owner in self._owners]
         return any(one.keys() != other.keys() or any(one[name] is not other[name] for name in one if name)
                    or one[""] != other[""] for one, other in zip(now, self._then, strict=True))  # fmt: skip
 
 
-def _held(owner: Any) -> dict[str, Any]:
+def _read_values(owner: Any) -> dict[str, Any]:
     """Return the values by name, and under an empty name how much those contain that are containers."""
     values = {name: value for name, value in vars(owner).items() if not name.startswith("__")}
     return {**values, "": [len(value) for value in values.values() if type(value) in _CONTAINERS]}

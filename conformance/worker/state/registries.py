@@ -134,7 +134,7 @@ class Registries:
             if name in sys.modules:
                 self._loaded.add(name)
                 self._add(name)
-        self._counts = self._counted()
+        self._counts = self._count_all()
 
     def accept(self) -> None:
         """Take everything as it is now."""
@@ -153,9 +153,9 @@ class Registries:
             for key, before, now in self._spaces.changes(index):
                 own = before is MISSING and _of_family(now) and (not isinstance(key, type) or _of_family(key))
                 if not own and key not in _SET_BY_EXPORTS:
-                    changed[f"{table}: {_shown(key)}" if ": " not in table else table] = None
+                    changed[f"{table}: {_name_key(key)}" if ": " not in table else table] = None
             self._spaces.take(index)
-        counts = self._counted()
+        counts = self._count_all()
         if not imported:
             changed |= {name: None for name, count in counts.items() if count != self._counts.get(name, count)}
         self._counts = counts
@@ -168,7 +168,7 @@ class Registries:
         for label, table in _TABLES[name](sys.modules[name]):
             self._spaces.add(label, table)
 
-    def _counted(self) -> dict[str, Any]:
+    def _count_all(self) -> dict[str, Any]:
         return {label: count(sys.modules[name]) for name, (label, count) in _COUNTED.items() if name in sys.modules}
 
 
@@ -211,7 +211,7 @@ def remember() -> Registries:
     return _taken
 
 
-def _shown(key: Any) -> str:
+def _name_key(key: Any) -> str:
     return str(getattr(key, "__qualname__", key))[:80]
 
 

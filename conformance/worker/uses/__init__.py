@@ -1,4 +1,6 @@
-"""Observe what a case uses in this process: files, modules, variables, the host, the clock.
+"""Note what a case uses in this process.
+
+Files, modules, variables, the host, the clock.
 
 Python's audit events tell of files (``events``), and Python's import of modules (``imports``). Reads that raise no
 event (variables, the status of a file, the clock, the host's name) are noted by ``functions`` in place of Python's

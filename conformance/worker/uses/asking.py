@@ -1,4 +1,4 @@
-"""Find whose code uses something, by the frames of a call, from the nearest on."""
+"""Find out who uses something: the frames of a call, from the nearest on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Note what Python's audit events tell of: files, listings, text that is executed, other processes, connections."""
+"""Note what Python's audit events tell of.
+
+Files, listings, text that is executed, other processes, connections.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Note what raises no event: variables, the status of a file, the clock, what the host says of itself."""
+"""Note what raises no event.
+
+Variables, the status of a file, the clock, what the host says of itself.
+"""
 
 from __future__ import annotations
 

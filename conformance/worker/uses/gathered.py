@@ -1,4 +1,7 @@
-"""Gather what a case has used so far: while it ran, and by its modules when they were loaded."""
+"""Gather what a case has used so far.
+
+What happened while it ran, and what its modules used when they were loaded.
+"""
 
 from __future__ import annotations
 

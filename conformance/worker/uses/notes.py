@@ -1,4 +1,4 @@
-"""The notes of what has happened so far in this process, which are all the state of this package."""
+"""Note what happens in this process: the one state of this package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Import:
 
 @dataclass(frozen=True)
 class Used:
-    """The uses of a case, by absolute paths and names."""
+    """Hold what a case used, by absolute paths and names."""
 
     files: frozenset[str] = frozenset()
     """Files that were read or imported, of the user's and of distributions."""
@@ -44,7 +44,7 @@ class Used:
 
 @dataclass
 class Notes:
-    """The notes of this process."""
+    """Hold what has happened so far in this process."""
 
     case: Hashable = None
     """The case that runs."""

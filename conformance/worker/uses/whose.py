@@ -1,4 +1,7 @@
-"""Whose code a file is: Python's, that of an installed distribution, this package's, or the user's."""
+"""Find out whose code a file is.
+
+Python's, that of an installed distribution, this package's, or the user's.
+"""
 
 from __future__ import annotations
 
