@@ -36,8 +36,8 @@ def test_nan_and_each_infinity_meet_only_themselves(limit):
     (floats(2**-20, 1.0), floats(0.0, 1.0), Limit(of_largest=4.0), "value"),
     (floats(0.25, INF, 2.0), floats(0.0, INF, 2.0), Limit(share=0.125), None),
     (floats(0.3, INF, 2.0), floats(0.0, INF, 2.0), Limit(share=0.125), "value"),
-    (floats(0.1), floats(0.0), Limit(share=0.1, floor=1.0), None),
-    (floats(0.1), floats(0.0), Limit(share=0.1), "value"),
+    (floats(0.125), floats(0.0), Limit(share=0.125, floor=1.0), None),
+    (floats(0.125), floats(0.0), Limit(share=0.125), "value"),
 ], ids=str)  # fmt: skip
 def test_a_limit_is_the_sum_of_its_parts(got, wanted, limit, how):
     assert differs(got, wanted, limit) == how
