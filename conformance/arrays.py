@@ -15,10 +15,13 @@ Inputs: TypeAlias = dict[str, Array]
 """The inputs of one example by their ONNX names."""
 
 
+def equal(one: Array, other: Array) -> bool:
+    """Return whether two arrays have the same shape and values; NaN is NaN, whatever its bits."""
+    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"))
+
+
 def same(got: Sequence[Array], wanted: Sequence[Array]) -> bool:
-    """Return whether there are as many arrays, of the same dtypes, shapes and values; NaN is NaN, whatever its
-    bits."""
+    """Return whether there are as many arrays, of the same dtypes, shapes and values."""
     return len(got) == len(wanted) and all(
-        one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
-        for one, other in zip(got, wanted, strict=True)
+        one.dtype == other.dtype and equal(one, other) for one, other in zip(got, wanted, strict=True)
     )

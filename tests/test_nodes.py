@@ -297,6 +297,15 @@ def test_a_wrong_kernel_is_found_though_the_evaluator_has_no_say_on_another_node
     assert any(line.startswith("at the node Cos") and "specification" in line for line in details(record))
 
 
+def test_a_kernel_that_gives_the_wrong_infinity_is_found(tmp_path):
+    file = saved(tmp_path, "(float[a] x) => (float[a] y) { y = Reciprocal (x) }")
+    inputs = {"x": np.array([0.0, 0.5], np.float32)}
+    assert walk(file, (), inputs).parted == []
+    with planted(kernel(behind("Reciprocal", times(-1.0)))):
+        inputs["x"] = inputs["x"][:1]
+        assert [place.operator for place in walk(file, (), inputs).parted] == ["Reciprocal"]
+
+
 def test_a_wrong_kernel_is_no_loss_of_the_export(bench):
     with wrong("Cos"):
         record = bench.run(OPEN.format(forward="torch.cos(torch.sin(x))"))

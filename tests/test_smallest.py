@@ -174,6 +174,8 @@ def test_outputs_differ_in_kinds():
     assert difference([one * np.float32("nan")], [one], 1e-3) == "values"
     assert difference([np.array([1])], [np.array([2])], 1e-3) == "values"
     assert difference([one * np.float32("inf")], [one * np.float32("inf")], 1e-3) is None
+    assert difference([one * np.float32("-inf")], [one * np.float32("inf")], 1e-3) == "values"
+    assert difference([one * np.float32("nan")], [one * np.float32("inf")], 1e-3) == "values"
 
 
 def test_another_pass_is_another_defect(tmp_path):

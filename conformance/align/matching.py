@@ -16,6 +16,7 @@ from conformance.align.modules import Call, Key
 from conformance.align.nodes import Graph
 from conformance.align.scopes import Scopes, scopes
 from conformance.arrays import Array
+from conformance.compare.close import distances
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -209,10 +210,5 @@ class _Matching:
 
 def _distance(got: Array, wanted: Array) -> float:
     """Return how far apart two arrays are on average; infinite where they cannot be compared."""
-    if got.shape != wanted.shape:
-        return float("inf")
-    with np.errstate(all="ignore"):
-        left, right = got.astype(np.float64), wanted.astype(np.float64)
-        same = (left == right) | (np.isnan(left) & np.isnan(right))
-        distance = float(np.where(same, 0.0, np.abs(left - right)).mean()) if got.size else 0.0
-    return float("inf") if np.isnan(distance) else distance
+    far = distances(got.astype(np.float64), wanted.astype(np.float64))
+    return float(far.mean()) if far.size else 0.0

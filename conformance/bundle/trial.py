@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from conformance.arrays import Array
+from conformance.arrays import Array, equal
 from conformance.compare.judges import Judge, Right
 from conformance.errors import Stopped
 from conformance.records.record import Record
@@ -92,8 +90,7 @@ def _check_rows(outputs: Sequence[Array], trial: Trial) -> None:
 def unequal_row(array: Array) -> int | None:
     """The first row that is not exactly equal to row 0; None where all are. NaN equals NaN."""
     rows = range(1, len(array))
-    nan = array.dtype.kind == "f"
-    return next((row for row in rows if not np.array_equal(array[row], array[0], equal_nan=nan)), None)
+    return next((row for row in rows if not equal(array[row], array[0])), None)
 
 
 def _check_rebuilt(trial: Trial, before: list[Array], after: list[Array]) -> None:

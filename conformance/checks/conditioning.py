@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from conformance.arrays import Array, Inputs
-from conformance.checks.left_open import apart
+from conformance.compare.close import distances
+from conformance.compare.nudge import by_units, movement
 from conformance.compare.reading import Reading
 from conformance.export.rounding import MOST_UNITS, Rounding, bits_of
 from conformance.export.rounding import uneven as unevenly
@@ -155,11 +156,8 @@ class _Seen:
             with np.errstate(over="ignore"):  # beyond float32, float64 has numbers where float32 has infinities
                 self.flipped[output] |= _flips(*map(_narrow, (right, there)))
             if right.dtype.kind == "f":
-                with np.errstate(all="ignore"):  # infinities, and values near the largest of float64
-                    step = np.asarray(there - right)
-                    step = np.abs(step, out=step)
-                    step /= UNITS
-                step[~np.isfinite(step)] = 0.0
+                step = movement(there, right)
+                step /= UNITS
                 np.maximum(self.largest[output], step, out=self.largest[output])
                 self.squares[output] += np.square(step, out=step)
 
@@ -168,9 +166,9 @@ def _flips(right: Array, there: Array) -> Array:
     """Return where two answers have different integers, or NaN or an infinity in place of something else."""
     if right.dtype.kind == "f":
         odd: Array = ~(np.isfinite(right) & np.isfinite(there))
-        if not odd.any():  # as nearly always, and ``apart`` takes ten times as long
+        if not odd.any():  # as nearly always, and ``distances`` takes ten times as long
             return odd
-    return np.isinf(apart(right, there))
+    return np.isinf(distances(right, there))
 
 
 def _narrow(array: Array) -> Array:
@@ -210,18 +208,5 @@ def _otherwise(
     for mirrored in (False, True):
         rounding = None if bits is None else Rounding(bits, seed, finer, mirrored, ties, uneven, given, merged, sums)
         units = 0.0 if given else (-1.0 if mirrored else 1.0) * 2.0**-finer
-        yield reference.oracle(_nudged(inputs, signs, units, whole), rounding) or []
-
-
-def _nudged(inputs: Inputs, signs: Inputs, units: float, whole: bool) -> Inputs:
-    """The finite float inputs in float64, moved by ``units`` units in the last place of their dtype, with the others;
-    ``whole`` numbers only where these are moved too."""
-
-    def moved(name: str, array: Array) -> Array:
-        if array.dtype.kind != "f":
-            return array
-        moves = np.isfinite(array) if whole else np.isfinite(array) & (np.round(array) != array)
-        steps = np.spacing(np.abs(array), where=moves, out=np.zeros_like(array))
-        return np.asarray(array + signs[name] * units * steps, dtype=np.float64)
-
-    return {name: moved(name, array) for name, array in inputs.items()}
+        nudged = {name: by_units(array, signs[name], units, whole=whole) for name, array in inputs.items()}
+        yield reference.oracle(nudged, rounding) or []

@@ -11,12 +11,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from conformance.arrays import Array, Inputs
+from conformance.compare.close import Limit, differs, distances
 from conformance.export.left_open import Operators, Undefined, leaves_open, other_ways
 
 DRAWS = 6
 """How many times what is not defined is given other values, and ties are broken: three times in either direction."""
 MOST_DRAWS = 32
 """The most runs in which equal values take each other's places; as many as there are equal ones show all."""
+_NEAR = Limit(share=1e-4, floor=1e-2)
+"""How far a value that a module computes may be from one that it is known by."""
 
 
 class InOtherWays(Protocol):
@@ -43,9 +46,7 @@ def computes(reference: InOtherWays, inputs: Inputs, values: Sequence[Array]) ->
 
 
 def _is_near(array: Array, result: Array) -> bool:
-    if array.dtype.kind != "f" or array.shape != result.shape:
-        return False
-    return bool(np.allclose(array, result, rtol=1e-4, atol=1e-6, equal_nan=True))
+    return array.dtype.kind == "f" and differs(array, result, _NEAR, dtypes=False) is None
 
 
 def left_open(
@@ -59,7 +60,7 @@ def left_open(
     def see(rule: str, before: Sequence[Array], after: Sequence[Array] | None) -> None:
         for output, right in enumerate(before):
             same = after is not None and len(after) == len(before)
-            far = apart(right, after[output]) if same and after is not None else np.array(np.inf)
+            far = distances(right, after[output]) if same and after is not None else np.array(np.inf)
             # kernels also round in other ways; what is not defined is so however little it decides on
             if np.isinf(far).any() or (rule != "kernels" and far.any()):
                 rules.add(rule)
@@ -86,19 +87,6 @@ def left_open(
         for rule in noted.rules:
             see(rule, before or [], after)
     return found, rules
-
-
-def apart(right: Array, other: Array) -> Array:
-    """Return how far two answers are from each other, value by value: infinitely where they are other integers, or
-    where one is NaN or infinite; an array without dims where their shapes differ."""
-    if right.shape != other.shape:
-        return np.array(np.inf)
-    with np.errstate(all="ignore"):
-        same = (right == other) | ((right != right) & (other != other))
-        if right.dtype.kind != "f":
-            return np.where(same, 0.0, np.inf)
-        far = np.abs(right.astype(np.float64) - other.astype(np.float64))
-        return np.where(same, 0.0, np.where(np.isfinite(far), far, np.inf))
 
 
 def merged(moved: Sequence[Array], found: Sequence[Array]) -> list[Array]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.arrays import Array, Inputs
+from conformance.arrays import Array, Inputs, equal
 from conformance.case.copying import copied
 from conformance.case.declaration import Case
 from conformance.case.must_hold import PrecisionTolerance
@@ -301,7 +301,7 @@ def nonzero(module: Any, names: Sequence[str]) -> None:
 
 
 def _is_all(array: Array, value: Any) -> bool:
-    return np.array_equal(array, np.full_like(array, value), equal_nan=array.dtype.kind == "f")
+    return equal(array, np.full_like(array, value))
 
 
 def _mostly_finite(array: Array) -> bool:

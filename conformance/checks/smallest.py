@@ -21,8 +21,9 @@ from conformance.checks.models import CellRun
 from conformance.checks.reduce.cut import Cut, Cutter, reference_values
 from conformance.checks.reduce.search import fewest
 from conformance.checks.reduce.simpler import simplified
-from conformance.checks.reduce.trial import ONE, Failure, Trials, kind_of, largest, limit_of, outcome_of
+from conformance.checks.reduce.trial import ONE, Failure, Trials, kind_of, limit_of, outcome_of
 from conformance.checks.reduce.written import issue, script, shows
+from conformance.compare.excuses import largest_of
 from conformance.compare.judges import Tolerances
 from conformance.compare.tolerance import Tolerance
 from conformance.errors import Details, Stopped, display_path
@@ -78,7 +79,7 @@ def _failure(run: CellRun, example: Example, stop: Stopped) -> Failure | None:
     worst = stop.worst if isinstance(stop, WrongAnswer) else None
     off = math.inf
     if worst is not None and math.isfinite(worst.error):
-        off = worst.error / (largest(example.wanted[worst.output]) or 1.0)
+        off = worst.error / (largest_of(example.wanted[worst.output]) or 1.0)
     passes = tuple((details.get("optimizer") or {}).get("passes") or ())
     kind = kind_of(stop.stage, stop.error)
     return Failure(kind, right, limit_of(off), run.libraries(), run.config(), passes)
@@ -173,7 +174,7 @@ def _write(
     small = given(example.draw, dict(cut.feeds), list(expected), None, None, ())
     sets = [write_set(place, 0, small, names, [])]
     tolerances = tuple(
-        Tolerance(0.0, failure.limit * (largest(array) or 1.0), absolute=True) if array.dtype.kind == "f" else None
+        Tolerance(0.0, failure.limit * (largest_of(array) or 1.0), absolute=True) if array.dtype.kind == "f" else None
         for array in expected
     )
     judge = Tolerances(tolerances, (False,) * len(expected))

@@ -22,8 +22,10 @@ from conformance.case.words import base_of
 from conformance.checks.conditioning import unsettled_rows
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Stages, Verifier, WrongTogether
+from conformance.compare.close import distances
 from conformance.compare.judges import NoiseLimits, Right
 from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, decibels
+from conformance.compare.nudge import by_share, movement
 from conformance.compare.reading import Read, Reading
 from conformance.compare.tolerance import Comparison, Subject, Worst, failed, odd_shape, worst_at
 from conformance.draw.draw import Draw, Maker
@@ -139,18 +141,12 @@ class RuntimeVerifier(_NoiseLimited):
         moved = [np.zeros(right.shape) for right in wanted]
         unsettled = set[int]()
         for nudge in range(NUDGES):
-            nudged = {
-                name: np.asarray(array * (1 + step * rng.choice([-1.0, 1.0], size=array.shape)), dtype=array.dtype)
-                if array.dtype.kind == "f"
-                else array
-                for name, array in inputs.items()
-            }
+            nudged = {name: by_share(array, rng, step) for name, array in inputs.items()}
             otherwise = self._rounded_otherwise(nudged, nudge)
             unsettled.update(self.judge_of(wanted).reading.unsettled(wanted, otherwise))
             for output, (after, right) in enumerate(zip(otherwise, wanted, strict=True)):
-                if after.shape == right.shape and right.dtype.kind == "f":
-                    error = np.abs(after.astype(np.float64) - right)
-                    np.maximum(moved[output], np.where(np.isfinite(error), error, 0.0), out=moved[output])
+                if after.shape == right.shape:
+                    np.maximum(moved[output], movement(after, right), out=moved[output])
         return [np.array(math.inf) if output in unsettled else each for output, each in enumerate(moved)]
 
     def _rounded_otherwise(self, inputs: Inputs, nudge: int) -> list[Array]:
@@ -304,10 +300,9 @@ def _not_finite(called: Subject, got: Array, wanted: Array) -> Comparison | None
     precision."""
     if wanted.dtype.kind != "f":
         return None
-    same = (np.isfinite(got) & np.isfinite(wanted)) | (got == wanted) | (np.isnan(got) & np.isnan(wanted))
-    if same.all():
+    odd = np.isinf(distances(got, wanted))
+    if not odd.any():
         return None
-    odd = ~same
     first = tuple(int(i) for i in np.argwhere(odd)[0])
     name = "WrongNaN" if np.isnan(got[first]) or np.isnan(wanted[first]) else "WrongInf"
     lost = np.isfinite(wanted[odd]).all()
@@ -318,8 +313,6 @@ def _not_finite(called: Subject, got: Array, wanted: Array) -> Comparison | None
 
 def _furthest(output: int, got: Array, wanted: Array) -> Worst:
     """The element that is furthest off."""
-    with np.errstate(invalid="ignore"):  # an infinity that meets the same infinity
-        error = np.abs(np.asarray(got, dtype=np.float64) - np.asarray(wanted, dtype=np.float64))
-    error = np.nan_to_num(error, nan=0.0, posinf=0.0)
+    error = movement(np.asarray(got, dtype=np.float64), np.asarray(wanted, dtype=np.float64))
     index = np.unravel_index(int(error.argmax()), error.shape)
     return worst_at(output, index, got, wanted, float(error[index]), 0.0)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from conformance.arrays import Array, Inputs
+from conformance.compare.close import distances
 from conformance.compare.excuses import largest_of, own_error
 from conformance.compare.judges import Right
 from conformance.compare.tolerance import Comparison, Worst, failed, subjects, worst_at
@@ -113,7 +114,6 @@ def _reach(verify: Verifier, inputs: Inputs, exact: list[Array]) -> list[float]:
 
 def _worst(output: int, wanted: Array, right: Array) -> Worst:
     """The element at which float32 is furthest off."""
-    off = np.abs(wanted.astype(np.float64) - right)
-    off = np.where(np.isfinite(right), np.nan_to_num(off, nan=np.inf, posinf=np.inf), 0.0)
+    off = np.where(np.isfinite(right), distances(wanted, right), 0.0)
     index = np.unravel_index(int(off.argmax()), off.shape)
     return worst_at(output, index, right, wanted, float(off[index]), np.inf)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from conformance.arrays import Array, Inputs
+from conformance.arrays import Array, Inputs, equal
 from conformance.case.declaration import Case
 from conformance.case.dims import Expression, Sizes
 from conformance.case.inputs import Between
@@ -24,9 +24,7 @@ def simplest(case: Case, sizes: Sizes, inputs: Inputs, fails: Callable[[Inputs],
             continue
         between = (values.uniform or values.integers) if values else None
         for candidate in simpler(best[name]):
-            if _inside(candidate, between, sizes) and not np.array_equal(
-                candidate, best[name], equal_nan=candidate.dtype.kind == "f"
-            ):
+            if _inside(candidate, between, sizes) and not equal(candidate, best[name]):
                 trial = {**best, name: candidate}
                 if fails(trial):
                     best = trial

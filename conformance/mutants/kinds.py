@@ -11,7 +11,7 @@ import numpy as np
 
 from conformance.align.operators.alike import COMMUTATIVE, FLAGS, SIBLINGS, TYPES
 from conformance.align.operators.scene import plain
-from conformance.arrays import Array
+from conformance.arrays import Array, equal
 from conformance.verdict.forms import words_of
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def changed_weights(view: View) -> Iterator[Site]:
             swapped[[0, -1]] = values[[-1, 0]]
             changes |= {f"channel {len(values) - 1} is shifted": shifted, "the first and last channel swap": swapped}
         for what, other in changes.items():
-            if not np.array_equal(other, values, equal_nan=True):
+            if not equal(other, values):
                 yield Site(f"constant {name}", what, _write(name, other.astype(values.dtype)))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.arrays import Array, Inputs
+from conformance.arrays import Array, Inputs, same
 from conformance.case.dims import Expression
 from conformance.disk.onnx_models import Serialized
 from conformance.draw.draw import Draw, seed_of
@@ -199,12 +199,7 @@ def differs(progress: object, cell: Cell, sound: Path, mutant: Path, specials: b
                     got = other.run(inputs)
                 except Exception:
                     return True
-                if any(
-                    a.dtype != b.dtype
-                    or a.shape != b.shape
-                    or not np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
-                    for a, b in zip(got, wanted, strict=True)
-                ):
+                if not same(got, wanted):
                     return True
     return False
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Array
+from conformance.compare.close import distances
 from conformance.export.graph import graphs
 from conformance.precision.ranges import quietly
 from conformance.runtimes.inferred import infer, is_weight, without_weights
@@ -130,7 +131,7 @@ def wrongly_rounded(exported: ModelProto, converted: ModelProto) -> list[str]:
             nearest = right.astype(np.float16)
         odd = got.view(np.uint16) != nearest.view(np.uint16)  # hardly any, and what follows takes ten times as long
         got, right, nearest = got[odd], right[odd], nearest[odd]
-        same = (got == nearest) | (np.isnan(got) & np.isnan(right))
+        same = distances(got, nearest) == 0
         clamped = (np.sign(got) == np.sign(right)) & (
             ((np.abs(right) < SMALLEST) & (np.abs(got) <= SMALLEST))
             | ((np.abs(right) > LARGEST) & (np.abs(got) >= LARGEST))

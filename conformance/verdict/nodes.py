@@ -6,7 +6,7 @@ A node with subgraphs and a call of a local function are one node each.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,13 +113,3 @@ def line_of(node: NodeProto) -> str | None:
 def operator_of(node: NodeProto) -> str:
     """``Add``, or ``own::Planted`` where it is not of ONNX's own domain."""
     return f"{node.domain}::{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
-
-
-def moved(inputs: Sequence[Array], rng: np.random.Generator) -> list[Array]:
-    """The float inputs moved by one unit in their last place, up or down."""
-    return [
-        np.asarray(np.nextafter(array, (np.inf * rng.choice([-1.0, 1.0], array.shape)).astype(array.dtype)))
-        if array.dtype.kind == "f"
-        else array
-        for array in inputs
-    ]

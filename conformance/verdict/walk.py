@@ -7,19 +7,23 @@ else can compute stays open, and with it the question only where it matters.
 
 from __future__ import annotations
 
+import itertools
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from conformance.arrays import Array
+from conformance.compare.close import Limit, differs
+from conformance.compare.nudge import largest_movement, to_neighbours
 from conformance.records.explanation import NodeByNode
 from conformance.runtimes import opener, registry
-from conformance.verdict.nodes import Nodes, line_of, moved, operator_of
+from conformance.verdict.nodes import Nodes, line_of, operator_of
 from conformance.verdict.rules import broken_by
 
 if TYPE_CHECKING:
@@ -30,6 +34,7 @@ FIRST = "onnxruntime-unoptimized"
 _ROUNDING = 16
 """Units in the last place of a value, and multiples of what the rounding of a node's inputs makes of it, within which
 two kernels give the same."""
+NUDGES = 2
 _LENIENT = 1e-4
 """The same for a runtime that orders and fuses what it computes, relative to the largest value."""
 _SUMS = re.compile(
@@ -230,21 +235,21 @@ class _Kernels:
             return False
         if registry.named(runtime).values_only:
             return all(map(_roughly, got, right))
-        rough = [np.zeros(np.shape(array)) for array in right]
-        if all(map(_same, got, right, rough)):
-            return True
-        rng = np.random.default_rng(0)
-        names = self._nodes.needs(node)
-        for _ in range(2):
-            shifted = dict(zip(names, moved([values[name] for name in names], rng), strict=True))
-            again = self.maybe(runtime, node, {**values, **shifted})
-            if again is None or any(np.shape(a) != np.shape(b) for a, b in zip(again, right, strict=False)):
-                break
-            with np.errstate(all="ignore"):
-                rough = [np.fmax(far, _distance(a, b)) for far, a, b in zip(rough, again, right, strict=True)]
-        if _SUMS.match(node.op_type) or node.domain not in ("", "ai.onnx"):
-            rough = [np.full_like(far, far.max(initial=0.0)) for far in rough]
-        return all(map(_same, got, right, rough))
+        sums = bool(_SUMS.match(node.op_type)) or node.domain not in ("", "ai.onnx")
+
+        @cache
+        def moved() -> list[Array] | None:
+            rng, names = np.random.default_rng(0), self._nodes.needs(node)
+            nudged = ({name: to_neighbours(values[name], rng) for name in names} for _ in range(NUDGES))
+            return largest_movement((self.maybe(runtime, node, {**values, **each}) for each in nudged), right)
+
+        def same(output: int, one: Any, other: Any) -> bool:
+            if not isinstance(one, np.ndarray) or not isinstance(other, np.ndarray):
+                return str(one) == str(other)
+            limit = Limit(_ROUNDING, spread=sums)
+            return differs(one, other, limit, lambda: None if (far := moved()) is None else far[output]) is None
+
+        return all(map(same, itertools.count(), got, right))
 
     def broken(self, node: NodeProto, values: Mapping[str, Any]) -> str | None:
         given = [values.get(name) if name else None for name in node.input]
@@ -267,28 +272,6 @@ class _Kernels:
         return None
 
 
-def _distance(left: Any, right: Any) -> Array:
-    left, right = np.asarray(left), np.asarray(right)
-    if right.dtype.kind != "f":
-        return np.zeros(right.shape)
-    far = np.abs(left.astype(np.float64) - right.astype(np.float64))
-    return np.where(np.isfinite(far), far, 0.0)
-
-
-def _same(got: Any, right: Any, rough: Array) -> bool:
-    if not isinstance(got, np.ndarray) or not isinstance(right, np.ndarray):
-        return str(got) == str(right)
-    if got.dtype != right.dtype or got.shape != right.shape:
-        return False
-    if right.dtype.kind != "f":
-        return bool((got == right).all())
-    with np.errstate(all="ignore"):
-        left, wanted = got.astype(np.float64), right.astype(np.float64)
-        limit = _ROUNDING * (np.finfo(right.dtype).eps * np.abs(wanted) + np.finfo(right.dtype).tiny + rough)
-        equal = (left == wanted) | (np.isnan(left) & np.isnan(wanted)) | (np.abs(left - wanted) <= limit)
-    return bool(equal.all())
-
-
 def _misleads(got: Any, right: Any) -> bool:
     if not isinstance(got, np.ndarray) or not isinstance(right, np.ndarray):
         return True
@@ -296,14 +279,9 @@ def _misleads(got: Any, right: Any) -> bool:
 
 
 def _roughly(got: Any, right: Any) -> bool:
-    if not isinstance(got, np.ndarray) or got.shape != np.shape(right):
+    if not isinstance(got, np.ndarray):
         return False
-    with np.errstate(all="ignore"):
-        left, wanted = got.astype(np.float64), np.asarray(right).astype(np.float64)
-        finite = np.isfinite(wanted)
-        largest = np.abs(wanted[finite]).max(initial=0.0)
-        near = np.abs(left - wanted) <= _LENIENT * largest
-        return bool((near | (left == wanted) | (np.isnan(left) & np.isnan(wanted))).all())
+    return differs(got.astype(np.float64), np.asarray(right, np.float64), Limit(share=_LENIENT)) is None
 
 
 def decided(

@@ -16,7 +16,9 @@ import numpy as np
 from conformance.align.operators.inside import Inside
 from conformance.align.operators.program import Operator, Program, Values, array, leaves, like
 from conformance.align.operators.tensors import Stops, Tensors
-from conformance.arrays import Array
+from conformance.arrays import Array, equal
+from conformance.compare.close import Limit, differs, ratios
+from conformance.compare.nudge import largest_movement
 
 UNITS = 16.0
 """Units in the last place of a value within which two kernels give the same of the same inputs, and multiples of what
@@ -24,6 +26,8 @@ the rounding of these inputs makes of it."""
 LARGEST = 8.0
 """The same in units of the output's largest value: kernels approximate what they cannot compute exactly."""
 NUDGES = 2
+ALONE = Limit(share=1e-5, floor=0.1)
+"""How far an element may be from what the operator gives of its arguments alone."""
 FOLDED = 50.0
 """Times what two kernels may differ by, within which a tensor is that of the operator after: folding rounds anew."""
 
@@ -132,7 +136,7 @@ def _folded(program: Program, step: Step, values: Values, tensors: Tensors) -> b
     except Exception:
         return False
     got = parting.array
-    if wanted is None or wanted.shape != got.shape or (ratios(got, wanted, readers[0], lambda: None) > FOLDED).any():
+    if wanted is None or wanted.shape != got.shape or (ratios(got, wanted, limit_of(readers[0])) > FOLDED).any():
         return False
     program.ties[readers[0].name], program.ties[operator.name] = [step.tensor], [None]
     tensors.back(step.tensor, got)
@@ -185,7 +189,7 @@ def _look(step: Step, pick: _Pick, results: Sequence[Any], tensors: Tensors, val
             operator, tensor, "dtype", got=str(got.dtype), wanted=str(wanted.dtype), instead=wanted
         )
         return None
-    errors = ratios(got, wanted, operator, lambda: rough(operator, values, wanted, pick))
+    errors = ratios(got, wanted, limit_of(operator), lambda: rough(operator, values, wanted, pick))
     step.ratio = float(errors.max(initial=0.0))
     off = errors > 1
     value = like(right, got.astype(wanted.dtype))
@@ -224,48 +228,32 @@ def _is_tensor(value: Any) -> bool:
 def _holds(got: Array, wanted: Array) -> bool:
     """Return whether an array has the same values in another type."""
     with np.errstate(all="ignore"):
-        return bool(np.array_equal(got.astype(wanted.dtype), wanted, equal_nan=wanted.dtype.kind == "f"))
+        return equal(got.astype(wanted.dtype), wanted)
 
 
-def ratios(got: Array, wanted: Array, operator: Operator, rough: Callable[[], Array | None]) -> Array:
-    """By how many times each element differs more than two kernels may; ``rough`` is what rounding the inputs makes
-    of each."""
-    if wanted.dtype.kind != "f":
-        return np.where(got == wanted, 0.0, np.inf)
-    eps, tiny = float(np.finfo(wanted.dtype).eps), float(np.finfo(wanted.dtype).tiny)
-    with np.errstate(all="ignore"):
-        left, right = got.astype(np.float64), wanted.astype(np.float64)
-        largest = float(np.abs(right).max(initial=0.0, where=np.isfinite(right)))
-        allowed = eps * (UNITS * np.abs(right) + (LARGEST if operator.pointwise else 4 * LARGEST) * largest) + tiny
-        same = (left == right) | (np.isnan(left) & np.isnan(right))
-        found = np.where(same, 0.0, np.abs(left - right) / allowed)
-        found = np.where(np.isnan(found), np.inf, found)
-        moved = rough() if (found > 1).any() else None
-        if moved is not None:
-            spread = moved if operator.pointwise else np.full_like(moved, moved.max(initial=0.0))
-            found = found * allowed / (allowed + UNITS * spread)
-    return np.asarray(np.where(same, 0.0, np.where(np.isnan(found), np.inf, found)))
+def limit_of(operator: Operator) -> Limit:
+    """Return how far two kernels of an operator may differ."""
+    return Limit(UNITS, LARGEST if operator.pointwise else 4 * LARGEST, spread=not operator.pointwise)
 
 
 def rough(operator: Operator, values: Values, wanted: Array, pick: _Pick, *, each_way: bool = False) -> Array | None:
     """Return how far each element moves when every float that the operator is given moves by a unit in its last
     place; ``each_way`` where all of them move up once, and down once, too. Whole numbers stay in operators on single
     elements: what these give at a step, such as 0, is defined."""
-    moved = np.zeros(wanted.shape)
     rng = np.random.default_rng(0)
     given = {name: values[name] for name in operator.inputs if name in values}
-    for ways in [[-np.inf, np.inf]] * NUDGES + ([[np.inf], [-np.inf]] if each_way else []):
+
+    def near(ways: Sequence[float]) -> list[Array] | None:
         shifted = {name: _shifted(value, ways, rng, operator.pointwise) for name, value in given.items()}
         try:
-            near = array(pick(operator.compute({**values, **shifted})))
+            result = array(pick(operator.compute({**values, **shifted})))
         except Exception:
             return None
-        if near is None or near.shape != wanted.shape:
-            return None
-        with np.errstate(all="ignore"):
-            far = np.abs(near.astype(np.float64) - wanted.astype(np.float64))
-        moved = np.fmax(moved, np.where(np.isfinite(far), far, 0.0))
-    return moved
+        return None if result is None else [result]
+
+    ways = [[-np.inf, np.inf]] * NUDGES + ([[np.inf], [-np.inf]] if each_way else [])
+    moved = largest_movement(map(near, ways), [wanted])
+    return None if moved is None else moved[0]
 
 
 def _shifted(value: Any, ways: Sequence[float], rng: np.random.Generator, whole_stay: bool) -> Any:
@@ -293,7 +281,7 @@ def _arguments(operator: Operator, values: Values, wanted: Array, at: tuple[int,
     try:
         alone = {**values, **{name: element(values[name]) for name in operator.inputs}}
         result = array(pick(operator.compute(alone)))
-        if result is None or result.size != 1 or not np.allclose(result, wanted[at], 1e-5, 1e-6, equal_nan=True):
+        if result is None or result.size != 1 or differs(result.ravel(), wanted[at].ravel(), ALONE, dtypes=False):
             return []
         given = [array(value) for value in operator.arguments(alone) if not isinstance(value, str | type(None))]
         return [] if any(value is None for value in given) else [value.item() for value in given if value is not None]

@@ -14,7 +14,7 @@ import numpy as np
 
 from conformance.align.nodes import Graph
 from conformance.align.operators import dynamo, torchscript
-from conformance.align.operators.forced import Parting, Step, explains, steps
+from conformance.align.operators.forced import Parting, Step, explains, limit_of, steps
 from conformance.align.operators.frozen import frozen
 from conformance.align.operators.inside import opened
 from conformance.align.operators.instruments import in_a_file_of_users
@@ -24,6 +24,7 @@ from conformance.align.operators.rewrites import guilty
 from conformance.align.operators.tensors import CHUNK, Tensors, run
 from conformance.align.operators.walk import At, Cause, Walk
 from conformance.arrays import Array, Inputs
+from conformance.compare.close import differs
 from conformance.export import graph
 from conformance.verdict.nodes import operator_of
 from conformance.worker import aside
@@ -248,8 +249,9 @@ class Search:
             tensors = Tensors(whole, self._failing.libraries, self._fed(model, at.given), names, {})
 
             def fails(outputs: Sequence[Array]) -> bool:
+                limit = limit_of(parting.operator)
                 return any(
-                    wanted is not None and (got.shape != wanted.shape or not np.allclose(got, wanted, equal_nan=True))
+                    wanted is not None and differs(got, wanted, limit, dtypes=False)
                     for got, wanted in zip(outputs, parting.right, strict=False)
                 )
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.align.nodes import Graph, reads
-from conformance.align.operators.forced import Parting, picked, ratios, rough
+from conformance.align.operators.forced import Parting, limit_of, picked, rough
 from conformance.align.operators.functions import open_calls
 from conformance.align.operators.probes import Probe, probes
 from conformance.align.operators.program import Operator, Program, Values, array, called_with, leaves
 from conformance.align.operators.scene import Change, Scene, first_output
 from conformance.arrays import Array, Inputs
+from conformance.compare.close import ratios
+from conformance.compare.excuses import largest_of
 from conformance.export.left_open import Undefined
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 from conformance.verdict.rules import broken_by
@@ -343,8 +345,7 @@ def _for_probe(moved: Array, wanted: Array, *, exact: bool) -> Array:
     near 1, which a kernel may take a very small one from."""
     if wanted.dtype.kind != "f":
         return moved
-    largest = np.abs(wanted).max(initial=0.0, where=np.isfinite(wanted))
-    return np.where(exact & (moved > JUMP * largest), 0.0, moved) + float(np.finfo(wanted.dtype).eps)
+    return np.where(exact & (moved > JUMP * largest_of(wanted)), 0.0, moved) + float(np.finfo(wanted.dtype).eps)
 
 
 def _is_alike(value: Any, like: Array) -> bool:
@@ -362,4 +363,4 @@ def _differ(got: Array, wanted: Array, moved: Array | None, operator: Operator, 
         got = got.reshape(wanted.shape)
     if got.shape != wanted.shape or got.dtype.kind != wanted.dtype.kind:
         return None
-    return np.asarray(ratios(got, wanted, operator, lambda: moved) > times)
+    return np.asarray(ratios(got, wanted, limit_of(operator), lambda: moved) > times)

@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from conformance.align.operators.program import Operator
+from conformance.arrays import equal
 from conformance.checks.functions.lines import without
 from conformance.checks.functions.program import Function, Place, Unwritten, rewritten
 from conformance.checks.functions.trial import STOPS, Trials
@@ -124,5 +123,5 @@ def _instead(size: int, smaller: int, number: Any) -> Any:
 def _with_values(function: Function, name: str) -> Iterator[Function]:
     array = {**function.inputs, **function.constants}[name]
     for candidate in simpler(array):
-        if not np.array_equal(candidate, array, equal_nan=candidate.dtype.kind == "f"):
+        if not equal(candidate, array):
             yield function.with_arrays({name: candidate})

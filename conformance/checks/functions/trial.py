@@ -18,7 +18,9 @@ import numpy as np
 from conformance.arrays import Array
 from conformance.checks.functions.lines import RUN, Exporting, exporting, feeding, module
 from conformance.checks.functions.program import Function
-from conformance.checks.reduce.trial import TIGHTEST, OutOfTime, difference, largest, limit_of
+from conformance.checks.reduce.trial import TIGHTEST, OutOfTime, difference, limit_of
+from conformance.compare.close import Limit, ratios
+from conformance.compare.excuses import largest_of
 from conformance.compare.judges import Judge, Right, defaults_for
 from conformance.export.graph import refusal
 from conformance.export.symbolics import registered
@@ -88,11 +90,11 @@ class Trials:
         rounding; half as much where the last one was off by less than that."""
         off = _off(self.actual, self.expected)
         self.limit = limit_of(off) if off > TIGHTEST else off / 2
-        self.floor = VANISHING * max(map(largest, (*self.expected, *self.actual)), default=0.0)
+        self.floor = VANISHING * max(map(largest_of, (*self.expected, *self.actual)), default=0.0)
 
     def allowed(self) -> list[float]:
         """Return how far each output of the function that failed last may be off."""
-        return [self.limit * max(largest(one), self.floor) for one in self.expected]
+        return [self.limit * max(largest_of(one), self.floor) for one in self.expected]
 
     def _outcome(self, function: Function) -> tuple[str | None, list[Array], list[Array], bytes]:
         """Return how it fails, if it does. Raises what PyTorch or the exporter raises."""
@@ -204,8 +206,6 @@ def _off(actual: Sequence[Array], expected: Sequence[Array]) -> float:
     for got, right in zip(actual, expected, strict=False):
         if right.dtype.kind != "f" or got.shape != right.shape:
             return math.inf
-        with np.errstate(all="ignore"):
-            error = np.abs(got.astype(np.float64) - right.astype(np.float64))
-        error = error[~(np.isnan(got) & np.isnan(right)) & (got != right)]
-        worst = max(worst, float(error.max(initial=0.0)) / (largest(right) or 1.0))
-    return worst if worst == worst else math.inf
+        of = Limit(share=1.0, floor=0.0 if largest_of(right) else 1.0)
+        worst = max(worst, float(ratios(got, right, of).max(initial=0.0)))
+    return worst

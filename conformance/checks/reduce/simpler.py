@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from conformance.arrays import Array
+from conformance.arrays import Array, equal
 from conformance.checks.reduce.cut import Cut
 from conformance.checks.reduce.trial import OutOfTime, Trials
 from conformance.draw.simplest import simpler
@@ -156,7 +156,7 @@ def _values(cut: Cut, trials: Trials) -> Cut:
     for name in [*cut.feeds, *constants(cut)][:MOST_ARRAYS]:
         value = cut.feeds[name] if name in cut.feeds else constants(cut)[name]
         for candidate in simpler(value):
-            if np.array_equal(candidate, value, equal_nan=candidate.dtype.kind == "f"):
+            if equal(candidate, value):
                 continue
             changed = _remade(cut, {name: candidate})
             if trials.fails(changed):

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from conformance.arrays import Array
 from conformance.checks.reduce.cut import Cut
+from conformance.compare.close import Limit, differs
 from conformance.records.findings import VALUES
 from conformance.runtimes import opener
 from conformance.runtimes.onnxruntime import Optimizing
@@ -24,6 +23,9 @@ ONE = 20.0
 TIGHTEST, LOOSEST = 4e-5, 1e-3
 """How far outputs of a small model may be off at least and at most, relative to their largest value: above rounding,
 and below an eighth of what the whole model was off by."""
+
+
+_FORMS = {"dtype": "WrongDtype", "shape": "WrongShape"}
 
 
 class OutOfTime(Exception):
@@ -58,33 +60,15 @@ def difference(got: Sequence[Array], right: Sequence[Array], limit: float, floor
     output, or to ``floor`` where that is larger."""
     if len(got) != len(right):
         return "WrongCount"
-    for array, wanted in zip(got, right, strict=True):
-        if array.dtype != wanted.dtype:
-            return "WrongDtype"
-        if array.shape != wanted.shape:
-            return "WrongShape"
-    return "values" if any(not _near(*both, limit, floor) for both in zip(got, right, strict=True)) else None
-
-
-def _near(got: Array, right: Array, limit: float, floor: float) -> bool:
-    if right.dtype.kind != "f":
-        return bool(np.array_equal(got, right))
-    left, wanted = got.astype(np.float64), right.astype(np.float64)
-    finite = np.isfinite(wanted)
-    if not np.array_equal(np.isfinite(left), finite):
-        return False
-    return bool((np.abs(left[finite] - wanted[finite]) <= limit * max(largest(right), floor)).all())
+    allowed = Limit(share=limit, floor=floor)
+    found = [differs(array, wanted, allowed) for array, wanted in zip(got, right, strict=True)]
+    form = next((_FORMS[how] for how in found if how in _FORMS), None)
+    return form or ("values" if any(found) else None)
 
 
 def limit_of(off: float) -> float:
     """Return how far outputs of a small model may be off where those of the whole one are off by ``off``."""
     return min(max(off / 8, TIGHTEST), LOOSEST)
-
-
-def largest(right: Array) -> float:
-    """The largest finite value of an output, in absolute terms."""
-    values = np.abs(right.astype(np.float64))
-    return float(values.max(initial=0.0, where=np.isfinite(values)))
 
 
 class Trials:

@@ -18,7 +18,8 @@ import numpy as np
 from conformance.arrays import Array
 from conformance.checks.reduce.cut import Cut
 from conformance.checks.reduce.simpler import constants
-from conformance.checks.reduce.trial import Failure, largest
+from conformance.checks.reduce.trial import Failure
+from conformance.compare.excuses import largest_of
 from conformance.records.clean import one_line, visible
 from conformance.runtimes import registry
 from conformance.runtimes.flattening import old
@@ -182,7 +183,7 @@ def _right(failure: Failure, model: ModelProto, expected: Sequence[Array]) -> li
 
 
 def _end(failure: Failure, expected: Sequence[Array]) -> list[str]:
-    return ending(failure.kind, [failure.limit * largest(array) for array in expected], "run('ORT_ENABLE_ALL')")
+    return ending(failure.kind, [failure.limit * largest_of(array) for array in expected], "run('ORT_ENABLE_ALL')")
 
 
 def ending(kind: str, atol: Sequence[float], run: str) -> list[str]:
