@@ -29,11 +29,11 @@ FLUSH = {denormals.OPTION: "1"}
 
 
 @pytest.mark.parametrize("wanted, config, told", [
-    ([0.0, 2.0], {}, f"right where ONNX Runtime flushes denormal numbers to zero ({denormals.OPTION}: 1)"),
-    ([2e-39, 2.0], FLUSH, f"right where ONNX Runtime keeps denormal numbers ({denormals.OPTION}: 0)"),
+    ([0.0, 2.0], {}, f"right where denormal numbers are flushed to zero ({denormals.OPTION}: 1)"),
+    ([2e-39, 2.0], FLUSH, f"right where denormal numbers are kept ({denormals.OPTION}: 0)"),
     ([0.0, 3.0], {}, None),
 ])  # fmt: skip
-def test_numbers_that_a_runtime_flushes_to_zero_are_told_where_that_explains_all(tmp_path, wanted, config, told):
+def test_denormal_numbers_are_told_where_they_explain_all(tmp_path, wanted, config, told):
     assert denormals.explain(question(tmp_path, [1e-39, 1.0], wanted, **config)) == told
 
 
