@@ -41,6 +41,7 @@ from benchmarks import (
     repairs,
     seconds,
     size,
+    source,
     versions,
     whole_run,
 )
@@ -49,6 +50,7 @@ from benchmarks.culprits import own_code
 from benchmarks.depends import cost
 
 GROUPS = {
+    "source": source,
     "seconds": seconds,
     "whole_run": whole_run,
     "inner_loop": inner_loop,
