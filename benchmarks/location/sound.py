@@ -65,9 +65,7 @@ def look_at(cell: Cell, store: Path) -> Sound:
     try:
         with CellRun.opened(cell, settings) as run:
             stored = run.model()
-            verify = Verifier(
-                cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs)
-            )
+            verify = Verifier(run.of_cell(stored))
             draws = Draws(cell, settings, run.prepared, run.dims(), run.prepared.trace())
             example = verify.example(draws.first())
             verify.judge_of(example.wanted)

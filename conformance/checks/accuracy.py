@@ -48,7 +48,6 @@ def check_accuracy(run: CellRun) -> None:
     converted = run.converted(stored) if cell.converted else None
     model = converted or stored
     dims, traced = run.dims(), prepared.trace()
-    parts = (cell, run.record, run.stages, run.reference, prepared.maker, list(stored.facts.outputs))
     draws = Draws(cell, run.settings, prepared, dims, traced)
     kept = run.kept_answers(model)
     with contextlib.ExitStack() as stack:
@@ -56,10 +55,10 @@ def check_accuracy(run: CellRun) -> None:
         if meaning is not None and kept.first is None:
             meaning()  # before the runtime, which is not to blame for what nothing can load
         session, stopped = _load(run, draws, model, stack)
-        verify = Verifier(*parts, session)
+        verify = Verifier(run.of_cell(stored), session)
         if converted is not None:
             otherwise = rounding_otherwise(run, converted, stack)
-            verify = RuntimeVerifier(*parts, session, meaning, otherwise)
+            verify = RuntimeVerifier(run.of_cell(stored), session, meaning, otherwise)
         verify.kept = kept
         ask = whom_to_ask(run, verify, stored, converted)
         explainer = CaseExplainer(run.settings, run.record, verify, dims, ask)

@@ -30,8 +30,7 @@ def check_doubted(run: CellRun, stored: Stored) -> None:
     if not stored.facts.doubted:
         return
     error, text = stored.facts.doubted
-    parts = (run.cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs))
-    verify = Verifier(*parts)
+    verify = Verifier(run.of_cell(stored))
     agree = set(ASKED)
     for example in _examples(run, verify):
         answers = {name: _answer(run, verify, stored, name, example) for name in ASKED}

@@ -23,12 +23,11 @@ def check_fidelity(run: CellRun) -> None:
     stored = run.model()
     converted = run.converted(stored)
     dims, traced = run.dims(), prepared.trace()
-    parts = (cell, run.record, run.stages, run.reference, prepared.maker, list(stored.facts.outputs))
     with contextlib.ExitStack() as stack:
         session = opening_literal(run, converted, stack)()
         storage = {"fp16": "float16", "int8": "int8"}[base_of(cell.precision)]
         run.record.arithmetic = {**session.arithmetic, "storage": storage}
-        verify = FidelityVerifier(*parts, session)
+        verify = FidelityVerifier(run.of_cell(stored), session)
         verify.kept = run.kept_answers(converted)
         ask = whom_to_ask(run, verify, stored, converted)
         explainer = CaseExplainer(run.settings, run.record, verify, dims, ask)

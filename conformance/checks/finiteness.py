@@ -87,8 +87,7 @@ def check_finite(
     the norm of a row of zeros, a row that is masked out, a sum of large values.
     """
     cell, record = run.cell, run.record
-    parts = (cell, record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs))
-    verify = FinitenessVerifier(*parts, session)
+    verify = FinitenessVerifier(run.of_cell(stored), session)
     verify.kept = run.kept_answers(converted, "finite")
     if not trusting:
         verify.kept.forget()

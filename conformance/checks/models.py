@@ -20,7 +20,7 @@ from conformance.checks.prepared import prepare
 from conformance.checks.refused import note_refused_model, note_stopped_export
 from conformance.checks.replaced import replaced_function
 from conformance.checks.stages import Stages
-from conformance.checks.verify import check_again, check_outputs
+from conformance.checks.verify import OfCell, check_again, check_outputs
 from conformance.depends.fingerprint import suite
 from conformance.depends.gathering import observe, rest_on
 from conformance.depends.observed import Observed
@@ -72,6 +72,11 @@ class CellRun:
             return observe(case, exporter, folders) if self.settings.observe else None
 
         return Keeping(case.folder.resolve(), observed, partial(rest_on, case, exporter))
+
+    def of_cell(self, stored: Stored | None = None) -> OfCell:
+        """Return what the examples of the cell are verified with, whose exported model is ``stored``."""
+        names = () if stored is None else tuple(stored.facts.outputs)
+        return OfCell(self.cell, self.record, self.stages, self.reference, self.prepared.maker, names)
 
     @property
     def key(self) -> str:

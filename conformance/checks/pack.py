@@ -66,12 +66,12 @@ def _pack(run: CellRun, folder: Path, most: int) -> Entry:
 
 
 def _verifier(run: CellRun, stored: Stored, converted: Stored | None, stack: contextlib.ExitStack) -> Verifier:
-    parts = (run.cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs))
+    of = run.of_cell(stored)
     if converted is None:
-        return Verifier(*parts)
+        return Verifier(of)
     meaning, otherwise = opening_literal(run, converted, stack), rounding_otherwise(run, converted, stack)
     meaning()  # what cannot be loaded stops the packing before anything is drawn
-    return RuntimeVerifier(*parts, meaning=meaning, otherwise=otherwise)
+    return RuntimeVerifier(of, meaning=meaning, otherwise=otherwise)
 
 
 def _undeclared(cell: Cell, draws: Draws) -> Iterator[Draw]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -49,6 +50,19 @@ class Stages(Protocol):
     def failed(self, stop: Stopped, draw: Draw) -> None: ...
 
 
+@dataclass(frozen=True)
+class OfCell:
+    """The parts of a cell that its examples are verified with."""
+
+    cell: Cell
+    record: Record
+    stages: Stages
+    reference: Reference
+    maker: Maker
+    names: Sequence[str] = ()
+    """The names of the model's outputs, which tolerances may be given by."""
+
+
 class WrongTogether(Stopped):
     """Examples that have too much noise together; ``draw`` is that of the example which shows it best."""
 
@@ -60,19 +74,9 @@ class WrongTogether(Stopped):
 class Verifier(Comparer):
     """Verifies single examples of one cell in ``session``, which has loaded its model."""
 
-    def __init__(
-        self,
-        cell: Cell,
-        record: Record,
-        stages: Stages,
-        reference: Reference,
-        maker: Maker,
-        names: Sequence[str],
-        session: Session | None = None,
-    ) -> None:
-        """``names`` are the names of the model's outputs, which tolerances may be given by."""
-        super().__init__(session, stages.note, record.seconds)
-        self.cell, self.reference, self.maker = cell, reference, maker
+    def __init__(self, of: OfCell, session: Session | None = None) -> None:
+        super().__init__(session, of.stages.note, of.record.seconds)
+        self.cell, self.reference, self.maker = of.cell, of.reference, of.maker
         self.judge: Judge | None = None
         self._listed_seen: tuple[int | None, str | None] = None, None
         self.kept = KeptAnswers()
@@ -82,8 +86,8 @@ class Verifier(Comparer):
         self.rules: set[str] = set()
         """What leaves values open in the example that was measured last (``records.left_open`` has the words)."""
         self._operators: frozenset[str] | None = None
-        self._names = names
-        self.record, self._stages = record, stages
+        self._names = of.names
+        self.record, self._stages = of.record, of.stages
         self._first: tuple[Draw, Inputs, list[Array]] | None = None
         """The draw of ``first`` with what PyTorch gave, until its example takes it."""
         self._spreads: dict[int, float] = {}

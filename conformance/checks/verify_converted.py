@@ -21,20 +21,17 @@ from conformance.case.python import describe
 from conformance.case.words import base_of
 from conformance.checks.conditioning import unsettled_rows
 from conformance.checks.models import CellRun
-from conformance.checks.verify import Stages, Verifier, WrongTogether
+from conformance.checks.verify import Verifier, WrongTogether
 from conformance.compare.close import distances
 from conformance.compare.judges import NoiseLimits, Right
 from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, decibels
 from conformance.compare.nudge import by_share, movement
 from conformance.compare.reading import Read, Reading
 from conformance.compare.tolerance import Comparison, Subject, Worst, failed, odd_shape, worst_at
-from conformance.draw.draw import Draw, Maker
+from conformance.draw.draw import Draw
 from conformance.errors import Stopped
-from conformance.export.reference import Reference
 from conformance.export.store import Stored
-from conformance.plan.cell import Cell
 from conformance.records.fields import Fidelity
-from conformance.records.record import Record
 from conformance.runtimes import Session, opener
 from conformance.runtimes.otherwise import PHASE, open_otherwise
 from conformance.verdict.comparer import WrongAnswer
@@ -70,19 +67,14 @@ class RuntimeVerifier(_NoiseLimited):
 
     def __init__(
         self,
-        cell: Cell,
-        record: Record,
-        stages: Stages,
-        reference: Reference,
-        maker: Maker,
-        names: Sequence[str],
+        of: OfCell,
         session: Session | None = None,
         meaning: Callable[[], Session] | None = None,
         otherwise: Callable[[], Session] | None = None,
     ) -> None:
         """``meaning`` opens what computes what the graph means; without it no example can be made. ``otherwise``
         opens what computes the same with other roundings (``runtimes.otherwise``), where there is such a form."""
-        super().__init__(cell, record, stages, reference, maker, names, session)
+        super().__init__(of, session)
         self._meaning = meaning
         self._open_otherwise = otherwise
 
@@ -163,18 +155,9 @@ class FidelityVerifier(_NoiseLimited):
     others in ``conclude``.
     """
 
-    def __init__(
-        self,
-        cell: Cell,
-        record: Record,
-        stages: Stages,
-        reference: Reference,
-        maker: Maker,
-        names: Sequence[str],
-        session: Session | None = None,
-    ) -> None:
-        super().__init__(cell, record, stages, reference, maker, names, session)
-        self._record = record
+    def __init__(self, of: OfCell, session: Session | None = None) -> None:
+        super().__init__(of, session)
+        self._record = of.record
         self._noise: list[Noise] = []
         self._worst: list[tuple[float, Worst, Draw]] = []
         self._draws: list[Draw] = []

@@ -229,12 +229,11 @@ def judge(progress: object, cell: Cell, mutant: Path, specials: bool) -> Judged:
 
     with run_of(cell, mutant) as run:
         stored = run.model()
-        parts = (cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs))
         refused, beyond, unclear, largest, example = 0, 0, 0, 0.0, ""
         telling: dict[str, str] = {}
         given = independent(run, _count(run), specials)
         with opener(f"{cell.runtime}")(stored.file, run.libraries()) as session:
-            verify = Verifier(*parts, session)
+            verify = Verifier(run.of_cell(stored), session)
             for one in given:
                 inputs = one.inputs
                 try:

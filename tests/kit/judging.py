@@ -8,7 +8,7 @@ import numpy as np
 from conformance.arrays import Array
 from conformance.case.python import Folder
 from conformance.checks.stages import Stages
-from conformance.checks.verify import Verifier
+from conformance.checks.verify import OfCell, Verifier
 from conformance.draw.draw import Draw, Maker
 from conformance.export.reference import Reference
 from conformance.worker.progress import Progress
@@ -22,7 +22,8 @@ def verifying(bench: Bench, body: str, python: str = "") -> Iterator[Verifier]:
     with Folder.of(cell.case.folder).active() as folder:
         record = cell.record()
         stages = Stages(record, Progress(), cell.case.folder)
-        yield Verifier(cell, record, stages, Reference(cell.case, folder), Maker(cell.case, folder.resolve), [])
+        maker = Maker(cell.case, folder.resolve)
+        yield Verifier(OfCell(cell, record, stages, Reference(cell.case, folder), maker))
 
 
 def judged(bench: Bench, body: str, x: Array, *answers: Array, python: str = "") -> list[str]:

@@ -45,8 +45,7 @@ def align(question: Question) -> Path:
 
 def _path(run: CellRun, draw: Draw, question: Question) -> Path:
     stored = run.model()
-    names = list(stored.facts.outputs)
-    verify = Verifier(run.cell, run.record, run.stages, run.reference, run.prepared.maker, names)
+    verify = Verifier(run.of_cell(stored))
     example = verify.example(draw)
     run.reference.restore()
     told: Mapping[str, Any] | None = None

@@ -58,7 +58,7 @@ _T = TypeVar("_T")
 
 
 def _aligned_cell(run: CellRun, draw: Draw, question: Question) -> Answer:
-    inputs = Verifier(run.cell, run.record, run.stages, run.reference, run.prepared.maker, []).inputs(draw)
+    inputs = Verifier(run.of_cell()).inputs(draw)
     return Answer(run.cell, draw, question.runtime, aligned(run, inputs, question.runtime))
 
 
