@@ -50,9 +50,7 @@ def aligned(run: CellRun, inputs: Inputs, runtime: str, only: Collection[str] | 
             "nothing was compared"
         )
     wanted = list(next(call for call in calls if not call.path).outputs)
-    judge_of = (RuntimeVerifier if cell.converted else Verifier)(
-        cell, run.record, run.stages, run.reference, run.prepared.maker, list(stored.facts.outputs)
-    ).judge_of
+    judge_of = (RuntimeVerifier if cell.converted else Verifier)(run.of_cell(stored)).judge_of
     if cell.converted:
         model = onnx.load(run.converted(stored, refuse=False).file)
     if cell.converted or runtime != LITERAL:

@@ -60,9 +60,7 @@ def check_engine(run: CellRun) -> None:
     stored = run.model()
     model = run.converted(stored) if cell.converted else stored
     draws = Draws(cell, run.settings, run.prepared, run.dims(), run.prepared.trace())
-    kind = RuntimeVerifier if cell.converted else Verifier
-    names = list(stored.facts.outputs)
-    verify = kind(cell, run.record, run.stages, run.reference, run.prepared.maker, names)
+    verify = (RuntimeVerifier if cell.converted else Verifier)(run.of_cell(stored))
     with run.stages("declare", "case"):
         trial = trial_of(run, verify, draws)
     build = run.build(model, draws.sizes())

@@ -21,7 +21,7 @@ from conformance.case.python import describe
 from conformance.case.words import base_of
 from conformance.checks.conditioning import unsettled_rows
 from conformance.checks.models import CellRun
-from conformance.checks.verify import Verifier, WrongTogether
+from conformance.checks.verify import OfCell, Verifier, WrongTogether
 from conformance.compare.close import distances
 from conformance.compare.judges import NoiseLimits, Right
 from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, decibels
