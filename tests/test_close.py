@@ -1,7 +1,5 @@
 """How arrays are compared to explain a failure, and moved by as much as rounding may."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
