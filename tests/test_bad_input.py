@@ -23,13 +23,11 @@ FILES: dict[str, tuple[str | bytes, int, str]] = {
     "broken_yaml": ("broken:\n  about: [one, two\n  forward: x\n", 3, ""),
     "a_tab": ("tabbed:\n\tabout: x\n", 2, "spaces, not tabs"),
     "unquoted": ("flow:\n  about: x\n  inputs: {x: {type: float32[batch, 3]}}\n", 3, "needs quotes"),
-    "empty": ("", 1, "no case"),
-    "a_list": ("- one\n- two\n", 1, "mapping"),
+    "empty": ("", 1, "no case"), "a_list": ("- one\n- two\n", 1, "mapping"),
     "unknown_key": (GOOD.replace("good", "one") + "  tag: R1\n", 8, "did you mean 'tags'?"),
     "unknown_dtype": (GOOD.replace("good", "three").replace("float32", "flaot32"), 5, "did you mean 'float32'?"),
     "undeclared_dim": (GOOD.replace("good", "six").replace("batch, 3", "batch, n"), 5, "'n' is not declared"),
-    "twice": ("ten:\n  about: x\n  about: y\n", 3, "only once"),
-    "good_again": (GOOD, 2, "good"),
+    "twice": ("ten:\n  about: x\n  about: y\n", 3, "only once"), "good_again": (GOOD, 2, "good"),
     "matches_nothing": (
         GOOD.replace("good", "twelve") + '  fails:\n    - {when: {opset: "> 90"}, stage: run, because: a typo}\n',
         9, "matches no cell",
@@ -122,10 +120,9 @@ def case(name: str, says: str) -> str:
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     folder = tmp_path_factory.mktemp("bad")
     files = {
-        **{f"{name}.yaml": text for name, (text, _, _) in FILES.items()},
-        "a_good.yaml": GOOD, "modules.py": PYTHON.lstrip(), "unparsed.py": "import torch\ndef broken(:\n",
-        "unimported.py": "import torch\n\nimport there_is_no_such_package\n",
-        "hooks.py": HOOKS.lstrip(),
+        **{f"{name}.yaml": text for name, (text, _, _) in FILES.items()}, "a_good.yaml": GOOD,
+        "modules.py": PYTHON.lstrip(), "unparsed.py": "import torch\ndef broken(:\n",
+        "unimported.py": "import torch\n\nimport there_is_no_such_package\n", "hooks.py": HOOKS.lstrip(),
         "with_python.yaml": "".join(case(name, says) for name, (says, _, _) in CASES.items()),
     }  # fmt: skip
     (folder / "bad").mkdir()

@@ -98,17 +98,14 @@ def test_what_is_found_after_the_answers_outweighs_some_of_them(findings, fault,
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("by_check, findings, fault, conclusion", [
-    ("runtime", (), "runtime", None),
-    ("runtime", (Witness(A, "agrees"),), "runtime", "optimizer"),
+    ("runtime", (), "runtime", None), ("runtime", (Witness(A, "agrees"),), "runtime", "optimizer"),
     ("runtime", (Witness(A, "agrees"), Shows("memory")), "runtime", "memory"),
     ("runtime", (Witness(A, "stops", model="exported"),), "exporter", None),
     ("precision", (Shows("export"),), "exporter", None),
     ("precision", (Shows("export"), Witness(C, "wrong")), "exporter", None),
     ("precision", (Shows("export"), Witness(C, "nearer")), "runtime", "meaning"),
-    ("precision", (SWITCH,), "runtime", None),
-    ("exporter", (Shows("not exported"),), "reference", None),
-    ("exporter", (Shows("declared"),), "exporter", None),
-    ("exporter", (Shows("declared", "case"),), "case", None),
+    ("precision", (SWITCH,), "runtime", None), ("exporter", (Shows("not exported"),), "reference", None),
+    ("exporter", (Shows("declared"),), "exporter", None), ("exporter", (Shows("declared", "case"),), "case", None),
     ("exporter", (Shows("after others"),), None, None),
 ])  # fmt: skip
 def test_where_no_others_run_the_same_model_the_check_decides_or_what_was_seen(by_check, findings, fault, conclusion):

@@ -156,10 +156,8 @@ WRONG = "compare: output 0: 1 of 1 values differ by more than allowed"
 
 @pytest.mark.parametrize("one_by_one", [False, True])
 @pytest.mark.parametrize(("runtime", "module", "end"), [
-    (wrong_above(2), twice, WRONG),
-    (raises("planted", 2), twice, "run: planted"),
-    (twice, raises("PyTorch raises", 2), "declare: PyTorch raises"),
-    (wrong_above(2), raises("later", 3), WRONG),
+    (wrong_above(2), twice, WRONG), (raises("planted", 2), twice, "run: planted"),
+    (twice, raises("PyTorch raises", 2), "declare: PyTorch raises"), (wrong_above(2), raises("later", 3), WRONG),
     (raises("later", 3), raises("PyTorch raises", 2), "declare: PyTorch raises"),
 ])  # fmt: skip
 def test_the_first_failure_ends_it_whatever_fails_later(runtime, module, end, one_by_one):

@@ -240,8 +240,7 @@ def test_shapes_have_to_fit_one_another(tmp_path, inputs, shapes, part):
     ([GOOD], "has to yield mappings from input names to arrays, not ndarray"),
     ([{"y": GOOD}], "has no array x"), ([{"x": "text"}], "x is <U4"),
     ([{"x": [[1.0], [2.0, 3.0]]}], "beside.data: x"),
-    ([{"x": GOOD[:4]}, {"x": GOOD[:4, :2]}], "x has shape (4, 2)"),
-    (None, "has to yield batches"),
+    ([{"x": GOOD[:4]}, {"x": GOOD[:4, :2]}], "x has shape (4, 2)"), (None, "has to yield batches"),
 ])  # fmt: skip
 def test_a_generator_that_yields_no_calibration_data_is_refused(tmp_path, yielded, part):
     reason = refused(tmp_path, function=lambda rng: yielded, data="beside.data")

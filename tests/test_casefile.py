@@ -38,11 +38,9 @@ def only(folder, more):
     ("\nexport: {dynamo: {opsets: [17], statc: n}}\n", 6, 35, "did you mean 'static'?"),
     ("\nexport:\n  torchscript:\n    opsets: [17, 99]\n", 8, 20, "less than or equal to 40"),
     ("\nwhere: [n <= 3, k < n]\n", 6, 19, "there is no dim 'k'"),
-    ("\ntrace: {m: 3}\n", 6, 3, "there is no dim 'm'"),
-    ("\nfails:\n  - {stage: rnu, because: x}\n", 7, 8, "stage"),
+    ("\ntrace: {m: 3}\n", 6, 3, "there is no dim 'm'"), ("\nfails:\n  - {stage: rnu, because: x}\n", 7, 8, "stage"),
     ("\nfails:\n  - {stage: run, because: x, when: {at: {m: 3}}}\n", 7, 38, "there is no dim 'm'"),
-    ("\nmodule: a.B\n", 1, 1, "one of them"),
-    ("\ntolerance: {fp32: {rtol: 0.1}}\n", 6, 15, "say because"),
+    ("\nmodule: a.B\n", 1, 1, "one of them"), ("\ntolerance: {fp32: {rtol: 0.1}}\n", 6, 15, "say because"),
 ])  # fmt: skip
 def test_a_mistake_is_reported_at_its_place(tmp_path, more, line, column, message):
     found = only(tmp_path, more)

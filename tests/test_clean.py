@@ -75,9 +75,8 @@ def test_a_command_is_harmless_on_one_line(words):
 
 
 PLACES = [
-    "a folder", "it's", 'a "quoted" one', "$(touch planted)", "`id`", "a;b|c&d", "*?[x]", "~", "#", "",
-    "new\nline", "tab\there", "\x1b[31m", "user\u202eexe", "::error::x", "##[error]", "back\\slash", "ünïcödé",
-    "\udcff",
+    "a folder", "it's", 'a "quoted" one', "$(touch planted)", "`id`", "a;b|c&d", "*?[x]", "~", "#", "", "new\nline",
+    "tab\there", "\x1b[31m", "user\u202eexe", "::error::x", "##[error]", "back\\slash", "ünïcödé", "\udcff",
 ]  # fmt: skip
 
 

@@ -27,10 +27,8 @@ def test_a_mistake_in_the_harness_is_not_called_the_users(monkeypatch, capsys, e
 
 @pytest.mark.parametrize("option, value", [
     *(("--cell-timeout", value) for value in ("nan", "0", "-5", "inf", "soon")),
-    *(("--examples", value) for value in ("-1", "1.5")),
-    *(("--cell-workers", value) for value in ("0", "two")),
-    *(("--cell-memory", value) for value in ("0", "-1", "nan", "plenty")),
-    ("--cluster-timeout", "0"),
+    *(("--examples", value) for value in ("-1", "1.5")), *(("--cell-workers", value) for value in ("0", "two")),
+    *(("--cell-memory", value) for value in ("0", "-1", "nan", "plenty")), ("--cluster-timeout", "0"),
 ])  # fmt: skip
 def test_the_suite_refuses_a_number_that_cannot_be(tmp_path, option, value):
     outcome = run_suite(tmp_path, f"{option}={value}")

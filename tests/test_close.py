@@ -1,7 +1,5 @@
 """How arrays are compared to explain a failure, and moved by as much as rounding may."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -27,8 +25,7 @@ def test_nan_and_each_infinity_meet_only_themselves(limit):
 
 
 @pytest.mark.parametrize("got, wanted, limit, how", [
-    (floats(1.0), np.array([1.0]), Limit(), "dtype"),
-    (floats(1.0), floats(1.0, 1.0), Limit(), "shape"),
+    (floats(1.0), np.array([1.0]), Limit(), "dtype"), (floats(1.0), floats(1.0, 1.0), Limit(), "shape"),
     (np.array([3]), np.array([4]), Limit(share=1.0), "value"),
     (floats(1.0 + 2**-21), floats(1.0), Limit(units=4.0), None),
     (floats(1.0 + 2**-20), floats(1.0), Limit(units=4.0), "value"),

@@ -72,10 +72,8 @@ SPECIAL = f32(np.nan, np.inf, -np.inf, 1, 2, 3, 4)
 
 
 @pytest.mark.parametrize("got, wanted, error", [
-    (SPECIAL, SPECIAL, None),
-    (f32(np.nan, -np.inf, *SPECIAL[2:]), SPECIAL, "WrongInf"),
-    (f32(0, *SPECIAL[1:]), SPECIAL, "WrongNaN"),
-    (f32(np.nan, 2, 3), f32(np.nan, 2, 4), "WrongValue"),
+    (SPECIAL, SPECIAL, None), (f32(np.nan, -np.inf, *SPECIAL[2:]), SPECIAL, "WrongInf"),
+    (f32(0, *SPECIAL[1:]), SPECIAL, "WrongNaN"), (f32(np.nan, 2, 3), f32(np.nan, 2, 4), "WrongValue"),
 ])  # fmt: skip
 def test_nan_agrees_with_nan_an_infinity_with_the_same_one_and_hides_no_wrong_value(got, wanted, error):
     assert judge(got.copy(), wanted).error == error
@@ -133,10 +131,8 @@ ROWS = np.array([[1, 2], [3, 4], [1, 0]], "float32")
 
 
 @pytest.mark.parametrize("got, any_order, error", [
-    (ROWS[::-1], True, None),
-    (ROWS[::-1], False, "WrongValue"),
-    (np.array([[1, 4], [3, 2], [1, 0]], "float32"), True, "WrongValue"),
-    (ROWS[[0, 0, 1]], True, "WrongValue"),
+    (ROWS[::-1], True, None), (ROWS[::-1], False, "WrongValue"),
+    (np.array([[1, 4], [3, 2], [1, 0]], "float32"), True, "WrongValue"), (ROWS[[0, 0, 1]], True, "WrongValue"),
 ])  # fmt: skip
 def test_rows_in_any_order_are_compared_as_a_set_of_rows(got, any_order, error):
     assert judge(got, ROWS, any_order=any_order).error == error

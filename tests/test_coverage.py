@@ -125,10 +125,8 @@ def test_a_cell_that_is_declared_to_fail_does_not_answer_for_its_case(bench):
 # ---- which calls count ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize("forward, calls", [
     ("x.relu_().mul(2) if False else x.clone().relu_()", ["aten.relu_"]),
-    ("torch.nn.functional.dropout(x, training=False) * 2", ["aten.mul"]),
-    ("(x * x).view(-1).t()", ["aten.mul"]),
-    ("x + torch.arange(4.0)", ["aten.add"]),
-    ("torch.zeros_like(x) + x", ["aten.add"]),
+    ("torch.nn.functional.dropout(x, training=False) * 2", ["aten.mul"]), ("(x * x).view(-1).t()", ["aten.mul"]),
+    ("x + torch.arange(4.0)", ["aten.add"]), ("torch.zeros_like(x) + x", ["aten.add"]),
     ("x.gather(1, torch.topk(x, 2, dim=1).indices)", ["aten.gather"]),
     ("(torch._assert_async((x.abs().sum() >= 0)), x * 2)[1]", ["aten.mul"]),
     ("(x > 0).flip(0).long()", []),
@@ -285,8 +283,7 @@ def test_a_tape_gives_what_the_module_gives_with_any_call_disturbed(forward):
 
 
 @pytest.mark.parametrize("forward", [
-    "x * 2 if float(x.mul(3).sum()) > 0 else x * 3",
-    "(x + 1)[x * 2 > 0].sum() + (x * 3).nonzero().shape[0]",
+    "x * 2 if float(x.mul(3).sum()) > 0 else x * 3", "(x + 1)[x * 2 > 0].sum() + (x * 3).nonzero().shape[0]",
 ])  # fmt: skip
 def test_a_tape_says_where_python_would_decide_otherwise(forward):
     _, recorded, tape = tape_of(module_of(forward), np.abs(VALUES) + 0.1)

@@ -100,8 +100,7 @@ def test_plants_are_run_and_scored(outcomes):
     found = {(outcome.culprit, outcome.name): (outcome.verdict, outcome.counts) for outcome in outcomes}
     assert found == {
         ("exporter", "half"): ("right", True), ("kernel", "half"): ("right", True),
-        ("optimizer", "half"): ("right", True),
-        ("conversion", "half, and someone else is named"): ("wrong", True),
+        ("optimizer", "half"): ("right", True), ("conversion", "half, and someone else is named"): ("wrong", True),
         ("exporter", "nowhere to be planted"): ("not found", False),
         ("kernel", "planted and harmless"): ("not found", True), ("kernel", "not implemented"): ("right", True),
         ("case", "too few outputs"): ("right", True),

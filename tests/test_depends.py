@@ -113,10 +113,8 @@ def test_a_change_of_what_a_cell_used_is_seen(bench, monkeypatch, way):
 
 
 @pytest.mark.parametrize("way", [
-    "import time; return 1 + 0 * time.time()",
-    "from datetime import datetime; return min(1, datetime.now().year)",
-    "import uuid; return min(1, uuid.uuid4().int)",
-    "import subprocess; subprocess.run(['true']); return 1",
+    "import time; return 1 + 0 * time.time()", "from datetime import datetime; return min(1, datetime.now().year)",
+    "import uuid; return min(1, uuid.uuid4().int)", "import subprocess; subprocess.run(['true']); return 1",
 ])  # fmt: skip
 def test_nothing_is_kept_of_what_is_another_at_each_run(bench, way):
     _, known, home = observed(bench, way, {})

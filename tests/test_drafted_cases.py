@@ -66,8 +66,7 @@ CONV = {"in_channels": 4, "out_channels": 3, "kernel_size": 3}
 
 
 @pytest.mark.parametrize("module, given, types", [
-    ("Linear", LINEAR, ["float32[batch, 4]"]),
-    ("Conv2d", CONV, ["float32[batch, 4, h, w]"]),
+    ("Linear", LINEAR, ["float32[batch, 4]"]), ("Conv2d", CONV, ["float32[batch, 4, h, w]"]),
     ("LSTM", {"input_size": 6, "hidden_size": 5}, ["float32[batch, seq, 6]"]),
     ("Embedding", {"num_embeddings": 9, "embedding_dim": 5}, ["int64[batch, seq]"]),
     ("MultiheadAttention", {"embed_dim": 8, "num_heads": 2}, ["float32[batch, seq, 8]"] * 3),
@@ -246,8 +245,7 @@ WHOLE = "Answer(x.sin(), Extra(x.cos(), x.shape[0]), Cache(x * 2, x * 3), {'b c'
     (WHOLE, ("logits", "extra.n", "extra.size", "cache.layers.0", "cache.layers.1", "cache.seen"),
      {"extra.same": "the same at all sizes", "extra.word": "a str", "odd.b c": "a path cannot name it",
       "odd.z": "complex numbers"}),
-    ("(x, Layer(x * 2))", ("0", "1.keys"), {}),
-    ("(x.sin(), x.to_sparse())", ("0",), {"1": "to_dense()"}),
+    ("(x, Layer(x * 2))", ("0", "1.keys"), {}), ("(x.sin(), x.to_sparse())", ("0",), {"1": "to_dense()"}),
     ("(x.sin(), x.shape)", ("0", "1.0", "1.1"), {}),
 ])  # fmt: skip
 def test_all_that_can_be_compared_of_what_is_returned_is_and_the_rest_is_named(tmp_path, result, paths, left_out):

@@ -71,8 +71,7 @@ def test_a_cell_of_the_evaluator_is_skipped_only_where_it_has_other_rules(tmp_pa
 
 def model_of(*nodes: Any, opset: int = 17, inputs: tuple[str, ...] = ("x",), functions: Any = (), **more: Any) -> Any:
     graph = helper.make_graph(
-        list(nodes), "planted",
-        [helper.make_tensor_value_info(name, 1, None) for name in inputs],
+        list(nodes), "planted", [helper.make_tensor_value_info(name, 1, None) for name in inputs],
         [helper.make_tensor_value_info("y", 1, None)], **more,
     )  # fmt: skip
     imports = [helper.make_opsetid("", opset), helper.make_opsetid("own", 1)]

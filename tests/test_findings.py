@@ -98,8 +98,7 @@ TWO = [
 
 @pytest.mark.parametrize("left, right", [
     (red(), red("b", source=OTHER)), (red(), red(error="WrongShape")), (red(), red(exporter="dynamo")),
-    (red(fault="runtime"), red(fault="runtime", runtime="openvino")),
-    (red(**OPTIMIZER), red(fault="runtime")),
+    (red(fault="runtime"), red(fault="runtime", runtime="openvino")), (red(**OPTIMIZER), red(fault="runtime")),
     (red(**OPTIMIZER), red(**{**OPTIMIZER, "optimizer": {"of": "onnxruntime", "passes": ["MatMulAddFusion"]}})),
     (red(fault="runtime", parts_at={"operator": "Resize", "how": "parts"}),
      red(fault="runtime", parts_at={"operator": "Pad", "how": "parts"})),

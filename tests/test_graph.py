@@ -20,8 +20,7 @@ def model(operator="Sin", dims=("n", 3), name="x", dtype=TensorProto.FLOAT, weig
         helper.make_node("Mul", [inner, "w"], ["y"]),
     ]
     made = helper.make_graph(
-        nodes, "g",
-        [helper.make_tensor_value_info(name, dtype, dims)],
+        nodes, "g", [helper.make_tensor_value_info(name, dtype, dims)],
         [helper.make_tensor_value_info("y", dtype, dims)],
         [numpy_helper.from_array(np.array(weight, "float32"), "w")],
     )  # fmt: skip

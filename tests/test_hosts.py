@@ -190,10 +190,8 @@ def test_conditions_on_the_processor_change_no_cell(tmp_path, kind):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("kind, there, about", [
-    ({"lacks": ["avx512_vnni", "avx_vnni"]}, OLDER, True),
-    ({"lacks": ["avx512_vnni", "avx_vnni"]}, NEWER, False),
-    ({"has": ["avx512_vnni", "avx_vnni"]}, NEWER, True),
-    ({"has": ["avx2"], "lacks": ["avx512_vnni"]}, ARM, False),
+    ({"lacks": ["avx512_vnni", "avx_vnni"]}, OLDER, True), ({"lacks": ["avx512_vnni", "avx_vnni"]}, NEWER, False),
+    ({"has": ["avx512_vnni", "avx_vnni"]}, NEWER, True), ({"has": ["avx2"], "lacks": ["avx512_vnni"]}, ARM, False),
     ({}, frozenset(), True),
 ])  # fmt: skip
 def test_has_means_any_of_them_and_lacks_none(kind, there, about):

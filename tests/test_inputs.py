@@ -157,8 +157,7 @@ def test_the_ends_of_integers_may_depend_on_dims():
 @pytest.mark.smoke
 @pytest.mark.parametrize("regime, holds", [
     ("zero", lambda a: (a == 0).all()), ("equal", lambda a: (a == a[0]).all()),
-    ("negative", lambda a: (a <= 0).all()),
-    ("tiny", lambda a: (np.abs(a) <= 1.01e-7).all() and (a != 0).any()),
+    ("negative", lambda a: (a <= 0).all()), ("tiny", lambda a: (np.abs(a) <= 1.01e-7).all() and (a != 0).any()),
     ("ties", lambda a: len(set(a.tolist())) < 10), ("large", lambda a: np.abs(a).max() > 15),
     ("grid", lambda a: np.allclose(a * 20, np.round(a * 20), atol=1e-4)),
     ("offset", lambda a: abs(a.mean()) > 5 * a.std() > 0), ("plain", lambda a: len(set(a.tolist())) > 60),

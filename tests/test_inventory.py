@@ -57,16 +57,15 @@ expressed:
 
 PYTHON = {
     "modules": "import helper\nclass Net:\n    def forward(self, x):\n        return helper.AMOUNT * x + 1\n",
-    "helper": "AMOUNT = 1\n",
-    "preparing": "def prepare(module):\n    module.amount = 1\n",
+    "helper": "AMOUNT = 1\n", "preparing": "def prepare(module):\n    module.amount = 1\n",
     "valuing": "def values(shape, dims, rng):\n    return rng.normal(size=shape).astype('float32') + 1\n",
     "drawing": "def draw(dims, rng):\n    return {'x': 1}\n", "building": "def library():\n    return 'ops1.so'\n",
     "plugging": "def plugin():\n    return 'plugin1.so'\n",
     "feeding": "def batches(rng):\n    for _ in range(8):\n"
     "        yield {'x': (rng.normal(size=(8, 3)) + 1).astype('float32')}\n",
-    "symbolics": "def sin(g, x):\n    return g.op('Sin', x, n_i=1)\n",
-    "registering": "def tan():\n    return 1\n", "translating": "def cos(x):\n    return x + 1\n",
-    "functions": "def local(x):\n    return x + 1\n", "expressing": "def formula(x):\n    return x + 1\n",
+    "symbolics": "def sin(g, x):\n    return g.op('Sin', x, n_i=1)\n", "registering": "def tan():\n    return 1\n",
+    "translating": "def cos(x):\n    return x + 1\n", "functions": "def local(x):\n    return x + 1\n",
+    "expressing": "def formula(x):\n    return x + 1\n",
 }  # fmt: skip
 
 
@@ -185,8 +184,7 @@ def test_a_file_that_an_expression_names_moves_what_depends_on_it(folder):
 
 
 @pytest.mark.parametrize("old, new, readers", [
-    ("about: names", "about: says", {"fingerprints"}),
-    ("tags: first", "tags: second", {"fingerprints"}),
+    ("about: names", "about: says", {"fingerprints"}), ("tags: first", "tags: second", {"fingerprints"}),
     ("runtimes: [onnxruntime,", "fails: [{stage: run, when: {opset: 17}, because: x}]\n  runtimes: [onnxruntime,",
      {"fingerprints", "changed"}),
     ("tensorrt: {", "tensorrt: {tf32: true, ", {"fingerprints", "changed"}),

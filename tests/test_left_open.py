@@ -51,8 +51,7 @@ OPEN = {
     "order: an infinity and what vanishes": ("x.prod(-1, keepdim=True)", beside([INF, 1e-30, 1e-30], (2, 3)), 7),
     "order: each product": ("torch.cumprod(x, -1)[:, 2:]", beside([1e30, 1e30, 0], (2, 3)), 7),
     "rounding: a quantizer's tie": ("torch.round(x.sum(1, keepdim=True) / 0.1)", HALVES, 1.0),
-    "rounding: a quantizer's tie as an integer":
-        ("torch.round(x.sum(1, keepdim=True) / 0.1).int()", HALVES, 1),
+    "rounding: a quantizer's tie as an integer": ("torch.round(x.sum(1, keepdim=True) / 0.1).int()", HALVES, 1),
     "tie: a quotient": ("torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127)", beside([0.15], (2, 1)), 0.1),
 }  # fmt: skip
 """By rule: the module, an input of which the first row falls under it, and what a runtime may give there."""

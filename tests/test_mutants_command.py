@@ -92,8 +92,7 @@ def test_where_nothing_can_be_planted_the_exit_code_is_1(told):
 
 
 @pytest.mark.parametrize("arguments, said", [
-    (("-k", "nothing"), "no cell is selected"),
-    (("-k", "and"), "is no expression"),
+    (("-k", "nothing"), "no cell is selected"), (("-k", "and"), "is no expression"),
     (("--exporter", "dynamos"), "there is no 'dynamos'"),
 ])  # fmt: skip
 def test_what_selects_no_cell_is_a_mistake_of_the_user(told, arguments, said):

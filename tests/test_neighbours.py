@@ -128,8 +128,7 @@ class Keeps(torch.nn.Module):
 @pytest.mark.parametrize("keeps, shared", [
     ("pass", True),
     ("__import__('logging').warning('which gives the root logger a handler')", True),
-    ("global count; count = 1", False),
-    ("setattr(torch, 'planted', 1)", False),
+    ("global count; count = 1", False), ("setattr(torch, 'planted', 1)", False),
     ("setattr(Keeps, 'seen', 1)", False),
 ])  # fmt: skip
 def test_cells_share_a_process_only_where_nothing_is_kept(run, fresh, tmp_path, keeps, shared):

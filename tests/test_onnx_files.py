@@ -210,8 +210,7 @@ def test_no_bytes_of_a_model_make_more_than_a_sentence(tmp_path):
 
 
 @pytest.mark.parametrize(("more", "said"), [
-    ("mode: train", "mode is about a module of PyTorch"),
-    ("forward: x", "one of them"),
+    ("mode: train", "mode is about a module of PyTorch"), ("forward: x", "one of them"),
     ("export: {torchscript: [17]}", "an ONNX file is not exported"),
     ("dims: {nothing: 1..3}", "no input, range or condition uses the dim 'nothing'"),
 ])  # fmt: skip
@@ -235,8 +234,7 @@ IMAGES = model_of("net (float[n, 3, h, w] x) => (float[n, 3, h, w] y) { y = Abs 
 @pytest.mark.parametrize(("made", "precisions", "parts"), [
     (net(), "fp32,fp16", ["sizes: batch 1..8, seq 1..8", "passed  accuracy[net-onnx-op17-onnxruntime-fp16]",
                           "dB SQNR", "ms an example"]),
-    (ROWS_OF_16, "fp32", ["sizes: n 1..20, k 16"]),
-    (IMAGES, "fp32", ["sizes: n 1..8, h 32..68, w 32..68"]),
+    (ROWS_OF_16, "fp32", ["sizes: n 1..20, k 16"]), (IMAGES, "fp32", ["sizes: n 1..8, h 32..68, w 32..68"]),
 ], ids=["two dims", "rows of 16", "images of the size of images"])  # fmt: skip
 def test_check_needs_no_case_file_and_finds_the_sizes_that_work(tmp_path, capsys, made, precisions, parts):
     save(made, tmp_path / "net.onnx")

@@ -27,8 +27,7 @@ def off(array):
 
 @pytest.mark.parametrize("alter, error, body", [
     (off, "WrongValue", BODY), (off, "WrongValue", FP16),
-    (lambda array: array * np.float32("nan"), "WrongNaN", BODY),
-    (lambda array: array[None], "WrongShape", BODY),
+    (lambda array: array * np.float32("nan"), "WrongNaN", BODY), (lambda array: array[None], "WrongShape", BODY),
     (lambda array: array.astype("float64"), "WrongDtype", BODY),
 ])  # fmt: skip
 def test_a_wrong_output_is_called_by_its_name(bench, alter, error, body):

@@ -25,8 +25,7 @@ def test_a_case_has_a_cell_for_each_exporter_opset_runtime_and_check(tmp_path):
     found = ids(load_case(tmp_path, BODY))
     assert len(found) == len(set(found)) == 3 * 5
     assert found[:5] == [
-        "export[planted-torchscript-op13]",
-        "accuracy[planted-torchscript-op13-onnx-reference-fp32]",
+        "export[planted-torchscript-op13]", "accuracy[planted-torchscript-op13-onnx-reference-fp32]",
         "specials[planted-torchscript-op13-onnx-reference-fp32]",
         "accuracy[planted-torchscript-op13-onnxruntime-fp32]",
         "specials[planted-torchscript-op13-onnxruntime-fp32]",

@@ -32,13 +32,11 @@ def test_what_a_case_computes_has_to_be_what_the_call_computes(tmp_path, forward
 
 
 @pytest.mark.parametrize(("given", "verdict"), [
-    (sample("torch.sin", torch.sin, X), "as is"),
-    (sample("torch.full", torch.full, (2, 3), 0.5), "as is"),
+    (sample("torch.sin", torch.sin, X), "as is"), (sample("torch.full", torch.full, (2, 3), 0.5), "as is"),
     (sample("torch.Tensor.add_", torch.Tensor.add_, X, X), "as is"),
     (sample("torch.linalg.cholesky", torch.linalg.cholesky, torch.eye(3)), "wrapper"),
     (sample("torch.bernoulli", torch.bernoulli, X.abs()), "not at all"),
-    (sample("torch.complex", torch.complex, X, X), "refused"),
-    (sample("torch.cos", torch.sin, X), "wrapper"),
+    (sample("torch.complex", torch.complex, X, X), "refused"), (sample("torch.cos", torch.sin, X), "wrapper"),
 ])  # fmt: skip
 def test_what_becomes_of_a_sample(tmp_path, given, verdict):
     (tmp_path / "beside.py").write_text(held.PYTHON, encoding="utf-8")

@@ -110,8 +110,7 @@ def test_without_observing_nothing_is_kept_and_nothing_taken_over(folder):
 
 
 @pytest.mark.parametrize("arguments, text", [
-    (["--reuse", "nowhere"], "--reuse"),
-    (["--reuse", "cases"], "there is no run"),
+    (["--reuse", "nowhere"], "--reuse"), (["--reuse", "cases"], "there is no run"),
     (["--reuse", "reports/first", "--random"], "--random draws anew"),
 ])  # fmt: skip
 def test_what_cannot_be_reused_is_a_usage_error(folder, arguments, text):

@@ -79,9 +79,8 @@ def one_by_one(x):
 LONG_SUMS = {
     "instance norm": ("F.instance_norm(x)", True), "group norm": ("F.group_norm(x, 1)", True),
     "batch norm": ("F.batch_norm(x, None, None, training=True)", True),
-    "layer norm": ("F.layer_norm(x, [SIZE])", True),
-    "mean": ("x.mean(-1, keepdim=True)", False), "pool": ("F.adaptive_avg_pool1d(x, 1)", False),
-    "a long window": ("F.avg_pool1d(x, SIZE)", False),
+    "layer norm": ("F.layer_norm(x, [SIZE])", True), "mean": ("x.mean(-1, keepdim=True)", False),
+    "pool": ("F.adaptive_avg_pool1d(x, 1)", False), "a long window": ("F.avg_pool1d(x, SIZE)", False),
 }  # fmt: skip
 
 

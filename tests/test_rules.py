@@ -91,8 +91,7 @@ def without_zero_points(**replaced: np.ndarray) -> onnx.ModelProto:
 IS_SEVERAL = ("QuantizeLinear", "what it quantizes is no weight")
 BROKEN = {
     "a zero point of a channel": (model(wz=np.array([0, 0, 1, 0], np.int8)), ["the zero point is not 0"]),
-    "uint8": (model(xz=np.uint8(0)), ["is uint8"]),
-    "a scale of 0": (model(xs=np.float32(0)), ["a scale is 0"]),
+    "uint8": (model(xz=np.uint8(0)), ["is uint8"]), "a scale of 0": (model(xs=np.float32(0)), ["a scale is 0"]),
     "an infinite scale": (model(xs=np.float32(np.inf)), ["a scale is inf"]),
     "scales in half precision": (model(xs=np.float16(0.1)), ["the scales are float16"]),
     "one operand alone": (reads(model(), 3, 0, "x"), ["only one of its two operands"]),

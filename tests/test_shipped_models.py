@@ -48,8 +48,7 @@ def accuracy(folder: Path, model: ModelProto, more: str = "") -> Record:
 
 
 @pytest.mark.parametrize("takes, gives", [
-    ("float[N, 5] x, float[N, 5] m", f"{Y}, {Z}"),
-    ("float[N, 5] m, float[N, 5] x", f"{Z}, {Y}"),
+    ("float[N, 5] x, float[N, 5] m", f"{Y}, {Z}"), ("float[N, 5] m, float[N, 5] x", f"{Z}, {Y}"),
 ], ids=["in order", "in another order"])  # fmt: skip
 def test_inputs_are_found_by_name_or_as_the_only_one_left(tmp_path, takes, gives):
     record = accuracy(tmp_path, shipped(takes, gives))
@@ -65,8 +64,7 @@ def test_a_wrong_model_is_at_fault_by_its_name(tmp_path):
 @pytest.mark.parametrize("takes, gives, words", [
     ("float[N, 5] x, float[N, 4] m", f"{Y}, {Z}", ["mask: float32[batch, 5]  no match", "m: float32[N, 4]"]),
     ("float[N, 5] u, float[N, 5] v", f"{Y}, {Z}", ["x: float32[batch, 5]", "u: float32[N, 5]", "v: float32[N, 5]"]),
-    (f"{X}, {M}", Y, ["no match"]),
-    (f"{X}, {M}", f"{Y}, {Z}, float[N, 5] d", ["d: float32[N, 5]"]),
+    (f"{X}, {M}", Y, ["no match"]), (f"{X}, {M}", f"{Y}, {Z}, float[N, 5] d", ["d: float32[N, 5]"]),
 ], ids=["a fixed size differs", "two that could be either", "an output less", "an output more"])  # fmt: skip
 def test_what_cannot_be_matched_is_refused_with_both_sides(tmp_path, takes, gives, words):
     graph = shipped(f"{X}, {M}", gives)

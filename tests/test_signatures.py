@@ -63,8 +63,7 @@ def row(module: str, inputs: str, export: str, what: str, *marks: pytest.MarkDec
 
 
 @pytest.mark.parametrize("module, inputs, export", [
-    row("Star", POSITIONAL, DYNAMO, "*args"),
-    row("Star", POSITIONAL, TORCHSCRIPT, "*args"),
+    row("Star", POSITIONAL, DYNAMO, "*args"), row("Star", POSITIONAL, TORCHSCRIPT, "*args"),
     row("StarAfter", POSITIONAL, TORCHSCRIPT, "*args after others"),
     row("Both", BY_KEYWORD, DYNAMO, "*args, keyword-only and **kwargs"),
     row("Keywords", BY_KEYWORD, DYNAMO, "keywords in another order"),

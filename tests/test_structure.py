@@ -65,10 +65,8 @@ def test_every_kind_of_input_passes_in_both_exporters_under_the_names_of_its_pat
 
 
 @pytest.mark.parametrize("forward, inputs", [
-    ("self, x, h", "{h: {tuple: [T]}, x: T}"),
-    ("self, x, *, h", "{x: T, h: [T]}"),
-    ("self, x, *more", "{x: T, a: T, b: [T]}"),
-    ("self, x, **words", "{x: T, h: {dict: {type: T}, as: h}}"),
+    ("self, x, h", "{h: {tuple: [T]}, x: T}"), ("self, x, *, h", "{x: T, h: [T]}"),
+    ("self, x, *more", "{x: T, a: T, b: [T]}"), ("self, x, **words", "{x: T, h: {dict: {type: T}, as: h}}"),
 ])  # fmt: skip
 def test_arguments_go_where_they_are_meant(bench, forward, inputs):
     names = [word.strip(" *").partition("=")[0] for word in forward.split(",")[1:] if word.strip() != "*"]

@@ -223,14 +223,6 @@ def by_a_node_that_leads_nowhere(g: Any, x: Any, scale: Any, *_: Any) -> Any:
     return g.op("Abs", x)
 
 
-def one_part(g: Any, x: Any, scale: Any, parts: Any, bias: Any, mode: Any) -> Any:
-    return g.op("Sum", x, scale, next(iter(parts.node().inputs())), bias)
-
-
-def whole_list(g: Any, x: Any, scale: Any, parts: Any, bias: Any, mode: Any) -> Any:
-    return g.op("Sum", x, scale, g.op("SequenceAt", parts, mode), bias)
-
-
 MODELS: dict[str, Callable[[Mix, torch.Tensor], torch.Tensor]] = {
     "all": lambda mix, x: mix(x, x + 1, [x + 2, x + 3], x + 4, 0), "two": lambda mix, x: mix(x, x + 1, [], None, 0),
     "two, and more after it": lambda mix, x: mix(x, x + 1, [], None, 0) * x, "constants": lambda mix,
@@ -240,15 +232,14 @@ MODELS: dict[str, Callable[[Mix, torch.Tensor], torch.Tensor]] = {
 
 @pytest.mark.parametrize("model, symbolic, dropped", [
     ("all", emits("Abs"), ("scale", "parts[0]", "parts[1]", "bias")),
-    ("all", one_part, ("parts[1]",)),
-    ("all", whole_list, ()),
-    ("constants", of_constants, ()),
-    ("two", through_other_nodes_and_symbolics, ()),
-    ("two", inside_the_body_of_an_if, ()),
-    ("two", by_a_node_that_leads_nowhere, ("scale",)),
-    pytest.param(  # scale is computed from x, and x is used by what comes before and after
-        "two, and more after it", lambda g, x, scale, *_: g.op("Abs", scale), ("x",), id="by another operator",
-    ),
+    pytest.param("all", lambda g, x, s, parts, b, _: g.op("Sum", x, s, next(iter(parts.node().inputs())), b),
+                 ("parts[1]",), id="one part"),
+    pytest.param("all", lambda g, x, s, parts, b, mode: g.op("Sum", x, s, g.op("SequenceAt", parts, mode), b),
+                 (), id="whole list"),
+    ("constants", of_constants, ()), ("two", through_other_nodes_and_symbolics, ()),
+    ("two", inside_the_body_of_an_if, ()), ("two", by_a_node_that_leads_nowhere, ("scale",)),
+    # scale is computed from x, and x is used by what comes before and after
+    pytest.param("two, and more after it", lambda g, x, scale, *_: g.op("Abs", scale), ("x",), id="another operator"),
     pytest.param("two, and more after it", lambda g, x, *_: x, ("scale",), id="returned unchanged"),
     ("one value twice", emits("Abs"), ()),
 ])  # fmt: skip

@@ -45,8 +45,7 @@ def stopped(case="case", **values):
     ({}, {"runtime": "onnx-reference", "opset": 17}, True),
     ({"reason": "not in opset 20"}, {"reason": "not in opset 17", "opset": 17}, True),
     ({"reason": "<object at 0x7f01> of /tmp/a/b"}, {"reason": "<object at 0x7f02> of /tmp/c", "opset": 17}, True),
-    ({}, {"opset": 17, "reason": "no such operator: asinh"}, False),
-    ({}, {"exporter": "torchscript"}, False),
+    ({}, {"opset": 17, "reason": "no such operator: asinh"}, False), ({}, {"exporter": "torchscript"}, False),
     ({}, {"case": "other"}, False),
     ({"stage": "declare"}, {"stage": "declare", "exporter": "torchscript"}, True),
     ({"stage": "convert"}, {"stage": "convert", "check": "fidelity"}, True),
@@ -88,14 +87,13 @@ NONE = math.inf
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("loss, fault, says_the_same", [
-    ({"export": 9.5, "optimizer": NONE}, "exporter", True),
-    ({"export": 9.5, "optimizer": NONE}, "runtime", False),
+    ({"export": 9.5, "optimizer": NONE}, "exporter", True), ({"export": 9.5, "optimizer": NONE}, "runtime", False),
     ({"export": NONE, "optimizer": 12.0}, "runtime", True),
     ({"export": NONE, "optimizer": 12.0}, "exporter", False),
     ({"export": NONE, "optimizer": NONE}, "exporter", False),
     ({"export": 140.0, "conversion": 12.0}, "precision", True),
-    ({"export": 40.0, "conversion": 60.0}, "runtime", True),
-    ({"export": 9.5}, None, True), ({"export": "RuntimeError"}, "exporter", True), ({}, "exporter", False),
+    ({"export": 40.0, "conversion": 60.0}, "runtime", True), ({"export": 9.5}, None, True),
+    ({"export": "RuntimeError"}, "exporter", True), ({}, "exporter", False),
 ])  # fmt: skip
 def test_a_loss_is_told_where_it_says_the_same_as_the_verdict(loss, fault, says_the_same):
     assert bears_out(loss, fault) == says_the_same

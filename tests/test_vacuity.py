@@ -23,10 +23,8 @@ def test_different_values_that_are_not_zero_prove_something():
 
 @pytest.mark.parametrize("draws, wrong", [
     ([[[0, 0], [0, 0]], [[0, 0], [0, 0]]], [ANOTHER, SHUFFLED, ZEROS]),
-    ([[[1, 1], [1, 1]], [[1, 1], [1, 1]]], [ANOTHER, SHUFFLED]),
-    ([[[1, 2], [1, 2]], [[3, 4], [3, 4]]], [SHUFFLED]),
-    ([[[1, 2], [3, 4]], [[1, 2], [3, 4]]], [ANOTHER]),
-    ([[[1, 2], [3, 4]]], [ANOTHER]),
+    ([[[1, 1], [1, 1]], [[1, 1], [1, 1]]], [ANOTHER, SHUFFLED]), ([[[1, 2], [1, 2]], [[3, 4], [3, 4]]], [SHUFFLED]),
+    ([[[1, 2], [3, 4]], [[1, 2], [3, 4]]], [ANOTHER]), ([[[1, 2], [3, 4]]], [ANOTHER]),
     pytest.param([[[1.0], [1 + 1e-7]], [[2.0], [2.0]]], [SHUFFLED], id="rows that differ by less than the tolerance"),
     pytest.param([[[1e6], [1e6 + 1]], [[2e6], [2e6]]], [SHUFFLED], id="large rows that do"),
     pytest.param([np.zeros((0, 3))] * 2, [ANOTHER, ZEROS], id="no values"),

@@ -36,8 +36,7 @@ class Timing:
         """Return how many times as long as ``before`` it took.
 
         Where both were measured beside the same ``other``, a change that the other shares is taken for the host's,
-        and only
-        the rest counts.
+        and only the rest counts.
         """
         times = self.median / before.median
         if self.other is None or self.other != before.other or not self.other_median or not before.other_median:

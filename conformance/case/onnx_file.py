@@ -44,8 +44,7 @@ class Header:
     """Hold the interface of a model as its file has it.
 
     Lookups are by the input of ``Gather`` nodes whose data is an initializer: the size of the axis that the indices
-    go
-    along.
+    go along.
     """
 
     opset: int = 0

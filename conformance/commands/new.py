@@ -258,8 +258,7 @@ def _is_declared(record: Record) -> bool:
     """Return whether a failure goes into a new case as one that is expected.
 
     It is what a runtime makes of NaN and infinities, where others show that it is at fault. Nobody asked for these
-    values,
-    and the module and its export are right.
+    values, and the module and its export are right.
     """
     return record.status == "failed" and record.check == "specials" and record.fault == "runtime"
 

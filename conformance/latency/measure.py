@@ -168,8 +168,7 @@ def _iterations(per_call: list[float], clock: Callable[[], int], given: int | No
     """Choose how many calls a sample of each side takes.
 
     As many for both where they are about as fast, so that both pay alike for the first call after the other side has
-    used
-    the caches.
+    used the caches.
     """
     if given is not None:
         return [given for _ in per_call]

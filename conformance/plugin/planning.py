@@ -103,8 +103,7 @@ class Planning:
         """Read how long the cells took in the run that shards are cut by.
 
         None where they are cut by names. UsageError for a run without any of the cells: a shard that is cut by names
-        does not
-        belong to those cut by durations.
+        does not belong to those cut by durations.
         """
         given = self._options["shard_durations"]
         if given is None:
@@ -120,8 +119,7 @@ class Planning:
         """Return what the header of a shard says of how it was cut.
 
         Shards that do not belong together are told by it; None for a run that is none. Reads the cases where only
-        processes of
-        xdist have.
+        processes of xdist have.
         """
         if self._options["shard"] is None:
             return None

@@ -243,10 +243,8 @@ def kernels(
     """Find what really computes a model, from one profiled run.
 
     ``kernels`` counts kernels by operator and dtype of the first input, ``arithmetic`` names the dtypes of the
-    kernels that
-    compute rather than move values. With another provider than the CPU's, ``nodes`` counts them by the provider that
-    they
-    ran on.
+    kernels that compute rather than move values. With another provider than the CPU's, ``nodes`` counts them by the
+    provider that they ran on.
 
     The CPU has few fp16 kernels, so that most of an fp16 model is computed in float32; of an int8 model the operators
     that ONNX Runtime can fuse with their Q/DQ are computed in int8.

@@ -100,8 +100,7 @@ def _kernels(model: Any) -> dict[str, Any]:
     """Find what really computes a compiled model.
 
     ``arithmetic`` names the dtypes of the kernels that compute rather than move values, ``kernels`` counts kernels by
-    layer
-    and dtype.
+    layer and dtype.
     """
     counts: Counter[tuple[str, str]] = Counter()
     for layer in model.get_runtime_model().get_ops():

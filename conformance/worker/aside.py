@@ -33,8 +33,7 @@ def ask(question: Callable[[], _T], seconds: float) -> _T:
     """Return what the question returns within so many seconds.
 
     It has to be picklable. Raises what the question raises, or RuntimeError with its text where that cannot be
-    pickled, and
-    Lost where there is no answer.
+    pickled, and Lost where there is no answer.
     """
     reading, writing = os.pipe()
     try:

@@ -76,8 +76,7 @@ LINE = '{"id":"export[one-dynamo-op20]","file":"cases/one.yaml"}'
 @pytest.mark.parametrize("replace, where, said", [
     (("", "<<<<<<< HEAD\n"), 1, "conflict marker of git (<<<<<<<)"),
     ((LINE, f"<<<<<<< HEAD\n{LINE}\n=======\n{LINE}\n>>>>>>> other"), 3, "keep one line of each cell"),
-    ((LINE, f"{LINE}\n{LINE}"), 4, "is also in line 3"),
-    ((LINE, LINE[:-9]), 3, "not a whole line of JSON"),
+    ((LINE, f"{LINE}\n{LINE}"), 4, "is also in line 3"), ((LINE, LINE[:-9]), 3, "not a whole line of JSON"),
     ((LINE, LINE.replace('"id"', '"di"')), 3, "has no 'id'"),
     ((LINE, LINE.replace("}", ',"statsu":"failed"}')), 3, "unknown field 'statsu'; did you mean 'status'?"),
     ((LINE, LINE.replace("}", ',"ratio":"much"}')), 3, "ratio is \"much\", not a number"),

@@ -19,15 +19,12 @@ def test_only_what_was_selected_can_vanish():
 
 
 @pytest.mark.parametrize("flags, kept", [
-    (["--opset", "20"], "a20 b20"),
-    (["--opset=18,20", "--exporter", "dynamo"], "a18 a20 b18 b20"),
-    (["--runtime", "tensorrt"], ""),
-    (["--cases", "./cases/a.yaml"], "a18 a20"),
+    (["--opset", "20"], "a20 b20"), (["--opset=18,20", "--exporter", "dynamo"], "a18 a20 b18 b20"),
+    (["--runtime", "tensorrt"], ""), (["--cases", "./cases/a.yaml"], "a18 a20"),
     (["--cases", "cases/b.yaml", "--opset", "18"], "b18"),
     (["-n", "2", "--report", "there", "--examples", "3", "-q"], "a18 a20 b18 b20"),
     (["--cases", f"{Path.cwd()}/cases/a.yaml"], "a18 a20"),
-    (["--cases", "/checked/out/on/another/host/cases/b.yaml"], "b18 b20"),
-    (["tests"], "a18 a20 b18 b20"),
+    (["--cases", "/checked/out/on/another/host/cases/b.yaml"], "b18 b20"), (["tests"], "a18 a20 b18 b20"),
 ])  # fmt: skip
 def test_the_arguments_of_a_run_say_what_it_was_to_run(flags, kept):
     cells = [record(f"accuracy[{case}-dynamo-op{opset}-onnxruntime-fp32]") for case in "ab" for opset in (18, 20)]

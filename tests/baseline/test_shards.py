@@ -83,11 +83,9 @@ def test_skipped_cells_take_no_export_along():
 
 
 @pytest.mark.parametrize("cells, wanted", [
-    (NETWORK, 0.0),
-    (["accuracy[network-dynamo-op20-onnxruntime-fp32]"], 1.0),
+    (NETWORK, 0.0), (["accuracy[network-dynamo-op20-onnxruntime-fp32]"], 1.0),
     (["export[network-dynamo-op20]", "accuracy[network-dynamo-op20-onnxruntime-fp16]"], 4.0),
-    (["specials[network-dynamo-op20-onnxruntime-int8]"], 1.0 + 32.0),
-    (["export[other-dynamo-op20]"], 0.0),
+    (["specials[network-dynamo-op20-onnxruntime-int8]"], 1.0 + 32.0), (["export[other-dynamo-op20]"], 0.0),
     ([], 0.0),
 ])  # fmt: skip
 def test_a_shard_repeats_exports_and_conversions_that_others_have(cells, wanted):

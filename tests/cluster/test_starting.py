@@ -44,8 +44,7 @@ def going_on(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]
     """The command, in a folder of its own where nothing of the project lies, until the block ends."""
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, cwd=log.parent, stdout=out, stderr=out,
-            stdin=subprocess.PIPE, start_new_session=True,
+            command, cwd=log.parent, stdout=out, stderr=out, stdin=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
     try:
         yield process

@@ -113,8 +113,7 @@ def test_no_scheduler_at_the_address(tmp_path):
 
 @pytest.mark.parametrize("arguments, text", [
     (["--cluster", "scheduler:8786"], "give the address of a Dask scheduler, as tcp://host:8786, or local:4"),
-    (["--cluster", "local:0"], "or local:4"),
-    (["--cluster", "local:2", "--dist", "load"], "give one of them"),
+    (["--cluster", "local:0"], "or local:4"), (["--cluster", "local:2", "--dist", "load"], "give one of them"),
     (["-p", "cacheprovider", "-p", "stepwise", "--cluster", "local:2", "--stepwise"], "--stepwise goes on behind"),
     (["--cluster", "local:2", "--cluster-needs", "fast"], "'fast' is not known"),
     (["--cluster-needs", "gpu"], "give --cluster with it"),

@@ -5,8 +5,6 @@ NotImplementedError when it is used; what the recording lacks does not exist. Ca
 parameters and their types, and refused with pybind11's words.
 """
 
-from __future__ import annotations
-
 import json
 import operator
 import re

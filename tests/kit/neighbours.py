@@ -87,8 +87,7 @@ HARMS = {
     "thread": ("threading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
                "threading.active_count() == 1"),
     "files": ("KEPT or KEPT.extend(open(os.devnull) for _ in range(200))", "fresh_number() < 150"),
-    "at_exit": ("atexit.register(len, ())", ""),
-    "closed_stdout": ("os.close(1)", "os.fstat(1)"),
+    "at_exit": ("atexit.register(len, ())", ""), "closed_stdout": ("os.close(1)", "os.fstat(1)"),
 }  # fmt: skip
 REGISTRIES = {"symbolic", "decomposition", "operator", "kernel", "pytree", "hook", "schema"}
 LEFT = {"thread", "files", "at_exit", "closed_stdout", *REGISTRIES}

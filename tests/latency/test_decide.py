@@ -62,10 +62,8 @@ def test_a_percentile_in_seconds_is_decided_from_single_calls():
     ("1.2 x pytorch", "relation", 1.2, "pytorch", None),
     ("1.0 x tensorrt fp16", "relation", 1.0, "tensorrt", "fp16"),
     ("  .5x  onnxruntime   int8-minmax ", "relation", 0.5, "onnxruntime", "int8-minmax"),
-    ("2 × onnx-reference", "relation", 2.0, "onnx-reference", None),
-    ("5 ms", "absolute", 5e-3, None, None),
-    ("800 µs", "absolute", 8e-4, None, None),
-    ("0.2 s", "absolute", 0.2, None, None),
+    ("2 × onnx-reference", "relation", 2.0, "onnx-reference", None), ("5 ms", "absolute", 5e-3, None, None),
+    ("800 µs", "absolute", 8e-4, None, None), ("0.2 s", "absolute", 0.2, None, None),
 ])  # fmt: skip
 def test_a_budget_is_a_relation_or_a_time(text, kind, limit, runtime, precision):
     found = parse(text)

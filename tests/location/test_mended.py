@@ -188,8 +188,7 @@ def told(row: Row) -> list[str]:
         "result", f"aten.{packet}", tuple(name for name in named if name != "c"), ("result",),
         lambda values: (function(*bound(values), **row.keywords),), arguments=bound,
         pointwise=torch.Tag.pointwise in function.tags,
-        call=Call(f"torch.ops.{function}", row.arguments, row.keywords),
-        constants=tuple(row.keywords.values()),
+        call=Call(f"torch.ops.{function}", row.arguments, row.keywords), constants=tuple(row.keywords.values()),
     )  # fmt: skip
     program = Program([operator], ["result"], start, [*inputs], {"result": ["y"]})
     right = operator.compute({**start, **{name: torch.from_numpy(value) for name, value in inputs.items()}})[0]

@@ -45,8 +45,7 @@ HALF, WAVE, FLAT, GROWS = (exchanged(*both) for both in (
 """Wrong for the cosine of 0, but for ``FLAT``."""
 WAVE_OF_SINE = exchanged("Sin", "Cos")
 TWO = {
-    "one operator": Two((WAVE,), COS),
-    "one operator at two calls": Two((HALF,), TANH),
+    "one operator": Two((WAVE,), COS), "one operator at two calls": Two((HALF,), TANH),
     "two operators": Two((WAVE, GROWS), COS, EXP),
     "two operators of which one is called twice": Two((HALF, GROWS), TANH, EXP),
     "one that the failing input hides": Two((FLAT, GROWS), EXP, COS, ", with other inputs"),

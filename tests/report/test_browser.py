@@ -87,8 +87,7 @@ LATENCY = {
 }  # fmt: skip
 
 FULL = failed(
-    "everything",
-    histogram={"edges": [-3, -2, -1, 0, 1, 2], "counts": [5, 9, 3, 0, 2]},
+    "everything", histogram={"edges": [-3, -2, -1, 0, 1, 2], "counts": [5, 9, 3, 0, 2]},
     loss={"export": "inf", "conversion": 41.25, "optimizer": -3.0, "runtime": "RuntimeError"},
     fidelity={"output": 0, "sqnr": 34.25, "cosine": 0.9998, "magnitude": 0.0026},
     latency=LATENCY,

@@ -22,8 +22,7 @@ def test_a_record_with_the_least_there_is_gets_the_rest():
 
 
 @pytest.mark.parametrize("broken, said", [
-    ({"id": None}, "record 2 lacks id"),
-    ({"status": "perhaps"}, "record 2 has the status 'perhaps'"),
+    ({"id": None}, "record 2 lacks id"), ({"status": "perhaps"}, "record 2 has the status 'perhaps'"),
 ])  # fmt: skip
 def test_what_is_no_record_is_said_with_its_number(broken, said):
     with pytest.raises(ValueError, match=re.escape(said)):
@@ -35,8 +34,7 @@ def test_each_status_has_words_of_its_own():
         record(worst={"output": 0, "ratio": 0.18}, ill_conditioned=2, excused=7),
         record(status="xfailed", reason="opset 9 lacks it", stage="run", fault="exporter", details=["found: x"]),
         record(status="skipped", reason="tensorrt is not installed", stage="load"),
-        record(worst={"output": 0, "ratio": "inf"}),
-        record(precision="int8", excused=7),
+        record(worst={"output": 0, "ratio": "inf"}), record(precision="int8", excused=7),
     ]  # fmt: skip
     passed, declared, skipped, infinite, converted = map(verdict, rows.complete(given))
     assert passed == (

@@ -3,8 +3,6 @@
 Asynchronous copies are made when their stream is waited for, so that code that forgets to wait gets old data.
 """
 
-from __future__ import annotations
-
 import resource
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """What stands behind both doubles: device memory as host memory, and streams that compute when waited for."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections import deque

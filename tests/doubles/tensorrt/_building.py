@@ -1,8 +1,6 @@
 """From an ONNX model to an engine's bytes. Public names must be recorded, with the recorded parameters."""
 # ruff: noqa: F821 (the recorded classes are put into this module by recorded.install)
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

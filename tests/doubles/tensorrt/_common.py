@@ -1,7 +1,5 @@
 """Which version the double is of, and how it says what is wrong, in the words of TensorRT 8.6's libraries."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The ONNX side of the double: what TensorRT refuses, which shapes depend on data, and the answers themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple

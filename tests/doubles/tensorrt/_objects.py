@@ -1,7 +1,5 @@
 """Values, messages and what users extend. Public names must be recorded, with the recorded parameters."""
 
-from __future__ import annotations
-
 import sys
 import weakref
 from pathlib import Path

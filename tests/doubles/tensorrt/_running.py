@@ -1,8 +1,6 @@
 """From an engine's bytes to answers. Public names must be recorded, with the recorded parameters."""
 # ruff: noqa: F821 (the recorded classes are put into this module by recorded.install)
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
