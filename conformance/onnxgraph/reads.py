@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 OWN = ("", "ai.onnx")
-"""How ONNX's own domain is called."""
+"""The names of ONNX's own domain."""
 _PLACE = re.compile(r'(?:File "([^"]+)", line (\d+))|(?:([^\s"]+\.py)[(:](\d+))')
 _TRACES = ("pkg.torch.onnx.stack_trace",)
 """Keys of a node's metadata under which torch's exporter keeps where in Python the node comes from."""

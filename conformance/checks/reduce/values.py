@@ -1,4 +1,4 @@
-"""What a runtime computes for all tensors of a model."""
+"""Compute all tensors of a model by a runtime."""
 
 from __future__ import annotations
 
