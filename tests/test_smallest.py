@@ -16,11 +16,12 @@ from benchmarks.culprits.planting import kernel
 from conformance.bundle.layout import Bundle
 from conformance.bundle.replay import replay
 from conformance.checks import accuracy
-from conformance.checks.reduce.cut import Cut, Cutter, reference_values
 from conformance.checks.reduce.search import fewest
-from conformance.checks.reduce.simpler import constants, simplified
+from conformance.checks.reduce.simpler import simplified
 from conformance.checks.reduce.trial import Failure, OutOfTime, Trials, difference, divides_by_zero
+from conformance.checks.reduce.values import reference_values
 from conformance.checks.reduce.written import MOST_LINES, issue, script, shows
+from conformance.onnxgraph.cut import Cut, Cutter
 from conformance.records.record import Record
 from conformance.runtimes import opener
 from tests.kit.cases import Bench, details, say, verdict
@@ -152,7 +153,7 @@ def test_shapes_and_values_become_simple(tmp_path):
     cut = cutter_of(models.integer_division(), np.full_like(models.integers(6), 4), tmp_path).of([0, 1, 2])
     assert cut is not None
     small = simplified(cut, trials())
-    assert [*small.feeds] == ["x"] and small.feeds["x"].shape == (1,) and {*constants(small)} == {"c0", "c1"}
+    assert [*small.feeds] == ["x"] and small.feeds["x"].shape == (1,) and {*small.constants} == {"c0", "c1"}
     assert [one.name for one in small.model.graph.node] == ["n0", "n1"]
 
 

@@ -15,7 +15,6 @@ import pytest
 
 from conformance.align.matching import Place as Matched
 from conformance.align.modules import Call
-from conformance.align.nodes import Graph
 from conformance.align.parting import at_reduced
 from conformance.bundle.layout import write_set
 from conformance.case.file import load
@@ -39,6 +38,7 @@ from conformance.export.reference import Reference
 from conformance.export.rounding import bits_of
 from conformance.export.store import key
 from conformance.mutants.probe import differs, run_of
+from conformance.onnxgraph.reads import Graph
 from conformance.plan.catalogue import Selection, plan, read_suite, unmatched
 from conformance.plan.command import command
 from conformance.plan.expected import declared

@@ -82,7 +82,7 @@ def named(
     """Where the node stands that a record names in its field ``operator``, or else in ``parts_at``."""
     import onnx
 
-    from conformance.align.nodes import label
+    from conformance.onnxgraph.reads import label
 
     graph = onnx.load(model_of(made), load_external_data=False).graph
     operator, parts_at = operator or {}, parts_at or {}

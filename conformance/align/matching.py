@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from conformance.align.modules import Call, Key
-from conformance.align.nodes import Graph
 from conformance.align.scopes import Scopes, scopes
 from conformance.arrays import Array
 from conformance.compare.close import distances
+from conformance.onnxgraph.reads import Graph
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -10,13 +10,13 @@ from functools import cache
 import numpy as np
 
 from conformance.align.matching import Place
-from conformance.align.nodes import Graph, rewritten
 from conformance.arrays import Array
 from conformance.case.words import base_of
 from conformance.compare.excuses import UNMOVED
 from conformance.compare.judges import Judge, NoiseLimits, Tolerances
 from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit
 from conformance.compare.tolerance import DEFAULTS, Subject, Tolerance, compare, odd_shape
+from conformance.onnxgraph.reads import Graph, rewritten
 from conformance.verdict.example import Effort
 from conformance.verdict.loss import sqnr
 

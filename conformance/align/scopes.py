@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from conformance.align.modules import Call
-from conformance.align.nodes import Graph, metadata
+from conformance.onnxgraph.reads import Graph, metadata
 
 if TYPE_CHECKING:
     from onnx import NodeProto

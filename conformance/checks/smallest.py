@@ -18,21 +18,22 @@ from conformance.bundle.entry import Entry
 from conformance.bundle.files import CELLS
 from conformance.bundle.layout import BundleWriter, write_model, write_set
 from conformance.checks.models import CellRun
-from conformance.checks.reduce.cut import Cut, Cutter, reference_values
 from conformance.checks.reduce.search import fewest
 from conformance.checks.reduce.simpler import simplified
 from conformance.checks.reduce.trial import ONE, Failure, Trials, kind_of, limit_of, outcome_of
+from conformance.checks.reduce.values import reference_values
 from conformance.checks.reduce.written import issue, script, shows
 from conformance.compare.excuses import largest_of
 from conformance.compare.judges import Tolerances
 from conformance.compare.tolerance import Tolerance
 from conformance.errors import Details, Stopped, display_path
+from conformance.onnxgraph.cut import Cut, Cutter
+from conformance.onnxgraph.reads import operator_of
 from conformance.records.environment import environment, versions
 from conformance.runtimes import opener, registry
 from conformance.runtimes.tensorrt.options import Build, covering
 from conformance.verdict.comparer import WrongAnswer
 from conformance.verdict.example import Example, given
-from conformance.verdict.nodes import operator_of
 from conformance.verdict.passes import Broken, guilty
 from conformance.worker import aside
 

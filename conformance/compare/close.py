@@ -17,7 +17,7 @@ from conformance.compare.excuses import largest_of
 
 @dataclass(frozen=True)
 class Limit:
-    """How far a float may be off: the sum of what is given. Other values are exact."""
+    """A limit of how far floats may be off, the sum of what is given. Other values are exact."""
 
     units: float = 0.0
     """Units in the last place of the value, and multiples of how far rounding moves it."""
@@ -27,7 +27,7 @@ class Limit:
     """The same as a share of that value, which counts as ``floor`` at least."""
     floor: float = 0.0
     spread: bool = False
-    """Whether what rounding makes of any value counts for all of them: it may be nothing by luck for one sum."""
+    """Take what rounding makes of any value for all of them: it may be nothing by luck for one sum."""
 
 
 def distances(got: Array, wanted: Array) -> Array:

@@ -15,6 +15,7 @@ from conformance.case.dims import Sizes
 from conformance.case.must_hold import Graph
 from conformance.disk.onnx_models import Serialized, serialized
 from conformance.errors import did_you_mean
+from conformance.onnxgraph.reads import nodes, operator_of
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
@@ -66,7 +67,7 @@ def read(model: ModelProto, data: Serialized) -> Facts:
     return Facts(
         opset=domains.get("ai.onnx", 0),
         domains=domains,
-        nodes=dict(sorted(Counter(_operators(model.graph)).items())),
+        nodes=dict(sorted(Counter(map(operator_of, nodes(model.graph))).items())),
         inputs={value.name: _dims(value) for value in inputs},
         outputs={value.name: _dims(value) for value in model.graph.output},
         dtypes={
@@ -130,23 +131,6 @@ def _passes_the_checker(data: Serialized) -> bool:
     except Exception:
         return False
     return True
-
-
-def graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """Yield the graph and all graphs inside of its nodes: branches and bodies."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from graphs(inner)
-
-
-def _operators(graph: GraphProto) -> Iterator[str]:
-    for node in graph.node:
-        yield node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _operators(inner)
 
 
 def _tensor_type(value: Any) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from conformance.errors import Stopped
+from conformance.onnxgraph.reads import all_nodes, inside
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -32,9 +32,11 @@ def load(file: Path) -> ModelProto:
 def in_float64(model: ModelProto) -> ModelProto:
     """The model with float64 in place of each float type, for ONNX's evaluator, which does not insist that operators
     have such a form. The model given is changed."""
-    for imported in model.functions:
-        _nodes_in_float64(imported.node)
     _graph_in_float64(model.graph)
+    for node in all_nodes(model):
+        _node_in_float64(node)
+        for inner in inside(node):
+            _graph_in_float64(inner)
     return model
 
 
@@ -48,33 +50,25 @@ def _graph_in_float64(graph: GraphProto) -> None:
     for value in (*graph.input, *graph.output, *graph.value_info):
         if value.type.HasField("tensor_type") and value.type.tensor_type.elem_type in _floats():
             value.type.tensor_type.elem_type = TensorProto.DOUBLE
-    _nodes_in_float64(graph.node)
 
 
 _NAMES_A_TYPE = {"Cast": "to", "EyeLike": "dtype", "SequenceEmpty": "dtype", "Bernoulli": "dtype"}
 """The attribute of an operator that names the type of what it makes."""
 
 
-def _nodes_in_float64(nodes: Sequence[NodeProto]) -> None:
+def _node_in_float64(node: NodeProto) -> None:
     from onnx import TensorProto, helper, numpy_helper
 
-    for node in nodes:
-        for attribute in node.attribute:
-            for graph in _graphs(attribute):
-                _graph_in_float64(graph)
-            if attribute.HasField("t") and attribute.t.data_type in _floats():
-                array = numpy_helper.to_array(attribute.t).astype(np.float64)
-                attribute.t.CopyFrom(numpy_helper.from_array(array, attribute.t.name))
-            elif node.op_type == "Constant" and attribute.name in ("value_float", "value_floats"):
-                scalar = attribute.name == "value_float"
-                array = np.array(attribute.f if scalar else list(attribute.floats), np.float64)
-                attribute.CopyFrom(helper.make_attribute("value", numpy_helper.from_array(array)))
-            elif _NAMES_A_TYPE.get(node.op_type) == attribute.name and attribute.i in _floats():
-                attribute.i = TensorProto.DOUBLE
-
-
-def _graphs(attribute: Any) -> Iterator[GraphProto]:
-    yield from (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs)
+    for attribute in node.attribute:
+        if attribute.HasField("t") and attribute.t.data_type in _floats():
+            array = numpy_helper.to_array(attribute.t).astype(np.float64)
+            attribute.t.CopyFrom(numpy_helper.from_array(array, attribute.t.name))
+        elif node.op_type == "Constant" and attribute.name in ("value_float", "value_floats"):
+            scalar = attribute.name == "value_float"
+            array = np.array(attribute.f if scalar else list(attribute.floats), np.float64)
+            attribute.CopyFrom(helper.make_attribute("value", numpy_helper.from_array(array)))
+        elif _NAMES_A_TYPE.get(node.op_type) == attribute.name and attribute.i in _floats():
+            attribute.i = TensorProto.DOUBLE
 
 
 def _floats() -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from conformance.errors import Stopped
-from conformance.export.graph import graphs
+from conformance.onnxgraph.reads import graphs
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto

@@ -18,6 +18,7 @@ from conformance.draw.values import make as make_values
 from conformance.errors import Stopped
 from conformance.export.beyond import taken_beyond, takes
 from conformance.mutants.kinds import View, choose
+from conformance.onnxgraph.expose import expose
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
 from conformance.verdict.blame import shown
@@ -60,11 +61,8 @@ def make(progress: object, cell: Cell, store: Path, folder: Path, count: int) ->
         model = onnx.load(str(run.model().file))
 
         def traced(names: Sequence[str]) -> list[Array]:
-            shown = onnx.ModelProto()
-            shown.CopyFrom(model)
-            del shown.graph.output[:]
-            wanted = sorted(set(names))
-            shown.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
+            wanted = [*dict.fromkeys(names)]
+            shown = expose(model, wanted, instead=True)
             session = OnnxRuntimeSession(shown.SerializeToString(), libraries, optimize=False)
             values = dict(zip(wanted, session.run(inputs), strict=True))
             return [values[name] for name in names]

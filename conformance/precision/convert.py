@@ -19,7 +19,8 @@ from conformance.case.precision import PrecisionSettings
 from conformance.case.python import describe
 from conformance.case.words import base_of
 from conformance.errors import Stopped, did_you_mean
-from conformance.export.graph import Facts, graphs
+from conformance.export.graph import Facts
+from conformance.onnxgraph.reads import graphs, held, nodes
 from conformance.precision import fp16, int8, rules
 from conformance.precision.calibration import DRAWN, Feeds
 from conformance.precision.ranges import Extremes, extremes, not_finite, ranges
@@ -63,8 +64,9 @@ def source(file: Path, precision: str, settings: PrecisionSettings, exporter: st
 
 
 def _name_nodes(model: ModelProto) -> None:
-    taken = Counter(node.name for node in fp16.nodes(model.graph))
-    for index, node in enumerate(fp16.nodes(model.graph)):
+    every = [node for graph in graphs(model.graph) for node in graph.node]
+    taken = Counter(node.name for node in every)
+    for index, node in enumerate(every):
         if not node.name or taken[node.name] > 1:
             taken[node.name] -= 1
             node.name = f"{node.name or node.op_type}_{index}"
@@ -74,7 +76,7 @@ def _plain_constants(model: ModelProto) -> None:
     """Makes tensors of constants given as ``value_float``: the fp16 converter knows no other form."""
     from onnx import TensorProto, helper
 
-    for node in fp16.nodes(model.graph):
+    for node in nodes(model.graph):
         for attribute in node.attribute if node.op_type == "Constant" else ():
             if attribute.name in ("value_float", "value_floats"):
                 scalar = attribute.name == "value_float"
@@ -84,7 +86,7 @@ def _plain_constants(model: ModelProto) -> None:
 
 
 def _matching(model: ModelProto, entries: Sequence[str]) -> Iterator[str]:
-    known = {node.name: node.op_type for node in fp16.nodes(model.graph)}
+    known = {node.name: node.op_type for node in nodes(model.graph)}
     for entry in entries:
         names = [name for name, kind in known.items() if entry == kind or fnmatch.fnmatchcase(name, entry)]
         if not names:
@@ -206,7 +208,7 @@ def _beyond(given: Source, measured: Extremes) -> tuple[dict[str, str], list[str
     """
     makers = {name: node for node in given.model.graph.node for name in node.output}
     users: dict[str, list[str]] = {}
-    for node in fp16.nodes(given.model.graph):
+    for node in nodes(given.model.graph):
         for name in node.input:
             users.setdefault(name, []).append(node.name)
     staying = fp16.staying(given.model, given.kept)
@@ -290,6 +292,4 @@ def _constants(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
     for graph in (outermost, *inner):
         yield from ((initializer.name, initializer) for initializer in graph.initializer)
     for graph in inner:
-        for node in graph.node:
-            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-                yield node.output[0], node.attribute[0].t
+        yield from held(graph.node).items()

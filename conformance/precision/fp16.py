@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Array
 from conformance.compare.close import distances
-from conformance.export.graph import graphs
+from conformance.onnxgraph.reads import OWN, graphs, inside, nodes, opset_of
 from conformance.precision.ranges import quietly
 from conformance.runtimes.inferred import infer, is_weight, without_weights
 
@@ -111,8 +111,8 @@ def staying(model: ModelProto, kept: Collection[str]) -> set[str]:
     names: set[str] = set()
     for node in nodes(model.graph):
         if node.name in kept or not _takes_fp16(node, model):
-            within = [inner for graph in _inside(node) for inner in nodes(graph)]
-            names |= {leaf.name for leaf in (within or [node]) if not any(_inside(leaf))}
+            within = [inner for graph in inside(node) for inner in nodes(graph)]
+            names |= {leaf.name for leaf in (within or [node]) if not any(inside(leaf))}
     return names | set(_constants_of(model, names))
 
 
@@ -143,29 +143,16 @@ def wrongly_rounded(exported: ModelProto, converted: ModelProto) -> list[str]:
     return texts
 
 
-def _inside(node: NodeProto) -> Iterator[GraphProto]:
-    """The branches or the body of a node."""
-    for attribute in node.attribute:
-        yield from (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs)
-
-
-def nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    """All nodes, subgraphs included."""
-    for part in graphs(graph):
-        yield from part.node
-
-
 def _takes_fp16(node: NodeProto, model: ModelProto) -> bool:
     """Return whether the operator may compute in fp16 throughout at this opset."""
     from onnx import defs
 
-    opset = {entry.domain: entry.version for entry in model.opset_import}
-    if node.domain not in ("", "ai.onnx"):
+    if node.domain not in OWN:
         return False
     if node.op_type == "Resize":  # its scales stay float, which the converter knows
         return True
     try:
-        schema = defs.get_schema(node.op_type, opset.get("", opset.get("ai.onnx", 1)))
+        schema = defs.get_schema(node.op_type, opset_of(model, 1))
     except defs.SchemaError:
         return False
     if "output_datatype" in schema.attributes:

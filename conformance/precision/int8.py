@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.disk.onnx_models import is_large, save
 from conformance.errors import Stopped
-from conformance.precision.fp16 import nodes
+from conformance.onnxgraph.reads import nodes
 from conformance.precision.ranges import quietly
 from conformance.precision.rules import WEIGHTED, channel_axis
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from conformance.onnxgraph.reads import held, inside
+
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
@@ -92,17 +94,12 @@ def _in_graph(graph: GraphProto, outer: Mapping[str, Any]) -> Iterator[str]:
             yield from _format(node, makers, constants)
         if node.op_type in WEIGHTED:
             yield from _operands(node, makers, constants)
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _in_graph(inner, constants)
+        for inner in inside(node):
+            yield from _in_graph(inner, constants)
 
 
 def _constants(graph: GraphProto) -> dict[str, Any]:
-    constants: dict[str, Any] = {initializer.name: initializer for initializer in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-            constants[node.output[0]] = node.attribute[0].t
-    return constants
+    return {initializer.name: initializer for initializer in graph.initializer} | held(graph.node)
 
 
 def _makers(graph: GraphProto) -> dict[str, NodeProto]:

@@ -9,15 +9,16 @@ every version of every operator against ONNX Runtime; ``JUDGED`` says of those t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from conformance.onnxgraph.reads import OWN, all_nodes, by_opset, nodes
 from conformance.runtimes.evaluator_table import ROWS
 
 if TYPE_CHECKING:
-    from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto
 
 
 _NEWEST = 10_000
@@ -169,8 +170,7 @@ def has_half(model: ModelProto) -> bool:
         or any(constant.data_type in halves for constant in model.graph.initializer)
         or any(
             attribute.name == "to" and attribute.i in halves
-            for graph in (model.graph, *model.functions)
-            for node in nodes_of(graph)
+            for node in all_nodes(model)
             for attribute in node.attribute
         )
     )
@@ -182,26 +182,14 @@ def doubts(model: ModelProto, onnx_version: tuple[int, ...] = ()) -> list[Doubt]
     In its subgraphs and functions too; of the ONNX that is installed unless another version is given.
     """
     own = {(function.domain, function.name) for function in model.functions}
-    graphs: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
     told: dict[Doubt, None] = {}
-    for graph in graphs:
-        imports = model.opset_import if graph is model.graph else graph.opset_import
-        opset = next((entry.version for entry in imports if entry.domain in ("", "ai.onnx")), 0)
-        for node in nodes_of(graph):
-            if node.domain in ("", "ai.onnx") and (node.domain, node.op_type) not in own:
+    for opset, graph in by_opset(model):
+        for node in nodes(graph):
+            if node.domain in OWN and (node.domain, node.op_type) not in own:
                 found = doubt(node, opset, onnx_version)
                 if found is not None:
                     told[found] = None
     return list(told)
-
-
-def nodes_of(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
-    """The nodes of a graph and of all graphs in its attributes."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from nodes_of(inner)
 
 
 def doubt(

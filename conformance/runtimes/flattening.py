@@ -7,7 +7,10 @@ flatten the tensor to a matrix, compute along its last axis, give it back its sh
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from conformance.onnxgraph.reads import OWN, by_opset, inside, nodes
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
@@ -19,46 +22,30 @@ SINCE = 13
 
 def old(model: ModelProto) -> list[str]:
     """The operators of a model, in its subgraphs and functions too, that are by the old rules, each once."""
-    graphs = [graph for graph in (model.graph, *model.functions) if _opset(model, graph) < SINCE]
-    return sorted({node.op_type for graph in graphs for node in _within(graph)})
+    return sorted({node.op_type for graph in _old(model) for node in nodes(graph) if _is_one(node)})
 
 
 def write_out(model: ModelProto) -> None:
     """Writes out the old nodes of a model, in its subgraphs and functions too."""
-    for graph in (model.graph, *model.functions):
-        if _opset(model, graph) < SINCE:
-            _write_out(graph)
+    for graph in _old(model):
+        _write_out(graph)
 
 
-def _opset(model: ModelProto, graph: GraphProto | FunctionProto) -> int:
-    imports = model.opset_import if graph is model.graph else graph.opset_import
-    return next((entry.version for entry in imports if entry.domain in ("", "ai.onnx")), SINCE)
-
-
-def _inner(node: NodeProto) -> list[GraphProto]:
-    return [
-        graph
-        for attribute in node.attribute
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs)
-    ]
+def _old(model: ModelProto) -> Iterator[GraphProto | FunctionProto]:
+    return (graph for opset, graph in by_opset(model, SINCE) if opset < SINCE)
 
 
 def _is_one(node: NodeProto) -> bool:
-    return node.domain in ("", "ai.onnx") and node.op_type in OPERATORS
-
-
-def _within(graph: GraphProto | FunctionProto) -> list[NodeProto]:
-    found = [node for node in graph.node if _is_one(node)]
-    return [*found, *(one for node in graph.node for inner in _inner(node) for one in _within(inner))]
+    return node.domain in OWN and node.op_type in OPERATORS
 
 
 def _write_out(graph: GraphProto | FunctionProto) -> None:
-    nodes: list[NodeProto] = []
+    made: list[NodeProto] = []
     for node in graph.node:
-        for inner in _inner(node):
+        for inner in inside(node):
             _write_out(inner)
-        nodes += _written_out(node) if _is_one(node) else [node]
-    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+        made += _written_out(node) if _is_one(node) else [node]
+    copies = [type(node).FromString(node.SerializeToString()) for node in made]
     del graph.node[:]
     graph.node.extend(copies)
 

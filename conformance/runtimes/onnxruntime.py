@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from conformance.arrays import Array
 from conformance.disk.onnx_models import is_large, on_disk
 from conformance.errors import Unavailable, did_you_mean
+from conformance.onnxgraph.reads import inside
 from conformance.runtimes.inferred import infer
 from conformance.runtimes.sequences import tensors
 
@@ -216,9 +217,8 @@ def _keep_roundings(graph: GraphProto) -> bool:
     nodes: list[NodeProto] = []
     changed = False
     for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                changed |= _keep_roundings(inner)
+        for inner in inside(node):
+            changed |= _keep_roundings(inner)
         made = NodeProto.FromString(node.SerializeToString())
         nodes.append(made)
         for index, name in enumerate(node.output):

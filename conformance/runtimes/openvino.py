@@ -15,7 +15,8 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.errors import Unavailable
-from conformance.runtimes.evaluator_rules import nodes_of, open_clip
+from conformance.onnxgraph.reads import all_nodes, held
+from conformance.runtimes.evaluator_rules import open_clip
 from conformance.runtimes.flattening import old, write_out
 from conformance.runtimes.inferred import infer
 
@@ -143,8 +144,7 @@ def _has_doubles(model: ModelProto) -> bool:
         or any(constant.data_type == TensorProto.DOUBLE for constant in model.graph.initializer)
         or any(
             attribute.t.data_type == TensorProto.DOUBLE or (attribute.name, attribute.i) == ("to", TensorProto.DOUBLE)
-            for graph in (model.graph, *model.functions)
-            for node in nodes_of(graph)
+            for node in all_nodes(model)
             for attribute in node.attribute
         )
     )
@@ -157,15 +157,8 @@ def _may_divide_by_zero(model: ModelProto) -> bool:
     """
     from onnx import TensorProto, numpy_helper
 
-    nodes = [node for graph in (model.graph, *model.functions) for node in nodes_of(graph)]
-    constants = {constant.name: constant for constant in model.graph.initializer}
-    constants |= {
-        node.output[0]: attribute.t
-        for node in nodes
-        if node.op_type == "Constant"
-        for attribute in node.attribute
-        if attribute.name == "value"
-    }
+    nodes = [*all_nodes(model)]
+    constants = {constant.name: constant for constant in model.graph.initializer} | held(nodes)
     values = (*model.graph.input, *model.graph.output, *model.graph.value_info)
     types = {value.name: value.type.tensor_type.elem_type for value in values}
     types |= {name: constant.data_type for name, constant in constants.items()}

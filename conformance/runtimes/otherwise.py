@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.arrays import Array
+from conformance.onnxgraph.reads import inside
 from conformance.runtimes.inferred import infer
 from conformance.runtimes.onnxruntime import MOVES, OnnxRuntimeSession
 
@@ -84,8 +85,8 @@ def _move(graph: GraphProto, outer: Mapping[str, int]) -> None:
                 attribute.i = TensorProto.FLOAT
             if attribute.HasField("t"):
                 _in_float32(attribute.t)
-            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                _move(inner, types)
+        for inner in inside(made):
+            _move(inner, types)
         nodes.append(made)
         for index, name in enumerate(node.output):
             if types.get(name) == TensorProto.FLOAT16 and not exact:

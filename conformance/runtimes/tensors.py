@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from conformance.arrays import Array, Inputs
 from conformance.disk.onnx_models import save
+from conformance.onnxgraph.expose import expose
 from conformance.runtimes import opener
 from conformance.runtimes.inferred import inferred
 
@@ -23,21 +24,8 @@ def values(
 
     Raises what the runtime raises.
     """
-    import onnx
-    from onnx import helper
-
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    known = {value.name: value for value in inferred(model).graph.value_info}
+    copy = expose(model, tensors, {value.name: value for value in inferred(model).graph.value_info})
     outputs = [output.name for output in copy.graph.output]
-    for name in tensors:
-        if name in outputs:
-            continue
-        value = helper.make_empty_tensor_value_info(name)
-        if name in known:  # without its shape, which may be inferred wrong, or for other sizes
-            value.type.tensor_type.elem_type = known[name].type.tensor_type.elem_type
-        copy.graph.output.append(value)
-        outputs.append(name)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
         save(copy, file)

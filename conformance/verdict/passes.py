@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from conformance.arrays import Array
+from conformance.onnxgraph.reads import operator_of
 from conformance.runtimes.onnxruntime import Optimizing
 from conformance.runtimes.passes import LEVELS, Passes, only, open_at, passes_of
 from conformance.verdict.asking import Asked, answered
-from conformance.verdict.nodes import operator_of
 from conformance.verdict.smallest import smallest
 from conformance.worker import aside
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from conformance.arrays import Array, same
 from conformance.disk.onnx_models import on_disk
+from conformance.onnxgraph.reads import captured
 from conformance.records.fields import Cause
 from conformance.records.processor import is_of_kind
 from conformance.records.record import Answer, Witness
@@ -26,7 +27,6 @@ from conformance.verdict import asking
 from conformance.verdict.blame import Inquiry
 from conformance.verdict.comparer import Comparer
 from conformance.verdict.example import Example
-from conformance.verdict.nodes import captured
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto

@@ -21,9 +21,10 @@ import numpy as np
 from conformance.arrays import Array
 from conformance.compare.close import Limit, differs
 from conformance.compare.nudge import largest_movement, to_neighbours
+from conformance.onnxgraph.cut import Nodes
+from conformance.onnxgraph.reads import OWN, line_of, needs, operator_of, opset_of
 from conformance.records.explanation import NodeByNode
 from conformance.runtimes import opener, registry
-from conformance.verdict.nodes import Nodes, line_of, operator_of
 from conformance.verdict.rules import broken_by
 
 if TYPE_CHECKING:
@@ -200,11 +201,11 @@ class _Kernels:
         import onnx
 
         onnx.save(self._nodes.alone(node, values), self._file)
-        feed = {name: values[name] for name in self._nodes.needs(node)}
+        feed = {name: values[name] for name in needs(node)}
         why_not = registry.named(runtime).no_witness
         if why_not and registry.function(why_not)(self._file, feed) is not None:
             raise LookupError("no witness here")
-        own = node.domain in ("", "ai.onnx")
+        own = node.domain in OWN
         with opener(runtime)(self._file, () if own and runtime != FIRST else self._libraries) as session:
             outputs: list[Any] = session.run(feed)
         return [output if isinstance(output, list) else np.asarray(output) for output in outputs]
@@ -235,11 +236,11 @@ class _Kernels:
             return False
         if registry.named(runtime).values_only:
             return all(map(_roughly, got, right))
-        sums = bool(_SUMS.match(node.op_type)) or node.domain not in ("", "ai.onnx")
+        sums = bool(_SUMS.match(node.op_type)) or node.domain not in OWN
 
         @cache
         def moved() -> list[Array] | None:
-            rng, names = np.random.default_rng(0), self._nodes.needs(node)
+            rng, names = np.random.default_rng(0), needs(node)
             nudged = ({name: to_neighbours(values[name], rng) for name in names} for _ in range(NUDGES))
             return largest_movement((self.maybe(runtime, node, {**values, **each}) for each in nudged), right)
 
@@ -253,7 +254,7 @@ class _Kernels:
 
     def broken(self, node: NodeProto, values: Mapping[str, Any]) -> str | None:
         given = [values.get(name) if name else None for name in node.input]
-        return broken_by(node, given, self._nodes.opset)
+        return broken_by(node, given, opset_of(self._nodes.model))
 
     def refused(self, node: NodeProto, values: Mapping[str, Any]) -> str | None:
         """Return what the inference of shapes refuses the node for, with all integers known."""

@@ -9,10 +9,10 @@ import onnx
 from onnx import helper
 
 from conformance.align.modules import calls_of
-from conformance.align.nodes import Graph
 from conformance.align.parting import Row
 from conformance.commands.align import text
 from conformance.commands.align.question import Answer, Question, align
+from conformance.onnxgraph.reads import Graph
 from tests.kit.cases import write_case
 from tests.kit.networks import PYTHON
 

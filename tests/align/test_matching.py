@@ -3,8 +3,8 @@
 import numpy as np
 
 from conformance.align.modules import paired
-from conformance.align.nodes import Graph
 from conformance.commands.align import text
+from conformance.onnxgraph.reads import Graph
 from tests.align.support import kinds, rows, said, sub_calls
 from tests.kit.models import model_of
 from tests.kit.networks import DYNAMO_THOROUGH, EXPORTERS, IMAGES, network

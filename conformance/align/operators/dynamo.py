@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from conformance.align.nodes import metadata
 from conformance.align.operators.instruments import below_forward, frames_of, part_of, told, wrapped
 from conformance.align.operators.program import Begun, Call, Exhibit, Name, Operator, Program, Unable, Values
+from conformance.onnxgraph.reads import metadata
 
 _CORE = "torch.onnx._internal.exporter._core"
 _OF_CALLS = "_handle_call_function_node_with_lowering"

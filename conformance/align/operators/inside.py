@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from conformance.align.operators.program import Program
+from conformance.onnxgraph.reads import inside as graphs_of
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -81,9 +82,8 @@ def renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> Any:
     copy = type(node).FromString(node.SerializeToString())
     for values in (copy.input, copy.output):
         values[:] = [name and names.get(name, prefix + name) for name in values]
-    for attribute in copy.attribute:
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            _rename(graph, names, prefix)
+    for graph in graphs_of(copy):
+        _rename(graph, names, prefix)
     return copy
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.align.nodes import Graph
 from conformance.align.operators import dynamo, torchscript
 from conformance.align.operators.forced import Parting, Step, explains, limit_of, steps
 from conformance.align.operators.frozen import frozen
@@ -26,7 +25,7 @@ from conformance.align.operators.walk import At, Cause, Walk
 from conformance.arrays import Array, Inputs
 from conformance.compare.close import differs
 from conformance.export import graph
-from conformance.verdict.nodes import operator_of
+from conformance.onnxgraph.reads import Graph, operator_of
 from conformance.worker import aside
 
 if TYPE_CHECKING:

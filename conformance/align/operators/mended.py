@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.align.nodes import label, reads
 from conformance.align.operators.changes import changes
 from conformance.align.operators.forced import Parting
 from conformance.align.operators.piece import Piece, Trial
@@ -26,6 +25,7 @@ from conformance.align.operators.probes import Probe
 from conformance.align.operators.program import Program
 from conformance.align.operators.scene import Change
 from conformance.arrays import Array, Inputs
+from conformance.onnxgraph.reads import label, reads
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto

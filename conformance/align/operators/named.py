@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from conformance.align.nodes import Graph, label, reads, rewritten
 from conformance.align.operators.forced import Parting
 from conformance.align.operators.mended import Mended, mended
 from conformance.align.operators.program import Program
 from conformance.arrays import Inputs
-from conformance.verdict.nodes import operator_of
+from conformance.onnxgraph.reads import Graph, label, operator_of, reads, rewritten
+from conformance.onnxgraph.reads import nodes as all_of
 from conformance.worker import aside
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto
 
 _HANDED_ON = ("Cast", "Identity")
 """Nodes that only hand on what the node before them got wrong."""
@@ -71,7 +71,7 @@ def of_node(
             told |= {"others": found.changes[1:]} if found.changes[1:] else {}
             told |= {"breaks": found.breaks} if found.breaks else {}
     told |= {"node": node.name, "type": operator_of(node)} | _dtype(parting)
-    kept = ((one.name, one.op_type) for one in _all(final.graph))
+    kept = ((one.name, one.op_type) for one in all_of(final.graph))
     if model is not final and (node.name, node.op_type) not in kept:
         told["removed"] = True
     if rewritten(node):
@@ -117,15 +117,6 @@ def _unread(known: Graph, between: Sequence[int], agreeing: Set[str]) -> Iterato
         if index not in living and all(name in fixed or name not in known.makers for name in reads(node)):
             fixed |= {*node.output}
             yield index
-
-
-def _all(graph: GraphProto) -> Iterator[NodeProto]:
-    """The nodes of a graph, those of its subgraphs included."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from _all(inner)
 
 
 def _dtype(parting: Parting) -> dict[str, Any]:

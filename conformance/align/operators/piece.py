@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.align.nodes import Graph, reads
 from conformance.align.operators.forced import Parting, limit_of, picked, rough
 from conformance.align.operators.functions import open_calls
 from conformance.align.operators.probes import Probe, probes
@@ -20,6 +19,8 @@ from conformance.arrays import Array, Inputs
 from conformance.compare.close import ratios
 from conformance.compare.excuses import largest_of
 from conformance.export.left_open import Undefined
+from conformance.onnxgraph.cut import declare, empty
+from conformance.onnxgraph.reads import Graph, opset_of, reads
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 from conformance.verdict.rules import broken_by
 
@@ -294,24 +295,15 @@ class Piece:
     @property
     def opset(self) -> int:
         """That of ONNX's own operators."""
-        return next((entry.version for entry in self.model.opset_import if entry.domain in ("", "ai.onnx")), 1)
+        return opset_of(self.model, 1)
 
     def _empty(self) -> ModelProto:
-        from onnx import ModelProto
-
-        model = ModelProto(ir_version=self._of.ir_version, opset_import=self._of.opset_import)
-        model.functions.extend(self._of.functions)
-        model.graph.name = "piece"
-        return model
+        return empty(self._of, "piece")
 
     def _run(self, model: ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
-        from onnx import helper
 
         del model.graph.input[:]
-        model.graph.input.extend(
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
-            for name, value in feeds.items()
-        )
+        model.graph.input.extend(declare(name, value) for name, value in feeds.items())
         return OnnxRuntimeSession(model.SerializeToString(), self._libraries, optimize=False).run(feeds)
 
 

@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from conformance.align.nodes import Graph, rewritten
 from conformance.align.operators import dynamo, torchscript
 from conformance.align.operators.forced import Parting, steps
 from conformance.align.operators.instruments import below_forward, frames_of, told
 from conformance.align.operators.locate import completed, exhibited, of_operator, with_outputs
 from conformance.align.operators.program import Begun, Exhibit, Operator, Program, Unable, array, leaves
 from conformance.align.operators.rewrites import guilty
-from conformance.align.operators.tensors import Tensors, cut
+from conformance.align.operators.tensors import Tensors
 from conformance.align.operators.walk import At, Walk
 from conformance.arrays import Array, Inputs
 from conformance.compare.judges import Right, defaults_for
 from conformance.errors import causes, text_of
 from conformance.export import graph
-from conformance.verdict.nodes import operator_of
+from conformance.onnxgraph.cut import cut, empty
+from conformance.onnxgraph.reads import Graph, operator_of, rewritten
 from conformance.worker import aside
 
 if TYPE_CHECKING:
@@ -292,8 +292,7 @@ def _light(model: ModelProto) -> ModelProto:
 
     given = {value.name for value in model.graph.input}
     large = [one for one in model.graph.initializer if one.ByteSize() > SMALL and one.name not in given]
-    light = type(model)(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
-    light.graph.name = model.graph.name
+    light = empty(model, model.graph.name)
     for field in ("node", "input", "output", "value_info", "sparse_initializer"):
         getattr(light.graph, field).extend(getattr(model.graph, field))
     light.graph.initializer.extend(one for one in model.graph.initializer if one.ByteSize() <= SMALL)

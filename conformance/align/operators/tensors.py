@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.align.nodes import Graph, reads
 from conformance.arrays import Array, Inputs
 from conformance.disk.onnx_models import save
+from conformance.onnxgraph.cut import cut
+from conformance.onnxgraph.reads import Graph
 from conformance.runtimes import opener
 from conformance.verdict.loss import LITERAL
 
@@ -125,47 +126,3 @@ def run(
         return found
     values = {**known, **dict(zip(asked, found, strict=True))}
     return [values[name] for name in names]
-
-
-def cut(
-    model: ModelProto, graph: Graph, names: Sequence[str], given: Mapping[str, Array] | None = None
-) -> ModelProto:
-    """Return the part of a model that computes these tensors, as a model of its own with the same inputs, and with
-    ``given`` tensors as inputs too."""
-    import onnx
-    from onnx import helper
-
-    fed = given or {}
-    needed: set[int] = set()
-    read: set[str] = set()
-    todo = list(names)
-    while todo:
-        name = todo.pop()
-        read.add(name)
-        index = graph.makers.get(name) if name not in fed else None
-        if index is not None and index not in needed:
-            needed.add(index)
-            todo += reads(graph.nodes[index])
-    part = onnx.ModelProto(ir_version=model.ir_version)
-    part.opset_import.extend(model.opset_import)
-    part.functions.extend(model.functions)
-    part.graph.name = "part"
-    for index in sorted(needed):
-        part.graph.node.append(graph.nodes[index])
-        for place, name in enumerate(part.graph.node[-1].output):  # of several outputs one may still be computed
-            if name in fed:
-                part.graph.node[-1].output[place] = f"{name} as it was"
-    part.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in read)
-    part.graph.sparse_initializer.extend(model.graph.sparse_initializer)
-    part.graph.input.extend(model.graph.input)
-    part.graph.input.extend(
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), [None] * array.ndim)
-        for name, array in fed.items() if name in read
-    )  # fmt: skip
-    declared = [*model.graph.output, *model.graph.value_info] if not given else []  # behind another dtype all may be
-    known = {value.name: value.type.tensor_type for value in declared}
-    for name in names:  # without its shape, which may be inferred wrong, or for other sizes
-        value = part.graph.output.add(name=name)
-        if name in known and known[name].elem_type:
-            value.type.tensor_type.elem_type = known[name].elem_type
-    return part

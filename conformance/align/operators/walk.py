@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conformance.align.nodes import Graph
 from conformance.align.operators.forced import Parting, Step, explains, steps
 from conformance.align.operators.program import Program
 from conformance.align.operators.tensors import Tensors, run
 from conformance.arrays import Array, Inputs
+from conformance.onnxgraph.reads import Graph
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from conformance.checks.reduce.cut import Cutter
 from conformance.checks.reduce.trial import OutOfTime, Trials
+from conformance.onnxgraph.cut import Cutter
 from conformance.verdict.smallest import smallest
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from conformance.arrays import Array, equal
-from conformance.checks.reduce.cut import Cut
 from conformance.checks.reduce.trial import OutOfTime, Trials
 from conformance.draw.simplest import simpler
-from conformance.verdict.nodes import Nodes
+from conformance.onnxgraph.cut import Cut, declare
+from conformance.onnxgraph.reads import inside, needs
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -36,13 +36,6 @@ def simplified(cut: Cut, trials: Trials) -> Cut:
         return cut
 
 
-def constants(cut: Cut) -> dict[str, Array]:
-    """The constants of the model by name."""
-    from onnx import numpy_helper
-
-    return {tensor.name: numpy_helper.to_array(tensor) for tensor in cut.model.graph.initializer}
-
-
 def _copy(model: ModelProto) -> ModelProto:
     copy = type(model)()
     copy.CopyFrom(model)
@@ -52,22 +45,19 @@ def _copy(model: ModelProto) -> ModelProto:
 def _remade(cut: Cut, arrays: Mapping[str, Array] | None = None) -> Cut:
     """The model with other arrays for some inputs and constants: with the shapes of these, without texts of its
     exporter, and without functions that it does not call."""
-    from onnx import helper, numpy_helper
+    from onnx import numpy_helper
 
-    arrays, nodes = arrays or {}, Nodes(cut.model)
+    arrays = arrays or {}
     feeds = {name: arrays.get(name, value) for name, value in cut.feeds.items()}
-    known = {**constants(cut), **{name: value for name, value in arrays.items() if name not in feeds}}
+    known = {**cut.constants, **{name: value for name, value in arrays.items() if name not in feeds}}
     model = _copy(cut.model)
     graph = model.graph
-    used = {one for node in graph.node for one in nodes.needs(node)}
+    used = {one for node in graph.node for one in needs(node)}
     known = {name: value for name, value in known.items() if name in used}
     for field in (graph.initializer, graph.input):
         del field[:]
     graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in known.items())
-    graph.input.extend(
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
-        for name, value in feeds.items()
-    )
+    graph.input.extend(declare(name, value) for name, value in feeds.items())
     for node in graph.node:
         for text in ("doc_string", "metadata_props"):
             node.ClearField(text)
@@ -110,7 +100,7 @@ def _without(cut: Cut, number: int, name: str) -> Cut | None:
     graph = model.graph
     (made, *others) = [output for output in graph.node[number].output if output]
     shown = {value.name for value in graph.output}
-    given = name in cut.feeds or name in constants(cut)
+    given = name in cut.feeds or name in cut.constants
     if others or (made in shown and (given or name in shown)):
         return None
     del graph.node[number]
@@ -124,7 +114,7 @@ def _without(cut: Cut, number: int, name: str) -> Cut | None:
 
 def _shapes(cut: Cut, trials: Trials) -> Cut:
     """Smaller sizes, one after the other: all axes of one size together, as they mostly belong together."""
-    sizes = {size for array in (*cut.feeds.values(), *constants(cut).values()) for size in array.shape if size > 1}
+    sizes = {size for array in (*cut.feeds.values(), *cut.constants.values()) for size in array.shape if size > 1}
     for size in sorted(sizes, reverse=True)[:MOST_SIZES]:
         for candidate in _with_size(cut, size):
             if trials.fails(candidate):
@@ -136,7 +126,7 @@ def _shapes(cut: Cut, trials: Trials) -> Cut:
 def _with_size(cut: Cut, size: int) -> Iterator[Cut]:
     """The model with smaller ones in place of a size; first also where it stands among integers, as in the target of
     a Reshape."""
-    given = {**constants(cut), **cut.feeds}
+    given = {**cut.constants, **cut.feeds}
     for smaller in [count for count in dict.fromkeys((1, 2, size // 2)) if 0 < count < size]:
         sliced = {
             name: value[tuple(slice(smaller if axis == size else None) for axis in value.shape)]
@@ -153,8 +143,8 @@ def _with_size(cut: Cut, size: int) -> Iterator[Cut]:
 
 def _values(cut: Cut, trials: Trials) -> Cut:
     """Simpler values of each input, then of each constant."""
-    for name in [*cut.feeds, *constants(cut)][:MOST_ARRAYS]:
-        value = cut.feeds[name] if name in cut.feeds else constants(cut)[name]
+    for name in [*cut.feeds, *cut.constants][:MOST_ARRAYS]:
+        value = cut.feeds[name] if name in cut.feeds else cut.constants[name]
         for candidate in simpler(value):
             if equal(candidate, value):
                 continue
@@ -167,9 +157,7 @@ def _values(cut: Cut, trials: Trials) -> Cut:
 
 def _renamed(cut: Cut) -> Cut:
     """The model with names of ours, where no node has a graph inside, whose names would have to follow."""
-    if any(
-        attribute.HasField("g") or attribute.graphs for node in cut.model.graph.node for attribute in node.attribute
-    ):
+    if any(True for node in cut.model.graph.node for _ in inside(node)):
         return cut
     model = _copy(cut.model)
     graph = model.graph

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.arrays import Array
-from conformance.checks.reduce.cut import Cut
 from conformance.compare.close import Limit, differs
+from conformance.onnxgraph.cut import Cut
 from conformance.records.findings import VALUES
 from conformance.runtimes import opener
 from conformance.runtimes.onnxruntime import Optimizing
@@ -124,9 +124,7 @@ class Trials:
 def divides_by_zero(cut: Cut) -> bool:
     """Return whether whole numbers are divided by a constant or an input that is zero somewhere: nothing is right
     there."""
-    from onnx import numpy_helper
-
-    known = {tensor.name: numpy_helper.to_array(tensor) for tensor in cut.model.graph.initializer} | {**cut.feeds}
+    known = {**cut.constants, **cut.feeds}
     divisors = (node.input[1] for node in cut.model.graph.node if node.op_type in ("Div", "Mod"))
     arrays = (known[name] for name in divisors if name in known)
     return any(array.dtype.kind in "iu" and not array.all() for array in arrays)

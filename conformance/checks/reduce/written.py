@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.arrays import Array
-from conformance.checks.reduce.cut import Cut
-from conformance.checks.reduce.simpler import constants
 from conformance.checks.reduce.trial import Failure
 from conformance.compare.excuses import largest_of
+from conformance.onnxgraph.cut import Cut
 from conformance.records.clean import one_line, visible
 from conformance.runtimes import registry
 from conformance.runtimes.flattening import old
@@ -87,7 +86,7 @@ def _inline(cut: Cut, *, packed: bool = False) -> list[str] | None:
     graph = cut.model.graph
     nodes = [_node(node) for node in graph.node]
     feeds = {name: literal(value) for name, value in cut.feeds.items()}
-    known = {name: literal(value) for name, value in constants(cut).items()}
+    known = {name: literal(value) for name, value in cut.constants.items()}
     if cut.model.functions or None in [*nodes, *feeds.values(), *known.values()]:
         return None
     inputs = [f"helper.make_tensor_value_info({value.name!r}, {value.type.tensor_type.elem_type}, "

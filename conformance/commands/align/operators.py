@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.align.nodes import Graph
 from conformance.align.operators.forced import Step
 from conformance.align.operators.locate import Search
 from conformance.align.operators.program import Unable
@@ -17,10 +16,10 @@ from conformance.commands.align.question import Question, asked
 from conformance.commands.align.text import NEIGHBOURS, number
 from conformance.draw.draw import Draw
 from conformance.errors import UserError
+from conformance.onnxgraph.reads import Graph, operator_of
 from conformance.plan.cell import Cell
 from conformance.records.clean import literal
 from conformance.records.text import located
-from conformance.verdict.nodes import operator_of
 
 
 @dataclass(frozen=True)

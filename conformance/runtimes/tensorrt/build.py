@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import Unavailable
+from conformance.onnxgraph.reads import graphs, nodes
 from conformance.runtimes.tensorrt.absence import version_of
 from conformance.runtimes.tensorrt.engines import Engines
 from conformance.runtimes.tensorrt.options import MIB, Build
@@ -205,10 +206,12 @@ def precisions_of(graph: Any) -> list[str]:
     """
     from onnx import TensorProto
 
+    types: set[int] = set()
+    for one in graphs(graph):
+        types |= {value.type.tensor_type.elem_type for value in (*one.input, *one.output, *one.value_info)}
+        types |= {initializer.data_type for initializer in one.initializer}
     names: set[str] = set()
-    types = {value.type.tensor_type.elem_type for value in (*graph.input, *graph.output, *graph.value_info)}
-    types |= {initializer.data_type for initializer in graph.initializer}
-    for node in graph.node:
+    for node in nodes(graph):
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
             names.add("INT8")
         for attribute in node.attribute:
@@ -216,8 +219,6 @@ def precisions_of(graph: Any) -> list[str]:
                 types.add(attribute.i)
             if attribute.HasField("t"):
                 types.add(attribute.t.data_type)
-            if attribute.HasField("g"):
-                names.update(precisions_of(attribute.g))
     return sorted(names | ({"FP16"} if TensorProto.FLOAT16 in types else set()))
 
 
