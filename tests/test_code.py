@@ -64,3 +64,11 @@ def test_docstrings_say_what_a_thing_does_and_ask_no_question():
         if isinstance(node, kinds) and (text := ast.get_docstring(node)) and opening.match(text)
     ]
     assert len(asking) <= QUESTIONS, asking
+
+
+def test_the_map_of_the_code_fits_one_screen():
+    page = HOME.parent / "docs" / "architecture.md"
+    text = page.read_text(encoding="utf-8")
+    assert len(text.split()) <= 600
+    folders = {file.parent.relative_to(HOME).parts[0] for file in FILES if file.parent != HOME}
+    assert [folder for folder in folders if f"`{folder}`" not in text] == []
