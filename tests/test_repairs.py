@@ -73,7 +73,7 @@ def test_what_does_not_help_is_not_proposed(bench, proposed):
     )  # fmt: skip
     cell = bench.cell(body, check="export")
     (line,) = proposed(bench.run_cell(cell))
-    assert line.startswith("none of what was tried lets it pass: the operator in other operators of ONNX, ")
+    assert line.startswith("none of what was tried lets it pass: the case's own symbolics taken out, ")
 
 
 def test_of_a_case_that_is_gone_nothing_is_tried(bench, proposed):
@@ -100,3 +100,17 @@ def test_another_opset_and_the_other_exporter_are_proposed_where_they_are_right(
     assert exporter.startswith("export with dynamo at opset 20: ") and "cells pass" in exporter
     assert lines[lines.index(exporter) + 1] == "export: {dynamo: [20]}"
     assert main(["findings", str(tmp_path / "run"), "--fix", "12345678"]) == 2
+
+
+def test_a_symbolic_of_the_cases_own_is_taken_out_where_torchs_is_right(bench, proposed):
+    python = "def wrong(g, x, y, alpha=None):\n    return g.op('Sub', y, x)\n"
+    entry = '{function: beside.wrong, without: "another graph"}'
+    lines = (
+        'forward: "torch.sub(x, x * x)"', 'inputs: {x: "float32[batch, 6]"}', "dims: {batch: 1..4}",
+        "runtimes: onnxruntime",
+    )  # fmt: skip
+    export = f'export: {{torchscript: {{opsets: [16, 17], symbolics: {{"aten::sub": {entry}}}}}}}'
+    what, paste, *_ = proposed(bench.run(say(*lines, export), python, opset=17))
+    assert what.startswith("take out the case's own aten::sub, as torch's is right: ")
+    assert paste.strip() == "export: {torchscript: {opsets: [16, 17]}}"
+    assert bench.run(say(*lines, paste.strip()), python, opset=17).status == "passed"

@@ -112,8 +112,6 @@ def pasted(worker: Worker, cell: Cell, record: Mapping[str, Any], fix: Fix, fold
 
     shutil.copytree(cell.case.folder, folder, ignore=shutil.ignore_patterns("store"))
     file = folder / cell.case.file.name
-    for name, text in getattr(fix, "files", {}).items():  # which a proposal may have to lay beside the case
-        (folder / name).write_text(text, encoding="utf-8")
     try:
         file.write_text(with_paste(file.read_text(encoding="utf-8"), fix.paste), encoding="utf-8")
     except ValueError as error:

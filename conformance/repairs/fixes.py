@@ -11,7 +11,7 @@ from conformance.repairs import edits, exports, optimizer, precision, translatio
 from conformance.repairs.trials import Fix, Trials
 
 _Fixes = Callable[[Case, Mapping[str, Any], Trials], Iterator[Fix]]
-_EXPORTS = "the operator in other operators of ONNX, other opsets and the other exporter"
+_EXPORTS = "the case's own symbolics taken out, other opsets and the other exporter"
 TRIED: dict[str, tuple[str, tuple[_Fixes, ...]]] = {
     "exporter": (_EXPORTS, (translations.fixes, exports.fixes)),
     "open": (_EXPORTS, (translations.fixes, exports.fixes)),

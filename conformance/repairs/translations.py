@@ -1,20 +1,16 @@
-"""The case's own symbolic of an operator taken out, or one written for it that is right."""
+"""The case's own symbolic or translation of an operator, taken out."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from conformance.case.declaration import Case
-from conformance.case.export import Dynamo, ExportTo, TorchScript
+from conformance.case.export import ExportTo
 from conformance.checks.edits import flow, plain
 from conformance.records.findings import key_of
-from conformance.repairs.trials import PROVING, Fix, Trials, beside, changed, proving
-from conformance.repairs.written import Written, written
+from conformance.repairs.trials import PROVING, Fix, Trials, changed, proving
 
 MOST = 4
 """How many of a case's own registrations are tried to be taken out, where the record names no operator."""
@@ -22,22 +18,17 @@ _TABLES = ("symbolics", "registers", "translations")
 
 
 def fixes(case: Case, record: Mapping[str, Any], trials: Trials) -> Iterator[Fix]:
-    """Yield what torch itself has for the operator that the record names, where the case registers it; or else a
-    symbolic or translation of it, in a file to lay beside the case file."""
+    """Yield what torch itself has for the operator that the record names, where the case registers it."""
     exporter = str(record["exporter"])
     target: ExportTo | None = case.says.export.exporters.get(exporter)  # type: ignore[call-overload]  # of a record
     if target is None:
         return
-    operators = named(record)
-    for operator in _registered(target, operators):
+    for operator in _registered(target, named(record)):
         other = _with(case, exporter, _without(target, operator))
         shown = _shown(other, record, trials)
         if shown is not None:
             yield Fix(f"take out the case's own {operator}, as torch's is right", _paste(other), shown)
             return
-    made = trials.call(written, exporter, operators)
-    if isinstance(made, Written):
-        yield from _replaced(case, target, record, trials, made)
 
 
 def named(record: Mapping[str, Any]) -> list[str]:
@@ -69,40 +60,6 @@ def _without(target: ExportTo, operator: str) -> ExportTo:
     for entries in tables.values():
         del entries[operator]
     return target.model_copy(update=tables)
-
-
-def _replaced(
-    case: Case, target: ExportTo, record: Mapping[str, Any], trials: Trials, made: Written
-) -> Iterator[Fix]:
-    """The case with the functions of a file in place of whatever else there is for their operators."""
-    exporter = str(record["exporter"])
-    module = _free(case.folder, f"right_{made.name}")
-    for operator in made.functions:
-        target = _without(target, operator)
-    functions = {key: f"{module}.{function}" for key, function in made.functions.items()}
-    if isinstance(target, TorchScript):
-        without = "UnsupportedOperatorError" if record["error"] == "UnsupportedOperatorError" else "another graph"
-        entries = {key: {"function": function, "without": without} for key, function in functions.items()}
-        said = {**plain(target), "symbolics": {**plain(target.symbolics), **entries}}
-        new: ExportTo = TorchScript.model_validate(said)
-    elif isinstance(target, Dynamo):
-        new = target.model_copy(update={"translations": {**target.translations, **functions}})
-    else:
-        return
-    files = {f"{module}.py": made.text}
-    with beside(case, files) as moved:
-        other = _with(moved, exporter, new)
-        shown = _shown(other, record, trials)
-    if shown is not None:
-        kind = "translation" if exporter == "dynamo" else "symbolic"
-        yield Fix(f"export with a {kind} of {made.operator} that is right", _paste(other), shown, files)
-
-
-def _free(folder: Path, name: str) -> str:
-    """The name of a module that the folder does not have."""
-    name = re.sub(r"\W", "_", name)
-    names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
-    return next(free for free in names if not (folder / f"{free}.py").exists())
 
 
 def _with(case: Case, exporter: str, target: ExportTo) -> Case:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,6 @@ class Fix:
     """What to write into the case file."""
     shown: str
     """What was run to show it."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """Files to lay beside the case file, by name with their content."""
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,10 @@ def fix(chosen: Iterable[Finding], records: Mapping[str, Mapping[str, Any]], sto
         for finding in chosen:
             record = records[finding.cells[0]["id"]]
             yield f"{finding.id}: {record['id']}"
-            folder = store.parent / "fixes" / finding.id
-            yield from (f"  {line}" for line in _try_fixes(finding, record, trials, folder))
+            yield from (f"  {line}" for line in _try_fixes(finding, record, trials))
 
 
-def _try_fixes(finding: Finding, record: Mapping[str, Any], trials: Trials, folder: Path) -> Iterator[str]:
-    """``folder`` is where files of changes are written."""
+def _try_fixes(finding: Finding, record: Mapping[str, Any], trials: Trials) -> Iterator[str]:
     what = tried(finding)
     if what is None:
         yield "nothing can be tried for it: the failure itself says what to do, or somebody has to look"
@@ -41,10 +39,6 @@ def _try_fixes(finding: Finding, record: Mapping[str, Any], trials: Trials, fold
         found += 1
         yield f"{known.what}: {known.shown}"
         yield from (f"  {line}" for line in known.paste.splitlines())
-        for name, content in known.files.items():
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(content, encoding="utf-8")
-            yield f"  with {display_path(folder / name)} copied to {display_path(case.folder / name)}"
     if not found:
         yield f"none of what was tried lets it pass: {what}"
 
