@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.align.operators.alike import COMMUTATIVE, FLAGS, SIBLINGS, TYPES
-from conformance.align.operators.scene import plain
 from conformance.arrays import Array, equal
+from conformance.onnxgraph import edits
+from conformance.onnxgraph.reads import held, plain
 from conformance.verdict.forms import words_of
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, ModelProto, NodeProto, TensorProto
-
-
-Edit = Callable[["ModelProto"], None]
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class Site:
 
     node: str
     what: str
-    edit: Edit
+    edit: Callable[[ModelProto], None]
 
 
 SIZES = {
@@ -63,29 +61,21 @@ class View:
 
 def tensors(model: ModelProto) -> dict[str, TensorProto]:
     """The constants of a model by name, to be read or written: initializers, and what Constant nodes hold."""
-    found = {one.name: one for one in model.graph.initializer}
-    for node in model.graph.node:
-        if node.op_type == "Constant":
-            found.update((node.output[0], one.t) for one in node.attribute if one.name == "value")
-    return found
+    return {one.name: one for one in model.graph.initializer} | held(model.graph.node)
 
 
 def changed_attributes(view: View) -> Iterator[Site]:
-    from onnx import helper
-
     for index, node, label in view.nodes():
         for attribute in node.attribute:
             value = plain(attribute)
             for other in _others(node.op_type, attribute.name, value):
-
-                def edit(
-                    model: ModelProto, index: int = index, name: str = attribute.name, other: Any = other
-                ) -> None:
-                    node = model.graph.node[index]
-                    (old,) = (one for one in node.attribute if one.name == name)
-                    old.CopyFrom(helper.make_attribute(name, other))
-
+                edit = _at(index, edits.set_attribute, attribute.name, other)
                 yield Site(label, f"{attribute.name} {value} becomes {other}", edit)
+
+
+def _at(index: int, edit: Callable[..., None], *arguments: Any) -> Callable[[ModelProto], None]:
+    """Return an edit of one of a model's nodes."""
+    return lambda model: edit(model.graph, model.graph.node[index], *arguments)
 
 
 def _others(operator: str, name: str, value: Any) -> list[Any]:
@@ -111,14 +101,10 @@ def dropped_attributes(view: View) -> Iterator[Site]:
     """Unless that means the same: it is the default, or can be told from the weights."""
     versions = {one.domain: one.version for one in view.model.opset_import}
     for index, node, label in view.nodes():
-        for place, attribute in enumerate(node.attribute):
-            if _is_default(node, attribute, versions[node.domain]):
-                continue
-
-            def edit(model: ModelProto, index: int = index, place: int = place) -> None:
-                del model.graph.node[index].attribute[place]
-
-            yield Site(label, f"{attribute.name} {plain(attribute)} is left out", edit)
+        for attribute in node.attribute:
+            if not _is_default(node, attribute, versions[node.domain]):
+                edit = _at(index, edits.drop_attribute, attribute.name)
+                yield Site(label, f"{attribute.name} {plain(attribute)} is left out", edit)
 
 
 def _is_default(node: NodeProto, attribute: AttributeProto, version: int) -> bool:
@@ -143,11 +129,7 @@ def swapped_inputs(view: View) -> Iterator[Site]:
                 one, other = node.input[left], node.input[right]
                 known, alike = view.types.get(one), view.types.get(other)
                 if one != other and known is not None and alike is not None and known[0] == alike[0]:
-
-                    def edit(model: ModelProto, index: int = index, left: int = left, right: int = right) -> None:
-                        inputs = model.graph.node[index].input
-                        inputs[left], inputs[right] = inputs[right], inputs[left]
-
+                    edit = _at(index, edits.swap_inputs, left, right)
                     yield Site(label, f"inputs {left} and {right} are swapped", edit)
 
 
@@ -162,10 +144,7 @@ def replaced_inputs(view: View) -> Iterator[Site]:
                 one for one in made if kind is not None and view.types.get(one) == kind and one not in node.input
             ]
             for other in alike[-3:]:
-
-                def edit(model: ModelProto, index: int = index, slot: int = slot, other: str = other) -> None:
-                    model.graph.node[index].input[slot] = other
-
+                edit = _at(index, edits.set_input, slot, other)
                 yield Site(f"{node.op_type} {node.output[0]}", f"input {slot} is {other} instead of {name}", edit)
         made += [name for name in node.output if name not in made]
 
@@ -199,7 +178,7 @@ def changed_weights(view: View) -> Iterator[Site]:
                 yield Site(f"constant {name}", what, _write(name, other.astype(values.dtype)))
 
 
-def _write(name: str, values: Array) -> Edit:
+def _write(name: str, values: Array) -> Callable[[ModelProto], None]:
     from onnx import numpy_helper
 
     def edit(model: ModelProto) -> None:
@@ -227,13 +206,7 @@ def bypassed_nodes(view: View) -> Iterator[Site]:
     for index, node, label in view.nodes():
         known = view.types.get(node.input[0]) if node.input else None
         if known is not None and len(node.output) == 1 and view.types.get(node.output[0]) == known:
-
-            def edit(model: ModelProto, index: int = index) -> None:
-                node = model.graph.node[index]
-                node.op_type, node.domain = "Identity", ""
-                del node.input[1:], node.attribute[:]
-
-            yield Site(label, "is bypassed", edit)
+            yield Site(label, "is bypassed", _at(index, edits.set_operator, "Identity", ()))
 
 
 def baked_sizes(view: View) -> Iterator[Site]:
@@ -253,12 +226,7 @@ def baked_sizes(view: View) -> Iterator[Site]:
     for (index, slot, label, name), value in zip(places, values, strict=True):
         reshaped = name == view.model.graph.node[index].output[0]
         baked = np.array(value.shape, dtype=np.int64) if reshaped else value
-
-        def edit(model: ModelProto, index: int = index, slot: int = slot, baked: Array = baked) -> None:
-            name = f"baked {index} {slot}"
-            model.graph.initializer.append(numpy_helper.from_array(baked, name))
-            model.graph.node[index].input[slot] = name
-
+        edit = _at(index, edits.set_constant, slot, baked, f"baked {index} {slot}")
         yield Site(label, f"input {slot} is always {baked.tolist()}", edit)
 
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Array
 
 if TYPE_CHECKING:
-    from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 OWN = ("", "ai.onnx")
 """The names of ONNX's own domain."""
@@ -75,6 +75,21 @@ def initializers(model: ModelProto) -> dict[str, Array]:
 def operator_of(node: NodeProto) -> str:
     """Return ``Add``, or ``own::Planted`` where it is not of ONNX's own domain."""
     return node.op_type if node.domain in OWN else f"{node.domain}::{node.op_type}"
+
+
+def plain(attribute: AttributeProto) -> Any:
+    """The value of an attribute as a number, a text, or a list."""
+    from onnx import helper
+
+    value = helper.get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        return str(value.decode(errors="replace"))
+    return list(value) if isinstance(value, Sequence) else value
+
+
+def first_output(node: NodeProto) -> str:
+    """Return the name of the first output that a node gives."""
+    return f"{next(name for name in node.output if name)}"
 
 
 class Graph:

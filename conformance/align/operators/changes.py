@@ -17,20 +17,19 @@ from conformance.align.operators.scene import (
     ENTRIES,
     Change,
     Scene,
-    first_output,
     keep_whole,
     list_casts,
     list_orders,
     make_change,
     name_type,
-    plain,
-    set_constant,
     write_value,
 )
+from conformance.onnxgraph import edits
+from conformance.onnxgraph.reads import first_output, plain
 from conformance.verdict.forms import words_of
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+    from onnx import NodeProto
 
 NEAR = (1, -1, 2, -2)
 """By how much a whole number is changed."""
@@ -46,31 +45,19 @@ def changes(scene: Scene) -> Iterator[Iterator[Change]]:
 
 
 def _attributes(scene: Scene, index: int) -> Iterator[Change]:
-    from onnx import helper
-
     node = scene.nodes[index]
     for attribute in node.attribute:
         value, name = plain(attribute), attribute.name
         if name in COUNTS:
             continue
-
-        def drop(graph: GraphProto, node: NodeProto, name: str = name) -> None:
-            kept = [one for one in node.attribute if one.name != name]
-            del node.attribute[:]
-            node.attribute.extend(kept)
-
         for other in _others(node.op_type, name, value, scene):
-
-            def edit(
-                graph: GraphProto, node: NodeProto, name: str = name, other: Any = other, drop: Any = drop
-            ) -> None:
-                drop(graph, node)
-                node.attribute.append(helper.make_attribute(name, other))
-
             was, now = (write_value(one) if name != "to" else name_type(one) for one in (value, other))
-            yield make_change(first_output(node), name, f"its {name} {now} instead of {was}", edit)
+            yield make_change(
+                first_output(node), name, f"its {name} {now} instead of {was}", edits.set_attribute, name, other
+            )
         if name not in TYPES and isinstance(value, str | int | float | list):
-            yield make_change(first_output(node), name, f"without its {name} {write_value(value)}", drop)
+            what = f"without its {name} {write_value(value)}"
+            yield make_change(first_output(node), name, what, edits.drop_attribute, name)
 
 
 def _others(operator: str, name: str, value: Any, scene: Scene) -> list[Any]:
@@ -128,12 +115,10 @@ def _swapped(scene: Scene, index: int) -> Iterator[Change]:
             and other is not None
             and one.dtype == other.dtype
         ):
-
-            def edit(graph: GraphProto, node: NodeProto, left: int = left, right: int = right) -> None:
-                node.input[left], node.input[right] = node.input[right], node.input[left]
-
             place = f"inputs {left} and {right}"
-            yield make_change(first_output(node), place, f"its {place} the other way round", edit)
+            yield make_change(
+                first_output(node), place, f"its {place} the other way round", edits.swap_inputs, left, right
+            )
 
 
 def _constants(scene: Scene, index: int) -> Iterator[Change]:
@@ -161,7 +146,7 @@ def _other_constants(
                 if not any(np.array_equal(other, one) for one in seen):
                     seen.append(other)
                     what = f"its input {slot} {write_value(other.tolist())} instead of {write_value(value.tolist())}"
-                    yield make_change(first_output(node), f"input {slot}", what, set_constant(slot, other))
+                    yield make_change(first_output(node), f"input {slot}", what, edits.set_constant, slot, other)
 
 
 def _of_the_call(flat: list[Any], scene: Scene) -> Iterator[list[Any]]:
@@ -197,17 +182,8 @@ def _operators(scene: Scene, index: int) -> Iterator[Change]:
     if node.op_type != "Identity" and _bypasses(scene, node):
         alike["Identity"] = None
     for other in alike:
-
-        def edit(graph: GraphProto, node: NodeProto, other: str = other) -> None:
-            kept = [one for one in node.attribute if one.name in _known(other, scene.opset)]
-            node.op_type, node.domain = other, ""
-            del node.attribute[:]
-            node.attribute.extend(kept)
-            if other == "Identity":
-                del node.input[1:]
-
         what = f"{other} instead of {node.op_type}" if other != "Identity" else "left out"
-        yield make_change(first_output(node), "operator", what, edit)
+        yield make_change(first_output(node), "operator", what, edits.set_operator, other, _known(other, scene.opset))
 
 
 def _known(operator: str, opset: int) -> Set[str]:
@@ -238,9 +214,5 @@ def _replaced(scene: Scene, index: int) -> Iterator[Change]:
         for other in reversed(before):
             found = scene.values[other]
             if other != name and (found.dtype, found.ndim) == (value.dtype, value.ndim):
-
-                def edit(graph: GraphProto, node: NodeProto, slot: int = slot, other: str = other) -> None:
-                    node.input[slot] = other
-
                 what = f"its input {slot} {other} instead of {name}"
-                yield make_change(first_output(node), f"input {slot}", what, edit)
+                yield make_change(first_output(node), f"input {slot}", what, edits.set_input, slot, other)

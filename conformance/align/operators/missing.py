@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,21 +14,17 @@ from conformance.align.operators.scene import (
     ENTRIES,
     Change,
     Scene,
-    first_output,
     keep_whole,
     list_casts,
     list_orders,
     make_change,
     name_type,
-    plain,
-    set_constant,
     write_value,
 )
 from conformance.arrays import Array
+from conformance.onnxgraph import edits
+from conformance.onnxgraph.reads import first_output, plain
 from conformance.verdict.forms import words_of
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
 
 _NUMBERS = 4
 """How many of the numbers that an operator is called with a node may lack."""
@@ -36,7 +32,7 @@ _NUMBERS = 4
 
 def added(scene: Scene, index: int) -> Iterator[Change]:
     """An attribute that the operator may have, and the node has not."""
-    from onnx import defs, helper
+    from onnx import defs
 
     node = scene.nodes[index]
     if node.domain or not defs.has(node.op_type, scene.opset):
@@ -63,11 +59,8 @@ def added(scene: Scene, index: int) -> Iterator[Change]:
         for value in values:
             if value == default:
                 continue
-
-            def edit(graph: GraphProto, node: NodeProto, name: str = name, value: Any = value) -> None:
-                node.attribute.append(helper.make_attribute(name, value))
-
-            yield make_change(first_output(node), name, f"with {name} {write_value(value)}, which it lacks", edit)
+            what = f"with {name} {write_value(value)}, which it lacks"
+            yield make_change(first_output(node), name, what, edits.set_attribute, name, value)
 
 
 def lacking(scene: Scene, index: int) -> Iterator[Change]:
@@ -90,7 +83,7 @@ def lacking(scene: Scene, index: int) -> Iterator[Change]:
             values = [np.asarray(one, np.int64) for number in numbers for one in ([number], number)]
         for value in values:
             what = f"with the {known.name} {write_value(value.tolist())}, which it lacks"
-            yield make_change(first_output(node), f"input {slot}", what, set_constant(slot, value))
+            yield make_change(first_output(node), f"input {slot}", what, edits.set_constant, slot, value)
 
 
 @dataclass(frozen=True)
@@ -107,6 +100,10 @@ class _New:
     def __str__(self) -> str:
         return f"{self.operator} {self.told}".rstrip()
 
+    def at(self, slot: int | None, dtype: Any) -> tuple[Any, ...]:
+        """Return what ``edits.insert`` takes."""
+        return slot, self.operator, self.numbers, self.attributes, dtype
+
 
 def inserted(scene: Scene, index: int) -> Iterator[Change]:
     """A node before an input; after the node, where not exactly one other reads what it gives. Where the nodes begin
@@ -118,11 +115,11 @@ def inserted(scene: Scene, index: int) -> Iterator[Change]:
         if value is not None and (name not in scene.constants or value.size > ENTRIES):
             for new in _nodes(scene, value, name not in between):
                 what = f"with {new} before its input {slot}"
-                yield make_change(made, f"input {slot}", what, _insertion(slot, new, value.dtype))
+                yield make_change(made, f"input {slot}", what, edits.insert, *new.at(slot, value.dtype))
     value = scene.values.get(made)
     if value is not None and (made in scene.given or sum([*one.input].count(made) for one in scene.nodes) != 1):
         for new in _nodes(scene, value, made not in between):
-            yield make_change(made, "output", f"with {new} after it", _insertion(None, new, value.dtype))
+            yield make_change(made, "output", f"with {new} after it", edits.insert, *new.at(None, value.dtype))
 
 
 def _nodes(scene: Scene, value: Array, at_an_end: bool) -> Iterator[_New]:
@@ -146,32 +143,3 @@ def _nodes(scene: Scene, value: Array, at_an_end: bool) -> Iterator[_New]:
     for low, high in itertools.permutations(numbers, 2):
         if low < high:
             yield _New("Clip", (low, high), told=f"from {low} to {high}")
-
-
-def _insertion(slot: int | None, new: _New, dtype: Any) -> Callable[[GraphProto, NodeProto], None]:
-    """Puts a node before an input, or after the first output."""
-
-    def edit(graph: GraphProto, node: NodeProto) -> None:
-        from onnx import helper, numpy_helper
-
-        made = first_output(node)
-        place = next(at for at, one in enumerate(graph.node) if made in one.output)
-        nodes = [type(node).FromString(one.SerializeToString()) for one in graph.node]
-        names = ["" if one is None else f"inserted_{at}" for at, one in enumerate(new.numbers)]
-        if slot is None:
-            given, gives = "inserted", made
-            nodes[place].output[[*node.output].index(made)] = "inserted"
-        else:
-            given, gives = nodes[place].input[slot], "inserted"
-            nodes[place].input[slot] = "inserted"
-        inserted = helper.make_node(new.operator, [given, *names], [gives], **new.attributes)
-        nodes.insert(place + (slot is None), inserted)
-        graph.initializer.extend(
-            numpy_helper.from_array(np.asarray(one, dtype), name)
-            for one, name in zip(new.numbers, names, strict=True)
-            if one is not None
-        )
-        del graph.node[:]
-        graph.node.extend(nodes)
-
-    return edit

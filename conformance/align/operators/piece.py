@@ -14,13 +14,13 @@ from conformance.align.operators.forced import Parting, limit_of, picked, rough
 from conformance.align.operators.functions import open_calls
 from conformance.align.operators.probes import Probe, probes
 from conformance.align.operators.program import Operator, Program, Values, array, called_with, leaves
-from conformance.align.operators.scene import Change, Scene, first_output
+from conformance.align.operators.scene import Change, Scene
 from conformance.arrays import Array, Inputs
 from conformance.compare.close import ratios
 from conformance.compare.excuses import largest_of
 from conformance.export.left_open import Undefined
 from conformance.onnxgraph.cut import declare, empty
-from conformance.onnxgraph.reads import Graph, opset_of, reads
+from conformance.onnxgraph.reads import Graph, first_output, opset_of, reads
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 from conformance.verdict.rules import broken_by
 

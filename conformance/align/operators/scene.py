@@ -12,7 +12,7 @@ import numpy as np
 from conformance.arrays import Array
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, NodeProto
+    from onnx import GraphProto, NodeProto
 
 ENTRIES = 8
 """Constants of at most so many elements are changed in each of them."""
@@ -53,28 +53,13 @@ class Scene:
     opset: int
 
 
-def plain(attribute: AttributeProto) -> Any:
-    """The value of an attribute as a number, a text, or a list."""
-    from onnx import helper
-
-    value = helper.get_attribute_value(attribute)
-    if isinstance(value, bytes):
-        return str(value.decode(errors="replace"))
-    return list(value) if isinstance(value, Sequence) else value
-
-
-def make_change(made: str, place: str, what: str, edit: Callable[[GraphProto, NodeProto], None]) -> Change:
-    """Return a change of the node that makes a tensor."""
+def make_change(made: str, place: str, what: str, edit: Callable[..., None], *arguments: Any) -> Change:
+    """Return a change of the node that makes a tensor, by one of ``edits``."""
 
     def apply(graph: GraphProto) -> None:
-        edit(graph, next(node for node in graph.node if made in node.output))
+        edit(graph, next(node for node in graph.node if made in node.output), *arguments)
 
     return Change(made, place, what, apply)
-
-
-def first_output(node: NodeProto) -> str:
-    """Return the name of the first output that a node gives."""
-    return f"{next(name for name in node.output if name)}"
 
 
 def write_value(value: Any) -> str:
@@ -110,18 +95,3 @@ def list_orders(value: list[int]) -> list[list[int]]:
     if len(value) <= PERMUTED:
         return [list(one) for one in itertools.permutations(range(len(value)))]
     return [[*value[:at], value[at + 1], value[at], *value[at + 2 :]] for at in range(len(value) - 1)]
-
-
-def set_constant(slot: int, value: Array) -> Callable[[GraphProto, NodeProto], None]:
-    """Return the edit that gives a node a constant as an input."""
-
-    def edit(graph: GraphProto, node: NodeProto) -> None:
-        from onnx import numpy_helper
-
-        taken = {tensor.name for tensor in graph.initializer}
-        name = next(one for number in itertools.count() if (one := f"changed_{number}") not in taken)
-        graph.initializer.append(numpy_helper.from_array(value, name))
-        node.input.extend([""] * (slot + 1 - len(node.input)))
-        node.input[slot] = name
-
-    return edit
