@@ -18,9 +18,10 @@ from conformance.bundle.replay import replay
 from conformance.checks import accuracy
 from conformance.checks.reduce.search import fewest
 from conformance.checks.reduce.simpler import simplified
-from conformance.checks.reduce.trial import Failure, OutOfTime, Trials, difference, divides_by_zero
+from conformance.checks.reduce.trial import Failure, Trials, difference, divides_by_zero
 from conformance.checks.reduce.values import reference_values
 from conformance.checks.reduce.written import MOST_LINES, issue, script, shows
+from conformance.explain.search import OutOfTime
 from conformance.onnxgraph.cut import Cut, Cutter
 from conformance.records.record import Record
 from conformance.runtimes import opener

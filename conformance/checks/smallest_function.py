@@ -28,13 +28,14 @@ from conformance.checks.functions.search import fewest, simplified
 from conformance.checks.functions.trial import RAISES, REFUSED, STOPS, Trials, defining, gist
 from conformance.checks.functions.written import VALUES, Shown, issue, script
 from conformance.checks.models import CellRun
-from conformance.checks.reduce.trial import OutOfTime, difference
+from conformance.checks.reduce.trial import difference
 from conformance.checks.reduce.written import shows
 from conformance.checks.refused import arguments_of, refused_by_checker
 from conformance.compare.judges import Judge, defaults_for
 from conformance.compare.tolerance import Tolerance
 from conformance.depends.files import imported
 from conformance.errors import Stopped, display_path
+from conformance.explain.search import OutOfTime
 from conformance.plan.expected import fails_as_declared
 from conformance.records.environment import environment, versions
 from conformance.records.record import cause_of_export

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from conformance.case.declaration import Case
+from conformance.explain.search import grow
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
 from conformance.repairs.trials import Fix, Trials, changed, listed, proving
@@ -37,7 +38,7 @@ def fixes(case: Case, record: Mapping[str, Any], trials: Trials) -> Iterator[Fix
             told[tuple(nodes)] = trials.shown(proving(other, record, exporter, opset))
         return told.get(tuple(nodes))
 
-    nodes = smallest(ranked, lambda names: shown(names) is not None)
+    nodes = grow(ranked, lambda names: shown(names) is not None)
     if nodes:
         paste = f"precisions: {{{precision}: {{exclude: {{{exporter}: {listed([*kept, *nodes])}}}}}}}"
         count = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
@@ -46,22 +47,6 @@ def fixes(case: Case, record: Mapping[str, Any], trials: Trials) -> Iterator[Fix
 
 def plan_of(case: Case, record: Mapping[str, Any]) -> list[Cell]:
     return proving(changed(case), record, record["exporter"], record["opset"])
-
-
-def smallest(ranked: Sequence[str], enough: Callable[[Sequence[str]], bool]) -> list[str]:
-    """As many of the first names as are enough, doubling, without those that can be taken out one by one, the last
-    first; empty where all of them are not enough."""
-    count = 1
-    while not enough(ranked[:count]):
-        if count >= len(ranked):
-            return []
-        count *= 2
-    found = list(ranked[:count])
-    for name in reversed(ranked[:count]):
-        fewer = [other for other in found if other != name]
-        if fewer and enough(fewer):
-            found = fewer
-    return found
 
 
 def ranked_nodes(progress: object, cell: Cell, store: Path) -> list[str]:

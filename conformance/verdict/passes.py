@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from conformance.arrays import Array
+from conformance.explain.search import OutOfTime, part, require_time
 from conformance.onnxgraph.reads import operator_of
 from conformance.runtimes.onnxruntime import Optimizing
 from conformance.runtimes.passes import LEVELS, Passes, only, open_at, passes_of
 from conformance.verdict.asking import Asked, answered
-from conformance.verdict.smallest import smallest
 from conformance.worker import aside
 
 SECONDS = 30.0
@@ -30,10 +30,6 @@ SHOWN = 12
 
 
 _T = TypeVar("_T")
-
-
-class _OutOfTime(Exception):
-    pass
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ def _guilty(trials: _Trials) -> dict[str, Any] | None:
             if level is None:
                 return None
             passes = trials.asked(lambda: passes_of(broken.model, broken.libraries, broken.config, level))
-        except (_OutOfTime, aside.Lost, RuntimeError, OSError):
+        except (OutOfTime, aside.Lost, RuntimeError, OSError):
             return None
         told: dict[str, Any] = {
             "of": "onnxruntime", "level": level.lower(), "changed": len(passes.changed), "passes": [],
@@ -83,7 +79,7 @@ def _guilty(trials: _Trials) -> dict[str, Any] | None:
         }  # fmt: skip
         try:
             _name(trials, level, passes, told, Path(folder))
-        except (_OutOfTime, aside.Lost):
+        except (OutOfTime, aside.Lost):
             told["unfinished"] = True
     return told
 
@@ -92,7 +88,7 @@ def _name(trials: _Trials, level: str, passes: Passes, told: dict[str, Any], fol
     helpers: list[str] = []
     while True:
         left = [name for name in passes.changed if name not in helpers]
-        healing = smallest(left, lambda names: trials.at(level, names) == "right") if left else None
+        healing = part(left, lambda names: trials.at(level, names) == "right") if left else None
         if healing and len(healing) > 1:  # halves may hide one that is enough by itself
             healing = next(([name] for name in left if trials.at(level, [name]) == "right"), healing)
         if healing is None or (len(healing) > 1 and helpers):
@@ -117,7 +113,7 @@ def _name(trials: _Trials, level: str, passes: Passes, told: dict[str, Any], fol
             told |= _difference(before, after)
         helpers.append(name)
     if helpers:
-        needed = smallest(passes.changed, lambda names: trials.at(level, only(names, passes.all)) == "alike")
+        needed = part(passes.changed, lambda names: trials.at(level, only(names, passes.all)) == "alike")
         told |= {} if needed is None else {"passes": needed, "alone": len(needed) == 1, "together": len(needed) > 1}
     told["helpers"] = [name for name in helpers if name not in told["passes"]]
 
@@ -148,20 +144,14 @@ class _Trials:
         self.broken, self._deadline, self._alone = broken, deadline, alone
 
     def asked(self, question: Callable[[], _T]) -> _T:
-        """The answer; raises what the question raises, ``aside.Lost`` where its process ends, and _OutOfTime."""
-        seconds = self.left()
+        """The answer; raises what the question raises, ``aside.Lost`` where its process ends, and OutOfTime."""
+        seconds = require_time(self._deadline)
         return aside.ask(question, seconds) if self._alone else question()
-
-    def left(self) -> float:
-        seconds = self._deadline - time.monotonic()
-        if seconds <= 0:
-            raise _OutOfTime
-        return seconds
 
     def at(self, level: str, off: Sequence[str] = (), model: Path | None = None) -> str:
         """The outcome of the model, or of one that ``saved`` wrote, at a level without some passes."""
         broken, model = self.broken, model or self.broken.model
-        self.left()
+        require_time(self._deadline)
 
         def question() -> Asked:
             try:
@@ -183,7 +173,7 @@ class _Trials:
 
         try:
             self.asked(question)
-        except (aside.Lost, _OutOfTime):
+        except (aside.Lost, OutOfTime):
             raise
         except Exception:
             return

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.explain.search import least
 from conformance.records.run_file import read_run
 from conformance.versions.pip import available
 from conformance.versions.wanted import Wanted, fitting
@@ -32,13 +33,11 @@ def bisected(
     if before == after:
         raise UserError(f"--bisect: {cell} is the same in both: {' '.join(before).strip()}")
     releases = between(available(first.package), first, last)
-    low, high = 0, len(releases) - 1  # the first is what it was, the last is not
-    while high - low > 1:
-        middle = (low + high) // 2
-        same = verdict(Wanted(first.name, first.package, releases[middle])) == before
-        low, high = (middle, high) if same else (low, middle)
-    changed = f"{first.package} {releases[high]}"
-    return f"{cell} is {' '.join(before).strip()} up to {releases[low]}, and otherwise from {changed} on"
+    at = least(  # the first is what it was, the last is not
+        1, len(releases) - 1, lambda at: verdict(Wanted(first.name, first.package, releases[at])) != before
+    )
+    changed = f"{first.package} {releases[at]}"
+    return f"{cell} is {' '.join(before).strip()} up to {releases[at - 1]}, and otherwise from {changed} on"
 
 
 def between(releases: Sequence[str], first: Wanted, last: Wanted) -> list[str]:

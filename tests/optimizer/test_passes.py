@@ -9,10 +9,10 @@ import onnx
 import pytest
 from onnx import ModelProto
 
+from conformance.explain.search import part
 from conformance.runtimes import opener
 from conformance.verdict.asking import Asked
 from conformance.verdict.passes import Broken, guilty
-from conformance.verdict.smallest import smallest
 from tests.kit.cases import details, say, verdict
 from tests.optimizer import models
 from tests.optimizer.planting import crashing_at, wrong, wrong_by_reuse
@@ -125,7 +125,7 @@ def test_the_smallest_part_that_holds_is_found(wanted):
         asked_for.append(tuple(part))
         return {*wanted} <= {*part}
 
-    found = smallest(range(10), holds)
+    found = part(range(10), holds)
     assert found == wanted if wanted else len(found or []) <= 1
     assert len(asked_for) == len({*asked_for}), "no part is asked about twice"
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from conformance.align.operators.instruments import part_of, wrapped
 from conformance.align.operators.program import Unable
-from conformance.verdict.smallest import smallest
+from conformance.explain.search import OutOfTime, part, require_time
 
 SECONDS = 30.0
 """How long passes are left out and tried."""
@@ -38,8 +38,7 @@ def guilty(right: Callable[[], bool]) -> list[str]:
                 return []  # the failure does not repeat
 
         def heals(names: Collection[str]) -> bool:
-            if time.monotonic() > deadline:
-                raise TimeoutError
+            require_time(deadline)
             with _watched(lambda name: None, names):
                 return right()
 
@@ -47,8 +46,8 @@ def guilty(right: Callable[[], bool]) -> list[str]:
         healing = next((name for name in reversed(fired) if heals([name])), None)
         if healing is not None:
             return [healing]
-        return (smallest([*fired], heals) if fired else None) or []
-    except (TimeoutError, Unable):
+        return (part([*fired], heals) if fired else None) or []
+    except (OutOfTime, Unable):
         return []
 
 

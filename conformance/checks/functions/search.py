@@ -12,8 +12,8 @@ from conformance.arrays import equal
 from conformance.checks.functions.lines import without
 from conformance.checks.functions.program import Function, Place, Unwritten, rewritten
 from conformance.checks.functions.trial import STOPS, Trials
-from conformance.checks.reduce.trial import OutOfTime
 from conformance.draw.simplest import simpler
+from conformance.explain.search import OutOfTime
 
 MOST_SIZES = 6
 """Of how many different sizes of axes smaller ones are tried."""

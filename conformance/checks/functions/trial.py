@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import math
 import re
-import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,10 +17,11 @@ import numpy as np
 from conformance.arrays import Array
 from conformance.checks.functions.lines import RUN, Exporting, exporting, feeding, module
 from conformance.checks.functions.program import Function
-from conformance.checks.reduce.trial import TIGHTEST, OutOfTime, difference, limit_of
+from conformance.checks.reduce.trial import TIGHTEST, difference, limit_of
 from conformance.compare.close import Limit, ratios
 from conformance.compare.excuses import largest_of
 from conformance.compare.judges import Judge, Right, defaults_for
+from conformance.explain.search import require_time
 from conformance.export.graph import refusal
 from conformance.export.symbolics import registered
 
@@ -68,8 +68,7 @@ class Trials:
     def fails(self, function: Function | None) -> bool:
         """Return whether the function fails alike. Raises OutOfTime; what is no function of PyTorch's does not
         fail."""
-        if time.monotonic() > self.deadline:
-            raise OutOfTime
+        require_time(self.deadline)
         self.count += 1
         if function is None:
             return False

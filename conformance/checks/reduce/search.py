@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from conformance.checks.reduce.trial import OutOfTime, Trials
+from conformance.checks.reduce.trial import Trials
+from conformance.explain.search import OutOfTime, least, part
 from conformance.onnxgraph.cut import Cutter
-from conformance.verdict.smallest import smallest
 
 
 def fewest(cutter: Cutter, trials: Trials) -> tuple[list[int], bool] | None:
@@ -29,7 +29,7 @@ def fewest(cutter: Cutter, trials: Trials) -> tuple[list[int], bool] | None:
             return [single], True
         if not fails(every):
             return None
-        return smallest(_range(every, fails), fails) or best, True
+        return part(_range(every, fails), fails) or best, True
     except OutOfTime:
         return (best, False) if len(best) < len(every) else None
 
@@ -37,9 +37,9 @@ def fewest(cutter: Cutter, trials: Trials) -> tuple[list[int], bool] | None:
 def _range(every: list[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
     """The shortest beginning that fails, from its latest start; where that is not monotone, what was met of it, or a
     window of few nodes."""
-    end = _bisected(len(every), lambda count: fails(every[:count]))
+    end = least(1, len(every), lambda count: fails(every[:count]))
     head = every[:end] if fails(every[:end]) else every
-    skipped = len(head) - _bisected(len(head), lambda count: fails(head[len(head) - count :]))
+    skipped = len(head) - least(1, len(head), lambda count: fails(head[len(head) - count :]))
     tail = head[skipped:] if fails(head[skipped:]) else head
     if len(tail) <= _FEW:
         return tail
@@ -52,12 +52,3 @@ def _range(every: list[int], fails: Callable[[Sequence[int]], bool]) -> list[int
 
 _FEW = 8
 """So many nodes are left to delta debugging at once."""
-
-
-def _bisected(most: int, holds: Callable[[int], bool]) -> int:
-    """The least number for which it holds, if it holds from there on."""
-    low, high = 1, most
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.arrays import Array
 from conformance.compare.close import Limit, differs
+from conformance.explain.search import require_time
 from conformance.onnxgraph.cut import Cut
 from conformance.records.findings import VALUES
 from conformance.runtimes import opener
@@ -26,10 +26,6 @@ and below an eighth of what the whole model was off by."""
 
 
 _FORMS = {"dtype": "WrongDtype", "shape": "WrongShape"}
-
-
-class OutOfTime(Exception):
-    """There is no time left to try more."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +74,9 @@ class Trials:
         self.failure, self._deadline, self._alone = failure, deadline, alone
         self.count = 0
 
-    def left(self) -> float:
-        """The seconds that are left; raises OutOfTime where there are none."""
-        seconds = self._deadline - time.monotonic()
-        if seconds <= 0:
-            raise OutOfTime
-        return seconds
-
     def fails(self, cut: Cut | None) -> bool:
         """Return whether the model fails as the whole did. One that takes its process along does not."""
-        seconds = min(self.left(), ONE)
+        seconds = min(require_time(self._deadline), ONE)
         self.count += 1
         if cut is None or divides_by_zero(cut):
             return False

@@ -1,0 +1,1 @@
+"""Search for what explains a failure, whatever it is that is tried."""
