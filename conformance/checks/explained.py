@@ -17,6 +17,10 @@ def note_explanations(run: CellRun, verify: Verifier, model: Stored, example: Ex
     """Write what the explanations say of a failing example into the fields of that failure."""
     if example is None or stop.stage not in ("load", "run", "compare"):
         return
+    try:
+        wanted = example.wanted
+    except Stopped:  # nobody can say what is right, as where a converted model stops at its meaning too
+        return
     cell = run.cell
 
     def judge(outputs: Sequence[Array]) -> bool:
@@ -24,7 +28,7 @@ def note_explanations(run: CellRun, verify: Verifier, model: Stored, example: Ex
 
     question = Question(
         cell.case.name, cell.exporter, cell.opset, str(cell.runtime), cell.precision, stop.stage, stop.error,
-        stop.fault, model.file, tuple(map(str, run.libraries())), run.config(), example.inputs, example.wanted, judge,
+        stop.fault, model.file, tuple(map(str, run.libraries())), run.config(), example.inputs, wanted, judge,
     )  # fmt: skip
     told = explain(question)
     if told:

@@ -42,7 +42,7 @@ class Net(torch.nn.Module):
     def forward(self, x):
         return torch.relu(self.part(torch.sin(x)) + 1)
 """
-HERE = {"line": "beside.py:8", "source": "return F.hardswish(y * 3)  # here", "operator": "aten.hardswish"}
+HERE = {"line": "beside.py:7", "source": "return F.hardswish(y * 3)  # here", "operator": "aten.hardswish"}
 TORCHSCRIPT, DYNAMO = "export: {torchscript: [17]}", "export: {dynamo: [18]}"
 NET, SMALL = module_of("Net"), {"smallest": True, "smallest_seconds": 600.0}
 
@@ -123,17 +123,17 @@ class Refused(NamedTuple):
 REFUSED = {
     "an operator that ONNX lacks": Refused(
         TORCHSCRIPT, symbolic(unknown), ("check", "ValidationError"),
-        {**HERE, "how": "refused", "type": "NoSuchOperator"}, "the checker refuses what becomes of beside.py:8"),
+        {**HERE, "how": "refused", "type": "NoSuchOperator"}, "the checker refuses what becomes of beside.py:7"),
     "types that do not go together": Refused(
         DYNAMO, lowering(mixed), ("check", "InferenceError"),
         {**HERE, "how": "refused", "type": "Mul", "stage": "translation"},
-        "the checker refuses what becomes of beside.py:8"),
+        "the checker refuses what becomes of beside.py:7"),
     "a symbolic that raises": Refused(
         TORCHSCRIPT, symbolic(stopping), ("export", "RuntimeError"), {**HERE, "how": "raises"},
-        "the exporter stops at beside.py:8"),
+        "the exporter stops at beside.py:7"),
     "a lowering that raises": Refused(
         DYNAMO, lowering(stopping), ("export", "ConversionError"), {**HERE, "how": "raises"},
-        "the exporter stops at beside.py:8"),
+        "the exporter stops at beside.py:7"),
     "a dtype": Refused(
         TORCHSCRIPT, symbolic(as_double), ("compare", "WrongDtype"),
         {"operator": "aten.hardswish", "how": "dtype", "got": "float64", "wanted": "float32"},
@@ -154,7 +154,7 @@ REFUSED = {
             "dims: {batch: 1..4}"), ("aten.pixel_shuffle",)),
     "values that are off by little": Refused(
         TORCHSCRIPT, symbolic(off_by_little), ("compare", "WrongValue"), {**HERE, "how": "value"},
-        "parts first at beside.py:8", "accuracy"),
+        "parts first at beside.py:7", "accuracy"),
     "a call without tensors": Refused(
         DYNAMO, lowering(from_one, "arange"), ("compare", "WrongValue"), {"operator": "aten.arange"},
         "its inputs agree", "accuracy",
@@ -194,11 +194,11 @@ def test_a_second_operator_is_told_and_another_call_of_the_first_is_none(bench, 
         alone = bench.run(case.replace("1..4", "1..5"), python, check="export").operator
     with planted(wrong("tanh")), wrong()(Planted()):  # which is met where another process asks for it
         record = bench.run(case, python, check="export")
-    assert alone is not None and alone["line"] == "beside.py:8" and "second" not in alone, alone
+    assert alone is not None and alone["line"] == "beside.py:7" and "second" not in alone, alone
     assert record.operator is not None and record.operator["operator"] == "aten.tanh", record.operator
     second = record.operator["second"]
-    assert (second["operator"], second["line"]) == ("aten.hardswish", "beside.py:8"), second
-    said = f"with that put right, {said} beside.py:8  return F.hardswish(y * 3)  # here  (aten.hardswish) as well"
+    assert (second["operator"], second["line"]) == ("aten.hardswish", "beside.py:7"), second
+    said = f"with that put right, {said} beside.py:7  return F.hardswish(y * 3)  # here  (aten.hardswish) as well"
     assert said in details(record), details(record)
 
 
@@ -208,8 +208,8 @@ def test_values_that_are_wrong_beside_a_refused_operator_are_told(bench):
     told = record.operator or {}
     assert told["operator"] == "aten.hardswish", told
     assert {key: told["second"][key] for key in ("operator", "line", "how")} == {
-        "operator": "aten.sin", "line": "beside.py:10", "how": "value"}, told["second"]  # fmt: skip
-    assert any(line.startswith("with that put right, beside.py:10  ") for line in details(record)), details(record)
+        "operator": "aten.sin", "line": "beside.py:9", "how": "value"}, told["second"]  # fmt: skip
+    assert any(line.startswith("with that put right, beside.py:9  ") for line in details(record)), details(record)
 
 
 def test_values_that_pytorch_leaves_open_beside_a_refused_operator_are_not(bench):
@@ -241,7 +241,7 @@ def test_an_export_that_ends_its_process_has_the_operator_and_line(bench, export
         record = Runner(Settings(store=bench.store), 60, worker)(cell)
     assert (record.stage, record.error, record.fault) == ("export", "SIGSEGV", "exporter")
     assert record.operator == {**HERE, "stage": "translation", "how": "crashes", "place": "file"}
-    assert "the process ends at beside.py:8" in text.failure(record.as_dict())
+    assert "the process ends at beside.py:7" in text.failure(record.as_dict())
 
 
 def unary(kind: str) -> Callable[..., Any]:
@@ -265,7 +265,7 @@ def test_a_node_that_breaks_the_rules_of_its_operator_is_the_one_beside_another_
         assert (record.status, record.fault, record.conclusion) == ("failed", "exporter", "rules"), record.as_dict()
         places = [record.operator or {}, (record.operator or {}).get("second") or {}]
         (told,) = (one for one in places if one.get("operator") == "aten.hardswish")
-        assert (told["line"], told["type"]) == ("beside.py:8", "Slice"), told
+        assert (told["line"], told["type"]) == ("beside.py:7", "Slice"), told
         assert told.get("breaks", told) == "the starts: no axes instead of one axis", told
     assert not any("or another of" in line for line in details(record))
     assert any(one.get("operator") == "aten.sin" for one in places), places

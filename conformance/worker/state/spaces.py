@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
-
-import numpy as np
 
 MISSING = object()
 _VERSION = 24
@@ -61,6 +60,10 @@ class _Numbers:
         """Return the indices of those that have another number now."""
         if not self._places:
             return []
+        np: Any = sys.modules.get("numpy")
+        if np is None:  # as in a worker that runs no cells, for which it is not imported
+            now = [ctypes.c_uint64.from_address(place).value for place in self._places]
+            return [index for index, number in enumerate(now) if number != self._then[index]]
         if self._arrays is None:
             places = np.array(self._places, np.int64)
             start = int(places.min())
