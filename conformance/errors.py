@@ -69,7 +69,7 @@ class Stopped(Exception):
         self.reason = shortened(reason)
         self.fault = fault
         self.details: Details = {}
-        """What else the record is to say; ``records.text`` makes lines of it."""
+        """Further fields of the record; ``records.text`` makes lines of them."""
 
 
 def why(error: OSError) -> str:

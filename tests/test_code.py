@@ -1,4 +1,4 @@
-"""What the code of the package keeps to: no circles of imports, and few exceptions to the type checker's rules."""
+"""Rules for the code of the package: no circles of imports, few exceptions for the type checker, plain docstrings."""
 
 import ast
 import re
@@ -9,10 +9,10 @@ from pathlib import Path
 from conformance import HOME
 
 IGNORED = 15
-"""How many lines the type checker may be told to leave out, each with a reason."""
+"""The most lines that the type checker may leave out, each with a reason."""
 
 QUESTIONS = 20
-"""How many docstrings may open with such a word."""
+"""The most docstrings that may open with such a word."""
 FILES = sorted(file for file in HOME.rglob("*.py") if "starter" not in file.parts)
 
 

@@ -26,7 +26,7 @@ from conformance.worker import aside
 R = TypeVar("R")
 GROUP = "conformance.explanations"
 SECONDS = 40.0
-"""How long an explanation may take for all that it asks in another process at once."""
+"""The seconds that one call in another process may take."""
 LONGEST = 500
 """Characters of an explanation; the rest is left out."""
 
@@ -44,11 +44,11 @@ class Question:
     precision: str
     """``fp32``, ``fp16``, ``int8``, or a variant of them."""
     stage: str
-    """Where the cell failed: ``load``, ``run`` or ``compare``."""
+    """The stage at which the cell failed: ``load``, ``run`` or ``compare``."""
     error: str
     """The name of the failure: ``WrongValue``, ``WrongNaN``, or that of an exception."""
     fault: str | None
-    """Who was found to be at fault; None where it is open."""
+    """The party at fault, as ``exporter`` or ``runtime``; None where it is open."""
     model: Path
     """The ONNX file that failed."""
     libraries: Sequence[str]
@@ -58,7 +58,7 @@ class Question:
     inputs: Mapping[str, Array]
     """The inputs of the example, by the names that they have in the model."""
     wanted: Sequence[Array]
-    """What is right, in the order of the model's outputs."""
+    """The right outputs, in the order of the model's outputs."""
     judge: Callable[[Sequence[Array]], bool] = field(repr=False)
 
     def is_right(self, outputs: Sequence[Array] | None) -> bool:
@@ -73,7 +73,7 @@ class Question:
         """
         try:
             return aside.ask(call, SECONDS)
-        except Exception:  # whatever the call raises, or how its process ended: then there is no answer
+        except Exception:  # the caller's code raised, crashed or took too long: its answer is lost, and None says so
             return None
 
 
@@ -102,7 +102,9 @@ def explain(question: Question) -> list[dict[str, str]]:
     for name, load in explanations():
         try:
             text = load()(question)
-        except Exception as error:  # of whoever wrote it
+        except (
+            Exception
+        ) as error:  # a stranger's code may raise anything: its text is lost, and the record has the error
             told.append({"by": name, "error": f"{type(error).__name__}: {error}"[:LONGEST]})
             continue
         if text:

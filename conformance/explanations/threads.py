@@ -1,4 +1,4 @@
-"""Is ONNX Runtime wrong with the one thread that the suite gives it, and right with several?"""
+"""Explain wrong values by the one thread that the suite gives ONNX Runtime, where several threads give right ones."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ def _outputs(question: Question) -> list[Array]:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
+    for key, value in question.config.items():  # else an option of the case could be what makes the difference
+        options.add_session_config_entry(key, value)
     for library in question.libraries:
         options.register_custom_ops_library(library)
     session = onnxruntime.InferenceSession(str(question.model), options, providers=["CPUExecutionProvider"])

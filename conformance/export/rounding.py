@@ -55,7 +55,7 @@ class Rounding:
     """Whether results are rounded to a grid of ``MERGED`` fewer bits, or with ``mirrored`` to one that lies between
     its numbers, and moved no further: those that are nearly equal are equal in one of the two."""
     sums: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
-    """How far sums are off that are added up one by one, by the place of the call in the run. Another rounding of the
+    """The errors of sums that are added up one by one, by the place of the call in the run. Another rounding of the
     same inputs takes it from here: the terms differ in their last bits, and adding them up takes as long as all else.
     """
 

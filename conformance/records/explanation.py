@@ -26,13 +26,13 @@ class Failure:
 
     stage: str | None
     fault: str | None
-    """Who is at fault where nothing is found."""
+    """The party at fault where nothing is found."""
     runtime: str | None = None
     """The runtime that failed, where what others make of the same model decides; None where it does not."""
     own_code: bool = False
-    """Whether the export used code of the case's own; asked only where that decides."""
+    """True if the export used code of the case's own; looked up only where that decides."""
     special: bool = False
-    """Whether it is about NaN and infinities, of which runtimes share what no rule asks for."""
+    """True if it is about NaN and infinities, of which runtimes share what no rule asks for."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class NodeByNode:
     place: Node | None = None
     """The node that it is about."""
     several: bool = True
-    """Whether the model has more than one."""
+    """True if the model has more than one node."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Shows:
         "PyTorch", "case", "works", "declared", "draws", "no disk", "no memory",
     ]  # fmt: skip
     fault: str | None = None
-    """Whose fault what is ``declared`` says it is, of the cell or of ``draws``."""
+    """The party at fault by what is ``declared``, of the cell or of ``draws``."""
 
 
 Finding = Witness | NodeByNode | Shows
@@ -67,7 +67,7 @@ class Explanation:
 
     fault: str | None
     conclusion: str | None = None
-    """What the witnesses' answers leave open, or say of the fault; a name that ``records.text`` has the words for."""
+    """A name for what the answers leave open, or say of the fault; ``records.text`` has the words for it."""
     witnesses: tuple[Witness, ...] = ()
     details: Details = field(default_factory=Details)
     """The node or the pass of an optimizer that the conclusion is about, where accuracy is lost, and the cause."""
@@ -80,7 +80,7 @@ _SHOWN: dict[str, str | None] = {
     "harness": "harness", "PyTorch": "reference", "case": "case", "works": "case", "no disk": "harness",
     "no memory": None,
 }  # fmt: skip
-"""Who is at fault by what was seen. ``outputs``: PyTorch's are not those that the case declares. ``memory``: it is
+"""The party at fault by what was seen. ``outputs``: PyTorch's are not those that the case declares. ``memory``: it is
 right where ONNX Runtime uses no memory twice. ``steps``: the steps of a quantized file explain as much. ``export``:
 most accuracy is lost there. ``ties``: which of equal values an index names, PyTorch itself leaves open. ``works``:
 what is declared to fail does not. ``harness``, ``PyTorch``, ``case``: the process ended there."""

@@ -111,7 +111,7 @@ _COUNTED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
 """What has no such table, by its module: its name, and what differs after a new entry."""
 _SCHEMAS = "onnx.defs, schemas"
 _REGISTERING = {"register_schema": 1, "deregister_schema": -1}
-"""What changes the number of schemas, which would take milliseconds to list: calls are counted."""
+"""The functions that change the number of schemas. Listing all takes milliseconds, so their calls are counted."""
 
 
 class Registries:
@@ -173,7 +173,7 @@ class Registries:
 
 
 _schemas = 0
-"""How many schemas of ONNX were added since ``count_schemas``."""
+"""The number of ONNX schemas that were added since ``count_schemas``."""
 
 
 def count_schemas() -> None:
