@@ -48,7 +48,7 @@ Details = TypedDict("Details", {  # noqa: UP013 (a table)
     "cause": Any, "optimizer": Any, "operator": Any, "smallest": Any, "own_code": list[str], "place": Any,
     "explained": list[Any], "findings": list[str], "warnings": list[Any], "hints": list[str], "conditioning": Any,
     "vacuous": Any, "remedy": Any, "beyond": list[Any], "traceback": list[str], "no_bundle": str, "draw": None,
-    "worst": None,
+    "worst": None, "unexplained": bool,
 }, total=False)  # fmt: skip
 """Fields of a record that say more of a failure than its reason does; they decide nothing. ``draw`` and ``worst`` are
 there to say that the failure is about no example."""

@@ -75,6 +75,9 @@ def check_accuracy(run: CellRun) -> None:
             _note_saturation(run, verify, model)
         except Stopped as stop:
             run.note_changes()
+            put_off = bool(stop.details.get("unexplained"))
+            if put_off and _is_evaluator_by_default(run) and explainer.example is not None:
+                stop.fault = ask(stop, explainer.example).fault  # which decides whether the evaluator is believed
             in_doubt = _in_doubt(run, stop, model, explainer.example)
             if in_doubt and not explainer.is_declared(stop):
                 raise Unavailable(
@@ -86,6 +89,8 @@ def check_accuracy(run: CellRun) -> None:
                     f"the ONNX specification's evaluator stops with {stop.error}, which nothing lays to the model; "
                     "runtimes: [onnx-reference, onnxruntime] would insist on it"
                 ) from stop
+            if put_off:
+                raise
             small = None
             if not explainer.is_declared(stop):
                 small = note_operator(run, verify, stored, explainer.example, stop)
@@ -109,20 +114,21 @@ def _load(
         return None, stop
 
 
+def _is_evaluator_by_default(run: CellRun) -> bool:
+    """Return whether ONNX's evaluator runs the cell, and the case does not ask for it."""
+    return run.cell.runtime == "onnx-reference" and "runtimes" not in run.cell.case.says.model_fields_set
+
+
 def _uninvited(run: CellRun, stop: Stopped) -> bool:
     """Return whether the evaluator cannot run a model that nobody finds fault with, and only the default has it
     run."""
-    default = "runtimes" not in run.cell.case.says.model_fields_set
-    stops = stop.stage in ("load", "run") and stop.fault in (None, "runtime")
-    return run.cell.runtime == "onnx-reference" and default and stops
+    return _is_evaluator_by_default(run) and stop.stage in ("load", "run") and stop.fault in (None, "runtime")
 
 
 def _in_doubt(run: CellRun, stop: Stopped, model: Stored, example: Example | None) -> str | None:
     """Why ONNX's evaluator is not believed, where another runtime gives PyTorch's values and only the default has it
     run: it is written for the tests of the specification, which have few NaN, infinities and halves."""
-    default = "runtimes" not in run.cell.case.says.model_fields_set
-    alone = run.cell.runtime == "onnx-reference" and (stop.stage, stop.fault) == ("compare", "runtime")
-    if example is None or not (alone and default):
+    if example is None or not _is_evaluator_by_default(run) or (stop.stage, stop.fault) != ("compare", "runtime"):
         return None
     if is_special(example, stop):
         return "of NaN and infinities"

@@ -54,6 +54,9 @@ class Draws:
 
     def __iter__(self) -> Iterator[Draw]:
         """Earlier failures, then every boundary shape, then drawn shapes; several draws of values for each shape."""
+        if self._settings.only is not None:
+            yield Draw(**self._settings.only)
+            return
         yield from self._failures.taken[0]
         for index, (sizes, seed) in enumerate(self._shapes):
             for k, regime in enumerate(self._regimes(index)):

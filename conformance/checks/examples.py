@@ -20,7 +20,7 @@ from conformance.errors import Details, Stopped, Unavailable
 from conformance.plan.cell import Cell
 from conformance.plan.expected import apart, declared, expectations, on_host, owed, shows
 from conformance.plan.settings import Settings
-from conformance.records.explanation import Shows, blame, note, reconsider
+from conformance.records.explanation import Shows, blame, note, reconsider, unexplained
 from conformance.records.left_open import left_open
 from conformance.records.record import FLOAT64, Record, Witness
 from conformance.records.settle import MARGIN
@@ -144,6 +144,8 @@ class Examples:
                 f"nothing can be said of a runtime"
             )
         stop = WrongAnswer(failed("IllConditioned", text, worst))
+        if self._explainer.is_put_off(stop):
+            return unexplained(stop)
         found = reconsider(self._explainer.witnessed(stop, example), Shows("ill-conditioned"))
         if worst is not None and isinstance(worst.wanted, int):
             found = reconsider(found, Shows("ties"))
@@ -205,6 +207,8 @@ class Examples:
         if not record.examples:
             weak = f"{record.ill_conditioned} ill-conditioned, {record.nothing} mostly NaN"
             stop = Stopped("compare", "NothingVerified", f"no example verified anything: {weak}", "case")
+            if self._explainer.is_put_off(stop):
+                raise unexplained(stop, known="case")
             stop.details = self._why_nothing()
             with contextlib.suppress(Stopped):  # advice is no further failure
                 stop.details["remedy"] = Remedies(self._verify, list(self._draws)).of_nothing()
@@ -225,7 +229,10 @@ class Examples:
                         f"PyTorch's own outputs are mostly NaN in {record.nothing} of {draws} draws, and the others "
                         "would not show a wrong runtime. specials: true would insist"
                     ) from stop
-                self._advise(stop, self._verify.vacuity.findings().keys() - excused)
+                if self._explainer.is_put_off(stop):
+                    unexplained(stop, known="case")
+                else:
+                    self._advise(stop, self._verify.vacuity.findings().keys() - excused)
                 raise
         record.draw = draw
 

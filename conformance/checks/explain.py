@@ -27,7 +27,10 @@ class CaseExplainer(Explainer):
 
     def __init__(self, settings: Settings, record: Record, verify: Verifier, dims: Dims, ask: Ask) -> None:
         super().__init__(record, verify, ask)
-        self._verify, self._dims, self._instructions = verify, dims, settings.instructions
+        self._settings, self._verify, self._dims = settings, verify, dims
+
+    def is_put_off(self, stop: Stopped) -> bool:
+        return self._settings.explain == "later" and not self.is_declared(stop)
 
     def clearest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
         self._verify.tell(stop, example)
@@ -37,13 +40,13 @@ class CaseExplainer(Explainer):
         self._verify.tell(stop, example)
         super().blamed(example, stop)
         self._verify.tell(stop, example)
-        if stop.fault == "exporter":
+        if stop.fault == "exporter" and not stop.details.get("unexplained"):
             stop.details["own_code"] = self._verify.cell.own_code
         return stop
 
     def is_declared(self, stop: Stopped) -> bool:
         """Return whether the case says that the whole cell fails like this."""
-        return fails_as_declared(self._verify.cell, self._instructions, stop.stage, stop.error, stop.reason)
+        return fails_as_declared(self._verify.cell, self._settings.instructions, stop.stage, stop.error, stop.reason)
 
     def _smallest(self, example: Example, stop: Stopped) -> tuple[Example, Stopped]:
         """The smallest shape, by bisection, and then the simplest values with the same failure."""

@@ -37,6 +37,6 @@ def check_fidelity(run: CellRun) -> None:
             Examples(cell, run.settings, run.record, draws, verify, explainer).run()
             check_finite(run, session, draws, stored, converted, trusting=verify.kept.first is not None)
         except Stopped as stop:
-            if stop.fault == "exporter" and not explainer.is_declared(stop):
+            if stop.fault == "exporter" and not explainer.is_declared(stop) and not stop.details.get("unexplained"):
                 note_operator(run, verify, stored, explainer.example, stop)
             raise

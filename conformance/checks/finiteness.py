@@ -121,6 +121,8 @@ def check_finite(
             record.beyond.append(told(example, stop))
             continue
         stop = explain(example, stop)
+        if stop.details.get("unexplained"):
+            raise stop
         shown = explain.example or example
         stop.details |= {"beyond": [*record.beyond, told(shown, stop)], "hints": ["exclude"]}
         raise stop

@@ -209,8 +209,9 @@ class CellRun:
         name = self.key
         stored = stored or self.prepared.models.get(name)
         if stored is None:
-            if name in self.prepared.failed:
-                raise self.prepared.failed[name]
+            known = self.prepared.failed.get(name)
+            if known is not None and not (known.details.get("unexplained") and self.settings.explain == "now"):
+                raise known
             failed = self.outcomes.failed_export(name)
             if failed is not None:
                 raise failed
@@ -233,7 +234,8 @@ class CellRun:
             except Stopped as stop:
                 if stop.fault == "exporter":
                     self._check_repeats(wanted)
-                    seen = [] if self.outcomes.is_declared(stop) else raising(self, stop)
+                    later = self.settings.explain == "later" or self.outcomes.is_declared(stop)
+                    seen = [] if later else raising(self, stop)
                     stop.details |= {
                         "own_code": [*cell.own_code, *seen], "hints": advice(stop), "warnings": self.warnings(),
                         "place": raised_at(stop, cell.case.folder),

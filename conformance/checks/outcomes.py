@@ -5,7 +5,7 @@ Beside them it is kept that a module gives the same graph at other sizes.
 A failure that is declared comes in every run, and finding its cause takes longer than showing it. So the example is
 run and compared in every run, and what an earlier run found of the cause is taken where all is bit for bit as it was:
 what the cell depends on (``depends.fingerprint``), its models, the inputs, what is right for them, and what the
-runtime gave. Where the case declares whose fault it is too, nobody is asked, unless ``--explain all`` wants it. A
+runtime gave. Of a declared failure nobody is asked, unless ``--explain all`` or ``conformance explain`` wants it. A
 failure that nobody has declared is explained anew, and its export tried again.
 """
 
@@ -87,13 +87,14 @@ class Outcomes:
         are the hashes of all models that are asked about."""
 
         def recall(stop: Stopped, example: Example) -> Explanation:
-            fault = self._declared_fault(stop)
-            if fault is not None and not self._settings.explain_declared:
-                return explain(Failure(stop.stage, fault), ())
-            about = (*models, record.fidelity)
-            key = self._key_of(stop, example, verify, about) if self.is_declared(stop) else None
-            if key is None:
+            if not self.is_declared(stop):
                 return ask(stop, example)
+            if not self._settings.explain_declared:
+                fault = self._declared_fault(stop)
+                if fault is None:
+                    stop.details["unexplained"] = True
+                return explain(Failure(stop.stage, fault), ())
+            key = self._key_of(stop, example, verify, (*models, record.fidelity))
             try:
                 return _explanation(self._keeping.get(self._folder, key))
             except (TypeError, KeyError, ValueError):

@@ -1,4 +1,5 @@
-"""Cells in several worker processes at a time; what pytest does with their records runs in the caller's thread."""
+"""Jobs, mostly cells, in several worker processes at a time; what is done with their results runs in the caller's
+thread."""
 
 from __future__ import annotations
 
@@ -7,53 +8,66 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from conformance.checks.runner import Runner, broken
-from conformance.plan.cell import Cell
-from conformance.plan.order import Schedule
-from conformance.records.record import Record
-from conformance.worker.isolation import Worker
+from conformance.worker.isolation import OnWait, Worker
+
+J = TypeVar("J")
+R = TypeVar("R")
 
 TICK = 0.1
-"""Seconds after which ``Pool.records`` lets its caller do something else."""
+"""Seconds after which ``Pool.results`` lets its caller do something else."""
 
 
 class Doing(NamedTuple):
-    """A cell that is running, when it began (``time.monotonic``), and the latest note of its worker."""
+    """A job that is running, when it began (``time.monotonic``), and the latest note of its worker."""
 
-    cell: Cell
+    job: Any
     begun: float
     note: dict[str, Any]
 
 
-class Pool:
-    """One thread for each worker, which has it run one cell after another and waits for its answers.
+Running: TypeAlias = Callable[[J, OnWait, J | None], R]
+"""Runs a job in a worker, such as a cell; told which comes next, it may begin that one at once."""
 
-    Threads suffice, since the work is done by the workers; each is held to the time and the memory of its cell by the
+
+class Handing(Protocol):
+    """Hands numbers of jobs to the workers that ask, as ``plan.order.Schedule`` does."""
+
+    def add(self, worker: Any, /) -> None: ...
+
+    def take(self, worker: Any, /, *, of_others: bool) -> int | None:
+        """Return the next job of a worker, or of others if it has none of its own; None where none is left."""
+
+
+class Pool(Generic[J, R]):
+    """One thread for each worker, which has it run one job after another and waits for its answers.
+
+    Threads suffice, since the work is done by the workers; each is held to the time and the memory of its job by the
     thread that waits for it.
     """
 
     def __init__(
         self,
         workers: Sequence[Worker],
-        runner: Callable[[Worker], Runner],
-        schedule: Schedule,
-        cells: Mapping[int, Cell],
+        runner: Callable[[Worker], Running[J, R]],
+        schedule: Handing,
+        jobs: Mapping[int, J],
+        failed: Callable[[J, Exception], R],
     ) -> None:
-        """``workers`` have been entered; ``runner`` makes what runs cells in one of them. The ``schedule`` hands out
-        the numbers of ``cells``."""
-        self._schedule, self._cells = schedule, cells
-        self._workers = [*workers]
+        """``workers`` have been entered; ``runner`` makes what runs jobs in one of them. The ``schedule`` hands out
+        the numbers of ``jobs``. ``failed`` gives the result of one that raised."""
+        self._schedule, self._jobs, self._failed = schedule, jobs, failed
+        self.workers = [*workers]
         self._lock = threading.Lock()
-        self._answers: queue.SimpleQueue[tuple[int, Record] | BaseException | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[tuple[int, R] | BaseException | None] = queue.SimpleQueue()
         self._doing: dict[int, Doing] = {}
         self._stopped = False
         self._over = threading.Event()
         for number in range(len(workers)):
             schedule.add(number)
         self._threads = [
-            threading.Thread(target=self._drive, args=(number, runner(worker)), name=f"cells-{number}", daemon=True)
+            threading.Thread(target=self._drive, args=(number, runner(worker)), name=f"jobs-{number}", daemon=True)
             for number, worker in enumerate(workers)
         ]
 
@@ -61,8 +75,8 @@ class Pool:
         for thread in self._threads:
             thread.start()
 
-    def records(self) -> Iterator[tuple[int, Record] | None]:
-        """The records as they come, each with the number of its cell; None after each ``TICK`` without any. Raises
+    def results(self) -> Iterator[tuple[int, R] | None]:
+        """The results as they come, each with the number of its job; None after each ``TICK`` without any. Raises
         what has ended a thread."""
         left = len(self._threads)
         while left:
@@ -79,33 +93,33 @@ class Pool:
                 yield answer
 
     def doing(self) -> list[Doing]:
-        """The cells that are running, the one that began first at the front."""
+        """The jobs that are running, the one that began first at the front."""
         return list(self._doing.values())
 
     def close(self) -> None:
         """Ends what is running, and the workers."""
         self._stopped = True
         self._over.set()
-        for worker in self._workers:
+        for worker in self.workers:
             worker.stop()
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
         with ExitStack() as stack:
-            for worker in self._workers:
+            for worker in self.workers:
                 stack.callback(worker.close)
 
     def _take(self, worker: int, *, of_others: bool) -> int | None:
         with self._lock:
             return self._schedule.take(worker, of_others=of_others)
 
-    def _drive(self, worker: int, run: Runner) -> None:
+    def _drive(self, worker: int, run: Running[J, R]) -> None:
         """Has one worker run what the schedule gives it."""
         try:
             number = self._take(worker, of_others=True)
             while number is not None and not self._stopped:
                 following = self._take(worker, of_others=False)
-                self._answers.put((number, self._record(number, run, following)))
+                self._answers.put((number, self._result(number, run, following)))
                 number = self._take(worker, of_others=True) if following is None else following
         except BaseException as error:
             self._answers.put(error)
@@ -113,16 +127,16 @@ class Pool:
             self._answers.put(None)
         self._over.wait()  # a fork server that this thread has started ends with it, and the workers of all others
 
-    def _record(self, number: int, run: Runner, following: int | None) -> Record:
-        cell = self._cells[number]
-        doing = self._doing[number] = Doing(cell, time.monotonic(), {})
+    def _result(self, number: int, run: Running[J, R], following: int | None) -> R:
+        job = self._jobs[number]
+        doing = self._doing[number] = Doing(job, time.monotonic(), {})
 
         def note(latest: dict[str, Any]) -> None:
             self._doing[number] = doing._replace(note=latest)
 
         try:
-            return run(cell, note, None if following is None else self._cells[following])
-        except Exception as error:  # the other cells are to run all the same
-            return broken(cell, type(error).__name__, "the cell has no record of its own", error)
+            return run(job, note, None if following is None else self._jobs[following])
+        except Exception as error:  # the other jobs are to run all the same
+            return self._failed(job, error)
         finally:
             del self._doing[number]

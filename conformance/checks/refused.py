@@ -14,6 +14,7 @@ from conformance.checks.left_open import called, left_open
 from conformance.checks.own_code import accused, declared_own, own_code, told_of
 from conformance.errors import Stopped, display_path
 from conformance.export.expression import EXPRESSION
+from conformance.records.explanation import unexplained
 from conformance.worker import aside
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ SECONDS = 60.0
 def note_stopped_export(run: CellRun, stop: Stopped) -> None:
     """Write the operator at which an export stops into the fields of that failure, or the pass, or at least the line
     where no frame of the failure has it. Code of the case's own for other operators is then not at fault."""
+    if run.settings.explain == "later":
+        unexplained(stop, known=stop.fault)
+        return
     found = _asked(run, lambda: _of_export(run))
     known_by_frame = (stop.details.get("place") or {}).get("own") and not found.get("operator")
     if found.get("unable") or (known_by_frame and not found.get("passes")):
@@ -39,6 +43,9 @@ def note_refused_model(run: CellRun, stop: Stopped) -> None:
     """Write the operator whose node the checker refuses into the fields of that failure, and which code of the case's
     own may be behind it."""
     if run.cell.exporter == "onnx" or run.outcomes.is_declared(stop):
+        return
+    if run.settings.explain == "later":
+        unexplained(stop, known=stop.fault)
         return
     known, name = run.prepared.refused, (run.cell.exporter, run.cell.opset)
     if name not in known:

@@ -7,7 +7,7 @@ import dataclasses
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,18 +18,18 @@ from conformance.errors import Stopped
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations, on_host, shows
 from conformance.plan.settings import Settings
+from conformance.records.causes import explained
 from conformance.records.death import crashed, note_death
 from conformance.records.explanation import fail
 from conformance.records.record import Record, cause_of_export, cause_of_smallest
 from conformance.records.settle import fail_as_declared, settle
 from conformance.records.spent import START
 from conformance.runtimes import registry
-from conformance.worker.isolation import Death, Worker
+from conformance.worker.isolation import Death, OnWait, Worker
 from conformance.worker.state.fence import of_process
 from conformance.worker.state.setting import Change
 from conformance.worker.warm import prepare_process
 
-OnWait = Callable[[dict[str, Any]], object]
 _NAMED = 3  # processes that a cell left running and its record names
 
 
@@ -68,10 +68,7 @@ class Runner:
         after other cells in the same process has to come again in a fresh one.
         """
         if self._worker is None:
-            from conformance.checks.run_cell import run_cell
-            from conformance.worker.progress import Progress
-
-            return self._noted(run_cell(Progress(), cell, self._settings_now()))
+            return self._noted(self._run_with(self._settings_now(), cell, on_wait))
         before = self._before.told()
         start = self._start if self._begun is cell else time.perf_counter()
         record, doubtful = self._finish(cell, on_wait)
@@ -84,6 +81,25 @@ class Runner:
             with contextlib.suppress(Exception):  # raised again when the cell ``then`` is asked for
                 self._begin(then)
         return record
+
+    def explain(self, cell: Cell, record: Record, on_wait: OnWait | None = None) -> Record:
+        """Return the record of a failed cell with its explanation, for which the cell runs again, beginning with the
+        example that failed. Where it does not fail alike, or its process dies of being asked, the record stays."""
+        settings = dataclasses.replace(self._settings_now(), explain="now")
+        return explained(record, self._noted(self._run_with(settings, cell, on_wait)))
+
+    def answer(self, cell: Cell, draw: Mapping[str, Any]) -> Record:
+        """Return the record of a cell that ran one draw and nothing else. Nothing of it is kept for a later run."""
+        settings = dataclasses.replace(self._settings_now(), explain="later", only=draw, answers=None, failures=None)
+        return self._run_with(settings, cell, None)
+
+    def _run_with(self, settings: Settings, cell: Cell, on_wait: OnWait | None) -> Record:
+        if self._worker is not None:
+            return self._finish(cell, on_wait, settings)[0]
+        from conformance.checks.run_cell import run_cell
+        from conformance.worker.progress import Progress
+
+        return run_cell(Progress(), cell, settings)
 
     def each(self, cells: Iterable[Cell]) -> Iterator[Record]:
         """The records of cells, one after another; of those that this host cannot run, why not."""
@@ -138,13 +154,16 @@ class Runner:
         self._worker.replace()
         self._before.clear()
 
-    def _note_place(self, cell: Cell, record: Record) -> None:
+    def _note_place(self, cell: Cell, record: Record, settings: Settings) -> None:
         """Write the operator at which an export ended its process into the record, if that is not as declared."""
         assert self._worker is not None
         if record.status != "failed" or (record.stage, record.fault) != ("export", "exporter") or not crashed(record):
             return
+        if settings.explain == "later":
+            record.unexplained = True
+            return
         with contextlib.suppress(Exception):  # this only explains a failure, and must not be another
-            told = self._worker.call(_crashed_export, cell, self._settings_now(), timeout=self._timeout)
+            told = self._worker.call(_crashed_export, cell, settings, timeout=self._timeout)
             record.operator = None if isinstance(told, Death) else told
         self._replace()
 
@@ -183,7 +202,7 @@ class Runner:
             self._before.note_alone(cell, record)
         if isinstance(answer, Death):
             self._replace()  # where the process goes on, nothing has put back what the cell changed
-            self._note_place(cell, record)
+            self._note_place(cell, record, settings or self._settings_now())
         elif not self._worker.running:
             self._before.clear()
         else:

@@ -38,6 +38,7 @@ from conformance.errors import Stopped, display_path
 from conformance.explain.search import OutOfTime
 from conformance.plan.expected import fails_as_declared
 from conformance.records.environment import environment, versions
+from conformance.records.explanation import unexplained
 from conformance.records.record import cause_of_export
 from conformance.runtimes import opener
 from conformance.worker import aside
@@ -165,6 +166,9 @@ def note_failed_export(run: CellRun, stop: Stopped) -> None:
     if (stop.stage != "export" and not refused) or stop.fault != "exporter" or not settings.smallest:
         return
     if fails_as_declared(cell, settings.instructions, stop.stage, stop.error, stop.reason):
+        return
+    if settings.explain == "later":
+        unexplained(stop, known=stop.fault)
         return
     shown_in = settings.shown.get(cause_of_export(cell.case.name, cell.exporter, stop.error, stop.reason))
     if shown_in is not None:

@@ -12,6 +12,22 @@ def seconds(text: str) -> float:
     return _above_zero(text, "a number of seconds")
 
 
+def budget(text: str) -> str:
+    """Return ``none``, ``all``, or a time such as ``60s`` or ``5m``. Raises ArgumentTypeError."""
+    if text not in ("none", "all"):
+        duration(text)
+    return text
+
+
+def duration(text: str) -> float:
+    """Return a time such as ``60s``, ``5m`` or ``60`` in seconds, above 0. Raises ArgumentTypeError."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
+    return _UNITS[unit] * _above_zero(number, "none, all, or a time such as 60s or 5m")
+
+
+_UNITS = {"s": 1.0, "m": 60.0}
+
+
 def gibibytes(text: str) -> float:
     """Return a size in GiB, above 0. Raises ArgumentTypeError."""
     return _above_zero(text, "a number of GiB")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from conformance.records import processor
 
@@ -38,8 +38,12 @@ class Settings:
     """In which cell the smallest function was looked for, by its cause (``records.record.cause_of_smallest``)."""
     observe: bool = True
     """Whether it is observed what cells use; where it is not, nothing is kept for a later run."""
+    explain: Literal["now", "later"] = "now"
+    """When a failure is explained. ``later`` gives the verdict alone; ``Runner.explain`` explains it afterwards."""
+    only: Mapping[str, Any] | None = None
+    """The one draw that cells run, as ``Draw.as_dict`` has it; None runs all."""
     explain_declared: bool = True
-    """Ask others also about a failure that the case declares with its fault."""
+    """Ask others also about a failure that the case declares."""
     suite: str | None = None
     """What ``depends.fingerprint.suite`` said where the run was started; None asks it where the cells run."""
     require_provider: bool = False

@@ -19,10 +19,10 @@ from conformance import collector
 from conformance.plugin import options
 from conformance.plugin.findings_first import FindingsFirst
 from conformance.plugin.ordering import TELLS, cell_of
+from conformance.plugin.properties import describe
 from conformance.plugin.session import STARTED_BY, Session
 from conformance.plugin.terminal import Terminal
 from conformance.records.clean import block, one_line
-from conformance.records.location import places_of
 
 if TYPE_CHECKING:
     from conformance.plan.cell import Cell
@@ -163,7 +163,7 @@ def run(request: pytest.FixtureRequest) -> Any:
 
         record = running(cell)
         request.node.stash[_RECORD] = record  # until its report is made
-        request.node.user_properties += shared(_properties(record))
+        request.node.user_properties += shared(describe(record))
         if record["status"] == "skipped":
             pytest.skip(one_line(record["reason"]))
         if record["status"] == "xfailed":
@@ -172,21 +172,6 @@ def run(request: pytest.FixtureRequest) -> Any:
             pytest.fail(text.failure(record), pytrace=False)
 
     return run_cell
-
-
-def _properties(record: dict[str, Any]) -> list[tuple[str, object]]:
-    """List what JUnit files tell of a cell besides pytest's own."""
-    names = ("case", "exporter", "opset", "runtime", "precision", "check", "status", "stage", "error", "fault",
-             "examples", "command", "bundle")  # fmt: skip
-    properties: list[tuple[str, object]] = [(name, record[name]) for name in names if record[name] is not None]
-    case = (record["source"]["file"], record["source"]["line"])
-    properties.append(("source", f"{case[0]}:{case[1]}"))
-    place = next(places_of(record), case) if record["status"] == "failed" else case
-    if place != case:
-        properties.append(("place", f"{place[0]}:{place[1]}"))
-    if record["worst"] is not None:
-        properties.append(("ratio", record["worst"]["ratio"]))
-    return properties
 
 
 @pytest.fixture

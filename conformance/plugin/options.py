@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import shlex
 from pathlib import Path
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 MOST_WORKERS = 4
 """Workers that a run has unless it says how many: each takes memory for its modules and models."""
+_ENDS = {"none": 0.0, "all": math.inf}
+"""What ``--explain`` takes besides a time."""
 SELECTION = ("exporter", "opset", "runtime", "precision")
 
 
@@ -90,9 +93,11 @@ def add(parser: pytest.Parser, *, short: bool = False) -> None:
     )
     group.add(
         "explain",
-        choices=("undeclared", "all"),
-        default="undeclared",
-        help="all: ask others also about failures that are declared with their fault (default: %(default)s)",
+        type=numbers.budget,
+        default="120s",
+        metavar="120s|none|all",
+        help="how long failures are explained once every cell has its verdict, each cause once; all: without limit, "
+        "declared failures too (default: %(default)s)",
     )
     group.add(
         "baseline", metavar="RUN", help="also fail on what got worse since that run, or since a committed baseline"
@@ -356,6 +361,11 @@ class Options:
             if is_given:
                 return 1
         return min(_cores(), MOST_WORKERS) if given is None else given
+
+    def explain_seconds(self) -> float:
+        """Return how long failures may be explained: 0 for not at all, infinity for as long as it takes."""
+        given = self["explain"]
+        return _ENDS[given] if given in _ENDS else numbers.duration(given)
 
     def cell_memory(self) -> float:
         """GiB that a cell may take, where as many run at a time as there are workers, or processes of xdist."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from conformance.checks.pool import Doing, Pool
     from conformance.plan.cell import Cell
     from conformance.plugin.session import Session
+    from conformance.records.record import Record
+    from conformance.worker.isolation import Worker
 
 
 class Pooled:
@@ -24,7 +26,7 @@ class Pooled:
 
     def __init__(self, session: Session, workers: int) -> None:
         self._session, self._options, self._count = session, session.options, workers
-        self._pool: Pool | None = None
+        self._pool: Pool[Cell, Record] | None = None
         self._waiting: Waiting | None = None
 
     def close(self) -> None:
@@ -32,6 +34,10 @@ class Pooled:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
+
+    def idle(self) -> list[Worker]:
+        """Return the workers, which have run all that there was, if they are still there."""
+        return [] if self._pool is None else self._pool.workers
 
     # ---- hooks
 
@@ -52,7 +58,7 @@ class Pooled:
         pool = self._start(session.items, of_workers)
         run_tests(session, at_once, (*of_workers, *alone))
         quiet = time.monotonic()
-        for made in pool.records():
+        for made in pool.results():
             if made is None:
                 if time.monotonic() - quiet >= SLOW_SECONDS:
                     self._show(pool.doing())
@@ -63,7 +69,8 @@ class Pooled:
             run_tests(session, [of_workers[number]], itertools.chain(reversed(left), alone))
             quiet = time.monotonic()
         self._show([])
-        self.close()
+        if alone:
+            self.close()  # budgets of time are measured while nothing else is there
         run_tests(session, alone, ())
         return True
 
@@ -86,7 +93,7 @@ class Pooled:
         except Exception:  # raised again by the cell's own test, which tells it
             return False
 
-    def _start(self, items: Sequence[pytest.Item], of_workers: Sequence[pytest.Item]) -> Pool:
+    def _start(self, items: Sequence[pytest.Item], of_workers: Sequence[pytest.Item]) -> Pool[Cell, Record]:
         from conformance.checks.pool import Pool
         from conformance.plan.order import Schedule
         from conformance.worker.warm import new_worker
@@ -102,17 +109,24 @@ class Pooled:
         workers = [new_worker(memory, dynamo=dynamo).__enter__() for _ in range(min(self._count, len(of_workers)))]
         shown: dict[str, str] = {}
         schedule = Schedule(works, seconds, as_given=told.as_given)
-        self._pool = Pool(workers, lambda worker: running.runner(worker, shown), schedule, cells)
+        self._pool = Pool(workers, lambda worker: running.runner(worker, shown), schedule, cells, _unmade)
         self._pool.start()
         return self._pool
 
     def _show(self, doing: Sequence[Doing]) -> None:
         """Shows what the cell is doing that began first, and takes away what was shown of another."""
         front = doing[0] if doing else None
-        if self._waiting is not None and (front is None or front.cell.id != self._waiting.cell):
+        if self._waiting is not None and (front is None or front.job.id != self._waiting.cell):
             self._waiting.done()
             self._waiting = None
         if front is not None:
             if self._waiting is None:
-                self._waiting = Waiting(self._options.config, self._session.progress, front.cell.id, front.begun)
+                self._waiting = Waiting(self._options.config, self._session.progress, front.job.id, front.begun)
             self._waiting(front.note)
+
+
+def _unmade(cell: Cell, error: Exception) -> Record:
+    """The record of a cell that could not be run, so that the others run all the same."""
+    from conformance.checks.runner import broken
+
+    return broken(cell, type(error).__name__, "the cell has no record of its own", error)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+
+from conformance.records.location import places_of
 
 _OF_ONE_CELL = ("command", "ratio", "bundle")
 """Properties of which hardly any two tests have the same."""
@@ -38,3 +41,18 @@ class Properties:
             one if one[0] in _OF_ONE_CELL or type(one[1]) not in (str, int) else self._known.setdefault(one, one)
             for one in given
         ]
+
+
+def describe(record: dict[str, Any]) -> list[tuple[str, object]]:
+    """List what JUnit files tell of a cell besides pytest's own."""
+    names = ("case", "exporter", "opset", "runtime", "precision", "check", "status", "stage", "error", "fault",
+             "examples", "command", "bundle")  # fmt: skip
+    properties: list[tuple[str, object]] = [(name, record[name]) for name in names if record[name] is not None]
+    case = (record["source"]["file"], record["source"]["line"])
+    properties.append(("source", f"{case[0]}:{case[1]}"))
+    place = next(places_of(record), case) if record["status"] == "failed" else case
+    if place != case:
+        properties.append(("place", f"{place[0]}:{place[1]}"))
+    if record["worst"] is not None:
+        properties.append(("ratio", record["worst"]["ratio"]))
+    return properties

@@ -130,6 +130,10 @@ class Running:
         record.command = self._command(cell)
         return record.as_dict()
 
+    def idle(self) -> list[Worker]:
+        """Return the worker, which has run all that there was, if there is one."""
+        return [] if self._worker is None else [self._worker]
+
     def close(self) -> None:
         if self._worker is not None:
             self._worker.close()
@@ -178,6 +182,7 @@ class Running:
             require_provider=self._options["require_provider"],
             tensorrt=self._options.builder_options(),
             observe=not self._options["no_observe"],
+            explain="now" if self.clustered is not None else "later",
             explain_declared=self._options["explain"] == "all",
             suite=suite(),
         )
@@ -219,7 +224,8 @@ class Running:
         if host not in self._fingerprints:
             from conformance.depends.fingerprint import Fingerprints
 
-            run = {name: self._options[name] for name in ("examples", "tensorrt", "explain")}
+            run = {name: self._options[name] for name in ("examples", "tensorrt")}
+            run["explain"] = self._options["explain"] == "all"
             self._fingerprints[host] = Fingerprints(run, host)
         with self._saying(f"{cell.case.name}: finding the files and packages that it depends on"):
             return self._fingerprints[host](cell)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from conformance.plugin.clustered import Clustered
+from conformance.plugin.explaining import Explaining
 from conformance.plugin.gating import Gating
 from conformance.plugin.keeping import Keeping
 from conformance.plugin.options import Options
@@ -20,6 +22,9 @@ from conformance.plugin.properties import Properties
 from conformance.plugin.running import Running
 from conformance.plugin.saying import Saying
 from conformance.plugin.writing import Writing
+
+if TYPE_CHECKING:
+    from conformance.worker.isolation import Worker
 
 
 class Session:
@@ -47,6 +52,7 @@ class Session:
         self.writing = Writing(self.options, self.planning.cut, self.clustered)
         self.gating = Gating(self.options)
         self.keeping = Keeping(self.options)
+        self.explaining = Explaining(self)
         self.properties = Properties()
         self.mixed_up = False
         """Whether a test came with the record of another cell."""
@@ -72,6 +78,10 @@ class Session:
         """Ends the run in the process of the terminal; the exit status, not success where nothing was proved."""
         if self.planning.may_be_empty() and self.has_cells and exitstatus != pytest.ExitCode.USAGE_ERROR:
             self.writing.begin()
+        if exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR):
+            self.explaining.leave("the run was broken off")
+        else:
+            self.explaining.run()
         self.close(finished=not broken_off)
         records = self.writing.records
         if self.gating.asked_for and records:
@@ -83,6 +93,18 @@ class Session:
         if self.writing.all_skipped() and not (records == [] and self.planning.may_be_empty()):
             return pytest.ExitCode.NO_TESTS_COLLECTED
         return exitstatus
+
+    def workers(self, most: int) -> list[Worker]:
+        """Return workers that do nothing, up to so many: those that ran the cells where there are any yet."""
+        from conformance.worker.warm import new_worker
+
+        own = [] if self.pooled is None else self.pooled.idle()
+        own = own or self.running.idle()
+        if own:
+            return own[:most]
+        count = max(self.options.cell_workers(), self.ordering.workers if self.clustered is None else 1)
+        memory, dynamo = self.options.cell_memory(), self.options.may_need_dynamo()
+        return [new_worker(memory, dynamo=dynamo).__enter__() for _ in range(min(count, most))]
 
     def close(self, *, finished: bool = True) -> None:
         """Ends the worker and the run file."""

@@ -11,6 +11,7 @@ import pytest
 
 from conformance.plugin.ordering import id_of
 from conformance.records.clean import literal
+from conformance.records.findings import RED
 from conformance.records.telling import Telling
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Terminal:
             record = None if cell is None else self._session.running.broken(cell, error, reason)
         if record is not None:
             self._session.writing.add(record)
+            if record["status"] in RED:
+                self._session.explaining.add(record, report)
             first = self._telling.first(record) if report.failed else None
             if first is not None and report.when == "call":
                 report.longrepr = text.repetition(record, first)
@@ -80,7 +83,12 @@ class Terminal:
         for line in (*matrix.LEGEND, *(line for part in parts for line in part(records))):
             write(line)
         write(matrix.counts(records))
-        for line in (*session.writing.notes(), *text.dropped_draws(records), *session.keeping.notes()):
+        for line in (
+            *session.explaining.notes(),
+            *session.writing.notes(),
+            *text.dropped_draws(records),
+            *session.keeping.notes(),
+        ):
             write(line, yellow=True)
         for line in session.writing.emptiness():
             write(line, red=True)

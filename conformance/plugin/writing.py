@@ -33,6 +33,8 @@ class Writing:
         self._unlocked = False
         self.records: list[dict[str, Any]] = []
         """What ``records.brief`` keeps of each; the whole ones are in the run file alone."""
+        self._at: dict[str, int] = {}
+        """The place in ``records`` by cell id."""
         self.trouble: str | None = None
         """Why not all of the run could be written."""
 
@@ -67,10 +69,19 @@ class Writing:
         from conformance.records.brief import brief
 
         writer = self.begin()
+        self._at[record["id"]] = len(self.records)
         self.records.append(brief(record))
         self._last = time.time()
         with contextlib.suppress(OSError):  # tried again with the next record, and told at the end
             writer.add(record)
+
+    def replace(self, record: dict[str, Any]) -> None:
+        """Write a cell down again, which has an explanation now."""
+        from conformance.records.brief import brief
+
+        self.records[self._at[record["id"]]] = brief(record)
+        with contextlib.suppress(OSError):  # tried again at the end, and told there
+            self.begin().replace(record)
 
     def close(self, *, finished: bool = True) -> None:
         """Closes the run file; a run that did not reach its end has no ``run.json``."""

@@ -261,6 +261,13 @@ def blame(stop: Stopped, found: Explanation) -> None:
         stop.details["loss"] = None
 
 
+def unexplained(stop: Stopped, *, known: str | None = None) -> Stopped:
+    """Return a failure that nobody was asked about yet; ``known`` is who is at fault where the stage tells that."""
+    stop.fault = known
+    stop.details["unexplained"] = True
+    return stop
+
+
 def note(record: Record, finding: Shows) -> None:
     """Write into a record that has failed who is at fault after one more finding."""
     record.fault = explain(Failure(record.stage, record.fault), [finding]).fault

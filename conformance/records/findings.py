@@ -171,15 +171,15 @@ def _at_line(record: Mapping[str, Any], component: str) -> Key | None:
     place, error = record.get("place") or {}, str(record.get("error"))
     if not place.get("line") or record.get("stage") == "compare":
         return None
-    at, said = f"{place['file']}:{place['line']}", _said(str(record.get("reason") or ""), error)
+    at, text = f"{place['file']}:{place['line']}", said(str(record.get("reason") or ""), error)
     if not place.get("own"):
-        return Key(component, "", "line", at, said) if component in ("exporter", "precision") else None
+        return Key(component, "", "line", at, text) if component in ("exporter", "precision") else None
     at = _beside(record, at)
     if record.get("signal"):  # whose fault it seems to be hangs on the stage at which it came
         return Key("case", "", "line", at, error)
-    if ON_DATA.search(said):
+    if ON_DATA.search(text):
         return Key("exporter", "", "branch", at, _BRANCH)
-    return Key(component, "", "line", at, said)
+    return Key(component, "", "line", at, text)
 
 
 _BRANCH = "control flow on data"
@@ -191,16 +191,16 @@ def _beside(record: Mapping[str, Any], place: str) -> str:
     return f"{folder}/{place.rpartition('/')[2]}" if folder else place.rpartition("/")[2]
 
 
-def _said(reason: str, error: str) -> str:
+def said(reason: str, error: str) -> str:
     """Return what an exception says, without what differs from cell to cell: who passes it on, at which sizes,
     where."""
     said = reason.rpartition(", caused by ")[2] if ", caused by " in reason else reason
     said = f"{error}: {said.partition(f'{error}: ')[2]}" if f"{error}: " in said else said
     said = re.sub(r" \([\w.-]+\.py:\d+\)$", "", said)
-    return _without_numbers(re.sub(r"/tmp/[^\s'\"]+|\b[su]\d+\b", "#", said))[:_SAID]
+    return _without_numbers(re.sub(r"/tmp/[^\s'\"]+|\b[su]\d+\b", "#", said))[:SAID]
 
 
-_SAID = 120
+SAID = 120
 """Characters of what an exception says by which findings are told apart."""
 
 

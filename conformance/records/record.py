@@ -176,6 +176,10 @@ class Record:
     `bundle` (its folder), `repro` (a script that showed the defect in a process of its own) and `issue` (the text to
     report), or `why_not`; `passes` of the optimizer that break it, how many models were `tried`, `seconds`,
     `unfinished` (time ran out)"""
+    unexplained: bool = False
+    """true of a failure that nobody was asked about yet: time was up, it is declared, or its run was broken off"""
+    explained_with: str | None = None
+    """the cell of the same cause whose explanation this one has"""
     explained: list[fields.Explained] = field(default_factory=list)
     """of a failure of its outputs that is not declared, what explanations say of it that decide nothing: `by` which
     one, its `text`, or the `error` that it raised"""

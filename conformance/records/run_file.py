@@ -10,6 +10,7 @@ import shlex
 import socket
 import stat
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ class RunWriter:
             self._file = _opened(folder / LINES)
         except OSError as error:
             raise UserError(f"{display_path(folder)}: cannot be written ({why(error)})") from None
+        self._again = Counter[str]()
+        """How often a cell's record took the place of another."""
         self._waiting = b""
         """What could not be written yet."""
         self._size = 0
@@ -57,6 +60,11 @@ class RunWriter:
         except BaseException:
             self._file.close()
             raise
+
+    def replace(self, record: dict[str, Any]) -> None:
+        """Write a cell again that was written before, in its place. Raises OSError as ``add`` does."""
+        self._again[record["id"]] += 1
+        self._write(record)
 
     def add(self, record: dict[str, Any]) -> None:
         """Raises OSError where the record cannot be written. The next call then tries it again, and what is in the
@@ -108,7 +116,16 @@ class RunWriter:
             header = {**json.loads(lines.readline()), "seconds": round(seconds, 3)}
             if spent is not None:
                 header["spent"] = {name: round(value, 3) for name, value in spent.items()}
-            yield from with_records(header, map(json.loads, lines))
+            yield from with_records(header, self._last_ones(map(json.loads, lines)))
+
+    def _last_ones(self, records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The records without those that others took the place of."""
+        left = self._again.copy()
+        for record in records:
+            if left[record["id"]]:
+                left[record["id"]] -= 1
+            else:
+                yield record
 
 
 def with_records(header: Mapping[str, Any], records: Iterable[Any]) -> Iterator[str]:
@@ -182,14 +199,20 @@ def read_run(place: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         raise UserError(f"{place}: there is no run ({WHOLE} or {LINES})")
     with uncollected():
         header, records = read_lines(file) if file.suffix != ".json" else _read_whole(file)
-    seen: set[str] = set()
+    by_id: dict[str, dict[str, Any]] = {}
     for record in records:
-        if record["id"] in seen:
+        if not is_explained_by(by_id.get(record["id"]), record):
             raise UserError(
                 f"{display_path(file)}: has {record['id']} twice; make that run again, or merge its parts"
             )
-        seen.add(record["id"])
-    return header, records
+        by_id[record["id"]] = record
+    return header, [*by_id.values()]
+
+
+def is_explained_by(earlier: Mapping[str, Any] | None, record: Mapping[str, Any]) -> bool:
+    """Return whether a line is the first of its cell, or takes the place of an ``earlier`` one, which has the verdict
+    without an explanation."""
+    return earlier is None or bool(earlier.get("unexplained"))
 
 
 def _read_whole(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:

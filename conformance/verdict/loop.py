@@ -11,7 +11,7 @@ from typing import Any
 from conformance.compare.tolerance import Comparison, Worst, subjects
 from conformance.compare.vacuity import Vacuity
 from conformance.errors import Stopped
-from conformance.records.explanation import Explanation, blame
+from conformance.records.explanation import Explanation, blame, unexplained
 from conformance.records.record import FLOAT64, Record
 from conformance.verdict.blame import shown
 from conformance.verdict.comparer import Comparer, Outcome, WrongAnswer
@@ -41,7 +41,11 @@ class Explainer:
     def __init__(self, record: Record, comparer: Comparer, ask: Ask) -> None:
         self.record, self._comparer, self._ask = record, comparer, ask
         self.example: Example | None = None
-        """The failing example that was explained."""
+        """The failing example that was explained, or will be."""
+
+    def is_put_off(self, stop: Stopped) -> bool:
+        """Return whether this failure is explained after all verdicts, or only where somebody wants to know."""
+        return False
 
     def __call__(self, example: Example, stop: Stopped) -> Stopped:
         """The failure of an example that is run again, with its fault; NotRepeatable where it does not fail again."""
@@ -50,7 +54,8 @@ class Explainer:
         if again is None:
             text = f"failed once and not again with the same input: {stop.reason}"
             return Stopped(stop.stage, "NotRepeatable", text, "runtime")
-        example, again = self.clearest(example, again)
+        if not self.is_put_off(again):
+            example, again = self.clearest(example, again)
         if isinstance(again, WrongAnswer) and again.worst is not None:
             self.record.worst = worst_dict(again.worst, example.draw)
         self.record.draw = example.draw.as_dict()
@@ -78,6 +83,8 @@ class Explainer:
     def blamed(self, example: Example, stop: Stopped) -> Stopped:
         """The failure with the fault that the other runtimes' answers point at, and the inputs."""
         self.example = example
+        if self.is_put_off(stop):
+            return unexplained(stop)
         blame(stop, self._ask(stop, example))
         stop.details["inputs"] = shown(example.inputs)
         return stop

@@ -25,7 +25,7 @@ from conformance.worker.progress import SharedProgress
 from conformance.worker.serve import Answer, prepare
 
 _T = TypeVar("_T")
-_OnWait = Callable[[dict[str, Any]], object] | None
+OnWait = Callable[[dict[str, Any]], object]
 _TICK = 0.1  # seconds between looks at the progress and the memory
 _STARTUP = 300.0  # seconds for an initializer
 TRANSFER = 5.0
@@ -121,7 +121,9 @@ class Worker:
         if self._process is None:
             self._start()
 
-    def call(self, function: Callable[..., _T], *args: object, timeout: float, on_wait: _OnWait = None) -> _T | Death:
+    def call(
+        self, function: Callable[..., _T], *args: object, timeout: float, on_wait: OnWait | None = None
+    ) -> _T | Death:
         """``function(progress, *args)`` in the worker, for at most ``timeout`` seconds. Time in which it waited for a
         processor, or for a new worker to start, does not count.
 
@@ -144,7 +146,7 @@ class Worker:
         """Return whether the next call comes to the process of the last."""
         return self._process is not None
 
-    def finish(self, *, timeout: float, on_wait: _OnWait = None) -> Any:
+    def finish(self, *, timeout: float, on_wait: OnWait | None = None) -> Any:
         """Returns or raises what ``call`` would for the call that was begun; ``timeout`` counts from now on."""
         return self._receive(timeout, on_wait)
 
@@ -181,7 +183,7 @@ class Worker:
             self._discard()
             raise
 
-    def _receive(self, timeout: float, on_wait: _OnWait) -> Any:
+    def _receive(self, timeout: float, on_wait: OnWait | None) -> Any:
         try:
             answer = self._wait(timeout, on_wait)
         except BaseException:  # Ctrl-C, or on_wait raised: the answer would meet the next call
@@ -200,7 +202,7 @@ class Worker:
             raise _revived(answer) from WorkerError(answer.trace)
         return pickle.loads(answer.data)
 
-    def _wait(self, timeout: float, on_wait: _OnWait) -> Answer | End:
+    def _wait(self, timeout: float, on_wait: OnWait | None) -> Answer | End:
         """The answer, or how the worker ended."""
         process = self._process
         assert process is not None

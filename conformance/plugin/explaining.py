@@ -1,0 +1,170 @@
+"""Explain the failures of a run once all cells have their verdicts, each cause once, within the time for it."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from conformance.plugin.junit import Junit
+from conformance.plugin.properties import describe
+
+if TYPE_CHECKING:
+    from conformance.plan.cell import Cell
+    from conformance.plugin.session import Session
+    from conformance.records.record import Record
+    from conformance.worker.isolation import OnWait, Worker
+
+BUDGET = 120.0
+"""Seconds that a run explains failures unless ``--explain`` says otherwise."""
+
+
+class Explaining:
+    """Keeps the red cells of a run, and has their causes explained at its end."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._options = session, session.options
+        self.red: dict[str, dict[str, Any]] = {}
+        """The whole records of red cells, by id, in the order of the run."""
+        self._reports: dict[str, pytest.TestReport] = {}
+        self._junit = Junit(self._options.config)
+        self._count = 0
+        """How many cells were to be explained."""
+        self._why_left = ""
+        self._told = False
+        """True if a log says that failures are explained now."""
+
+    def add(self, record: dict[str, Any], report: pytest.TestReport) -> None:
+        """Keep the record of a red cell, and the report of its test, which shows what it says."""
+        self.red[record["id"]], self._reports[record["id"]] = record, report
+
+    def notes(self) -> Iterator[str]:
+        """Say what was left out."""
+        left = self._unexplained()
+        if left:
+            yield f"{left} red cells are not explained ({self._why_left}): --explain all, or conformance explain CELL"
+
+    def _unexplained(self) -> int:
+        return sum(record["status"] == "failed" and record["unexplained"] for record in self.red.values())
+
+    # ---- the end of the run ----------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Explain the causes, those of most cells first. What is not done when time is up, or at Ctrl-C, is left."""
+        from conformance.records.causes import by_likeness
+        from conformance.records.record import Record
+
+        waiting = [Record.from_dict(record) for record in self.red.values() if record["unexplained"]]
+        named = self._session.planning.named
+        groups = [
+            [(cell, record) for record in alike if (cell := named(record.id)) is not None]
+            for alike in by_likeness(waiting)
+        ]
+        self._count, seconds = sum(map(len, groups)), self._options.explain_seconds()
+        self._why_left = f"--explain {self._options['explain']}"
+        if not self._count or not seconds:
+            return
+        start = time.monotonic()
+        try:
+            for records in self._explained(groups, start + seconds):
+                for record in records:
+                    self._replace(record)
+                self._show_progress()
+        except KeyboardInterrupt:
+            self._why_left = "Ctrl-C"
+        else:
+            in_time = time.monotonic() < start + seconds
+            self._why_left = "they did not fail alike again" if in_time else f"{seconds:g} s were over"
+        finally:
+            self._show("")
+
+    def leave(self, why: str) -> None:
+        """Explain nothing, as the run was broken off."""
+        self._why_left = why
+
+    def _explained(
+        self, groups: Sequence[Sequence[tuple[Cell, Record]]], deadline: float
+    ) -> Iterator[Sequence[Record]]:
+        """Yield the explained records of each cause as they come."""
+        from conformance.checks.causes import explain_alike
+
+        self._show_progress()
+        running = self._session.running
+        if self._options["isolation"] == "none":
+            for alike in groups:
+                yield from explain_alike(running.runner(None), alike, deadline)
+            return
+        from conformance.checks.pool import Pool
+
+        done: queue.SimpleQueue[list[Record]] = queue.SimpleQueue()
+
+        def explainer(worker: Worker) -> Callable[..., None]:
+            runner = running.runner(worker)
+
+            def explain(alike: Sequence[tuple[Cell, Record]], on_wait: OnWait | None, then: object) -> None:
+                for records in explain_alike(runner, alike, deadline, on_wait):
+                    done.put(records)
+
+            return explain
+
+        jobs = dict(enumerate(groups))
+        pool = Pool(self._session.workers(len(groups)), explainer, _InOrder(jobs, deadline), jobs, _leave)
+        pool.start()
+        try:
+            for _ in pool.results():
+                while not done.empty():
+                    yield done.get()
+                if time.monotonic() > deadline:
+                    return
+        finally:
+            pool.close()
+
+    def _replace(self, record: Record) -> None:
+        """Put the explained record in the place of the one that was written."""
+        from conformance.records import text
+
+        told = record.as_dict()
+        self.red[record.id] = told
+        self._session.writing.replace(told)
+        report = self._reports[record.id]
+        report.user_properties = self._session.properties.shared(describe(told))
+        report.longrepr = text.failure(told)
+        self._junit.explain(report, str(report.longrepr))
+
+    def _show_progress(self) -> None:
+        self._show(f"explaining failures: {self._count - self._unexplained()} of {self._count} red cells")
+
+    def _show(self, line: str) -> None:
+        reporter: Any = self._options.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is None or self._options.config.get_verbosity() < 0:
+            return
+        if reporter.isatty:
+            reporter.ensure_newline()
+            reporter.rewrite(line, erase=True)
+        elif line and not self._told:
+            self._told = True
+            reporter.ensure_newline()
+            reporter.write_line(line)
+
+
+def _leave(alike: object, error: Exception) -> None:
+    """Leave cells unexplained whose explanation raised: their verdicts stand."""
+
+
+class _InOrder:
+    """Hands out jobs in their order, none once time is up."""
+
+    def __init__(self, numbers: Iterable[int], deadline: float) -> None:
+        self._numbers, self._deadline = deque(numbers), deadline
+
+    def add(self, worker: Any) -> None:
+        pass
+
+    def take(self, worker: Any, *, of_others: bool) -> int | None:
+        if not of_others or not self._numbers or time.monotonic() > self._deadline:
+            return None
+        return self._numbers.popleft()

@@ -1,0 +1,93 @@
+"""Red cells that fail for one cause, as far as their records tell before anybody is asked, and the explanation that
+they share.
+
+A verdict says that a cell fails. What explains it takes longer, so that all cells have their verdicts first, and one
+cell of a cause is explained for all.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from conformance.records.findings import said
+from conformance.records.record import Record
+
+CLOSE = 0.1
+"""Two wrong values are one error where they differ by less than this part of it: an error of the model gives all
+runtimes the same wrong values, but for rounding."""
+
+SHARED = (
+    "fault", "conclusion", "parts_at", "optimizer", "operator", "own_code", "explained", "cause", "hints", "remedy",
+    "place",
+)  # fmt: skip
+"""The fields of an explanation that hold for every cell of its cause. The answers of the witnesses do not: they were
+asked about one cell."""
+
+_COUNTED = (
+    "examples", "ill_conditioned", "nothing", "excused", "left_open", "dropped_draws", "rows", "histogram",
+    "arithmetic", "changed", "depends", "again", "after", "command", "fingerprint", "worker", "source",
+)  # fmt: skip
+"""The fields that the run of all examples filled, and that of one example would not."""
+
+
+def by_likeness(records: Iterable[Record]) -> list[list[Record]]:
+    """Return the records that nobody explained yet, those together which may have one cause: they are of one case and
+    exporter, and stop with the same words or with the same kind of wrong values. The largest come first."""
+    alike: dict[tuple[Any, ...], list[Record]] = {}
+    for record in records:
+        if record.unexplained and record.status == "failed":
+            alike.setdefault(_likeness(record), []).append(record)
+    return sorted(alike.values(), key=len, reverse=True)
+
+
+def _likeness(record: Record) -> tuple[Any, ...]:
+    key = (record.case, record.exporter, record.stage, record.error, record.precision.partition("-")[0])
+    if record.stage != "compare":
+        return (*key, record.runtime, record.signal, said(record.reason or "", record.error or ""))
+    return (*key, record.check)
+
+
+def is_same_error(one: Record, two: Record) -> bool:
+    """Return whether two cells that ran the same draw have the same worst element, with nearly the same value there;
+    those that stopped with the same words have had one error before anybody asks."""
+    if one.stage != "compare":
+        return True
+    if (one.status, one.stage, one.error) != (two.status, two.stage, two.error) or not (one.worst and two.worst):
+        return False
+    if any(one.worst.get(name) != two.worst.get(name) for name in ("output", "index")):
+        return False
+    got, also, wanted = (_number(value) for value in (one.worst["got"], two.worst["got"], one.worst["wanted"]))
+    if not (math.isfinite(got) and math.isfinite(also)):
+        return str(got) == str(also)
+    return abs(got - also) <= CLOSE * max(abs(got - wanted), abs(also - wanted))
+
+
+def _number(value: Any) -> float:
+    """Return a value of a record as a number, of a complex one its size; NaN for what is none."""
+    try:
+        return abs(value) if isinstance(value, complex) else float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def share(explained: Record, others: Iterable[Record]) -> None:
+    """Write the explanation of one cell into the records of others of its cause."""
+    for record in others:
+        record.unexplained, record.explained_with = explained.unexplained, explained.id
+        for name in SHARED:
+            setattr(record, name, copy.deepcopy(getattr(explained, name)))
+        if explained.smallest is not None:
+            record.smallest = {"as": explained.id}
+
+
+def explained(record: Record, again: Record) -> Record:
+    """Return the record with what explaining it again has found; as it was where it does not fail alike again."""
+    if (again.status, again.stage, again.error) != (record.status, record.stage, record.error):
+        return record
+    kept = {name: getattr(record, name) for name in _COUNTED}
+    seconds = {**record.seconds, "explain": round(sum(again.seconds.values()), 6)}
+    return dataclasses.replace(again, **kept, seconds=seconds, unexplained=False)
