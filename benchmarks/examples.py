@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import Row, in_turn, seconds_of
-from conformance.case.file import load
+from conformance.case.case_file import load
 from conformance.checks.runner import Runner
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell

@@ -14,7 +14,7 @@ from benchmarks.common import Row, Spread, in_turn, interleaved, run_python
 from benchmarks.examples import small_cell
 from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings
-from conformance.worker.state import numbers
+from conformance.worker.state import numeric_settings
 from conformance.worker.state.fence import Fence
 from conformance.worker.warm import MODULES, new_worker
 
@@ -85,7 +85,7 @@ def fenced(progress: Any, repeats: int) -> list[tuple[float, float]]:
         start = time.thread_time()
         for _ in range(200):
             fence.begin()
-            numbers.seed(0)
+            numeric_settings.seed(0)
             fence.end()
         return (time.thread_time() - start) / 200
 

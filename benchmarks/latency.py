@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.common import HEAD, Row
 from conformance.case.time_budget import parse
 from conformance.latency.decide import decide
-from conformance.latency.measure import interleave
+from conformance.latency.measure_latency import interleave
 from conformance.latency.statistics import ratio_interval, signed_rank_interval
 
 LIMIT = 1.10

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import Row, interleaved, seconds_of
+from conformance.case.case_file import case_files, load
 from conformance.case.declaration import Case
-from conformance.case.file import case_files, load
 from conformance.case.precision import Calibration, PrecisionSettings
 from conformance.checks.models import CellRun
 from conformance.checks.run_cell import run_cell
-from conformance.export.store import Stored
+from conformance.export.model_store import Stored
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
 from conformance.records.record import Record
-from conformance.worker.progress import Progress
+from conformance.worker.progress_note import Progress
 from conformance.worker.warm import prepare_process
 
 SHIPPED = Path(__file__).parent.parent / "cases"

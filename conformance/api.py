@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from conformance.case.built import Exported, Here, Pickled, module_of_program
+from conformance.case.case_file import cases_of
 from conformance.case.declaration import Case
 from conformance.case.document import Document
-from conformance.case.file import cases_of
 from conformance.checks.runner import Runner
-from conformance.draft.program import case_of_program
+from conformance.draft.exported_program import case_of_program
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings

@@ -12,7 +12,7 @@ from typing import Any
 
 from conformance import __version__
 from conformance.errors import UserError
-from conformance.records.clean import block, visible
+from conformance.records.sanitize import block, visible
 
 COMMANDS = {
     "new": "write a starter case file that passes as it is",

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from conformance.case import deploy, export, inputs, limits, precision
+from conformance.case import deploy, export_keys, inputs, limits, precision
 from conformance.case import must_hold as holds
 from conformance.case.declaration import Declaration
 
@@ -49,13 +49,13 @@ ORDER = (
     (inputs.Normal, "normal"),
     (holds.Output, "outputs"),
     (holds.Rows, "outputs: rows"),
-    (export.Export, "export"),
-    (export.TorchScript, "export: torchscript"),
-    (export.Dynamo, "export: dynamo"),
-    (export.OnnxFile, "export: onnx"),
-    (export.Symbolic, "symbolics, registers: OPERATOR"),
-    (export.TorchScriptOptions, "export: torchscript: options"),
-    (export.DynamoOptions, "export: dynamo: options"),
+    (export_keys.Export, "export"),
+    (export_keys.TorchScript, "export: torchscript"),
+    (export_keys.Dynamo, "export: dynamo"),
+    (export_keys.OnnxFile, "export: onnx"),
+    (export_keys.Symbolic, "symbolics, registers: OPERATOR"),
+    (export_keys.TorchScriptOptions, "export: torchscript: options"),
+    (export_keys.DynamoOptions, "export: dynamo: options"),
     (holds.Graph, "graph"),
     (precision.PrecisionSettings, "precisions: NAME"),
     (precision.Calibration, "precisions: NAME: calibration"),

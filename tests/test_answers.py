@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from conformance.worker.isolation import Death, Worker
-from conformance.worker.progress import Progress
+from conformance.worker.progress_note import Progress
 from tests.kit import fatal, hostile
 from tests.kit.cases import write_case
 from tests.kit.processes import PLENTY, gone, waited_for

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from conformance import HOME
-from conformance.bundle.layout import Bundle
+from conformance.bundle.bundle_layout import Bundle
 from conformance.case.python import Folder
 from conformance.checks.prepared import prepare
 from conformance.plan.cell import Cell

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conformance.latency.measure import interleave
+from conformance.latency.measure_latency import interleave
 from tests.kit import clock
 from tests.kit.cases import PASSED, problems_of, say, verdict, write_case
 from tests.kit.runs import run_suite

@@ -14,7 +14,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from conformance import cli
-from conformance.bundle.layout import Bundle
+from conformance.bundle.bundle_layout import Bundle
 from conformance.records import text
 from conformance.records.run_file import read_run
 from tests.kit.bundles import copy_cases, edit_entries, pack, replay, spoil

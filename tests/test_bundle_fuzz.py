@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from conformance import cli
+from conformance.bundle.bundle_layout import Bundle, BundleWriter
 from conformance.bundle.entry import Entry
-from conformance.bundle.layout import Bundle, BundleWriter
 from conformance.errors import UserError
 from conformance.records.run_file import read_run
 from tests.kit.harmless import ANY, PARTS, assert_ours, changed, places

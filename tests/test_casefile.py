@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from conformance.case.file import case_files, load
+from conformance.case.case_file import case_files, load
 from conformance.plan.catalogue import Selection, read_suite
 from tests.kit.cases import problems_of
 

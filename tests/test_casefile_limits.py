@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from conformance.case.case_file import read
 from conformance.case.declaration import Declaration
-from conformance.case.file import read
 from conformance.case.limits import CASES, CELLS, FILE_KIB, NAME, PROBLEMS, SIZE
 from conformance.draw.shapes import boundary_sizes, drawn_shapes, shrink, trace_sizes
 from conformance.errors import CaseFileError, UserError

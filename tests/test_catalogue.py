@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from conformance.case.file import case_files, load
+from conformance.case.case_file import case_files, load
 from conformance.case.words import base_of
 
 CASES = [case for file in case_files([Path(__file__).parent.parent / "cases"]) for case in load(file)]

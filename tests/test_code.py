@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -44,6 +45,11 @@ def test_no_modules_import_each_other():
         needed = {full if full in names else module for full, module in zip(found[::2], found[1::2], strict=True)}
         graph[name] = needed & {*names}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+def test_no_two_modules_have_one_name():
+    names = Counter(file.name for file in FILES if file.name not in ("__init__.py", "__main__.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_what_the_type_checker_leaves_out_has_a_reason():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conformance.compare.judges import Right
-from conformance.compare.rows import row_order
+from conformance.compare.matched_rows import row_order
 from conformance.compare.tolerance import DEFAULTS, Tolerance, allowed, compare
 
 pytestmark = pytest.mark.smoke

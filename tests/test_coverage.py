@@ -11,15 +11,15 @@ import torch
 from conformance.checks import coverage as asked
 from conformance.checks import hidden
 from conformance.checks.prepared import _kept
-from conformance.coverage import calls
-from conformance.coverage.calls import recording
+from conformance.coverage import operator_calls
 from conformance.coverage.composites import parts_of_composites
 from conformance.coverage.disturb import disturb, disturbed
-from conformance.coverage.measure import Covered, Trial, Zeroed, measure
-from conformance.coverage.replay import OffTape, taped
-from conformance.depends.files import files
+from conformance.coverage.measure_coverage import Covered, Trial, Zeroed, measure
+from conformance.coverage.operator_calls import recording
+from conformance.coverage.resumed_run import OffTape, taped
+from conformance.depends.dependency_files import files
 from conformance.records import text
-from conformance.records.coverage import least
+from conformance.records.coverage_totals import least
 from tests.kit.cases import PASSED, details, say, verdict, with_symbolic
 
 CASE = """
@@ -236,7 +236,7 @@ def test_costly_calls_before_the_disturbed_one_are_not_computed_again_and_change
     def run():
         return [module(x).numpy()]
 
-    monkeypatch.setattr(calls, "COSTLY", 1)
+    monkeypatch.setattr(operator_calls, "COSTLY", 1)
     with recording(module) as with_products:
         (wanted,) = run()
     assert [with_products.ops[index] for index in with_products.products] == ["aten.convolution"] * 2

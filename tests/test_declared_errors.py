@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.case.file import load
+from conformance.case.case_file import load
 from conformance.errors import CaseFileError
 from conformance.records.settle import agrees
 from tests.kit.cases import write_case

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from conformance.depends.fingerprint import changes
-from conformance.depends.observed import Now, Observed
+from conformance.depends.observed_dependencies import Now, Observed
 from conformance.records.record import Record
 from conformance.records.run_file import RunWriter
 from tests.kit.cases import Bench
@@ -157,7 +157,7 @@ def test_what_a_case_writes_is_its_own(bench):
 
 def test_two_cases_that_share_a_helper_both_depend_on_what_it_read(bench):
     body = "\n".join(f"{name}:\n  about: one\n" + textwrap.indent(BODY, "  ") for name in ("first", "second"))
-    from conformance.case.file import load
+    from conformance.case.case_file import load
     from conformance.plan.catalogue import plan
 
     folder = bench.cells(BODY, "")[0].case.folder

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from conformance.bundle.entry import entry_of
+from conformance.compare.compared_values import Reading
 from conformance.compare.detections import Detections
 from conformance.compare.judges import NoiseLimits, Right, Tolerances, judge_from
 from conformance.compare.noise import NOISE_LIMITS
-from conformance.compare.reading import Reading
 from conformance.compare.tolerance import DEFAULTS, Tolerance
 from conformance.errors import UserError
 from conformance.records import text
-from conformance.verdict.asking import Asked
 from conformance.verdict.blame import outcome_of
 from conformance.verdict.comparer import WrongAnswer
 from conformance.verdict.example import Draw, given
+from conformance.verdict.other_runtime import Asked
 from tests.kit.cases import PASSED, verdict
 from tests.kit.runtimes import wrong_runtime
 from tests.test_bundle_fuzz import entry

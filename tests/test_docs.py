@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from conformance import HOME
-from conformance.case.file import load
+from conformance.case.case_file import load
 from conformance.cli import COMMANDS
 from conformance.commands.schema import schema
 from tests.kit.runs import run_command, run_pytest

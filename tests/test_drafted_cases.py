@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from conformance.case.file import load
-from conformance.draft.calls import call_of, types_of
+from conformance.case.case_file import load
+from conformance.draft.case_text import as_text
 from conformance.draft.drafting import Draft, Request, configuration, draft_module
-from conformance.draft.inputs import guesses_in
-from conformance.draft.observed import Script, observe
-from conformance.draft.parts import Part, parts
-from conformance.draft.text import as_text
-from conformance.draw.values import make
+from conformance.draft.guessed_inputs import guesses_in
+from conformance.draft.observed_modules import Script, observe
+from conformance.draft.recorded_inputs import call_of, types_of
+from conformance.draft.submodule_cases import Part, parts
+from conformance.draw.value_regimes import make
 from conformance.errors import Stopped, UserError
 from tests.kit.runs import run_command
 

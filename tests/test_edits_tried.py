@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conformance.case.file import load
+from conformance.case.case_file import load
 from conformance.records.findings import findings
 from conformance.records.record import Record
 from conformance.repairs.fixes import fixes

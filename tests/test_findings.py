@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from conformance.case.file import load
+from conformance.case.case_file import load
 from conformance.cli import main
 from conformance.commands.findings.entries import entries
 from conformance.commands.findings.expect import inserted

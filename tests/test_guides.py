@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.case.file import load
+from conformance.case.case_file import load
 from conformance.cli import COMMANDS
 from tests.kit.runs import run_command, run_pytest
 

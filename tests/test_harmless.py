@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from conformance import cli
-from conformance.bundle.layout import Bundle
+from conformance.bundle.bundle_layout import Bundle
 from conformance.records import matrix, text
-from conformance.records.clean import literal
+from conformance.records.sanitize import literal
 from tests.kit.cases import say, write_case
 from tests.kit.harmless import ANY, FORGED, PARTS, assert_ours
 from tests.kit.runs import run_suite

@@ -15,8 +15,8 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from conformance.baseline import compare_runs, gate, load
-from conformance.bundle.layout import Bundle
-from conformance.bundle.replay import run_entry
+from conformance.bundle.bundle_layout import Bundle
+from conformance.bundle.replay_bundle import run_entry
 from conformance.plan.catalogue import plan
 from conformance.records import text
 from conformance.records.processor import is_of_kind
@@ -26,7 +26,7 @@ from conformance.records.settle import Expectation, settle
 from conformance.runtimes import onnxruntime
 from conformance.verdict import saturation
 from conformance.worker.clock import Clock
-from conformance.worker.progress import Progress
+from conformance.worker.progress_note import Progress
 from tests.baseline.support import record as a_record
 from tests.kit.cases import PASSED, Bench, load_case, problems_of, say, verdict
 from tests.kit.models import model_of

@@ -12,7 +12,7 @@ from conformance.case.inputs import Input
 from conformance.case.words import REGIMES, SPECIALS
 from conformance.draw.draw import Draw, Maker, regimes_of, seed_of
 from conformance.draw.shapes import boundary_sizes, drawn_shapes, shrink, trace_sizes
-from conformance.draw.values import make
+from conformance.draw.value_regimes import make
 from conformance.errors import Stopped
 from tests.kit.cases import dims_of, load_case
 

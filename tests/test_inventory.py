@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from conformance import HOME
+from conformance.case.case_file import load
 from conformance.case.declaration import Case, Declaration
-from conformance.case.file import load
 from conformance.depends.changed import changed_since
 from conformance.depends.fingerprint import Fingerprints, suite
 from conformance.depends.inventory import KEYS
 from conformance.draw.draw import Maker
-from conformance.export.store import derived_key, key
+from conformance.export.model_store import derived_key, key
 from conformance.plan.catalogue import Selection, plan, read_suite
 from conformance.precision.calibration import gather
 from conformance.records.environment import hash_of

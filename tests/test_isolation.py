@@ -14,7 +14,7 @@ import pytest
 
 from conformance.worker import scratch
 from conformance.worker.isolation import Death, Worker, WorkerError
-from conformance.worker.progress import Progress
+from conformance.worker.progress_note import Progress
 from tests.kit import fatal
 from tests.kit.processes import PLENTY, TYPED, gone
 from tests.kit.runs import ROOT

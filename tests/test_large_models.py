@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from conformance.case.file import load
+from conformance.case.case_file import load
 from conformance.disk import onnx_models
 from conformance.disk.onnx_models import WEIGHTS, serialized
 from conformance.plan.catalogue import plan

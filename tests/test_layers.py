@@ -73,18 +73,18 @@ def test_what_a_replay_imports_is_not_brought_in_by_a_package():
     assert (HOME / "case" / "__init__.py").read_text(encoding="utf-8") == ""
 
 
-READING = ("case.declaration", "case.file", "plan.catalogue", "records.settle", "records.text", "records.matrix")
-COMPARING = ("draw.shapes", "draw.values", "compare.tolerance", "compare.vacuity")
+READING = ("case.declaration", "case.case_file", "plan.catalogue", "records.settle", "records.text", "records.matrix")
+COMPARING = ("draw.shapes", "draw.value_regimes", "compare.tolerance", "compare.vacuity")
 WITHOUT_PYTORCH = (
-    "bundle.layout", "bundle.replay", "compare.judges", "verdict.blame", "records.settle", "runtimes.tensorrt",
-    "records.environment", "worker.isolation",
+    "bundle.bundle_layout", "bundle.replay_bundle", "compare.judges", "verdict.blame", "records.settle",
+    "runtimes.tensorrt", "records.environment", "worker.isolation",
 )  # fmt: skip
 GATING = (
-    "baseline", "depends.changed", "depends.observed", "depends.packages", "report.command", "report.html",
-    "report.markdown", "report.annotations",
+    "baseline", "depends.changed", "depends.observed_dependencies", "depends.packages", "report.command",
+    "report.html", "report.markdown", "report.annotations",
 )  # fmt: skip
 LATENCY = ("case.time_budget", *(f"latency.{file.stem}" for file in (HOME / "latency").glob("[a-z]*.py")))
-RUNTIMES = ("runtimes", "runtimes.onnxruntime", "runtimes.onnxreference", "export.graph", "export.store")
+RUNTIMES = ("runtimes", "runtimes.onnxruntime", "runtimes.onnxreference", "export.graph", "export.model_store")
 
 
 @pytest.mark.parametrize("modules, never", [

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from conformance.records import coverage, matrix
+from conformance.records import coverage_totals, matrix
 
 pytestmark = pytest.mark.smoke
 
@@ -113,5 +113,5 @@ def test_what_shows_of_the_modules_is_told_once_for_a_case():
         record("whole", precision="fp16", coverage={"seen": 1, "of": 5}), record("old"),
     ]  # fmt: skip
     assert matrix.counts(records).endswith("14 of 15 operator calls of 2 cases show in their outputs")
-    assert [line.split() for line in coverage.least(records)][1:] == [["90.0%", "9", "of", "10", "part"]]
-    assert coverage.total(records[-1:]) is None and list(coverage.least(records[2:3])) == []
+    assert [line.split() for line in coverage_totals.least(records)][1:] == [["90.0%", "9", "of", "10", "part"]]
+    assert coverage_totals.total(records[-1:]) is None and list(coverage_totals.least(records[2:3])) == []

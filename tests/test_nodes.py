@@ -17,8 +17,8 @@ from conformance.records.explanation import NodeByNode
 from conformance.runtimes import openvino
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 from conformance.verdict.forms import NUMBERS, VECTORS, WORDS
-from conformance.verdict.rules import RULES, broken, broken_by
-from conformance.verdict.walk import decided, walk
+from conformance.verdict.node_walk import decided, walk
+from conformance.verdict.operator_rules import RULES, broken, broken_by
 from tests.kit.cases import details, say, verdict, with_symbolic
 from tests.kit.models import model_of
 from tests.kit.planting import planted

@@ -10,11 +10,11 @@ import pytest
 from onnx import ModelProto, TensorProto, save
 from onnx.reference import ReferenceEvaluator
 
-from conformance.case.file import load, read
-from conformance.case.onnx_file import NotOnnx, Tensor, header
+from conformance.case.case_file import load, read
+from conformance.case.onnx_interface import NotOnnx, Tensor, header
 from conformance.cli import main
 from conformance.errors import CaseFileError
-from conformance.export.onnx_file import in_float64
+from conformance.export.float64_model import in_float64
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 from conformance.records import text

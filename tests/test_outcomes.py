@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from conformance.checks import models
-from conformance.disk.keeping import leave
-from conformance.disk.values import KeptValues
+from conformance.disk.stores import leave
+from conformance.disk.value_store import KeptValues
 from conformance.records.record import Record
 from conformance.worker import aside
 from tests.kit.calls import count_calls

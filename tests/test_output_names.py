@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conformance.case.inputs import Input
-from conformance.draw import values
+from conformance.draw import value_regimes
 from conformance.records import text
 from conformance.report import annotations, html, markdown
 from tests.kit.cases import PASSED, case_of, problems_of, say, verdict
@@ -97,7 +97,7 @@ def test_a_choice_may_be_of_nan_and_infinities(bench, tmp_path):
     with wrong_runtime(lambda _, parts: [np.nan_to_num(part) for part in parts], *ANY_OPTIMIZER):
         assert bench.run(body.replace("DTYPE", "float32")).error == "WrongNaN"
     said = Input.model_validate({"type": "float32[4, 25]", "values": {"choice": [0.0, np.nan, -np.inf, 1.5]}})
-    drawn = values.make(said, {}, "plain", np.random.default_rng(0))
+    drawn = value_regimes.make(said, {}, "plain", np.random.default_rng(0))
     assert np.isnan(drawn).any() and np.isneginf(drawn).any() and (drawn == 1.5).any()
     (problem,) = problems_of(
         tmp_path, f"one: {{about: x, forward: x, inputs: {{x: {CHOICE}}}}}".replace("DTYPE", "int64")

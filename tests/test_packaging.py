@@ -58,7 +58,7 @@ def outside(file: Path) -> Iterator[str]:
 def test_what_a_replay_does_not_need_is_not_installed_where_only_a_replay_runs():
     assert project()["requires-python"].startswith(f">={OLDEST[0]}.{OLDEST[1]},")
     files = needed_by_a_replay()
-    assert {HOME / "bundle" / "replay.py", HOME / "compare" / "judges.py"} <= files
+    assert {HOME / "bundle" / "replay_bundle.py", HOME / "compare" / "judges.py"} <= files
     names = {name for file in files for name in outside(file)}
     assert not names & {*OF_LATER_PYTHON}
     needed = names - {*sys.stdlib_module_names, HOME.name}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.case.file import load
+from conformance.case.case_file import load
 from conformance.plan.catalogue import Selection, plan, unmatched
 from conformance.plan.expected import declared, owed
 from tests.kit.cases import load_case, say, write_case

@@ -13,7 +13,7 @@ from conformance.records.death import note_death
 from conformance.records.explanation import fail
 from conformance.records.record import Record, Witness
 from conformance.records.run_file import RunWriter, read_lines
-from conformance.report.rows import complete
+from conformance.report.record_rows import complete
 from conformance.worker.isolation import Death
 
 pytestmark = pytest.mark.smoke

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
-from conformance.case.file import load
+from conformance.case.case_file import load
 from conformance.plan.catalogue import plan
 from conformance.records import text
 from tests.kit.cases import PASSED, verdict, write_case

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from conformance.case.file import load
-from conformance.cluster.engine import Made
+from conformance.case.case_file import load
+from conformance.cluster.coordinator import Made
 from conformance.depends.fingerprint import Fingerprints
 from conformance.plan.catalogue import plan
 from conformance.plugin.running import Running

@@ -11,7 +11,7 @@ from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped, Unavailable
 from conformance.plan.settings import Settings
 from conformance.records.explanation import fail
-from conformance.worker.progress import Progress
+from conformance.worker.progress_note import Progress
 from conformance.worker.warm import new_worker
 from tests.kit.cases import case_of, say
 from tests.kit.modules import net_of

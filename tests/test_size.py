@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.baseline import accept
-from conformance.depends.files import needs
+from conformance.depends.dependency_files import needs
 from conformance.plan.catalogue import Selection, read_suite
 from conformance.plan.cell import Cell
 from conformance.records import matrix, text

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from conformance.checks.reduce.written import MOST_LINES
+from conformance.checks.reduce.model_script import MOST_LINES
 from conformance.checks.runner import Runner
 from conformance.plan.settings import Settings
 from conformance.records.record import Record, validated

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from conformance import HOME
 from conformance.export.state import byte_count, checksums, fingerprint
-from conformance.records import coverage
+from conformance.records import coverage_totals
 from conformance.records.death import note_death
 from conformance.worker.isolation import Death
 from tests.kit.cases import PASSED, module_of, say, verdict
@@ -133,8 +133,8 @@ def test_a_run_says_of_which_case_coverage_is_not_known_and_why():
     known = {"seen": 1, "of": 1, "blind": []}
     unknown = {"seen": 0, "of": 0, "blind": [], "unknown": "raises", "why": "TypeError: there is only one"}
     records = [{"case": name, "precision": "fp32", "coverage": told} for name, told in (("a", known), ("b", unknown))]
-    assert [line.strip() for line in coverage.least(records)][1:] == ["b: TypeError: there is only one"]
-    assert [*coverage.least(records[:1])] == []
+    assert [line.strip() for line in coverage_totals.least(records)][1:] == ["b: TypeError: there is only one"]
+    assert [*coverage_totals.least(records[:1])] == []
 
 
 @pytest.mark.parametrize("innermost, fault", [

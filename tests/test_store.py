@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from conformance import cli
-from conformance.disk import keeping
-from conformance.disk.keeping import DAY, bytes_of, leave, make, size_of, tidy
+from conformance.disk import stores
 from conformance.disk.locks import exclusive
 from conformance.disk.onnx_models import Serialized
+from conformance.disk.stores import DAY, bytes_of, leave, make, size_of, tidy
 from conformance.errors import UserError
 from conformance.export.graph import Facts
-from conformance.export.store import Store
+from conformance.export.model_store import Store
 from tests.kit.calls import count_calls
 from tests.kit.cases import PASSED, Bench, case_of, details, verdict
 from tests.kit.processes import PLENTY
@@ -147,10 +147,10 @@ def test_a_full_disk_under_the_case_or_the_exporter_is_the_fault_of_the_host(ben
 PROCESS = """
 import json, random, sys
 from pathlib import Path
-from conformance.disk.keeping import leave, tidy
+from conformance.disk.stores import leave, tidy
 from conformance.disk.onnx_models import Serialized
 from conformance.export.graph import Facts
-from conformance.export.store import Store
+from conformance.export.model_store import Store
 FACTS = Facts(17, {"ai.onnx": 17}, {"Sin": 1}, {"x": [3]}, {"y": [3]}, {"x": "float32"}, 0, 0, "aa", "bb")
 folder, seed = Path(sys.argv[1]), int(sys.argv[2])
 chance, hits = random.Random(seed), 0
@@ -186,7 +186,7 @@ def test_processes_may_put_get_and_drop_the_same_models_at_a_time(tmp_path):
 
 def another_process(folder: Path) -> subprocess.Popen[str]:
     """A process that uses a store until its input ends."""
-    code = "import sys; from pathlib import Path; from conformance.disk.keeping import use; use(Path(sys.argv[1]));"
+    code = "import sys; from pathlib import Path; from conformance.disk.stores import use; use(Path(sys.argv[1]));"
     process = subprocess.Popen(
         [sys.executable, "-c", f"{code} print('uses', flush=True); sys.stdin.read()", str(folder)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -225,7 +225,7 @@ def test_what_another_run_may_use_is_not_dropped_until_that_run_is_killed(tmp_pa
 
 
 def test_leftovers_of_killed_runs_go_when_no_process_can_be_writing_them(tmp_path):
-    for section in keeping.SECTIONS:
+    for section in stores.SECTIONS:
         (tmp_path / section / ".new-abc").mkdir(parents=True)
         (tmp_path / section / ".new-abc" / "model.onnx").write_bytes(DATA)
     kept(tmp_path / "models")

@@ -5,7 +5,7 @@ import textwrap
 import onnx
 import pytest
 
-from conformance.case.file import load
+from conformance.case.case_file import load
 from conformance.case.python import Folder
 from conformance.depends.inventory import said
 from conformance.export.reference import Reference

@@ -16,32 +16,32 @@ import pytest
 from conformance.align.matching import Place as Matched
 from conformance.align.modules import Call
 from conformance.align.parting import at_reduced
-from conformance.bundle.layout import write_set
-from conformance.case.file import load
+from conformance.bundle.bundle_layout import write_set
+from conformance.case.case_file import load
 from conformance.case.must_hold import OutputTolerance, PrecisionTolerance
 from conformance.case.precision import Calibration
 from conformance.case.python import Folder
 from conformance.case.recipe import recipe
 from conformance.cluster.admission import Admission, asked
+from conformance.compare.compared_values import Reading
 from conformance.compare.detections import Detections
 from conformance.compare.judges import NoiseLimits, Right, Tolerances
-from conformance.compare.reading import Reading
 from conformance.compare.tolerance import Comparison, Tolerance, Worst
-from conformance.depends.observed import Observed
+from conformance.depends.observed_dependencies import Observed
 from conformance.disk.onnx_models import Serialized
 from conformance.draw.draw import Draw, Maker
 from conformance.draw.shapes import boundary_sizes
 from conformance.draw.simplest import simplest
 from conformance.export.graph import read
-from conformance.export.layout import names_of_tensor
+from conformance.export.model_store import key
+from conformance.export.output_layout import names_of_tensor
 from conformance.export.reference import Reference
 from conformance.export.rounding import bits_of
-from conformance.export.store import key
 from conformance.mutants.probe import differs, run_of
 from conformance.onnxgraph.reads import Graph
 from conformance.plan.catalogue import Selection, plan, read_suite, unmatched
-from conformance.plan.command import command
 from conformance.plan.expected import declared
+from conformance.plan.rerun_command import command
 from conformance.plugin.gating import Gating
 from conformance.precision import fp16, int8
 from conformance.precision.ranges import extremes, ranges
@@ -52,12 +52,12 @@ from conformance.records.record import Record, Witness
 from conformance.records.settle import Expectation, settle
 from conformance.repairs.trials import Trials
 from conformance.runtimes.onnxruntime import open_literal
-from conformance.verdict.asking import Asked, ask
 from conformance.verdict.blame import outcome_of
 from conformance.verdict.comparer import WrongAnswer
 from conformance.verdict.example import given
-from conformance.verdict.loop import count
-from conformance.verdict.walk import Place, Walked, decided
+from conformance.verdict.example_loop import count
+from conformance.verdict.node_walk import Place, Walked, decided
+from conformance.verdict.other_runtime import Asked, ask
 from tests.kit.cases import case_of, load_case, problems_of, say, write_case
 from tests.kit.models import model_of
 from tests.kit.runtimes import wrong_runtime

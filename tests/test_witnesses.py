@@ -17,7 +17,7 @@ from benchmarks.culprits.plant import Planted
 from benchmarks.culprits.planting import kernel
 from conformance.records import text
 from conformance.runtimes import onnxreference, onnxruntime, openvino, registry
-from conformance.verdict import asking, blame
+from conformance.verdict import blame, other_runtime
 from conformance.worker import aside
 from tests.kit.cases import PASSED, details, say, verdict
 from tests.kit.models import model_of
@@ -66,7 +66,7 @@ def break_all(break_opener: Any, *others: Alter | None, optimized: Alter = off) 
 # ---- witnesses that crash or hang ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("fails, how", [(crash, "SIGSEGV"), (hang, "timeout after 1 s")])
 def test_of_a_witness_that_crashes_or_hangs_only_the_answer_is_lost(bench, break_opener, monkeypatch, fails, how):
-    for module, name in ((asking, "SECONDS"), (blame, "WALK_SECONDS")):
+    for module, name in ((other_runtime, "SECONDS"), (blame, "WALK_SECONDS")):
         monkeypatch.setattr(module, name, 1.0)
     break_all(break_opener, off, fails, off)
     record = bench.run(BODY)
@@ -313,7 +313,7 @@ def test_a_witness_is_asked_under_its_own_environment_and_leaves_that_of_the_pro
     for module, opener in OPENERS:
         break_opener(module, opener, lambda *_: [np.array(os.environ.get(name) == value)])
     model = saved(tmp_path, "(float[3] x) => (float[3] y) { y = Identity (x) }")
-    asked = {one: asking.ask(one, model, (), {"x": FLOATS["x"]}) for one in (OPENVINO, UNOPTIMIZED)}
+    asked = {one: other_runtime.ask(one, model, (), {"x": FLOATS["x"]}) for one in (OPENVINO, UNOPTIMIZED)}
     assert {one: [bool(array) for array in told.outputs or ()] for one, told in asked.items()} == {
         OPENVINO: [True], UNOPTIMIZED: [False],
     }  # fmt: skip

@@ -23,8 +23,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from conformance.case.case_file import case_files, load
 from conformance.case.declaration import Case
-from conformance.case.file import case_files, load
 from conformance.checks.runner import Runner
 from conformance.mutants.study import hasty_worker
 from conformance.plan.catalogue import plan

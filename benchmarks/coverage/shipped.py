@@ -47,7 +47,7 @@ class Share:
 
 @functools.cache
 def cases() -> dict[str, Case]:
-    from conformance.case.file import case_files, load
+    from conformance.case.case_file import case_files, load
 
     return {case.name: case for file in case_files([ROOT / "cases"]) for case in load(file)}
 

@@ -67,7 +67,7 @@ DISKS = [
     ("No space left on device", errno.ENOSPC), ("Read-only file system", errno.EROFS),
     ("Disk quota exceeded", errno.EDQUOT),
 ]  # fmt: skip
-STORE, EXPORT = "conformance.export.store.Store.put", "conformance.checks.models.export"
+STORE, EXPORT = "conformance.export.model_store.Store.put", "conformance.checks.models.export"
 OPENER = "conformance.runtimes.onnxruntime.open_optimized"
 CONVERTING = {
     "no space for a model to be converted": disk(*DISKS[0], "onnx.save"),

@@ -138,11 +138,11 @@ def _worker(memory_gib: float | None = None) -> Worker:
 
 
 def _prepare() -> None:
-    from conformance.checks import explain
+    from conformance.checks import explain_failure
     from conformance.worker.warm import prepare_process
 
     prepare_process()
-    explain.SHRINK_SECONDS = 1.0
+    explain_failure.SHRINK_SECONDS = 1.0
 
 
 def record_of(
@@ -172,7 +172,7 @@ def record_of(
 
 def cell_of(plant: Plant, written: Written, folder: Path) -> Cell:
     """The cell that a plant is about, of a case in a folder of its own."""
-    from conformance.case.file import load
+    from conformance.case.case_file import load
     from conformance.plan.catalogue import plan
 
     folder.mkdir(parents=True)

@@ -93,7 +93,9 @@ def difference(copy: Copy, mutant: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.defects.mutation", description=__doc__)
-    parser.add_argument("files", nargs="*", metavar="FILE", help="such as compare/rows.py (default: all of its own)")
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help="such as compare/matched_rows.py (default: all of its own)"
+    )
     parser.add_argument("--tool", type=Path, required=True, metavar="DIR", help="where mutmut is installed")
     parser.add_argument("--tests", nargs="+", metavar="NAME", help="such as test_compare (default: their own)")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="at most (default: %(default)s)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conformance.case.file import load
+from conformance.case.case_file import load
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 

@@ -76,7 +76,7 @@ def study(quick: bool) -> list[Seen]:
 
 def all_cells(plant: Plant, written: Written, folder: Path) -> list[Cell]:
     """The cells of a case that have the check of its plant; of the sound form the first."""
-    from conformance.case.file import load
+    from conformance.case.case_file import load
     from conformance.plan.catalogue import plan
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -22,13 +22,13 @@ NOTES = "CONFORMANCE_GOLDEN_NOTES"
 """The variable that names the file of the notes."""
 LIMITS = {
     "conformance.align.operators.rewrites": ("SECONDS",),
-    "conformance.checks.explain": ("SHRINK_SECONDS",),
+    "conformance.checks.explain_failure": ("SHRINK_SECONDS",),
     "conformance.checks.locate": ("SECONDS",),
-    "conformance.checks.reduce.trial": ("ONE",),
+    "conformance.checks.reduce.model_trial": ("ONE",),
     "conformance.checks.remedy": ("SECONDS",),
     "conformance.checks.smallest": ("SECONDS", "ONE"),
     "conformance.checks.smallest_function": ("ONE", "SCRIPT"),
-    "conformance.verdict.asking": ("SECONDS",),
+    "conformance.verdict.other_runtime": ("SECONDS",),
     "conformance.verdict.blame": ("WALK_SECONDS",),
 }
 """By module: the seconds of its searches and questions."""
@@ -50,7 +50,7 @@ def watched_worker() -> Worker:
 
 
 def _prepare() -> None:
-    from conformance.checks import explain
+    from conformance.checks import explain_failure
     from conformance.worker.warm import prepare_process
 
     prepare_process()
@@ -60,8 +60,8 @@ def _prepare() -> None:
             setattr(module, limit, getattr(module, limit) * TIMES)
     # no function is wrapped that asks: its frame would be looked at where the line of an operator is searched
     aside.Lost = Lost  # type: ignore[assignment, misc]
-    clearest = explain.CaseExplainer.clearest
-    explain.CaseExplainer.clearest = _noting_slow(clearest, explain.SHRINK_SECONDS)  # type: ignore[method-assign]
+    clearest = explain_failure.CaseExplainer.clearest
+    explain_failure.CaseExplainer.clearest = _noting_slow(clearest, explain_failure.SHRINK_SECONDS)  # type: ignore[method-assign]
 
 
 class Lost(aside.Lost):

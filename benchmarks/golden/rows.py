@@ -145,7 +145,7 @@ def _of_repairs() -> Iterator[Failure]:
 def _of_declared() -> Iterator[Failure]:
     """Yield each cell of which a failure is declared, without the declaration: a failure that is expected is not
     explained in full. The smallest model or function is searched in the first cell of each declaration only."""
-    from conformance.case.file import case_files, load
+    from conformance.case.case_file import case_files, load
     from conformance.plan.catalogue import plan
     from conformance.plan.expected import declared
     from conformance.repairs.trials import changed

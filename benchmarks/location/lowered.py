@@ -172,10 +172,10 @@ def _worker(exporter: str) -> Worker:
 
 
 def _prepare() -> None:
-    from conformance.checks import explain
+    from conformance.checks import explain_failure
 
     prepare_process()
-    explain.SHRINK_SECONDS = 1.0  # how long a small example is looked for; what fails does either way
+    explain_failure.SHRINK_SECONDS = 1.0  # how long a small example is looked for; what fails does either way
 
 
 def _kept(folder: Path) -> dict[tuple[str, str], Result]:
@@ -221,7 +221,7 @@ def run_sound(progress: Any, cell: Cell, settings: Settings) -> Record:
 
 
 def cells_of(one: Lowering, folder: Path) -> list[Cell]:
-    from conformance.case.file import load
+    from conformance.case.case_file import load
     from conformance.plan.catalogue import plan
 
     folder.mkdir(parents=True)

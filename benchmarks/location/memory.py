@@ -75,11 +75,11 @@ def run(network: str, how: str) -> None:
     from benchmarks.culprits import edits
     from benchmarks.culprits.plant import Planted
     from benchmarks.culprits.planting import exported
-    from conformance.case.file import case_files, load
+    from conformance.case.case_file import case_files, load
     from conformance.checks.run_cell import run_cell
     from conformance.plan.catalogue import plan
     from conformance.plan.settings import Settings
-    from conformance.worker.progress import Progress
+    from conformance.worker.progress_note import Progress
     from conformance.worker.warm import prepare_process
 
     prepare_process()

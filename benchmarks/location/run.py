@@ -15,7 +15,7 @@ from conformance.checks.run_cell import run_cell
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
 from conformance.records.record import Record
-from conformance.worker.progress import Progress
+from conformance.worker.progress_note import Progress
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def record_of(plant: Plant, folder: Path, **settings: Any) -> Record:
 
 
 def _cells(plant: Plant, folder: Path) -> Iterator[Cell]:
-    from conformance.case.file import load
+    from conformance.case.case_file import load
     from conformance.plan.catalogue import plan
 
     folder.mkdir(parents=True)

@@ -35,7 +35,7 @@ def study(quick: bool) -> list[Sound]:
     from benchmarks.mutants.run import cells
     from conformance.checks.run_cell import run_cell
     from conformance.plan.settings import Settings
-    from conformance.worker.progress import Progress
+    from conformance.worker.progress_note import Progress
     from conformance.worker.warm import prepare_process
 
     prepare_process()
@@ -52,8 +52,8 @@ def study(quick: bool) -> list[Sound]:
 
 def look_at(cell: Cell, store: Path) -> Sound:
     """A cell at its first draw, to the end of the program."""
-    from conformance.align.operators.locate import Search
-    from conformance.align.operators.program import Unable
+    from conformance.align.operators.captured_program import Unable
+    from conformance.align.operators.first_operator import Search
     from conformance.checks.draws import Draws
     from conformance.checks.locate import question
     from conformance.checks.models import CellRun

@@ -51,7 +51,7 @@ def exporting(worker: Worker, made: Made) -> Any:
 def _planted(progress: object, made: Made, function: Callable[..., Any], args: tuple[object, ...]) -> Any:
     import onnx
 
-    from conformance.align.operators import locate
+    from conformance.align.operators import first_operator
     from conformance.checks import models
     from conformance.worker.state import judging
 
@@ -63,7 +63,7 @@ def _planted(progress: object, made: Made, function: Callable[..., Any], args: t
         return dataclasses.replace(exported, model=onnx.load_from_string(data))
 
     # No pass of the exporter's is at fault, and looking for one exports many times.
-    with mock.patch.object(models, "export", export), mock.patch.object(locate, "guilty", lambda right: []):
+    with mock.patch.object(models, "export", export), mock.patch.object(first_operator, "guilty", lambda right: []):
         judging.accept()  # it is no case that has replaced them
         answer = function(progress, *args)
     judging.accept()

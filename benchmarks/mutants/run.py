@@ -90,7 +90,7 @@ class Study:
 
 def cells(quick: bool) -> list[tuple[Cell, Cell | None]]:
     """The accuracy cells that are looked at, each with its cell of specials: the highest opset, few variants."""
-    from conformance.case.file import case_files, load
+    from conformance.case.case_file import case_files, load
     from conformance.plan.catalogue import plan
 
     rng = random.Random(0)

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.neighbours.ways import HEAD, WAYS, Way
 from benchmarks.planted import part_of
-from conformance.case.file import load
+from conformance.case.case_file import load
 from conformance.checks.runner import Runner
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell

@@ -14,9 +14,9 @@ from typing import Any
 from benchmarks.common import run_python, seconds_of
 from benchmarks.planted import ROOT
 from conformance import HOME
+from conformance.case.case_file import case_files, cases_of
 from conformance.case.declaration import Case
 from conformance.case.document import Document, read_document
-from conformance.case.file import case_files, cases_of
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import conformance
+from conformance.case.case_file import cases_of
 from conformance.case.document import Document
-from conformance.case.file import cases_of
 from conformance.case.made import value_of
 from conformance.case.python import Folder
 

@@ -12,13 +12,13 @@ import torch
 
 from benchmarks.reach import held
 from benchmarks.reach.translate import Said
+from conformance.case.case_file import load
 from conformance.case.declaration import Case
-from conformance.case.file import load
 from conformance.case.python import Folder
 from conformance.draw.draw import Draw, Maker
 from conformance.draw.shapes import trace_sizes
 from conformance.errors import CaseFileError, Stopped
-from conformance.export.layout import array_of, tensors_of
+from conformance.export.output_layout import array_of, tensors_of
 from conformance.export.reference import Reference
 
 Direct = Callable[[Sequence[torch.Tensor]], Any]

@@ -48,7 +48,7 @@ def _longer(case: Written) -> Written:
 def declared() -> Iterator[Cell]:
     """The cells of ONNX Runtime at fp32 in which a shipped case declares a wrong runtime, one of each declaration;
     with a case that declares nothing."""
-    from conformance.case.file import case_files, load
+    from conformance.case.case_file import case_files, load
     from conformance.plan import expected
     from conformance.plan.catalogue import plan
     from conformance.repairs.trials import changed

@@ -104,7 +104,7 @@ def located(record: Mapping[str, Any]) -> str:
 def pasted(worker: Worker, cell: Cell, record: Mapping[str, Any], fix: Fix, folder: Path) -> str:
     """Writes a proposal into a copy of the case, as a reader does who pastes it, and runs its cells: how the first
     ended that does not pass, or empty."""
-    from conformance.case.file import read
+    from conformance.case.case_file import read
     from conformance.checks.runner import Runner
     from conformance.plan.catalogue import plan
     from conformance.plan.settings import Settings

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from conformance.baseline.baseline_file import Entry, head, read, write
 from conformance.baseline.change import KINDS, Change, Limits, Record, Run, Selected, by_id
-from conformance.baseline.diff import RunComparison, changes
-from conformance.baseline.facts import finished, same_processor
-from conformance.baseline.file import Entry, head, read, write
+from conformance.baseline.change_causes import finished, same_processor
 from conformance.baseline.line import MEASURED, Line, compact, dump, expand, part, replaced
+from conformance.baseline.run_comparison import RunComparison, changes
 from conformance.errors import UserError, did_you_mean
 
 _NEAR = 5

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 from conformance.errors import UserError
 
 Record: TypeAlias = Mapping[str, Any]
-"""``Record.as_dict()``, or what ``file.read_baseline`` makes of a line: the same fields, but fewer."""
+"""``Record.as_dict()``, or what ``baseline_file.read_baseline`` makes of a line: the same fields, but fewer."""
 
 Run: TypeAlias = tuple[Mapping[str, Any], Sequence[Record]]
-"""Header and records, as ``conformance.records.run_file.read_run`` and ``file.load`` give them."""
+"""Header and records, as ``conformance.records.run_file.read_run`` and ``baseline_file.load`` give them."""
 
 Selected: TypeAlias = Callable[[Record], bool] | Collection[str]
 """Which cells of the earlier run the later run was to run: a predicate over a record, or the ids that it planned."""

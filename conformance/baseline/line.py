@@ -13,8 +13,8 @@ from conformance.baseline.change import KINDS, Record, number
 from conformance.baseline.ids import fields_of
 from conformance.baseline.timing import timing
 from conformance.errors import UserError, did_you_mean
-from conformance.records.fields import Id, Latency
 from conformance.records.record import Status
+from conformance.records.record_types import Id, Latency
 from conformance.records.validation import Measure, Misfit, checks_of
 
 Line = dict[str, Any]

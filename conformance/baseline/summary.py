@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from conformance.baseline.change import KINDS, Change, gate
-from conformance.records.clean import literal, one_line
+from conformance.records.sanitize import literal, one_line
 
 MOST = 20
 """Changes of one kind that are shown, each with a cause of its own."""

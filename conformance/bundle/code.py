@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 
+from conformance.bundle.bundle_files import Files
 from conformance.bundle.entry import Entry
-from conformance.bundle.files import Files
 from conformance.errors import UserError, why
 
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
 from conformance.compare.noise import NoiseLimit
 from conformance.compare.tolerance import Tolerance
-from conformance.records.fields import Graph
-from conformance.records.host import is_met
+from conformance.records.host_conditions import is_met
+from conformance.records.record_types import Graph
 from conformance.records.validation import Misfit, check_of, of_type, plain, wrong
 
 DEEPEST = 16

@@ -2,7 +2,7 @@
 
 The models of a case file (here and in the other modules of this folder) are frozen and closed: an unknown key is an
 error. Shorthand, such as an input written as a plain string, is spelled out by a ``BeforeValidator`` before any field
-is looked at, so that the place of an error is the place that the author sees. ``conformance.case.file`` reads files.
+is looked at, so that the place of an error is the place that the author sees. ``case_file`` reads files.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pydantic.json_schema import SkipJsonSchema
 from conformance.case.built import Exported, Here, Pickled
 from conformance.case.deploy import Latency, OnnxRuntime, TensorRT
 from conformance.case.dims import Dims, Range
-from conformance.case.export import Dynamo, Export, TorchScript
-from conformance.case.fields import (
+from conformance.case.export_keys import Dynamo, Export, TorchScript
+from conformance.case.field_types import (
     PATH,
     ChoiceName,
     DottedName,

@@ -6,7 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from conformance.case.fields import BudgetText, Listed, Mebibytes, Positive, PrecisionName, Says, Short, SizeNumber
+from conformance.case.field_types import (
+    BudgetText,
+    Listed,
+    Mebibytes,
+    Positive,
+    PrecisionName,
+    Says,
+    Short,
+    SizeNumber,
+)
 from conformance.case.words import Runtime
 from conformance.errors import UserError, did_you_mean
 from conformance.runtimes import registry

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from conformance.case.dims import Expression
-from conformance.case.fields import DottedName, Says, Size, Type, Word
+from conformance.case.field_types import DottedName, Says, Size, Type, Word
 from conformance.case.limits import DRAWN
 from conformance.errors import shown
 

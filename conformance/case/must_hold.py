@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from conformance.case.fields import (
+from conformance.case.field_types import (
     Axis,
     Decibels,
     Listed,
@@ -69,7 +69,7 @@ class When(Says):
 
     @property
     def host(self) -> dict[str, list[str]] | None:
-        """The hosts that the entry is about, as ``records.host`` takes them; None for all."""
+        """The hosts that the entry is about, as ``records.host_conditions`` takes them; None for all."""
         kind: dict[str, list[str]] = {} if self.cpu is None else self.cpu.model_dump()
         return {**kind, **({"versions": [*self.versions]} if self.versions else {})} or None
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from conformance.case.fields import Listed, Positive, Says
+from conformance.case.field_types import Listed, Positive, Says
 from conformance.case.limits import DRAWN
 
 INT8_OPSET = 13

@@ -23,7 +23,7 @@ from typing import Any
 from conformance import HOME
 from conformance.case.declaration import COMMAND, Case
 from conformance.errors import Stopped, Unavailable, causes, did_you_mean, display_path, text_of
-from conformance.records.fields import Place
+from conformance.records.record_types import Place
 from conformance.worker import uses
 from conformance.worker.state import fence
 

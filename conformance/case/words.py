@@ -21,8 +21,7 @@ else:  # a type checker takes no Literal of computed names
 Regime: TypeAlias = Literal[
     "plain", "large", "ties", "negative", "grid", "equal", "ends", "tiny", "offset", "zero"
 ]  # fmt: skip
-"""Kinds of finite values, which ``conformance.draw.values`` makes; plain is what the case declares, or standard
-normal."""
+"""Kinds of finite values, which ``draw.value_regimes`` makes; plain is what the case declares, or standard normal."""
 Special: TypeAlias = Literal["nan", "inf", "-inf", "signed zero", "mixed"]
 """Kinds of values that have a check of their own."""
 

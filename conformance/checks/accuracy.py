@@ -11,11 +11,11 @@ from conformance.case.words import base_of
 from conformance.checks.coverage import note_coverage
 from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
-from conformance.checks.explain import CaseExplainer
+from conformance.checks.explain_failure import CaseExplainer
 from conformance.checks.explained import note_explanations
 from conformance.checks.locate import note_operator
 from conformance.checks.models import CellRun
-from conformance.checks.pack import leave
+from conformance.checks.pack_cells import leave
 from conformance.checks.smallest import leave_smallest
 from conformance.checks.smallest_function import Reduced, leave_function
 from conformance.checks.verify import Verifier
@@ -24,7 +24,7 @@ from conformance.checks.witnesses import may_saturate, whom_to_ask
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped, Unavailable
 from conformance.export.answers import KeptAnswers
-from conformance.export.store import Stored
+from conformance.export.model_store import Stored
 from conformance.runtimes import Session, opener, registry
 from conformance.runtimes.evaluator_rules import has_half
 from conformance.runtimes.onnxruntime import PROVIDER as CPU

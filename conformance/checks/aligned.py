@@ -19,7 +19,7 @@ from conformance.checks.verify_converted import RuntimeVerifier
 from conformance.errors import Stopped, Unavailable, UserError
 from conformance.export.reference import Reference
 from conformance.export.rounding import Rounding
-from conformance.runtimes.tensors import values
+from conformance.runtimes.inner_tensors import values
 from conformance.verdict.example import Effort
 from conformance.verdict.loss import LITERAL
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs
 from conformance.compare.close import distances
+from conformance.compare.compared_values import Reading
 from conformance.compare.nudge import by_units, movement
-from conformance.compare.reading import Reading
 from conformance.export.rounding import MOST_UNITS, Rounding, bits_of
 from conformance.export.rounding import uneven as unevenly
 from conformance.verdict.example import Effort

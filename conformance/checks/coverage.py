@@ -22,15 +22,15 @@ from conformance.checks.models import CellRun
 from conformance.checks.prepared import Prepared
 from conformance.checks.verify import Verifier
 from conformance.compare.excuses import largest_of
-from conformance.coverage.calls import Site
 from conformance.coverage.cost import runs_within
 from conformance.coverage.disturb import TENTHS
-from conformance.coverage.measure import Covered, Trial, Unknown, Zeroed, measure, spread
+from conformance.coverage.measure_coverage import Covered, Trial, Unknown, Zeroed, measure, spread
+from conformance.coverage.operator_calls import Site
 from conformance.depends.inventory import said
 from conformance.draw.draw import Draw, regimes_of, seed_of
 from conformance.draw.shapes import boundary_sizes, drawn_shapes
 from conformance.errors import Stopped, display_path
-from conformance.export.beyond import has_ranges, inputs_beyond
+from conformance.export.out_of_range import has_ranges, inputs_beyond
 from conformance.export.reference import Reference
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell

@@ -7,9 +7,9 @@ import json
 import mmap
 from typing import Any
 
-from conformance.align.operators.locate import of_operator
-from conformance.align.operators.program import Operator, Unable
-from conformance.align.operators.refused import stopped_export
+from conformance.align.operators.captured_program import Operator, Unable
+from conformance.align.operators.first_operator import of_operator
+from conformance.align.operators.refused_operator import stopped_export
 from conformance.checks.models import CellRun
 from conformance.checks.refused import SECONDS, placed
 from conformance.plan.cell import Cell

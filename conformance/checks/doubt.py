@@ -16,7 +16,7 @@ from conformance.checks.verify import Verifier
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped
 from conformance.export.graph import Facts
-from conformance.export.store import Stored
+from conformance.export.model_store import Stored
 from conformance.runtimes import opener, registry
 from conformance.verdict.example import Example
 

@@ -15,7 +15,7 @@ from conformance.case.dims import Dims
 from conformance.case.must_hold import When
 from conformance.case.words import REGIMES, SPECIALS
 from conformance.checks.prepared import Prepared
-from conformance.disk.reading import parse_json, read_text
+from conformance.disk.foreign_files import parse_json, read_text
 from conformance.draw.draw import Draw, about, regimes_of, seed_of
 from conformance.draw.shapes import boundary_sizes, related_sizes
 from conformance.plan.cell import Cell

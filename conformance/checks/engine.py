@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from conformance.arrays import Inputs
-from conformance.bundle.trial import BATCHES, Trial, try_engine, unequal_row
+from conformance.bundle.engine_trial import BATCHES, Trial, try_engine, unequal_row
 from conformance.checks.draws import Draws
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier

@@ -10,7 +10,7 @@ from typing import Any
 from conformance.arrays import Array
 from conformance.case.must_hold import Fails, When
 from conformance.checks.draws import Draws
-from conformance.checks.explain import CaseExplainer
+from conformance.checks.explain_failure import CaseExplainer
 from conformance.checks.remedy import Remedies
 from conformance.checks.verify import Verifier, WrongTogether
 from conformance.compare.excuses import own_error
@@ -21,12 +21,12 @@ from conformance.plan.cell import Cell
 from conformance.plan.expected import apart, declared, expectations, on_host, owed, shows
 from conformance.plan.settings import Settings
 from conformance.records.explanation import Shows, blame, note, reconsider, unexplained
-from conformance.records.left_open import left_open
+from conformance.records.open_rules import left_open
 from conformance.records.record import FLOAT64, Record, Witness
 from conformance.records.settle import MARGIN
 from conformance.verdict.comparer import WrongAnswer
 from conformance.verdict.example import Example
-from conformance.verdict.loop import check_not_vacuous, count, tried, worst_dict
+from conformance.verdict.example_loop import check_not_vacuous, count, tried, worst_dict
 
 
 class Examples:

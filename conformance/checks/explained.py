@@ -9,7 +9,7 @@ from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.errors import Stopped
 from conformance.explanations import Question, explain
-from conformance.export.store import Stored
+from conformance.export.model_store import Stored
 from conformance.verdict.example import Example
 
 

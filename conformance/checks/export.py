@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from conformance.arrays import Array, Inputs, same
-from conformance.case.export import TorchScript
+from conformance.case.export_keys import TorchScript
 from conformance.checks.doubt import check_doubted
 from conformance.checks.models import CellRun
 from conformance.checks.smallest_function import note_failed_export
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped
 from conformance.export import graph
-from conformance.export.store import Stored
+from conformance.export.model_store import Stored
 from conformance.plan.expected import matches
 
 OTHER_VALUES = 3

@@ -7,7 +7,7 @@ import contextlib
 from conformance.case.words import base_of
 from conformance.checks.draws import Draws
 from conformance.checks.examples import Examples
-from conformance.checks.explain import CaseExplainer
+from conformance.checks.explain_failure import CaseExplainer
 from conformance.checks.finiteness import check_finite
 from conformance.checks.locate import note_operator
 from conformance.checks.models import CellRun

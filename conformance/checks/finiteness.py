@@ -10,7 +10,7 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs
 from conformance.checks.draws import Draws
-from conformance.checks.explain import CaseExplainer
+from conformance.checks.explain_failure import CaseExplainer
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
 from conformance.checks.witnesses import whom_to_ask
@@ -18,10 +18,10 @@ from conformance.compare.judges import Right
 from conformance.compare.tolerance import Comparison, Subject, failed, odd_shape, subjects, worst_at
 from conformance.draw.draw import about
 from conformance.errors import Stopped
-from conformance.export.store import Stored
+from conformance.export.model_store import Stored
 from conformance.plan.expected import apart, on_host
 from conformance.runtimes import Session
-from conformance.verdict import beyond
+from conformance.verdict import overflow
 from conformance.verdict.comparer import WrongAnswer
 from conformance.verdict.example import Answers, Example
 
@@ -102,7 +102,7 @@ def check_finite(
 
     def told(example: Example, stop: Stopped) -> Any:
         output = stop.worst.output if isinstance(stop, WrongAnswer) and stop.worst is not None else None
-        origin = beyond.origin(stored.file, converted.file, run.libraries(), example.inputs)
+        origin = overflow.origin(stored.file, converted.file, run.libraries(), example.inputs)
         return {"regime": example.draw.regime, "output": output, **(origin or {})}
 
     compared: list[Mapping[str, int]] = []

@@ -14,7 +14,7 @@ from conformance.align.parting import Row
 from conformance.case.python import describe
 from conformance.checks.aligned import aligned
 from conformance.checks.models import CellRun
-from conformance.coverage.measure import Covered
+from conformance.coverage.measure_coverage import Covered
 from conformance.errors import Stopped
 from conformance.verdict.loss import LITERAL
 from conformance.worker import aside

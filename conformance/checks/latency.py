@@ -14,11 +14,11 @@ from conformance.arrays import Inputs
 from conformance.case.deploy import Latency
 from conformance.draw.draw import Draw, seed_of
 from conformance.errors import Stopped, Unavailable
-from conformance.latency import host
+from conformance.latency import host_speed
 from conformance.latency.decide import decide
-from conformance.latency.measure import SideFailed, interleave
+from conformance.latency.latency_store import as_record
+from conformance.latency.measure_latency import SideFailed, interleave
 from conformance.latency.statistics import TimeVerdict, noise_floor, precise
-from conformance.latency.store import as_record
 from conformance.precision.calibration import batch_dim
 from conformance.runtimes import Session, opener, registry
 
@@ -68,7 +68,7 @@ def check_latency(run: CellRun) -> None:
         raise Stopped("latency", type(error.__cause__).__name__, str(error), "runtime") from error
     record = run.record
     record.latency = as_record(
-        samples, judged, runtime=entry.runtime, precision=entry.precision, at=sizes, host=host.state(),
+        samples, judged, runtime=entry.runtime, precision=entry.precision, at=sizes, host=host_speed.state(),
         throughput=rates,
     )  # fmt: skip
     for decided in judged:

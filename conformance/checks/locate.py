@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.align.operators.locate import Failing, locate
+from conformance.align.operators.first_operator import Failing, locate
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.checks.coverage import draws
@@ -23,7 +23,7 @@ from conformance.checks.verify import Verifier
 from conformance.checks.wrong_operator import wrong_operator
 from conformance.compare.judges import Right, defaults_for
 from conformance.errors import Stopped
-from conformance.export.store import Stored
+from conformance.export.model_store import Stored
 from conformance.records.record import cause_of_smallest
 from conformance.verdict.example import Example
 from conformance.worker import aside

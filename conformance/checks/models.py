@@ -23,7 +23,7 @@ from conformance.checks.stages import Stages
 from conformance.checks.verify import OfCell, check_again, check_outputs
 from conformance.depends.fingerprint import suite
 from conformance.depends.gathering import observe, rest_on
-from conformance.depends.observed import Observed
+from conformance.depends.observed_dependencies import Observed
 from conformance.depends.results import Keeping, Results
 from conformance.disk.onnx_models import Serialized, serialized
 from conformance.draw.shapes import boundary_sizes
@@ -32,19 +32,19 @@ from conformance.export import graph
 from conformance.export.answers import KeptAnswers, key_of
 from conformance.export.exporters import Exported, export
 from conformance.export.graph import Facts
+from conformance.export.model_store import Store, Stored, place_of
 from conformance.export.reference import Reference
-from conformance.export.store import Store, Stored, place_of
 from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
 from conformance.precision import convert as conversion
 from conformance.records.explanation import Shows, fail, note
-from conformance.records.fields import Warned
 from conformance.records.record import Record
+from conformance.records.record_types import Warned
 from conformance.runtimes import opener, registry
 from conformance.runtimes.onnxruntime import NO_FALLBACK
-from conformance.runtimes.tensorrt.options import Build, Options, Shape, covering
+from conformance.runtimes.tensorrt.build_options import Build, Options, Shape, covering
 from conformance.worker import uses
-from conformance.worker.progress import Progress
+from conformance.worker.progress_note import Progress
 from conformance.worker.state import fence
 
 

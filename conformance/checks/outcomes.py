@@ -28,11 +28,11 @@ from conformance.plan.settings import Settings
 from conformance.records.explanation import Explanation, Failure, explain
 from conformance.records.record import Record, Witness
 from conformance.verdict.example import Example
-from conformance.verdict.loop import Ask
+from conformance.verdict.example_loop import Ask
 
 CERTAIN = 20.0
 """Seconds within which no time limit of a question ends, so that none has cut the answer short; see
-``verdict.asking``, ``verdict.blame`` and ``verdict.passes``."""
+``verdict.other_runtime``, ``verdict.blame`` and ``verdict.guilty_pass``."""
 
 
 class Outcomes:

@@ -13,12 +13,12 @@ from conformance.case.dims import Dims
 from conformance.case.precision import Calibration
 from conformance.case.python import Folder
 from conformance.case.words import Exporter
-from conformance.coverage.measure import Zeroed
+from conformance.coverage.measure_coverage import Zeroed
 from conformance.draw.draw import Draw, Maker, seed_of
 from conformance.draw.shapes import drawn_shapes, trace_sizes
 from conformance.errors import Details, Stopped
+from conformance.export.model_store import Stored, derived_key, key
 from conformance.export.reference import Reference
-from conformance.export.store import Stored, derived_key, key
 from conformance.precision.calibration import Feeds, gather
 from conformance.precision.ranges import Extremes
 from conformance.worker.state import fence

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from conformance.align.operators.program import Unable
-from conformance.align.operators.refused import Refused, next_stop, refused_model, stopped_export
+from conformance.align.operators.captured_program import Unable
+from conformance.align.operators.refused_operator import Refused, next_stop, refused_model, stopped_export
 from conformance.arrays import Array, Inputs
 from conformance.case.declaration import Case
 from conformance.checks.left_open import called, left_open

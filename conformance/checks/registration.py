@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from conformance.case.export import Symbolic, TorchScript
+from conformance.case.export_keys import Symbolic, TorchScript
 from conformance.checks.models import CellRun
 from conformance.errors import Stopped
 from conformance.export import graph, symbolics

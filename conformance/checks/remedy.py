@@ -17,7 +17,7 @@ from conformance.case.copying import copied
 from conformance.case.declaration import Case
 from conformance.case.must_hold import PrecisionTolerance
 from conformance.case.words import SPECIALS
-from conformance.checks.edits import flow, plain, saying, values_of, widened, with_values
+from conformance.checks.case_edits import flow, plain, saying, values_of, widened, with_values
 from conformance.checks.verify import Verifier
 from conformance.compare.excuses import ROUNDING, SLACK, largest_of, own_error
 from conformance.compare.judges import Judge

@@ -28,8 +28,8 @@ from conformance.plan.settings import Settings
 from conformance.records.record import Record
 from conformance.records.settle import settle
 from conformance.worker import uses
-from conformance.worker.progress import Progress
-from conformance.worker.state import numbers
+from conformance.worker.progress_note import Progress
+from conformance.worker.state import numeric_settings
 from conformance.worker.state.fence import Fence
 
 CHECKS: dict[str, Callable[[CellRun], None]] = {
@@ -57,7 +57,7 @@ def run_cell(progress: Progress, cell: Cell, settings: Settings, fence: Fence | 
     fence.begin()
     with uses.of_case((cell.case.file, cell.case.name)):
         with contextlib.suppress(Stopped, Unavailable), CellRun.opened(cell, settings, record, progress) as run:
-            numbers.seed(cell.case.says.seed)
+            numeric_settings.seed(cell.case.says.seed)
             CHECKS[cell.check](run)
         record.changed = [change.as_dict() for change in fence.end()]
         if settings.observe:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from conformance.checks.alone import Predecessors, believed
 from conformance.checks.replaced import fail_replaced
-from conformance.disk.keeping import UNFINISHED
+from conformance.disk.stores import UNFINISHED
 from conformance.errors import Stopped
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, expectations, on_host, shows
@@ -97,7 +97,7 @@ class Runner:
         if self._worker is not None:
             return self._finish(cell, on_wait, settings)[0]
         from conformance.checks.run_cell import run_cell
-        from conformance.worker.progress import Progress
+        from conformance.worker.progress_note import Progress
 
         return run_cell(Progress(), cell, settings)
 

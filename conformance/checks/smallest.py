@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from conformance.arrays import Array
+from conformance.bundle.bundle_files import CELLS
+from conformance.bundle.bundle_layout import BundleWriter, write_model, write_set
 from conformance.bundle.entry import Entry
-from conformance.bundle.files import CELLS
-from conformance.bundle.layout import BundleWriter, write_model, write_set
 from conformance.checks.models import CellRun
-from conformance.checks.reduce.search import fewest
+from conformance.checks.reduce.fewest_nodes import fewest
+from conformance.checks.reduce.model_script import issue, script, shows
+from conformance.checks.reduce.model_trial import ONE, Failure, Trials, kind_of, limit_of, outcome_of
+from conformance.checks.reduce.reference_tensors import reference_values
 from conformance.checks.reduce.simpler import simplified
-from conformance.checks.reduce.trial import ONE, Failure, Trials, kind_of, limit_of, outcome_of
-from conformance.checks.reduce.values import reference_values
-from conformance.checks.reduce.written import issue, script, shows
 from conformance.compare.excuses import largest_of
 from conformance.compare.judges import Tolerances
 from conformance.compare.tolerance import Tolerance
@@ -31,10 +31,10 @@ from conformance.onnxgraph.cut import Cut, Cutter
 from conformance.onnxgraph.reads import operator_of
 from conformance.records.environment import environment, versions
 from conformance.runtimes import opener, registry
-from conformance.runtimes.tensorrt.options import Build, covering
+from conformance.runtimes.tensorrt.build_options import Build, covering
 from conformance.verdict.comparer import WrongAnswer
 from conformance.verdict.example import Example, given
-from conformance.verdict.passes import Broken, guilty
+from conformance.verdict.guilty_pass import Broken, guilty
 from conformance.worker import aside
 
 SECONDS = 30.0

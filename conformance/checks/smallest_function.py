@@ -16,24 +16,24 @@ from typing import Any
 
 import numpy as np
 
-from conformance.align.operators.locate import Search
-from conformance.align.operators.program import Operator, Program, Unable
-from conformance.align.operators.refused import stopped_export
+from conformance.align.operators.captured_program import Operator, Program, Unable
+from conformance.align.operators.first_operator import Search
+from conformance.align.operators.refused_operator import stopped_export
 from conformance.arrays import Array
-from conformance.case.export import OnnxFile
+from conformance.case.export_keys import OnnxFile
 from conformance.case.python import describe
+from conformance.checks.functions.extracted_function import Function, Place, Unwritten
+from conformance.checks.functions.function_script import VALUES, Shown, issue, script
+from conformance.checks.functions.function_search import fewest, simplified
+from conformance.checks.functions.function_trial import RAISES, REFUSED, STOPS, Trials, defining, gist
 from conformance.checks.functions.lines import Exporting, Names
-from conformance.checks.functions.program import Function, Place, Unwritten
-from conformance.checks.functions.search import fewest, simplified
-from conformance.checks.functions.trial import RAISES, REFUSED, STOPS, Trials, defining, gist
-from conformance.checks.functions.written import VALUES, Shown, issue, script
 from conformance.checks.models import CellRun
-from conformance.checks.reduce.trial import difference
-from conformance.checks.reduce.written import shows
+from conformance.checks.reduce.model_script import shows
+from conformance.checks.reduce.model_trial import difference
 from conformance.checks.refused import arguments_of, refused_by_checker
 from conformance.compare.judges import Judge, defaults_for
 from conformance.compare.tolerance import Tolerance
-from conformance.depends.files import imported
+from conformance.depends.dependency_files import imported
 from conformance.errors import Stopped, display_path
 from conformance.explain.search import OutOfTime
 from conformance.plan.expected import fails_as_declared

@@ -15,7 +15,7 @@ from conformance.draw.draw import Draw
 from conformance.errors import Stopped, Unavailable, lacks_memory
 from conformance.records.record import Record
 from conformance.records.spent import spending
-from conformance.worker.progress import Progress, encode
+from conformance.worker.progress_note import Progress, encode
 
 _REASON = 1000  # characters of a failure that the parent process is told, which has room for 4,096
 

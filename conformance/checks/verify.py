@@ -19,15 +19,15 @@ from conformance.case.python import describe
 from conformance.checks.conditioning import Roundings, unsettled_rows
 from conformance.checks.left_open import called, left_open, merged
 from conformance.checks.wrong_reference import held_against_float64
+from conformance.compare.compared_values import Reading
 from conformance.compare.detections import Detections
 from conformance.compare.indices import Indices
 from conformance.compare.judges import Judge, Right, Tolerances, defaults_for
-from conformance.compare.reading import Reading
 from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, Worst
 from conformance.draw.draw import Draw, Maker
 from conformance.errors import Stopped
 from conformance.export.answers import KeptAnswers
-from conformance.export.layout import fits, names_of_tensor, tensors_in
+from conformance.export.output_layout import fits, names_of_tensor, tensors_in
 from conformance.export.reference import Reference
 from conformance.plan.cell import Cell
 from conformance.records.record import Record
@@ -84,7 +84,7 @@ class Verifier(Comparer):
         self.expects: Callable[[Stopped], bool] = lambda _: False
         """Whether the case declares that its cell fails like that."""
         self.rules: set[str] = set()
-        """What leaves values open in the example that was measured last (``records.left_open`` has the words)."""
+        """What leaves values open in the example that was measured last (``records.open_rules`` has the words)."""
         self._operators: frozenset[str] | None = None
         self._names = of.names
         self.record, self._stages = of.record, of.stages

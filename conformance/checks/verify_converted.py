@@ -23,20 +23,20 @@ from conformance.checks.conditioning import unsettled_rows
 from conformance.checks.models import CellRun
 from conformance.checks.verify import OfCell, Verifier, WrongTogether
 from conformance.compare.close import distances
+from conformance.compare.compared_values import Read, Reading
 from conformance.compare.judges import NoiseLimits, Right
 from conformance.compare.noise import NOISE_LIMITS, Noise, NoiseLimit, decibels
 from conformance.compare.nudge import by_share, movement
-from conformance.compare.reading import Read, Reading
 from conformance.compare.tolerance import Comparison, Subject, Worst, failed, odd_shape, worst_at
 from conformance.draw.draw import Draw
 from conformance.errors import Stopped
-from conformance.export.store import Stored
-from conformance.records.fields import Fidelity
+from conformance.export.model_store import Stored
+from conformance.records.record_types import Fidelity
 from conformance.runtimes import Session, opener
 from conformance.runtimes.otherwise import PHASE, open_otherwise
 from conformance.verdict.comparer import WrongAnswer
 from conformance.verdict.example import Answers, Effort, Example
-from conformance.verdict.loop import worst_dict
+from conformance.verdict.example_loop import worst_dict
 from conformance.verdict.loss import LITERAL
 
 NUDGES = 4

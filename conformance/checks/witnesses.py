@@ -11,16 +11,16 @@ from conformance.checks.models import CellRun
 from conformance.checks.own_code import own_code
 from conformance.checks.verify import Verifier
 from conformance.errors import Stopped
-from conformance.export.store import Stored
+from conformance.export.model_store import Stored
 from conformance.records.explanation import Explanation, Failure, Shows, greatest
 from conformance.records.record import Witness
 from conformance.runtimes import registry
 from conformance.verdict import blame, loss, saturation
-from conformance.verdict.asking import ask
 from conformance.verdict.blame import Inquiry, Suspect
 from conformance.verdict.example import Example
-from conformance.verdict.loop import Ask
-from conformance.verdict.passes import Broken, guilty, right_without_reuse
+from conformance.verdict.example_loop import Ask
+from conformance.verdict.guilty_pass import Broken, guilty, right_without_reuse
+from conformance.verdict.other_runtime import ask
 
 
 def may_saturate(run: CellRun) -> bool:

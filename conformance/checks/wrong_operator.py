@@ -8,7 +8,7 @@ from typing import Any
 from conformance.arrays import Inputs
 from conformance.checks.wrong_reference import WRONG
 from conformance.compare.close import Limit, differs
-from conformance.coverage.calls import line_of_call, name_of
+from conformance.coverage.operator_calls import line_of_call, name_of
 from conformance.export.dispatch import operator_mode
 from conformance.export.reference import Reference
 

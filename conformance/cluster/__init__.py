@@ -1,7 +1,7 @@
 """Running cells on other machines, with Dask's distributed as the engine that hands them out.
 
-A ``Cluster`` (``engine.py``), in the process of the tests, gives each case to Dask as one task (``tasks.py``). A
-worker that is fit for it (``admission.py``, which asks ``facts.py``) lays out the files that came along
-(``freight.py``) and has a process below it (``host.py``) run the cells as everywhere, each in a process that may die
-(``serving.py``).
+A ``Cluster`` (``coordinator.py``), in the process of the tests, gives each case to Dask as one task (``tasks.py``). A
+worker that is fit for it (``admission.py``, which asks ``host_facts.py``) lays out the files that came along
+(``freight.py``) and has a process below it (``cell_process.py``) run the cells as everywhere, each in a process that
+may die (``serving.py``).
 """

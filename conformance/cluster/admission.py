@@ -11,7 +11,7 @@ from typing import Any
 
 from distributed import WorkerPlugin
 
-ASK = "import runpy, sys; sys.path[:1] = []; runpy.run_module('conformance.cluster.facts', run_name='__main__')"
+ASK = "import runpy, sys; sys.path[:1] = []; runpy.run_module('conformance.cluster.host_facts', run_name='__main__')"
 """Run by the worker's Python, without the folder that it happens to be in on ``sys.path``."""
 
 SLOT = "conformance"

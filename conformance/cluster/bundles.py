@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from conformance.bundle import code
+from conformance.bundle.bundle_files import CELLS, HEAD
+from conformance.bundle.bundle_layout import Bundle
 from conformance.bundle.entry import Entry
-from conformance.bundle.files import CELLS, HEAD
-from conformance.bundle.layout import Bundle
-from conformance.bundle.replay import as_required, chosen_of, id_of, record_of
-from conformance.cluster.engine import Cluster, Job
-from conformance.cluster.facts import RUNTIME
+from conformance.bundle.replay_bundle import as_required, chosen_of, id_of, record_of
+from conformance.cluster.coordinator import Cluster, Job
 from conformance.cluster.freight import Files
-from conformance.cluster.run import Run
+from conformance.cluster.host_facts import RUNTIME
+from conformance.cluster.run_description import Run
 from conformance.cluster.tasks import replay
 from conformance.cluster.workers import SchedulerLost
 from conformance.errors import Stopped, UserError
@@ -47,7 +47,7 @@ def replay_on(
     tell: Callable[[str], object],
     on_record: Callable[[dict[str, Any]], object],
 ) -> list[dict[str, Any]]:
-    """As ``bundle.replay.replay``, on workers that have the runtime; UserError where there is none, or the scheduler
+    """As ``replay_bundle.replay``, on workers that have the runtime; UserError where there is none, or the scheduler
     goes away. The records that came until then are in ``report``."""
     chosen, limited = chosen_of(bundle, runtime, keep)
     for line in code.announced(bundle, chosen) if libraries else ():

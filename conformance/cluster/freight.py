@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a Dask worker reads no cases
     from conformance.case.declaration import Case
-    from conformance.depends.files import Needs
+    from conformance.depends.dependency_files import Needs
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from typing import Any
 
 from distributed import Worker, get_worker
 
+from conformance.cluster.cell_process import Host
 from conformance.cluster.freight import below, lay_out
-from conformance.cluster.host import Host
-from conformance.cluster.run import Run, store_of
+from conformance.cluster.run_description import Run, store_of
 from conformance.errors import trouble_of_host
 from conformance.records.environment import code
 from conformance.records.record import Record

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from distributed import Client, LocalCluster
 
 from conformance.cluster.admission import Admission
-from conformance.cluster.facts import python
-from conformance.cluster.run import mark
+from conformance.cluster.host_facts import python
+from conformance.cluster.run_description import mark
 from conformance.errors import UserError
 from conformance.records.environment import code, versions
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from conformance.commands.diff import limits
-from conformance.records.clean import tell
+from conformance.records.sanitize import tell
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

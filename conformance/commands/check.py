@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from conformance.commands import TIMEOUT, ask, numbers, outcome, pairs
+from conformance.commands import TIMEOUT, ask, option_types, outcome, pairs
 from conformance.errors import UserError
-from conformance.records.clean import tell
+from conformance.records.sanitize import tell
 
 if TYPE_CHECKING:
     from conformance.case.declaration import Case
@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--specials", action="store_true", help="NaN, infinities and signed zeros too")
     parser.add_argument(
-        "--examples", type=numbers.count(0), metavar="N", help="drawn shapes, besides the ends of all dims"
+        "--examples", type=option_types.count(0), metavar="N", help="drawn shapes, besides the ends of all dims"
     )
     parser.add_argument(
         "--store", type=Path, default=Path(".conformance"), metavar="DIR", help="models (default: %(default)s)"
@@ -92,7 +92,7 @@ def _describe_case(given: argparse.Namespace) -> dict[str, Any]:
 
     Raises UserError for files and options that make no case.
     """
-    from conformance.case.onnx_file import NotOnnx, header
+    from conformance.case.onnx_interface import NotOnnx, header
     from conformance.case.precision import INT8_OPSET
     from conformance.case.words import Precision
 
@@ -128,8 +128,8 @@ def _installed(runtime: str) -> bool:
 
 
 def _case(file: Path, said: dict[str, Any]) -> Case:
+    from conformance.case.case_file import cases_of
     from conformance.case.document import Document
-    from conformance.case.file import cases_of
 
     name = re.sub(r"\W", "_", file.stem)
     name = name if re.match(r"[A-Za-z_]", name) else f"model_{name}"

@@ -7,8 +7,8 @@ import json
 import shutil
 from pathlib import Path
 
-from conformance.commands import numbers
-from conformance.records.clean import tell
+from conformance.commands import option_types
+from conformance.records.sanitize import tell
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,14 +22,14 @@ def limits(parser: argparse.ArgumentParser) -> None:
     """Adds the factors from which on an error or a time counts as worse."""
     parser.add_argument(
         "--accuracy-factor",
-        type=numbers.factor,
+        type=option_types.factor,
         default=2.0,
         metavar="X",
         help="an error is worse where it grew by this factor (default: %(default)s)",
     )
     parser.add_argument(
         "--slower-factor",
-        type=numbers.factor,
+        type=option_types.factor,
         default=1.25,
         metavar="X",
         help="a time is worse where it grew by this factor (default: %(default)s)",

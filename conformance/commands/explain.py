@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from conformance.records.clean import tell
+from conformance.records.sanitize import tell
 
 _MOST = 20
 """Entries of one kind that are printed."""
@@ -50,7 +50,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _differences(record: Mapping[str, Any], were: Mapping[str, str]) -> Iterator[str]:
     from conformance.depends.fingerprint import conditions, conditions_hash
-    from conformance.depends.observed import Now, Observed
+    from conformance.depends.observed_dependencies import Now, Observed
     from conformance.depends.results import Last
 
     depends = record.get("depends")
@@ -64,7 +64,7 @@ def _differences(record: Mapping[str, Any], were: Mapping[str, str]) -> Iterator
 
 def _says(record: Mapping[str, Any], file: Path) -> str | None:
     """The hash of what the record's case says now; None where there is no such cell."""
-    from conformance.case.file import load
+    from conformance.case.case_file import load
     from conformance.depends.fingerprint import says
     from conformance.errors import CaseFileError
     from conformance.plan.catalogue import cells_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from conformance.records.clean import tell
+from conformance.records.sanitize import tell
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

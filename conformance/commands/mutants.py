@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.commands import selecting
-from conformance.records.clean import tell
+from conformance.records.sanitize import tell
 
 if TYPE_CHECKING:
     from conformance.mutants.study import Fate, Unfit
@@ -66,7 +66,7 @@ def _cells(given: argparse.Namespace) -> list[Cell]:
     """The selected cells; what is wrong with case files is told, and the others serve. Raises UserError for none."""
     from conformance.errors import UserError
     from conformance.plan.catalogue import read_suite, selection
-    from conformance.plan.words import Words
+    from conformance.plan.keyword_selection import Words
 
     words, chosen = Words(given.words), selection({name: getattr(given, name) for name in SELECTION})
     cells, files = read_suite([path.absolute() for path in given.paths or [Path("cases")]], chosen)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from conformance import HOME
 from conformance.commands import TIMEOUT, ask, outcome, pairs
 from conformance.errors import UserError, display_path
-from conformance.records.clean import command_line, one_line, tell
+from conformance.records.sanitize import command_line, one_line, tell
 
 if TYPE_CHECKING:
     from conformance.draft.drafting import Draft, Request
-    from conformance.draft.parts import Part
+    from conformance.draft.submodule_cases import Part
     from conformance.records.record import Record
     from conformance.worker.isolation import Worker
 
@@ -136,7 +136,7 @@ def _plain(name: str, text: str) -> Any:
 
 def _draft(given: argparse.Namespace, case: Path, command: str) -> int:
     from conformance.draft.drafting import draft_module
-    from conformance.draft.parts import parts
+    from conformance.draft.submodule_cases import parts
     from conformance.worker.warm import new_worker
 
     case.parent.mkdir(parents=True, exist_ok=True)
@@ -165,7 +165,7 @@ def _of_parts(name: str, request: Request, parts: list[Part]) -> list[Drafted]:
 
 
 def _observe(given: argparse.Namespace, case: Path, command: str) -> int:
-    from conformance.draft.observed import observe
+    from conformance.draft.observed_modules import observe
     from conformance.worker.warm import new_worker
 
     if not given.observe.is_file():
@@ -230,7 +230,7 @@ def _request(given: argparse.Namespace, case: Path, worker: Worker) -> Request:
 def _write(case: Path, before: str, drafted: Drafted, worker: Worker) -> tuple[str, list[Record]]:
     """Writes a case behind those that are there, without exporters that do not export it where the other does, and
     with weights that show; the text of the file, and the records of the new case."""
-    from conformance.draft.text import as_text
+    from conformance.draft.case_text import as_text
 
     name, request, draft, about = drafted
     left_out: dict[str, str] = {}
@@ -277,7 +277,7 @@ def _declared(records: list[Record]) -> list[dict[str, Any]]:
 
 
 def _run(case: Path, name: str, worker: Worker) -> list[Record]:
-    from conformance.case.file import load
+    from conformance.case.case_file import load
     from conformance.checks.runner import Runner
     from conformance.plan.catalogue import plan
     from conformance.plan.settings import Settings

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conformance.commands import numbers
-from conformance.records.clean import one_line, tell
+from conformance.commands import option_types
+from conformance.records.sanitize import one_line, tell
 
 if TYPE_CHECKING:
     from conformance.plan.cell import Cell
@@ -26,10 +26,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for name in KEYS:
         parser.add_argument(f"--{name}", metavar="A,B", help=f"only cells of these {name}s")
     parser.add_argument(
-        "--examples", type=numbers.count(1), default=16, help="examples for each cell, at most (default: %(default)s)"
+        "--examples",
+        type=option_types.count(1),
+        default=16,
+        help="examples for each cell, at most (default: %(default)s)",
     )
     parser.add_argument(
-        "--cell-timeout", type=numbers.seconds, default=600.0, metavar="S", help="seconds (default: %(default)s)"
+        "--cell-timeout",
+        type=option_types.seconds,
+        default=600.0,
+        metavar="S",
+        help="seconds (default: %(default)s)",
     )
     parser.add_argument(
         "--store", type=Path, default=Path(".conformance"), help="exported models (default: %(default)s)"
@@ -38,9 +45,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where a cell could not be packed; the bundle then has all other cells."""
+    from conformance.bundle.bundle_files import CELLS
+    from conformance.bundle.bundle_layout import BundleWriter
     from conformance.bundle.entry import Entry
-    from conformance.bundle.files import CELLS
-    from conformance.bundle.layout import BundleWriter
     from conformance.errors import CaseFileError, UserError
     from conformance.plan.catalogue import read_suite, selection
     from conformance.plan.settings import Settings
@@ -89,6 +96,6 @@ def _declared(cell: Cell) -> bool:
 
 def _pack(progress: Any, *given: Any) -> Any:
     # Imported in the worker, so that the command itself never imports torch.
-    from conformance.checks.pack import pack_cell
+    from conformance.checks.pack_cells import pack_cell
 
     return pack_cell(progress, *given)

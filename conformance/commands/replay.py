@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance.commands import numbers
-from conformance.records.clean import tell
+from conformance.commands import option_types
+from conformance.records.sanitize import tell
 from conformance.runtimes.registry import IN_CASES
 
 
@@ -43,7 +43,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "their cells fail",
     )
     parser.add_argument(
-        "--cell-timeout", type=numbers.seconds, default=600.0, metavar="S", help="seconds (default: %(default)s)"
+        "--cell-timeout",
+        type=option_types.seconds,
+        default=600.0,
+        metavar="S",
+        help="seconds (default: %(default)s)",
     )
     parser.add_argument(
         "--cluster",
@@ -57,8 +61,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """0 where every cell came out as declared, 1 where cells failed, 5 where every cell was skipped."""
-    from conformance.bundle.layout import Bundle
-    from conformance.bundle.replay import replay, summary
+    from conformance.bundle.bundle_layout import Bundle
+    from conformance.bundle.replay_bundle import replay, summary
     from conformance.errors import UserError
 
     def show(record: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from conformance.records.clean import tell
+from conformance.records.sanitize import tell
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

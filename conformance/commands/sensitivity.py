@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from conformance.commands import numbers
+from conformance.commands import option_types
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,9 +17,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--cases", action="append", type=Path, metavar="PATH", help="case files (default: cases/); repeatable"
     )
     parser.add_argument(
-        "--samples", type=numbers.count(1), default=8, help="inputs to measure with (default: %(default)s)"
+        "--samples", type=option_types.count(1), default=8, help="inputs to measure with (default: %(default)s)"
     )
-    parser.add_argument("--top", type=numbers.count(1), default=15, help="nodes to show (default: %(default)s)")
+    parser.add_argument("--top", type=option_types.count(1), default=15, help="nodes to show (default: %(default)s)")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="also write it as an SVG file")
     parser.add_argument(
         "--store", type=Path, default=Path(".conformance"), help="exported models (default: %(default)s)"
@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from conformance.sensitivity.command import sensitivity
+    from conformance.sensitivity.show_ranking import sensitivity
 
     sensitivity(
         given.case, given.precision, given.cases or [Path("cases")], given.store / "models", exporter=given.exporter,

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.commands import numbers
-from conformance.records.clean import tell
+from conformance.commands import option_types
+from conformance.records.sanitize import tell
 
 if TYPE_CHECKING:
     from conformance.versions.wanted import Environment, Wanted
@@ -58,7 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--store", type=Path, default=Path(".conformance"), help="where environments are kept (default: %(default)s)"
     )
     parser.add_argument(
-        "--cell-timeout", type=numbers.seconds, metavar="S",
+        "--cell-timeout", type=option_types.seconds, metavar="S",
         help="seconds (default: 600 with --runtime, that of pytest with --exporter)",
     )  # fmt: skip
 
@@ -80,7 +80,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _of_a_runtime(given: argparse.Namespace) -> tuple[list[Wanted], Make, Ask]:
-    from conformance.bundle.layout import Bundle
+    from conformance.bundle.bundle_layout import Bundle
     from conformance.errors import UserError
     from conformance.versions import runtimes
     from conformance.versions.wanted import wanted_of
@@ -102,12 +102,12 @@ def _of_a_runtime(given: argparse.Namespace) -> tuple[list[Wanted], Make, Ask]:
 
 def _of_torch(given: argparse.Namespace) -> tuple[list[Wanted], Make, Ask]:
     from conformance.errors import UserError
-    from conformance.versions import exporters
+    from conformance.versions import torch_releases
     from conformance.versions.wanted import wanted_of
 
     if given.bundle is not None:
         raise UserError(f"{given.bundle}: with --exporter the suite is run, and no bundle; --cases names case files")
-    wanted = wanted_of("--exporter", given.exporter, exporters.PACKAGES)
+    wanted = wanted_of("--exporter", given.exporter, torch_releases.PACKAGES)
     options = {
         "--precision": given.precision, "--examples": given.examples, "-n": given.processes,
         "--cell-timeout": given.cell_timeout,
@@ -117,9 +117,9 @@ def _of_torch(given: argparse.Namespace) -> tuple[list[Wanted], Make, Ask]:
     words += ["--store", str(given.store)]
 
     def ask(environment: Environment, cells: str) -> Path:
-        return exporters.suite_run(environment, given.report, [*words, *(["-k", cells] if cells else [])], tell)
+        return torch_releases.suite_run(environment, given.report, [*words, *(["-k", cells] if cells else [])], tell)
 
-    return wanted, lambda version: exporters.made(version, given.store / "environments", tell), ask
+    return wanted, lambda version: torch_releases.made(version, given.store / "environments", tell), ask
 
 
 def _compared(wanted: list[Wanted], make: Make, ask: Ask, given: argparse.Namespace) -> int:

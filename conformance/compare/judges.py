@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from conformance.arrays import Array, Inputs
+from conformance.compare.compared_values import PLAIN, Read, Reading
+from conformance.compare.matched_rows import matched_rows
 from conformance.compare.noise import NoiseLimit, compare_outputs
-from conformance.compare.reading import PLAIN, Read, Reading
-from conformance.compare.rows import matched_rows
 from conformance.compare.tolerance import DEFAULTS, Comparison, Tolerance, Worst, compare, failed
 from conformance.compare.vacuity import Vacuity
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.compare.excuses import UNMOVED
-from conformance.compare.parts import parts
+from conformance.compare.judged_together import parts
 from conformance.compare.tolerance import (
     MOST_EXCUSED,
     Comparison,
@@ -69,7 +69,7 @@ OWN = 2.0
 A runtime rounds at other places, or not at all where it fuses nodes. One that is no further from PyTorch than the
 graph's own meaning is within twice that of the meaning, and is not to be accused. The meaning may be close to PyTorch
 by luck; what it would be with the inputs rounded otherwise (``moved``) counts as much. Values that stand out from the
-others count among themselves alone (``parts``).
+others count among themselves alone (``judged_together``).
 """
 
 FLOOR = 7.0

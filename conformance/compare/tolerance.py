@@ -15,7 +15,7 @@ import numpy as np
 
 from conformance.arrays import Array
 from conformance.compare.excuses import UNMOVED, by_other_sums, by_rounding, is_ordinary, slacks
-from conformance.compare.rows import matched_rows, row_order
+from conformance.compare.matched_rows import matched_rows, row_order
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from conformance.arrays import Array, Inputs
-from conformance.compare.reading import PLAIN, Reading
+from conformance.compare.compared_values import PLAIN, Reading
 from conformance.compare.tolerance import Comparison
 
 ZEROS, MEAN, SHUFFLED, ANOTHER = "zeros", "the mean everywhere", "shuffled rows", "the outputs of another draw"

@@ -11,7 +11,7 @@ from functools import cache
 from types import FunctionType
 from typing import Any
 
-from conformance.coverage.calls import Run, Site, hands_on, name_of
+from conformance.coverage.operator_calls import Run, Site, hands_on, name_of
 from conformance.export.dispatch import operator_mode
 
 

@@ -6,7 +6,7 @@ load.
 
 from __future__ import annotations
 
-from conformance.coverage.calls import Run
+from conformance.coverage.operator_calls import Run
 
 SECONDS = 5.0
 """About how long all runs may take, on two cores that are otherwise idle."""

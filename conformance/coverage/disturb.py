@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal
 
-from conformance.coverage.calls import Run, disturbable, name_of, tensors_of
+from conformance.coverage.operator_calls import Run, disturbable, name_of, tensors_of
 from conformance.export.dispatch import operator_mode
 
 Disturbance = Literal["zero", "noise", "scale", "shift"]

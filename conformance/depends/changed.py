@@ -16,14 +16,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from conformance.case.case_file import case_files, load
 from conformance.case.declaration import Case
-from conformance.case.file import case_files, load
 from conformance.case.words import Exporter
 from conformance.depends import fingerprint, pins
-from conformance.depends.files import imported, is_data
+from conformance.depends.dependency_files import imported, is_data
 from conformance.depends.inventory import named, texts
-from conformance.depends.observed import Now, Observed
-from conformance.depends.parts import AS_IT_IS, LOADED, WHOLE, parts_of
+from conformance.depends.lowering_functions import AS_IT_IS, LOADED, WHOLE, parts_of
+from conformance.depends.observed_dependencies import Now, Observed
 from conformance.depends.results import Last
 from conformance.errors import CaseFileError, UserError
 from conformance.plan.catalogue import Selection, cells_of

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from conformance.disk.values import KeptValues
+from conformance.disk.value_store import KeptValues
 
 SETTLED = 2 * 10**9
 """Nanoseconds after which another change of a file has another time: within them its content is read again."""

@@ -1,7 +1,7 @@
 """Hash what a result depends on before anything of the case has run. Needs no torch.
 
 ``stated`` is what the case file says; ``suite`` is this package with all that it runs on, and ``conditions`` the same
-one by one. What a cell uses besides is observed (``depends.observed``).
+one by one. What a cell uses besides is observed (``depends.observed_dependencies``).
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from conformance.case.declaration import Case
 from conformance.case.words import Exporter
-from conformance.depends import contents, lowerings, packages, parts
-from conformance.depends.imports import prefixes
+from conformance.depends import contents, lowering_functions, lowerings, packages
 from conformance.depends.installed import own_roots
 from conformance.depends.inventory import Named, named
-from conformance.depends.observed import NOBODY, Now, Observed, fact, variable
+from conformance.depends.observed_dependencies import NOBODY, Now, Observed, fact, variable
+from conformance.depends.static_imports import prefixes
 from conformance.worker import scratch, uses
 
 MOST = 256
@@ -29,7 +29,7 @@ _rests: dict[tuple[Path, str, Exporter | None], Observed] = {}
 def keep_in(folder: Path | None) -> None:
     """Keep what takes long to find out of files in a folder, for other processes; None keeps it in this one."""
     contents.keep_in(folder)
-    parts.keep_in(folder)
+    lowering_functions.keep_in(folder)
 
 
 def rest_on(case: Case, exporter: Exporter | None, known: Observed) -> None:
@@ -125,7 +125,7 @@ def _of_exporters(
         if not mention.key.startswith("export."):
             shared.add(file)
         elif mention.key == f"export.{exporter}":
-            own.setdefault(file, set()).add(rest.partition(".")[0] or parts.WHOLE)
+            own.setdefault(file, set()).add(rest.partition(".")[0] or lowering_functions.WHOLE)
         else:
             others.add(file)
     return own, others, shared
@@ -197,7 +197,7 @@ class _Gathering:
 
     def part(self, path: str, names: Iterable[str]) -> None:
         try:
-            self.parts[self.label(path)] = parts.parts_of(path, names)
+            self.parts[self.label(path)] = lowering_functions.parts_of(path, names)
         except OSError:
             self.file(path)
 

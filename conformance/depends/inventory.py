@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Literal, TypeAlias, get_args
 
 from conformance.case.declaration import Case
-from conformance.case.export import Dynamo, ExportTo, TorchScript
+from conformance.case.export_keys import Dynamo, ExportTo, TorchScript
 from conformance.case.made import is_made
 from conformance.case.words import Exporter
 

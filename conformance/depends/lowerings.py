@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from conformance.depends.contents import content, of_text, remembered
+from conformance.depends.lowering_functions import LOADED, WHOLE, parts_of, read
 from conformance.depends.packages import is_lowering, root_of
-from conformance.depends.parts import LOADED, WHOLE, parts_of, read
 
 FOLDERS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "torchscript": (("torch", "onnx/_internal/torchscript_exporter"),),

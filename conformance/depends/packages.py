@@ -33,7 +33,7 @@ LOWERINGS = (
     "torch/onnx/_internal/exporter/_torchlib/ops/", "torch/onnx/_internal/torchscript_exporter/symbolic_opset",
     "onnxscript/function_libs/torch_lib/ops/",
 )  # fmt: skip
-"""Where lowerings of operators lie, which count one by one (``depends.parts``)."""
+"""Where lowerings of operators lie, which count one by one (``depends.lowering_functions``)."""
 
 
 def is_lowering(file: str) -> bool:

@@ -9,8 +9,8 @@ from typing import Any
 
 from conformance.depends.contents import of_text
 from conformance.depends.fingerprint import UNKNOWN, changes, conditions, conditions_hash, says
-from conformance.depends.observed import Now, Observed
-from conformance.disk.values import KeptValues
+from conformance.depends.observed_dependencies import Now, Observed
+from conformance.disk.value_store import KeptValues
 from conformance.plan.cell import Cell
 
 VARIANTS = 4

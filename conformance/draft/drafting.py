@@ -19,7 +19,7 @@ from conformance.case.inputs import Input
 from conformance.case.made import part_of, value_of
 from conformance.case.python import Folder, describe
 from conformance.checks.file_sizes import SECONDS, ranges
-from conformance.draft.inputs import (
+from conformance.draft.guessed_inputs import (
     PADDING,
     Guess,
     Tree,
@@ -30,8 +30,8 @@ from conformance.draft.inputs import (
     parameters,
     sizes_of,
 )
-from conformance.draft.numbers import with_numbers
 from conformance.draft.outputs import returned
+from conformance.draft.whole_numbers import with_numbers
 from conformance.errors import Stopped, did_you_mean, shown
 
 

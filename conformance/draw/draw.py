@@ -14,7 +14,7 @@ from conformance.case.declaration import Case
 from conformance.case.must_hold import When
 from conformance.case.python import call
 from conformance.case.words import REGIMES, SPECIALS
-from conformance.draw import values
+from conformance.draw import value_regimes
 from conformance.errors import Stopped, display_path
 from conformance.verdict.example import Draw as Draw
 from conformance.worker import memory
@@ -95,7 +95,7 @@ class Maker:
         self._check_room(draw)
         rng = np.random.Generator(np.random.SFC64(draw.seed))
         arrays = {
-            name: values.make(declared, draw.dims, self._regime(name, draw), rng, self._hooks.get(name))
+            name: value_regimes.make(declared, draw.dims, self._regime(name, draw), rng, self._hooks.get(name))
             for name, declared in self._case.says.inputs.items()
         }
         if self._joint is not None:
@@ -104,6 +104,6 @@ class Maker:
                 raise ValueError(f"{self._case.says.draw} has to return a mapping from input names to arrays")
             for name, array in given.items():
                 kind, where = self._case.says.inputs[name].type, f"{self._case.says.draw}: {name}"
-                checked = values.check(array, kind.at(draw.dims), np.dtype(kind.dtype), where)
-                arrays[name] = values.with_specials(checked, self._regime(name, draw), rng)
+                checked = value_regimes.check(array, kind.at(draw.dims), np.dtype(kind.dtype), where)
+                arrays[name] = value_regimes.with_specials(checked, self._regime(name, draw), rng)
         return arrays

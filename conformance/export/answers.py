@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from conformance.arrays import Array, Inputs
-from conformance.disk.keeping import UNFINISHED, touch, use
+from conformance.disk.stores import UNFINISHED, touch, use
 from conformance.verdict.example import Draw, Effort
 
 LARGEST = 16 * 2**20

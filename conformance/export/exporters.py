@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.arrays import Array
 from conformance.case.dims import Sizes
-from conformance.case.export import Dynamo, ExportTo, OnnxFile, TorchScript
+from conformance.case.export_keys import Dynamo, ExportTo, OnnxFile, TorchScript
 from conformance.case.words import Exporter
 from conformance.depends import lowerings
 from conformance.disk.onnx_models import Serialized, serialized
 from conformance.errors import Stopped
-from conformance.export import dynamo_cache, onnx_file, symbolics
+from conformance.export import dynamo_cache, float64_model, symbolics
 from conformance.export.dynamic_shapes import axis_names, dynamic_shapes, refusal_of_structure
 from conformance.export.reference import Reference
 from conformance.export.shipped import Side, named_as_in_case
-from conformance.records.clean import one_line
+from conformance.records.sanitize import one_line
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -81,7 +81,7 @@ def export(
 def _from_file(reference: Reference, target: OnnxFile, inputs: Mapping[str, Array]) -> ModelProto:
     """Return the model of a file, which is the case's own or was exported of its module somewhere else."""
     file = target.file or str(reference.case.says.onnx)
-    model = onnx_file.load(reference.case.folder / file)
+    model = float64_model.load(reference.case.folder / file)
     if reference.case.says.onnx is not None:
         return model
     declared = {name: inputs[name] for name in reference.graph_order()}

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from conformance.disk.onnx_models import serialized
-from conformance.export.onnx_file import in_float64, load
+from conformance.export.float64_model import in_float64, load
 from conformance.runtimes import Session, opener
 from conformance.runtimes.evaluator_rules import doubts
 from conformance.runtimes.onnxreference import ReferenceSession

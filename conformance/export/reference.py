@@ -25,7 +25,7 @@ from conformance.draw.shapes import trace_sizes
 from conformance.errors import Stopped
 from conformance.export.awake import PASSES, awaken, load_weights, settle
 from conformance.export.expression import expression_module
-from conformance.export.layout import array_of, layout_of, names_in_graph, of_tensors, tensors_in, tensors_of
+from conformance.export.output_layout import array_of, layout_of, names_in_graph, of_tensors, tensors_in, tensors_of
 from conformance.export.rounding import Rounding, nudged, rounds
 from conformance.export.standing import Standing, put_back
 from conformance.export.state import byte_count, checksums, fingerprint
@@ -58,7 +58,7 @@ class Reference:
         self._twin_is_eager = not case.says.script
         self._rounds_not = False
         self.layout: list[int] | None = None
-        """How many tensors each output of the graph has (``export.layout``); None until the module was called."""
+        """How many tensors each output of the graph has (``output_layout``); None until the module was called."""
         self.listed: int | None = None
         """The output of the graph that was seen to be a list whose length depends on the inputs; 1 in ``layout``."""
         self.listed_dtype: str | None = None
@@ -377,7 +377,7 @@ class Reference:
         return None
 
     def otherwise(self, inputs: Mapping[str, Array], way: contextlib.AbstractContextManager[Any]) -> list[Array]:
-        """The float32 outputs computed in another ``way`` (``export.left_open``); raises what the module does."""
+        """The float32 outputs computed in another ``way`` (``export.open_values``); raises what the module does."""
         positional, keywords = self.arguments(inputs)
         self.restore()
         with self.standing(), way:

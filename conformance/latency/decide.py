@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from conformance.case.time_budget import Budget
-from conformance.latency.measure import Side, interleave
+from conformance.latency.measure_latency import Side, interleave
 from conformance.latency.samples import Samples
 from conformance.latency.statistics import CONFIDENCE, Interval, TimeVerdict, certain, time_verdict, verdict
 

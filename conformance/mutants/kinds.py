@@ -11,7 +11,7 @@ import numpy as np
 
 from conformance.align.operators.alike import COMMUTATIVE, FLAGS, SIBLINGS, TYPES
 from conformance.arrays import Array, equal
-from conformance.onnxgraph import edits
+from conformance.onnxgraph import node_edits
 from conformance.onnxgraph.reads import held, plain
 from conformance.verdict.forms import words_of
 
@@ -69,7 +69,7 @@ def changed_attributes(view: View) -> Iterator[Site]:
         for attribute in node.attribute:
             value = plain(attribute)
             for other in _others(node.op_type, attribute.name, value):
-                edit = _at(index, edits.set_attribute, attribute.name, other)
+                edit = _at(index, node_edits.set_attribute, attribute.name, other)
                 yield Site(label, f"{attribute.name} {value} becomes {other}", edit)
 
 
@@ -103,7 +103,7 @@ def dropped_attributes(view: View) -> Iterator[Site]:
     for index, node, label in view.nodes():
         for attribute in node.attribute:
             if not _is_default(node, attribute, versions[node.domain]):
-                edit = _at(index, edits.drop_attribute, attribute.name)
+                edit = _at(index, node_edits.drop_attribute, attribute.name)
                 yield Site(label, f"{attribute.name} {plain(attribute)} is left out", edit)
 
 
@@ -129,7 +129,7 @@ def swapped_inputs(view: View) -> Iterator[Site]:
                 one, other = node.input[left], node.input[right]
                 known, alike = view.types.get(one), view.types.get(other)
                 if one != other and known is not None and alike is not None and known[0] == alike[0]:
-                    edit = _at(index, edits.swap_inputs, left, right)
+                    edit = _at(index, node_edits.swap_inputs, left, right)
                     yield Site(label, f"inputs {left} and {right} are swapped", edit)
 
 
@@ -144,7 +144,7 @@ def replaced_inputs(view: View) -> Iterator[Site]:
                 one for one in made if kind is not None and view.types.get(one) == kind and one not in node.input
             ]
             for other in alike[-3:]:
-                edit = _at(index, edits.set_input, slot, other)
+                edit = _at(index, node_edits.set_input, slot, other)
                 yield Site(f"{node.op_type} {node.output[0]}", f"input {slot} is {other} instead of {name}", edit)
         made += [name for name in node.output if name not in made]
 
@@ -206,7 +206,7 @@ def bypassed_nodes(view: View) -> Iterator[Site]:
     for index, node, label in view.nodes():
         known = view.types.get(node.input[0]) if node.input else None
         if known is not None and len(node.output) == 1 and view.types.get(node.output[0]) == known:
-            yield Site(label, "is bypassed", _at(index, edits.set_operator, "Identity", ()))
+            yield Site(label, "is bypassed", _at(index, node_edits.set_operator, "Identity", ()))
 
 
 def baked_sizes(view: View) -> Iterator[Site]:
@@ -226,7 +226,7 @@ def baked_sizes(view: View) -> Iterator[Site]:
     for (index, slot, label, name), value in zip(places, values, strict=True):
         reshaped = name == view.model.graph.node[index].output[0]
         baked = np.array(value.shape, dtype=np.int64) if reshaped else value
-        edit = _at(index, edits.set_constant, slot, baked, f"baked {index} {slot}")
+        edit = _at(index, node_edits.set_constant, slot, baked, f"baked {index} {slot}")
         yield Site(label, f"input {slot} is always {baked.tolist()}", edit)
 
 

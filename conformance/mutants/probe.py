@@ -14,9 +14,9 @@ from conformance.arrays import Array, Inputs, same
 from conformance.case.dims import Expression
 from conformance.disk.onnx_models import Serialized
 from conformance.draw.draw import Draw, seed_of
-from conformance.draw.values import make as make_values
+from conformance.draw.value_regimes import make as make_values
 from conformance.errors import Stopped
-from conformance.export.beyond import taken_beyond, takes
+from conformance.export.out_of_range import taken_beyond, takes
 from conformance.mutants.kinds import View, choose
 from conformance.onnxgraph.expose import expose
 from conformance.plan.cell import Cell
@@ -52,7 +52,7 @@ def make(progress: object, cell: Cell, store: Path, folder: Path, count: int) ->
     """Puts mutants of a cell's model, which is in ``store``, into stores of their own under the model's key."""
     import onnx
 
-    from conformance.depends.observed import Observed
+    from conformance.depends.observed_dependencies import Observed
     from conformance.export import graph
     from conformance.runtimes.onnxruntime import OnnxRuntimeSession
 

@@ -56,10 +56,10 @@ def hasty_worker() -> Worker:
 
 
 def _prepare() -> None:
-    from conformance.checks import explain
+    from conformance.checks import explain_failure
 
     prepare_process()
-    explain.SHRINK_SECONDS = 1.0
+    explain_failure.SHRINK_SECONDS = 1.0
 
 
 def checks_of(cells: Iterable[Cell]) -> list[list[Cell]]:

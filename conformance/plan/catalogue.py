@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+from conformance.case.case_file import case_files, no_case_file, read
 from conformance.case.declaration import Case
-from conformance.case.export import TorchScript
-from conformance.case.file import case_files, no_case_file, read
+from conformance.case.export_keys import TorchScript
 from conformance.case.limits import CELLS
 from conformance.case.words import Exporter, Precision, base_of
 from conformance.errors import CaseFileError, Problem, UserError, did_you_mean, display_path, harness_mistake

@@ -9,8 +9,8 @@ from conformance.case.declaration import Case
 from conformance.case.deploy import Latency
 from conformance.case.words import Exporter
 from conformance.errors import display_path
-from conformance.records.fields import Place
 from conformance.records.record import Record, cell_id, cell_label
+from conformance.records.record_types import Place
 
 
 @dataclass(frozen=True)

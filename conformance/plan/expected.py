@@ -9,7 +9,7 @@ from conformance.case.must_hold import Fails, When
 from conformance.case.words import SPECIALS, base_of
 from conformance.errors import display_path
 from conformance.plan.cell import Cell
-from conformance.records.host import is_about
+from conformance.records.host_conditions import is_about
 from conformance.records.settle import Expectation, agrees
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance.disk.reading import parse_json, read_text
+from conformance.disk.foreign_files import parse_json, read_text
 from conformance.records.spent import own_seconds
 
 FILE = "durations.json"

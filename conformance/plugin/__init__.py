@@ -22,7 +22,7 @@ from conformance.plugin.ordering import TELLS, cell_of
 from conformance.plugin.properties import describe
 from conformance.plugin.session import STARTED_BY, Session
 from conformance.plugin.terminal import Terminal
-from conformance.records.clean import block, one_line
+from conformance.records.sanitize import block, one_line
 
 if TYPE_CHECKING:
     from conformance.plan.cell import Cell

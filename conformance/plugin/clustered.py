@@ -16,12 +16,12 @@ import pytest
 from conformance.errors import UserError, display_path, why
 from conformance.plugin.looping import may_run, run_tests
 from conformance.plugin.ordering import cell_of
-from conformance.records.clean import block, literal
+from conformance.records.sanitize import block, literal
 from conformance.runtimes import registry
 
 if TYPE_CHECKING:
-    from conformance.cluster.engine import Cluster, Job, Made
-    from conformance.cluster.run import Run
+    from conformance.cluster.coordinator import Cluster, Job, Made
+    from conformance.cluster.run_description import Run
     from conformance.plan.cell import Cell
     from conformance.plugin.options import Options
     from conformance.plugin.session import Session
@@ -90,7 +90,7 @@ class Clustered:
         if session.config.option.collectonly or not cells:
             return
         try:
-            from conformance.cluster.engine import Cluster
+            from conformance.cluster.coordinator import Cluster
         except ImportError as error:
             text = f"--cluster needs Dask ({error}): pip install 'onnx-export-conformance[cluster]'"
             raise pytest.UsageError(text) from None
@@ -156,9 +156,9 @@ class Clustered:
         """The jobs for the cluster in their order, the tests that wait for them by cell, and all other tests. A cell
         is run once, however many tests there are of it."""
         from conformance.checks.runner import broken
-        from conformance.cluster.engine import Job, Made
-        from conformance.cluster.facts import RUNTIME
+        from conformance.cluster.coordinator import Job, Made
         from conformance.cluster.freight import files_of
+        from conformance.cluster.host_facts import RUNTIME
         from conformance.cluster.tasks import run_cells
 
         assert self._cluster is not None
@@ -208,7 +208,7 @@ class Clustered:
         return [*sorted(first, key=_expected, reverse=True), *sorted(rest, key=_expected)], waiting, at_once
 
     def _run(self, name: str, neighbours: int) -> Run:
-        from conformance.cluster.run import Run
+        from conformance.cluster.run_description import Run
 
         options, settings = self._options, self._session.running.settings()
         told = {
@@ -256,7 +256,7 @@ def _find_needs(case: Any) -> Any:
 
     There it fails as it does here.
     """
-    from conformance.depends.files import Needs, needs
+    from conformance.depends.dependency_files import Needs, needs
     from conformance.depends.installed import python_below
 
     try:
@@ -266,7 +266,7 @@ def _find_needs(case: Any) -> Any:
 
 
 def _find_stated(case: Any) -> tuple[dict[str, str], set[str]]:
-    from conformance.depends.files import stated_needs
+    from conformance.depends.dependency_files import stated_needs
 
     return stated_needs(case)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from conformance.errors import UserError, display_path, why
-from conformance.records.clean import one_line
+from conformance.records.sanitize import one_line
 
 if TYPE_CHECKING:
     from conformance.baseline import Change

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance import HOME
-from conformance.commands import numbers
-from conformance.disk.keeping import DEFAULT_STORE, LIMIT, bytes_of
+from conformance.commands import option_types
+from conformance.disk.stores import DEFAULT_STORE, LIMIT, bytes_of
 from conformance.errors import UserError
 from conformance.plugin import clustered
-from conformance.records.clean import block
 from conformance.records.processor import INSTRUCTIONS
+from conformance.records.sanitize import block
 from conformance.runtimes import registry
 from conformance.worker import memory
 
@@ -75,7 +75,10 @@ def add(parser: pytest.Parser, *, short: bool = False) -> None:
         help="builder options that go before those of the cases, as in optimization_level=5,workspace=1GiB",
     )
     group.add(
-        "examples", type=numbers.count(0), metavar="N", help="drawn shapes for each cell, besides the boundary ones"
+        "examples",
+        type=option_types.count(0),
+        metavar="N",
+        help="drawn shapes for each cell, besides the boundary ones",
     )
     group.add(
         "random", action="store_true", help="draw other examples in this run; failing draws are kept and replayed"
@@ -126,7 +129,7 @@ def add(parser: pytest.Parser, *, short: bool = False) -> None:
     )
     group.add(
         "cluster-timeout",
-        type=numbers.seconds,
+        type=option_types.seconds,
         default=60.0,
         metavar="S",
         help="how long to wait for a worker, at the start and whenever none that fits is left (default: %(default)s)",
@@ -146,21 +149,21 @@ def add(parser: pytest.Parser, *, short: bool = False) -> None:
     )
     group.add(
         "cell-workers",
-        type=numbers.count(1),
+        type=option_types.count(1),
         metavar="N",
         help=f"how many cells run at a time, each in a process of its own (default: as many as there are cores, at "
         f"most {MOST_WORKERS}; 1 with -n, where each of its processes runs cells)",
     )
     group.add(
         "cell-timeout",
-        type=numbers.seconds,
+        type=option_types.seconds,
         default=300.0,
         metavar="S",
         help="a cell that takes longer has failed (default: %(default)s)",
     )
     group.add(
         "cell-memory",
-        type=numbers.gibibytes,
+        type=option_types.gibibytes,
         metavar="GIB",
         help="a cell that takes more memory has failed (default: 16, or its share of 9/10 of what there is, if less)",
     )
@@ -325,7 +328,7 @@ class Options:
         return words
 
     def cluster_needs(self) -> list[str]:
-        """The words of --cluster-needs, as ``cluster.facts`` spells them."""
+        """The words of --cluster-needs, as ``cluster.host_facts`` spells them."""
         known = {name: f"runtime {name}" for name in registry.MAY_LACK}
         known |= {word: word for word in ("gpu", *INSTRUCTIONS)}
         words = [word.strip() for word in (self["cluster_needs"] or "").split(",") if word.strip()]

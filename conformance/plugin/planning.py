@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance.errors import CaseFileError, UserError
-from conformance.records.clean import block
+from conformance.records.sanitize import block
 
 if TYPE_CHECKING:
     from conformance.depends.changed import Changes

@@ -8,7 +8,7 @@ import secrets
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from conformance.disk.keeping import DEFAULT_STORE
+from conformance.disk.stores import DEFAULT_STORE
 from conformance.plugin.waiting import Waiting
 from conformance.runtimes import registry
 
@@ -100,7 +100,7 @@ class Running:
         return self._reusable[cell.id]
 
     def _looked_up(self, cell: Cell) -> str | None:
-        from conformance.depends.observed import Now, Observed
+        from conformance.depends.observed_dependencies import Now, Observed
 
         hosts: dict[str | None, list[dict[str, Any]]] = {None: [{}]}
         if self.clustered is not None:
@@ -232,7 +232,7 @@ class Running:
 
     def _command(self, cell: Cell) -> str:
         """Write the command that runs this cell alone, from the folder of this run."""
-        from conformance.plan.command import command
+        from conformance.plan.rerun_command import command
 
         options = {name: self._options[name] for name in ("examples", "tensorrt", "store")}
         if options["store"] == DEFAULT_STORE:  # it keeps the failing draws that are replayed first

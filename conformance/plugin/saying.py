@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from conformance.plugin.waiting import SLOW_SECONDS
-from conformance.records.clean import literal
+from conformance.records.sanitize import literal
 
 LOOKS = 0.25
 """Seconds from one look at how long something has taken to the next."""

@@ -12,7 +12,6 @@ import pytest
 from conformance.plugin.clustered import Clustered
 from conformance.plugin.explaining import Explaining
 from conformance.plugin.gating import Gating
-from conformance.plugin.keeping import Keeping
 from conformance.plugin.options import Options
 from conformance.plugin.ordering import Ordering
 from conformance.plugin.planning import Planning
@@ -21,6 +20,7 @@ from conformance.plugin.progress import Progress
 from conformance.plugin.properties import Properties
 from conformance.plugin.running import Running
 from conformance.plugin.saying import Saying
+from conformance.plugin.session_store import Keeping
 from conformance.plugin.writing import Writing
 
 if TYPE_CHECKING:

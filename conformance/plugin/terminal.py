@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance.plugin.ordering import id_of
-from conformance.records.clean import literal
 from conformance.records.findings import RED
+from conformance.records.sanitize import literal
 from conformance.records.telling import Telling
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Terminal:
         self._session.properties(report)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        from conformance.records import coverage, matrix, text
+        from conformance.records import coverage_totals, matrix, text
 
         def write(line: str, **how: bool) -> None:
             terminalreporter.write_line(literal(line), **how)
@@ -79,7 +79,7 @@ class Terminal:
         for line in matrix.lines(records, width):
             write(line)
         write("")
-        parts = (matrix.fidelity, matrix.latency, coverage.least, matrix.slow, matrix.changed)
+        parts = (matrix.fidelity, matrix.latency, coverage_totals.least, matrix.slow, matrix.changed)
         for line in (*matrix.LEGEND, *(line for part in parts for line in part(records))):
             write(line)
         write(matrix.counts(records))
@@ -117,6 +117,6 @@ def _hand_to_benchmark(config: pytest.Config, nodeid: str, record: dict[str, Any
     session: Any = getattr(config, "_benchmarksession", None)
     if session is None or not (record["latency"] or {}).get("own"):
         return
-    from conformance.latency.store import metadata
+    from conformance.latency.latency_store import metadata
 
     session.benchmarks += metadata(record["id"], nodeid, record["latency"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from conformance.records.clean import literal
+from conformance.records.sanitize import literal
 
 if TYPE_CHECKING:
     from conformance.plugin.progress import Progress

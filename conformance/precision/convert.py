@@ -21,7 +21,7 @@ from conformance.case.words import base_of
 from conformance.errors import Stopped, did_you_mean
 from conformance.export.graph import Facts
 from conformance.onnxgraph.reads import graphs, held, nodes
-from conformance.precision import fp16, int8, rules
+from conformance.precision import fp16, int8, int8_rules
 from conformance.precision.calibration import DRAWN, Feeds
 from conformance.precision.ranges import Extremes, extremes, not_finite, ranges
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
@@ -140,7 +140,7 @@ def _to_int8(given: Source, feeds: Feeds, measured: Extremes) -> tuple[ModelProt
         **({"percentile": says.percentile} if says.method == "percentile" else {}),
         **({"reduce_range": True} if given.settings.reduce_range else {}),
         "quantized": len(int8.quantized_nodes(model)),
-        "broken": [*rules.broken(model), *rules.unfaithful(given.model, model, found)],
+        "broken": [*int8_rules.broken(model), *int8_rules.unfaithful(given.model, model, found)],
     }
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from conformance.disk.onnx_models import is_large, save
 from conformance.errors import Stopped
 from conformance.onnxgraph.reads import nodes
+from conformance.precision.int8_rules import WEIGHTED, channel_axis
 from conformance.precision.ranges import quietly
-from conformance.precision.rules import WEIGHTED, channel_axis
 
 if TYPE_CHECKING:
     from onnx import ModelProto

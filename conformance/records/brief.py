@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from conformance.records import coverage
-from conformance.records.clean import one_line
+from conformance.records import coverage_totals
 from conformance.records.findings import RED, key_of
 from conformance.records.matrix import SLOW_SECONDS
+from conformance.records.sanitize import one_line
 from conformance.records.spent import own_seconds
 
 _ALWAYS = ("case", "exporter", "opset", "runtime", "precision", "check", "status", "examples")
@@ -26,7 +26,7 @@ def brief(record: Mapping[str, Any]) -> dict[str, Any]:
     short: dict[str, Any] = {"id": record["id"], **{name: _shared(record[name]) for name in _ALWAYS}}
     short |= {name: record[name] for name in _OFTEN_NOTHING if record[name]}
     short["source"] = _source(**(record["source"] or {}))
-    told = coverage.known(record) or coverage.unknown(record)
+    told = coverage_totals.known(record) or coverage_totals.unknown(record)
     if told is not None:
         short["coverage"] = told
     if own_seconds(record) > SLOW_SECONDS:

@@ -9,8 +9,8 @@ from pathlib import Path
 from conformance import HOME
 from conformance.errors import Stopped, display_path
 from conformance.records.explanation import Shows, fail, note
-from conformance.records.fields import Place
 from conformance.records.record import Record
+from conformance.records.record_types import Place
 from conformance.worker.isolation import Death
 
 _FAULTS = {

@@ -1,6 +1,6 @@
 """The lines that explain a record: what was declared of the cell, what else is known of where it stopped, what to do.
 
-Lines hold what cases, models and exceptions say; whoever shows them makes them harmless (``records.clean``).
+Lines hold what cases, models and exceptions say; whoever shows them makes them harmless (``records.sanitize``).
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from conformance.records.left_open import left_open
 from conformance.records.location import located
 from conformance.records.location import number as number
+from conformance.records.open_rules import left_open
 from conformance.records.testimony import asked, title
 
 

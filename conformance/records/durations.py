@@ -10,7 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from conformance.disk.reading import parse_json
+from conformance.disk.foreign_files import parse_json
 from conformance.records.run_file import LINES, WHOLE
 from conformance.records.spent import START
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance import HOME, __version__
-from conformance.records.host import installed_version
+from conformance.records.host_conditions import installed_version
 from conformance.records.processor import cpu
 from conformance.runtimes.registry import RUNTIMES
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from conformance.errors import Details, Stopped, lacks_memory, trouble_of_host
-from conformance.records.fields import Node
 from conformance.records.record import FLOAT64, Record, Witness
+from conformance.records.record_types import Node
 from conformance.runtimes import registry
 
 # ---- what is known of a failure ------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class NodeByNode:
-    """The evidence of the nodes of a model, one by one (``verdict.walk``)."""
+    """The evidence of the nodes of a model, one by one (``verdict.node_walk``)."""
 
     shown: Literal["rules", "invalid", "unsupported", "kernel", "kernels", "either", "open", "nodes"]
     place: Node | None = None

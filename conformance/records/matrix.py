@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from conformance.records import coverage, text
+from conformance.records import coverage_totals, text
 from conformance.records.spent import START, own_seconds
 from conformance.runtimes.registry import RUNTIMES
 
@@ -195,7 +195,7 @@ def counts(records: Sequence[Mapping[str, Any]]) -> str:
     text = f"{text}, {weak} ill-conditioned" if weak else text
     excused = sum(record.get("excused", 0) for record in records)
     text = f"{text}; {excused:,} values excused" if excused else text
-    shown = coverage.total(records)
+    shown = coverage_totals.total(records)
     text = f"{text}; {shown}" if shown else text
     reused = sum(record.get("reused", False) for record in records)
     return f"{text}; {reused} cells taken over from an earlier run" if reused else text

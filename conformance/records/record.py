@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from conformance.errors import UserError
-from conformance.records import fields
+from conformance.records import record_types
 from conformance.records.validation import Check, Misfit, Scalar, check_of, checks_of, object_of, plain, wrong
 
 Status = Literal["passed", "failed", "xfailed", "xpassed", "skipped"]
@@ -86,7 +86,7 @@ class Record:
     ``docs/records.md`` is made of these.
     """
 
-    id: fields.Id
+    id: record_types.Id
     """check and cell: `accuracy[asinh-torchscript-op17-onnxruntime-fp32]`"""
     case: str
     exporter: str
@@ -95,7 +95,7 @@ class Record:
     precision: str
     check: str
     """which cell; runtime is null for `export`, `registration` and `fidelity`"""
-    source: fields.Place
+    source: record_types.Place
     """file and line of the case"""
     status: Status = "passed"
     """passed, failed, xfailed (failed as declared), xpassed, skipped"""
@@ -103,17 +103,17 @@ class Record:
     error: str | None = None
     reason: str | None = None
     """where it stopped, the name of the error, one line; null when passed"""
-    place: fields.Place | None = None
+    place: record_types.Place | None = None
     """where the exception was raised, the process crashed, or the first of `own_code` is written: `file`, `line`, and
     whether that is the case's `own` Python; null where no line is known"""
     observed: str | None = None
     """of a failure that is declared: what it failed with; `reason` is then what the declaration says"""
-    declared: list[fields.Declared] = field(default_factory=list)
+    declared: list[record_types.Declared] = field(default_factory=list)
     """what was declared of the cell and came out in another way, or of some of its examples: a list by `outcome`:
     `otherwise` (place, stage, error: a failure of another kind is declared), `confirmed` (at, because: examples
     failed as declared), `works` (place or line, because: nothing failed as declared), `another` (line, stage, error:
     these examples fail in another way), `not run` (dims: a replay leaves examples out)"""
-    witnesses: list[fields.Answered] = field(default_factory=list)
+    witnesses: list[record_types.Answered] = field(default_factory=list)
     """who was asked about a failing example, in this order: `runtime` (`pytorch-float64` is the module in float64);
     `answer`: agrees, nearer (off too, by less than a tenth of what failed), strays (PyTorch's values, which the nodes
     of the model do not say), wrong, runs (what another stops at, with wrong values), same (bit for bit what failed),
@@ -128,18 +128,18 @@ class Record:
     is, and the model too), `nodes` (all compute what others do), `meaning` (ONNX Runtime's kernels do not compute
     what the int8 model means), `rules`, `invalid` (the model breaks ONNX's rules), `unsupported` (it keeps them, and
     the runtime has no kernel); null where they speak for themselves"""
-    parts_at: fields.Node | None = None
+    parts_at: record_types.Node | None = None
     """the node that the conclusion is about: `node`, `operator`, `line` (of Python, where the exporter kept it),
     `how`: parts (`by` computes other values of the same inputs), open (nobody else computes it), breaks (its inputs
     break the operator's rules, `why`), stops (`why`), invalid (the model as a whole is refused, `why`)"""
-    optimizer: fields.Optimizer | None = None
+    optimizer: record_types.Optimizer | None = None
     """where an optimizer is at fault, its guilty pass: `of` (onnxruntime), `level` (the lowest level of optimization
     that fails), `changed` (how many names were suspected), `passes` (without which the outputs are right: one, or the
     smallest set; empty where none could be named), `alone` (whether that pass by itself breaks the model that all
     others leave right), `helpers` (without which the outputs are right too, but which break nothing by themselves),
     `together` (true where `passes` are all that are needed, of which none breaks anything by itself), `removed` and
     `added` (nodes before and after it; `more` are not told), `unfinished` (time ran out)"""
-    operator: fields.Operator | None = None
+    operator: record_types.Operator | None = None
     """of a failure that is the exporter's, or may be: the first operator at which PyTorch and the graph part, though
     what it computes of is the same. `operator` (`aten.floor_divide`; `within`: what it was decomposed to), `line` and
     `source` of the user's Python, `module` (path of the submodule), `stage` (capture, translation, optimizer: the
@@ -162,7 +162,7 @@ class Record:
     changed (exporting again gives another graph), program, inputs, outputs, exporter, decomposition, capture, again,
     interpreted, nothing (no operator by itself explains the failure), vanished (it does not fail node by node), whole
     (the checker refuses the model, and no node by itself), raised"""
-    smallest: fields.Smallest | None = None
+    smallest: record_types.Smallest | None = None
     """where the exporter is at fault and `operator` names one, the smallest PyTorch function that fails alike,
     without ONNX Runtime's optimizer (`as`: the cell of the same case that has it, for the same operator): `calls` of
     `of` are left, their `operators`, `own_code` (the case's symbolics and translations that it takes, whose files lie
@@ -180,7 +180,7 @@ class Record:
     """true of a failure that nobody was asked about yet: time was up, it is declared, or its run was broken off"""
     explained_with: str | None = None
     """the cell of the same cause whose explanation this one has"""
-    explained: list[fields.Explained] = field(default_factory=list)
+    explained: list[record_types.Explained] = field(default_factory=list)
     """of a failure of its outputs that is not declared, what explanations say of it that decide nothing: `by` which
     one, its `text`, or the `error` that it raised"""
     own_code: list[str] = field(default_factory=list)
@@ -189,7 +189,7 @@ class Record:
     """the inputs of the failing example by name, each in a few words"""
     findings: list[str] = field(default_factory=list)
     """all that is wrong with a graph; `reason` is the first"""
-    warnings: list[fields.Warned] = field(default_factory=list)
+    warnings: list[record_types.Warned] = field(default_factory=list)
     """what was said against the model and does not decide: a list with `name` (`shape inference`: it alone refuses
     the model, and runtimes run it; `export`: the exporter, of a model that is wrong), `error`, `text`, and in the
     cell `export` who was asked and gives PyTorch's values, `agree`"""
@@ -198,10 +198,10 @@ class Record:
     specials, symbolic, translation, vacuous"""
     rows: dict[str, int] | None = None
     """of rows of boxes: how many were `matched` and `unmatched`, in the examples that were right"""
-    vacuous: fields.Vacuous | None = None
+    vacuous: record_types.Vacuous | None = None
     """of an output that proves nothing: `output`, `passes` (the wrong outputs that would have passed), `fact` (what
     it is like, by `name`: empty, constant with its `value`, independent of the inputs, equal rows, close)"""
-    coverage: fields.Coverage | None = None
+    coverage: record_types.Coverage | None = None
     """of an accuracy cell: how many operator calls of the PyTorch module are `seen` in the outputs, `of` how many
     that were asked about; `calls`, where there are more; `blind`, those that are not seen: `module` (path), `at`
     (file and line), `op`, `count`; `places`, where more of them were found than are listed; `beyond`, like `blind`,
@@ -209,11 +209,11 @@ class Record:
     no output shows anything: `module` (path), `tensor` (agrees or differs in the exported graph, null where it was
     not compared), `why`; `unknown` where nothing can be said: varies (calls differ from run to run), raises
     (`why`)"""
-    remedy: fields.Remedy | None = None
+    remedy: record_types.Remedy | None = None
     """what to try first where a cell proves nothing, after it was tried on PyTorch: `kind` (values, draws, weights,
     tolerance, tolerance to declare, specials, excuse, excuse of finite values, excuse untried), `yaml` to paste into
     the case, `python` for a `file` beside it, the `parameters` that are all zero"""
-    conditioning: fields.Conditioning | None = None
+    conditioning: record_types.Conditioning | None = None
     """of an ill-conditioned example (`IllConditioned`): the element in `float64`, `own` (how far PyTorch's float32 is
     off in this output at most), `sizes`: how many examples of each size were verified and ill-conditioned, and the
     `worst` of those verified over what is allowed"""
@@ -224,7 +224,7 @@ class Record:
     no_bundle: str | None = None
     """why no bundle of the failing example could be left: the error, or `inside` (of `WrongInside`: a replay compares
     outputs, which show nothing of it)"""
-    cause: fields.Cause | None = None
+    cause: record_types.Cause | None = None
     """what a runtime's wrong or weak answer was *shown* to come from: `name` (saturation), `shown_by` (the session
     option that heals it), `lacks` (the instruction sets that the processor has not); null where nothing was shown"""
     declared_for: dict[str, list[str]] | None = None
@@ -246,28 +246,28 @@ class Record:
     """failing draws kept from earlier runs that could not be read, and were dropped"""
     outputs: list[str] = field(default_factory=list)
     """the names that the case gives its outputs, which sentences call them by; empty where it gives none"""
-    worst: fields.Worst | None = None
+    worst: record_types.Worst | None = None
     """output, index, got, wanted, error, ratio (error / allowed, below 1 passes), rounding (error relative to what
     another order of the same sums explains), dims; of an output of indices, which `got` and `wanted` are then,
     `looked_up`: what stands there (`got`, `wanted`, and `in`, what they index)"""
-    draw: fields.Drawn | None = None
+    draw: record_types.Drawn | None = None
     """dims, regime, seed, index of the worst or failing example"""
     histogram: dict[str, list[float]] | None = None
     """how many examples have their largest error (over what is allowed) between which powers of ten"""
     signal: str | None = None
     """how the process ended: a signal, an exit code, a timeout, the memory that it took, an answer that was none"""
-    graph: fields.Graph | None = None
+    graph: record_types.Graph | None = None
     """opset, nodes by operator, `sha`: a hash of operators, attributes, wiring and small constants, without names,
     doc strings and weights, equal on any host"""
     shipped: str | None = None
     """of a module that is compared with a model exported elsewhere: the name of its file"""
     arithmetic: dict[str, Any] | None = None
     """provider, optimizer, storage and arithmetic dtype; of a converted model the kernels that really ran"""
-    fidelity: fields.Fidelity | None = None
+    fidelity: record_types.Fidelity | None = None
     """of a converted model: output, SQNR in dB, cosine, magnitude; or the share of integers that changed"""
     conversion: dict[str, Any] | None = None
     """tool, calibration (source, samples, batch, sha), nodes kept in fp32, what was found"""
-    beyond: list[fields.Beyond] = field(default_factory=list)
+    beyond: list[record_types.Beyond] = field(default_factory=list)
     """of a converted model: kinds of values (`regime`) of which it makes NaN or infinities where PyTorch's outputs
     are finite; `node` and `operator` that do so first, what they give (`gives`: NaN or infinity) and of which values
     (`of`); `vanished`: the constant or node before it whose values became 0, and the largest that did (`was`). The
@@ -277,14 +277,14 @@ class Record:
     with"""
     engine: dict[str, Any] | None = None
     """of the check `engine`: layers with their milliseconds, seconds and rows a second by batch size"""
-    changed: list[Annotated[Any, check_of(fields.Changed)]] = field(default_factory=list)
+    changed: list[Annotated[Any, check_of(record_types.Changed)]] = field(default_factory=list)
     """what the case's Python changed in its process: a list with `what` (mostly the function that sets it), `kind`
     (setting, function: one that was replaced, registry: an entry that decides on exports, as a symbolic or a
     decomposition, leftover: threads, open files), `when` (loading: while its Python was imported or its module built;
     running), `before`, `after`, `outcome`: put back, kept (for the other cells of the case, which share their process
     with no other case), left (not put back). No cell runs in a process in which another has changed something as it
     ran. Of environment variables only the names are told"""
-    depends: fields.Depends | None = None
+    depends: record_types.Depends | None = None
     """what the cell used, as far as it was observed: `files` with a hash of each (names are relative to the case's
     folder where they lie near it; `folder/*` is all files of a folder), `parts` (of files with lowerings or
     symbolics, the functions and constants that the export used), `folders` whose names were listed, `missing` files
@@ -295,7 +295,7 @@ class Record:
     again: list[str] = field(default_factory=list)
     """in a run with `--reuse`, why the cell was run and not taken over: the first five things that are not as they
     were"""
-    after: fields.After | None = None
+    after: record_types.After | None = None
     """of a cell that fails only after others in the same process (`OnlyAfter`): how many `cells` ran before it, their
     `cases` (the last ones first, and the number of `others`), what these `changed` by case, `stage` and `error` as it
     failed, its status `alone`"""
@@ -312,12 +312,12 @@ class Record:
     fingerprint: str | None = None
     """a hash of all that the cell depends on: what the case says, its files, this package's code, versions,
     processor, `--examples`"""
-    worker: fields.Worker | None = None
+    worker: record_types.Worker | None = None
     """the worker of a cluster that ran the cell: its `name`, its `host`, its processor as `cpu`; null without
     `--cluster`"""
     reused: bool = False
     """true where `--reuse` took the record over from an earlier run"""
-    latency: fields.Latency | None = None
+    latency: record_types.Latency | None = None
     """of a budget of time: budgets with ratio, interval and verdict, the durations of both sides, throughput, the
     host"""
 

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from conformance.disk.foreign_files import parse_json, read_text, uncollected
 from conformance.disk.locks import lock
-from conformance.disk.reading import parse_json, read_text, uncollected
 from conformance.errors import UserError, display_path, why
-from conformance.records.fields import Change, Header
 from conformance.records.record import validated
+from conformance.records.record_types import Change, Header
 from conformance.records.validation import check_of
 
 SCHEMA = 1

@@ -11,7 +11,7 @@ from typing import Any
 
 from conformance.records.details import declaration
 from conformance.records.explanation import Shows, note
-from conformance.records.host import Host, is_about
+from conformance.records.host_conditions import Host, is_about
 from conformance.records.record import Record
 
 LEAST = 8

@@ -11,11 +11,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conformance.records.clean import block, command_line, literal, one_line
 from conformance.records.details import details as details
 from conformance.records.details import dropped_draws as dropped_draws
 from conformance.records.details import number
 from conformance.records.location import located as located
+from conformance.records.sanitize import block, command_line, literal, one_line
 from conformance.records.spent import own_seconds
 from conformance.records.testimony import SHOWN_BEST
 

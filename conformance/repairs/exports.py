@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from conformance.case.declaration import Case
-from conformance.case.export import Dynamo, ExportTo, TorchScript
+from conformance.case.export_keys import Dynamo, ExportTo, TorchScript
 from conformance.case.words import Exporter
 from conformance.repairs.trials import Fix, Trials, changed, proving
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from conformance.case.declaration import Case
 from conformance.records.findings import Finding
-from conformance.repairs import edits, exports, optimizer, precision, translations
+from conformance.repairs import exports, fp32_nodes, optimizer, translations, weak_case
 from conformance.repairs.trials import Fix, Trials
 
 _Fixes = Callable[[Case, Mapping[str, Any], Trials], Iterator[Fix]]
@@ -17,8 +17,8 @@ TRIED: dict[str, tuple[str, tuple[_Fixes, ...]]] = {
     "open": (_EXPORTS, (translations.fixes, exports.fixes)),
     "runtime": ("other opsets and the other exporter, whose models have other nodes", (exports.fixes,)),
     "optimizer": ("the guilty passes switched off", (optimizer.fixes,)),
-    "case": ("the edit that its record proposes", (edits.fixes,)),
-    "precision": ("nodes kept in fp32", (precision.fixes,)),
+    "case": ("the edit that its record proposes", (weak_case.fixes,)),
+    "precision": ("nodes kept in fp32", (fp32_nodes.fixes,)),
 }
 """By component: what is tried, and how."""
 
@@ -33,6 +33,6 @@ def fixes(finding: Finding, case: Case, record: Mapping[str, Any], trials: Trial
 def tried(finding: Finding) -> str | None:
     """Return what is tried for a finding, in words; None where there is nothing to try."""
     component = finding.key.component
-    if component == "case" and edits.proposed(finding.cells[0]) is None:
+    if component == "case" and weak_case.proposed(finding.cells[0]) is None:
         return None
     return TRIED[component][0] if component in TRIED else None

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.case.declaration import Case
-from conformance.case.export import ExportTo
-from conformance.checks.edits import flow, plain
+from conformance.case.export_keys import ExportTo
+from conformance.checks.case_edits import flow, plain
 from conformance.records.findings import key_of
 from conformance.repairs.trials import PROVING, Fix, Trials, changed, proving
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.records.clean import one_line, visible
 from conformance.records.findings import findings
 from conformance.records.location import places_of
-from conformance.report.rows import Row, blocking, complete, failures
-from conformance.report.words import verdict
+from conformance.records.sanitize import one_line, visible
+from conformance.report.record_rows import Row, blocking, complete, failures
+from conformance.report.verdict_words import verdict
 
 MOST = 10
 """How many errors of a step GitHub shows, and how many warnings; it drops the rest without a word."""

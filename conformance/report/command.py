@@ -11,7 +11,7 @@ from typing import Any
 from conformance.errors import UserError, why
 from conformance.records.findings import findings, since
 from conformance.records.run_file import read_run, with_records
-from conformance.report.rows import STATUSES, complete, finished, ratio
+from conformance.report.record_rows import STATUSES, complete, finished, ratio
 
 Run = tuple[str, dict[str, Any], list[dict[str, Any]]]
 """What to call the run, its header, its records."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from conformance.records import matrix
-from conformance.report.rows import STATUSES, Row
+from conformance.report.record_rows import STATUSES, Row
 
 Key = tuple[str, matrix.Column]
 """case and column"""

@@ -14,13 +14,13 @@ from markupsafe import Markup
 
 from conformance.errors import UserError
 from conformance.records import matrix, text
-from conformance.records.clean import cleaned, literal, visible
 from conformance.records.findings import Finding, findings, since
 from conformance.records.record import Record
+from conformance.records.sanitize import cleaned, literal, visible
 from conformance.records.text import replay_of
 from conformance.report import embed
 from conformance.report.grid import grid
-from conformance.report.rows import (
+from conformance.report.record_rows import (
     STATUSES,
     WORDS,
     Row,
@@ -32,7 +32,7 @@ from conformance.report.rows import (
     place,
     ratio,
 )
-from conformance.report.words import details, verdict
+from conformance.report.verdict_words import details, verdict
 
 Run = tuple[str, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 """What to call the run, its header, its records."""

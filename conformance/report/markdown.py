@@ -13,9 +13,9 @@ from typing import Any
 
 from conformance.errors import UserError
 from conformance.records import matrix, text
-from conformance.records.clean import literal, one_line, visible
 from conformance.records.findings import findings
-from conformance.report.rows import WORDS, Row, blocking, by_reason, complete, failures, finished, place
+from conformance.records.sanitize import literal, one_line, visible
+from conformance.report.record_rows import WORDS, Row, blocking, by_reason, complete, failures, finished, place
 
 LIMIT_BYTES = 1 << 20
 """GitHub shows no step summary above 1 MiB.

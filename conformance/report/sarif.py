@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from conformance.records.clean import one_line, visible
 from conformance.records.findings import Finding, Key, findings
 from conformance.records.location import places_of
-from conformance.report.rows import complete, failures
-from conformance.report.words import verdict
+from conformance.records.sanitize import one_line, visible
+from conformance.report.record_rows import complete, failures
+from conformance.report.verdict_words import verdict
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LONG = 4000

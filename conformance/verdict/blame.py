@@ -2,7 +2,7 @@
 
 ONNX Runtime with its optimizer off, the ONNX specification's own evaluator and OpenVINO compute the model as the
 exporter gave it. If one agrees with PyTorch, the model is right and the runtime is wrong; if all differ from
-PyTorch, the model is wrong. What they leave open, the nodes of the model decide one by one (``verdict.walk``). Where
+PyTorch, the model is wrong. What they leave open, the nodes of the model decide one by one (``node_walk``). Where
 PyTorch in float64 agrees with the runtime against PyTorch in float32, it is PyTorch's float32 that is wrong.
 """
 
@@ -22,10 +22,10 @@ from conformance.errors import Details, Stopped
 from conformance.records.explanation import Explanation, Failure, Finding, NodeByNode, Shows, explain, kernels
 from conformance.records.record import FLOAT64, Witness
 from conformance.runtimes import Session, registry
-from conformance.verdict.asking import Asked, ask
 from conformance.verdict.example import Example, given
-from conformance.verdict.passes import Broken, guilty, right_without_reuse
-from conformance.verdict.walk import decided, walk
+from conformance.verdict.guilty_pass import Broken, guilty, right_without_reuse
+from conformance.verdict.node_walk import decided, walk
+from conformance.verdict.other_runtime import Asked, ask
 from conformance.worker import aside
 
 WALK_SECONDS = 60.0

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from conformance.arrays import Array, Inputs
 from conformance.compare.judges import Right
-from conformance.records.fields import Drawn
-from conformance.records.host import is_about
-from conformance.worker.progress import encode
+from conformance.records.host_conditions import is_about
+from conformance.records.record_types import Drawn
+from conformance.worker.progress_note import encode
 
 Answers = tuple[list[Array], Callable[[], list[Array] | None]]
 """The right outputs, and what gives the same in float64, or None where the module has no float64 form: it is asked

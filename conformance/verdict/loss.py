@@ -10,7 +10,7 @@ import numpy as np
 
 from conformance.arrays import Array, Inputs
 from conformance.compare.noise import decibels
-from conformance.verdict.asking import ask
+from conformance.verdict.other_runtime import ask
 
 LITERAL = "onnxruntime-literal"
 """The runtime that computes what a model means: node by node, without an optimizer."""

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 from conformance.arrays import Array, same
 from conformance.disk.onnx_models import on_disk
 from conformance.onnxgraph.reads import captured
-from conformance.records.fields import Cause
 from conformance.records.processor import is_of_kind
 from conformance.records.record import Answer, Witness
-from conformance.verdict import asking
+from conformance.records.record_types import Cause
+from conformance.verdict import other_runtime
 from conformance.verdict.blame import Inquiry
 from conformance.verdict.comparer import Comparer
 from conformance.verdict.example import Example
@@ -120,11 +120,11 @@ def ask(
         if changed is None:
             return witness("abstains")
         with on_disk(changed) as file:
-            asked = asking.ask("onnxruntime", file, libraries, inputs, config)
+            asked = other_runtime.ask("onnxruntime", file, libraries, inputs, config)
     elif not all(map(knows, SWITCH)):
         return witness("abstains")
     else:
-        asked = asking.ask("onnxruntime", model, libraries, inputs, {**config, **SWITCH})
+        asked = other_runtime.ask("onnxruntime", model, libraries, inputs, {**config, **SWITCH})
     if asked.outputs is None:
         return witness(asked.answer, asked.error)
     if got is not None and same(asked.outputs, got):

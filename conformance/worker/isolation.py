@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 from conformance.worker import memory, scratch, server
 from conformance.worker.clock import Clock
 from conformance.worker.output import Output
-from conformance.worker.process import End, Process
-from conformance.worker.progress import SharedProgress
+from conformance.worker.progress_note import SharedProgress
 from conformance.worker.serve import Answer, prepare
+from conformance.worker.worker_process import End, Process
 
 _T = TypeVar("_T")
 OnWait = Callable[[dict[str, Any]], object]

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from conformance.worker import children, wire
 from conformance.worker.output import Output
-from conformance.worker.progress import Progress
+from conformance.worker.progress_note import Progress
 from conformance.worker.state import judging
 
 

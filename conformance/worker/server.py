@@ -18,7 +18,7 @@ from typing import Any
 from conformance.worker import children
 
 _context = multiprocessing.get_context("forkserver")
-_GUARD, _READY = "conformance.worker.guard", "conformance.worker.ready"
+_GUARD, _READY = "conformance.worker.guard", "conformance.worker.server_ready"
 _SEED = "PYTHONHASHSEED"
 _TRIES = 20
 _PAUSE = 0.05  # seconds until the end of a server can be seen, and a new one be started

@@ -15,7 +15,7 @@ from typing import Any
 from conformance.worker import uses
 from conformance.worker.isolation import Worker
 
-MODULES = ("torch", "onnx", "torch.onnx", "onnxruntime", "hypothesis", "conformance.checks.ready")
+MODULES = ("torch", "onnx", "torch.onnx", "onnxruntime", "hypothesis", "conformance.checks.preload_checks")
 """What ``preload`` imports, once for all workers."""
 FOR_DYNAMO = (
     "torch._dynamo", "torch.export._trace", "torch.onnx._internal.exporter._compat",

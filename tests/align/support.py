@@ -10,7 +10,7 @@ from onnx import helper
 
 from conformance.align.modules import calls_of
 from conformance.align.parting import Row
-from conformance.commands.align import text
+from conformance.commands.align import align_text
 from conformance.commands.align.question import Answer, Question, align
 from conformance.onnxgraph.reads import Graph
 from tests.kit.cases import write_case
@@ -51,7 +51,7 @@ def parting(answer: Answer) -> str:
 
 
 def said(answer: Answer) -> str:
-    return "\n".join(text.sentences(answer.alignment))
+    return "\n".join(align_text.sentences(answer.alignment))
 
 
 def _from(node: onnx.NodeProto, path: str, operation: str, kind: str) -> onnx.NodeProto:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from conformance.align.modules import paired
-from conformance.commands.align import text
+from conformance.commands.align import align_text
 from conformance.onnxgraph.reads import Graph
 from tests.align.support import kinds, rows, said, sub_calls
 from tests.kit.models import model_of
@@ -28,7 +28,7 @@ def test_a_sound_network_agrees_in_every_submodule(trial, exporter):
     conv, norm = (rows(answer)[f"layers.0.{name}"] for name in ("conv1", "bn1"))
     assert (conv.place.tensor, conv.place.note) == (None, "folded into layers.0.bn1")
     assert norm.operators == ["Conv"]
-    assert "folded into a batch norm" in text.count_matched(answer.alignment)
+    assert "folded into a batch norm" in align_text.count_matched(answer.alignment)
 
 
 @EXPORTERS
@@ -81,8 +81,8 @@ def test_what_is_not_in_the_graph_is_counted_and_listed(trial, exporter):
     found = kinds(answer)
     assert found["same"] == "input" and found["idle"] == found["places"] == "unmatched"
     assert found["first"] == found["solid.last"] == "own"
-    assert "2 not found in the graph" in text.count_matched(answer.alignment)
-    assert "1 return their input" in text.count_matched(answer.alignment)
+    assert "2 not found in the graph" in align_text.count_matched(answer.alignment)
+    assert "1 return their input" in align_text.count_matched(answer.alignment)
     # clone() has no node, so that solid returns the very tensor that solid.last does
     solid = rows(answer)["solid"].place
     assert (solid.kind, solid.note) == ("own", "the same tensor of the graph as solid.last")

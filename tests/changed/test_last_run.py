@@ -11,7 +11,7 @@ import pytest
 
 from conformance.depends.changed import changed_since
 from conformance.depends.fingerprint import OWN_CODE, PROCESSOR, UNKNOWN, conditions, conditions_hash, says
-from conformance.depends.observed import Now, Observed
+from conformance.depends.observed_dependencies import Now, Observed
 from conformance.depends.results import Last, last, note_conditions, note_last
 from conformance.plan.catalogue import Selection, read_suite
 from conformance.plan.cell import Cell

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from conformance.cluster import tasks
-from conformance.cluster.engine import KILLS, Cluster, Job, Made
+from conformance.cluster.coordinator import KILLS, Cluster, Job, Made
 from conformance.cluster.freight import Files
-from conformance.cluster.run import Run
+from conformance.cluster.run_description import Run
 from conformance.cluster.workers import SchedulerLost, Worker
 from conformance.plan.catalogue import plan
 from conformance.plugin.running import Running

@@ -4,7 +4,7 @@ import pytest
 
 from conformance.cluster.admission import Admission, refusals
 from conformance.cluster.freight import below, files_of, lay_out, moved, retold
-from conformance.depends.files import Needs, needs
+from conformance.depends.dependency_files import Needs, needs
 from conformance.records.environment import code
 from tests.kit.cases import load_case
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from conformance.case.case_file import load
 from conformance.case.declaration import Case
 from conformance.case.dims import Dims, Expression, Range
-from conformance.case.file import load
 from conformance.checks.run_cell import run_cell
 from conformance.errors import CaseFileError, Problem
 from conformance.plan.catalogue import plan
@@ -17,7 +17,7 @@ from conformance.plan.cell import Cell
 from conformance.plan.settings import Settings
 from conformance.records import text
 from conformance.records.record import Record
-from conformance.worker.progress import Progress
+from conformance.worker.progress_note import Progress
 
 
 def say(*parts: str) -> str:

@@ -15,7 +15,7 @@ import tempfile
 import zlib
 from typing import Any
 
-from conformance.worker.progress import Progress
+from conformance.worker.progress_note import Progress
 from conformance.worker.serve import captured
 
 _libc = ctypes.CDLL(None)

@@ -11,7 +11,7 @@ from conformance.checks.stages import Stages
 from conformance.checks.verify import OfCell, Verifier
 from conformance.draw.draw import Draw, Maker
 from conformance.export.reference import Reference
-from conformance.worker.progress import Progress
+from conformance.worker.progress_note import Progress
 from tests.kit.cases import Bench
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from conformance.case.file import load
+from conformance.case.case_file import load
 from conformance.checks.runner import Runner
 from conformance.plan.catalogue import plan
 from conformance.plan.cell import Cell
 from conformance.records.record import Record
 from conformance.worker.isolation import Worker
-from conformance.worker.progress import Progress
+from conformance.worker.progress_note import Progress
 from conformance.worker.state.fence import Fence
 
 # What the case does in its forward, and what a later case relies on, as expressions.

@@ -3,7 +3,7 @@
 import numpy as np
 
 from conformance.case.time_budget import parse
-from conformance.latency.measure import interleave
+from conformance.latency.measure_latency import interleave
 from conformance.latency.samples import Samples
 from conformance.latency.statistics import certain
 from tests.kit.clock import Host

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from conformance.latency.measure import LOOKS, SideFailed, interleave
+from conformance.latency.measure_latency import LOOKS, SideFailed, interleave
 from conformance.latency.statistics import ratio_interval
 from tests.kit.clock import Host, Simulated, quiet
 from tests.latency.support import measured

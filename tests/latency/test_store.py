@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from conformance.case.time_budget import parse
-from conformance.latency import host
+from conformance.latency import host_speed
+from conformance.latency.latency_store import KEPT, as_record, thinned
 from conformance.latency.statistics import time_verdict
-from conformance.latency.store import KEPT, as_record, thinned
 from tests.kit.clock import quiet
 from tests.latency.support import TEN_PERCENT, measured, paired
 
@@ -18,7 +18,7 @@ def record(ratio=1.3, budgets=("1.2 x pytorch", "5 ms"), seed=0):
     samples = measured(quiet, seed, ratio, max_seconds=1.0)
     judged = [time_verdict(parse(text), samples) for text in budgets]
     return as_record(
-        samples, judged, runtime="onnxruntime", precision="fp32", at={"batch": 4}, host=host.state(gpu=False),
+        samples, judged, runtime="onnxruntime", precision="fp32", at={"batch": 4}, host=host_speed.state(gpu=False),
         throughput={16: 3200.0, 1: 900.0},
     )  # fmt: skip
 
@@ -57,7 +57,7 @@ def test_what_nvidia_smi_says_or_does_not(tmp_path, monkeypatch, script, state):
     tool.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    found = host.gpus()
+    found = host_speed.gpus()
     assert (found and [gpu["pstate"] for gpu in found]) == state
 
 
@@ -75,13 +75,13 @@ FILES = {
 def test_what_a_host_tells_of_itself_is_read_and_the_rest_is_none(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     names = ("governor", "frequency", "turbo", "smt", "pressure", "stolen", "gpu")
-    found = host.state(root=tmp_path)
+    found = host_speed.state(root=tmp_path)
     assert [found[name] for name in names] == [None] * 7
     for file, text in FILES.items():
         for cpu in os.sched_getaffinity(0):
             place = tmp_path / file.format(cpu=cpu)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8")
-    found = host.state(root=tmp_path)
+    found = host_speed.state(root=tmp_path)
     frequency = {"min": 1200.0, "max": 1200.0, "limit": 3400.0}
     assert [found[name] for name in names] == ["powersave", frequency, False, "1", 12.5, 3.0, None]

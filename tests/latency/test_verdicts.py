@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conformance.case.time_budget import parse
-from conformance.latency.measure import interleave
+from conformance.latency.measure_latency import interleave
 from conformance.latency.statistics import disagreement, ratio_interval, time_verdict, verdict
 from tests.kit.clock import Host, Simulated, quiet
 from tests.latency.support import TEN_PERCENT, measured, paired

@@ -10,9 +10,9 @@ import onnx.parser
 import pytest
 import torch
 
+from conformance.align.operators.captured_program import Call, Name, Operator, Program
 from conformance.align.operators.forced import Parting
 from conformance.align.operators.mended import mended
-from conformance.align.operators.program import Call, Name, Operator, Program
 from conformance.arrays import Array
 
 PLAIN = np.random.default_rng(3).normal(0, 2, (4, 5)).astype(np.float32)

@@ -11,8 +11,8 @@ from onnx import ModelProto
 
 from conformance.explain.search import part
 from conformance.runtimes import opener
-from conformance.verdict.asking import Asked
-from conformance.verdict.passes import Broken, guilty
+from conformance.verdict.guilty_pass import Broken, guilty
+from conformance.verdict.other_runtime import Asked
 from tests.kit.cases import details, say, verdict
 from tests.optimizer import models
 from tests.optimizer.planting import crashing_at, wrong, wrong_by_reuse

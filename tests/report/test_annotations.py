@@ -5,7 +5,7 @@ import json
 import pytest
 
 from conformance.records import text
-from conformance.records.clean import block, visible
+from conformance.records.sanitize import block, visible
 from conformance.report import annotations
 from conformance.report.sarif import sarif
 from tests.kit.runs import run_command

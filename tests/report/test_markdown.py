@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from conformance.records.clean import literal
+from conformance.records.sanitize import literal
 from conformance.report.markdown import summary
 from tests.report.support import (
     HEADER,

@@ -5,17 +5,17 @@ import re
 import pytest
 
 from conformance.records import matrix
-from conformance.report import rows
+from conformance.report import record_rows
 from conformance.report.grid import grid
 from conformance.report.html import page
 from conformance.report.markdown import summary
-from conformance.report.words import verdict
+from conformance.report.verdict_words import verdict
 from tests.report.support import failed, mixed, record
 
 
 def test_a_record_with_the_least_there_is_gets_the_rest():
     least = {"id": "a[b]", "case": "b", "exporter": "dynamo", "opset": 20, "check": "export", "status": "passed"}
-    (row,) = rows.complete([least | {"details": None, "source": None, "of a later version": 1}])
+    (row,) = record_rows.complete([least | {"details": None, "source": None, "of a later version": 1}])
     assert row["details"] == [] and row["source"] == {"file": None, "line": None} and row["runtime"] is None
     assert row["precision"] == "fp32" and row["of a later version"] == 1
     assert "a[b]" in page([("run", {}, [least])]) and "1 passed" in summary({}, [least])
@@ -26,7 +26,7 @@ def test_a_record_with_the_least_there_is_gets_the_rest():
 ])  # fmt: skip
 def test_what_is_no_record_is_said_with_its_number(broken, said):
     with pytest.raises(ValueError, match=re.escape(said)):
-        rows.complete([record(), record() | broken])
+        record_rows.complete([record(), record() | broken])
 
 
 def test_each_status_has_words_of_its_own():
@@ -36,7 +36,7 @@ def test_each_status_has_words_of_its_own():
         record(status="skipped", reason="tensorrt is not installed", stage="load"),
         record(worst={"output": 0, "ratio": "inf"}), record(precision="int8", excused=7),
     ]  # fmt: skip
-    passed, declared, skipped, infinite, converted = map(verdict, rows.complete(given))
+    passed, declared, skipped, infinite, converted = map(verdict, record_rows.complete(given))
     assert passed == (
         "passed: 24 examples verified; 2 too ill-conditioned to judge; 7 values excused, as float32 itself is off "
         "there; the largest error is 0.18 of what is allowed"
@@ -48,12 +48,12 @@ def test_each_status_has_words_of_its_own():
 
 
 def test_a_failure_of_another_version_still_has_words():
-    (row,) = rows.complete([failed(worst={"element": 3})])
+    (row,) = record_rows.complete([failed(worst={"element": 3})])
     assert verdict(row).startswith("3 of 24 elements of output 0 differ\nstage compare")
 
 
 def test_the_matrix_has_the_signs_of_the_terminal():
-    found = grid(rows.complete(mixed()))
+    found = grid(record_rows.complete(mixed()))
     lines = list(matrix.lines(mixed(), width=400))
     for case, cells in zip(found["cases"], found["cells"], strict=True):
         (line,) = (line for line in lines if line.startswith(f"{case} "))
@@ -64,7 +64,7 @@ def test_the_matrix_has_the_signs_of_the_terminal():
 
 
 def test_a_sign_leads_to_the_record_that_decides_it():
-    given = rows.complete(mixed())
+    given = record_rows.complete(mixed())
     statuses = {"✓": "passed", "x": "xfailed", "F": "failed", "X": "xpassed", "s": "skipped"}
     statuses |= {"n": "xfailed", "N": "failed"}
     found = grid(given)
@@ -78,4 +78,4 @@ def test_a_sign_leads_to_the_record_that_decides_it():
 
 def test_a_failure_beside_a_cell_is_not_hidden_by_a_pass_beside_it():
     given = [record(), record(check="specials", status="failed"), record(check="engine")]
-    assert grid(rows.complete(given))["cells"] == [[["N", 1, 0, 2]]]
+    assert grid(record_rows.complete(given))["cells"] == [[["N", 1, 0, 2]]]

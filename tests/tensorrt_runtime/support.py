@@ -6,7 +6,7 @@ from typing import Any
 
 import onnx
 
-from conformance.runtimes.tensorrt.options import Build
+from conformance.runtimes.tensorrt.build_options import Build
 from tests.kit.cases import Bench
 from tests.kit.models import model_of
 from tests.kit.modules import net_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from conformance.runtimes import tensorrt as runtime
-from conformance.runtimes.tensorrt.options import Build, Options, covering
+from conformance.runtimes.tensorrt.build_options import Build, Options, covering
 from tests.kit.cases import PASSED, say, verdict
 from tests.tensorrt_runtime.support import AFFINE, BATCHES, LINEAR, PYTHON, saved, stored_model
 

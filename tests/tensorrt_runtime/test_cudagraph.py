@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from conformance.runtimes import tensorrt as runtime
-from conformance.runtimes.tensorrt import session as running
+from conformance.runtimes.tensorrt import engine_session as running
+from conformance.runtimes.tensorrt.build_options import Build, Options
 from conformance.runtimes.tensorrt.cudagraph import captured
-from conformance.runtimes.tensorrt.options import Build, Options
 from tests.tensorrt_runtime.support import AFFINE, BATCHES, saved
 
 

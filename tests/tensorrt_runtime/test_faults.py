@@ -5,7 +5,7 @@ import pytest
 
 from conformance.records import text
 from conformance.runtimes import tensorrt as runtime
-from conformance.runtimes.tensorrt.options import Build
+from conformance.runtimes.tensorrt.build_options import Build
 from tests.kit.cases import details, say, verdict, write_case
 from tests.kit.runs import run_suite
 from tests.tensorrt_runtime.support import DOUBLES, LINEAR, PRECISIONS, PYTHON, run, saved

@@ -8,8 +8,8 @@ import pytest
 
 from conformance.runtimes import tensorrt as runtime
 from conformance.runtimes.tensorrt.build import recipe
+from conformance.runtimes.tensorrt.build_options import Build, Options
 from conformance.runtimes.tensorrt.engines import Engines, key
-from conformance.runtimes.tensorrt.options import Build, Options
 from tests.tensorrt_runtime.support import AFFINE, BATCHES, saved, stored_model
 
 DEPENDS = {"model": "abc", "build": {"precision": "fp16"}, "gpu": {"name": "one", "driver": 1}, "tensorrt": "8.6.0"}

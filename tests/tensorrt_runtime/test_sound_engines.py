@@ -5,7 +5,7 @@ import pytest
 
 from conformance.runtimes import tensorrt as runtime
 from conformance.runtimes.tensorrt import build as building
-from conformance.runtimes.tensorrt.options import Build
+from conformance.runtimes.tensorrt.build_options import Build
 from tests.kit.cases import PASSED, say, verdict
 from tests.tensorrt_runtime.support import AFFINE, BATCHES, LINEAR, PRECISIONS, run, saved
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.versions import bisection, exporters, runtimes
+from conformance.versions import bisection, runtimes, torch_releases
 from conformance.versions.wanted import Environment, Wanted
 from tests.versions.support import StandIn, python, wheel
 
@@ -25,7 +25,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
         def available(package: str) -> list[str]:
             return releases
 
-        for module, function in ((runtimes, made), (exporters, made), (bisection, available)):
+        for module, function in ((runtimes, made), (torch_releases, made), (bisection, available)):
             monkeypatch.setattr(module, function.__name__, function)
 
     return use

@@ -12,7 +12,7 @@ import pytest
 from conformance import HOME, cli
 from conformance.errors import UserError
 from conformance.records.run_file import read_run
-from conformance.versions import exporters, pip
+from conformance.versions import pip, torch_releases
 from conformance.versions.wanted import Environment, Wanted
 from tests.kit.cases import write_case
 from tests.test_packaging import project
@@ -40,7 +40,7 @@ HERE = [
 
 
 def made(home: Path, version: str, tell: Any = print, free: int = 10**10, here: Any = HERE) -> Environment:
-    return exporters.made(torch(version), home, tell, here=here, free=lambda folder: free)
+    return torch_releases.made(torch(version), home, tell, here=here, free=lambda folder: free)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_an_environment_in_which_a_suite_runs_is_not_removed(wheels, earlier, tm
     """Another call wants its room while the suite runs, and takes it once that has ended."""
     home, told = tmp_path / "environments", list[str]()
     with ThreadPoolExecutor() as threads:
-        run = threads.submit(exporters.suite_run, earlier, tmp_path / "runs", [], told.append)
+        run = threads.submit(torch_releases.suite_run, earlier, tmp_path / "runs", [], told.append)
         while not ((tmp_path / "started").exists() or run.done()):
             time.sleep(0.01)
         try:
@@ -112,11 +112,11 @@ def test_an_environment_in_which_a_suite_runs_is_not_removed(wheels, earlier, tm
         made(home, "2.10.0", told.append, 4 * 10**9)
     assert not earlier.python.exists() and any("is removed, to have room" in line for line in told)
     with pytest.raises(UserError, match=r"environment of torch 2\.9\.0 was removed by another process"):
-        exporters.suite_run(earlier, tmp_path / "runs", [], told.append)
+        torch_releases.suite_run(earlier, tmp_path / "runs", [], told.append)
 
 
 def test_the_least_torch_is_that_of_the_project():
-    assert any(need.startswith(f"torch>={exporters.LEAST};") for need in project()["dependencies"])
+    assert any(need.startswith(f"torch>={torch_releases.LEAST};") for need in project()["dependencies"])
 
 
 WORDS = ["--cases", "cases", "--precision", "fp32", "--examples", "2", "-k", "accuracy"]
@@ -133,7 +133,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"#!/bin/sh\nPYTHONPATH='{HOME.parent}' exec '{sys.executable}' \"$@\"\n", encoding="utf-8"
     )
     here.python.chmod(0o755)
-    run = exporters.suite_run(here, folder / "reports", words, print)
+    run = torch_releases.suite_run(here, folder / "reports", words, print)
     assert "1 passed" in (folder / "reports" / "torch-2.10.0.txt").read_text(encoding="utf-8")
     (record,) = read_run(run)[1]
     assert (record["id"], record["status"]) == (CELL, "passed")

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from conformance.commands.watch.catalogue import Catalogue
-from conformance.commands.watch.files import Changed, Watched
-from conformance.commands.watch.loop import Loop
+from conformance.commands.watch.file_watcher import Changed, Watched
 from conformance.commands.watch.screen import Screen
+from conformance.commands.watch.watch_loop import Loop
+from conformance.commands.watch.watched_cells import Catalogue
 from conformance.plan.catalogue import Selection
 from conformance.plan.cell import Cell
-from conformance.plan.words import Words
+from conformance.plan.keyword_selection import Words
 from conformance.records.record import Record
 from tests.kit.modules import net_of
 

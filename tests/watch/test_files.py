@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.commands.watch import files
-from conformance.commands.watch.files import Watched, folders, sign
+from conformance.commands.watch import file_watcher
+from conformance.commands.watch.file_watcher import Watched, folders, sign
 
 pytestmark = pytest.mark.smoke
 
@@ -56,7 +56,7 @@ def test_a_file_that_never_comes_to_rest_is_told_all_the_same(tmp_path):
     file.write_text("first")
     changed = looked.look()
     assert changed is not None
-    assert clock.now == pytest.approx(files.PATIENCE, abs=2 * files.QUIET)
+    assert clock.now == pytest.approx(file_watcher.PATIENCE, abs=2 * file_watcher.QUIET)
 
 
 def test_files_that_are_replaced_come_and_go_are_told_apart(tmp_path):

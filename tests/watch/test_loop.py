@@ -12,7 +12,7 @@ from _pytest.mark.expression import Expression
 from conformance import cli
 from conformance.errors import UserError
 from conformance.plan.catalogue import plan
-from conformance.plan.words import Words
+from conformance.plan.keyword_selection import Words
 from tests.kit.cases import load_case
 from tests.watch.support import CASES, LIMIT, MODULES, OWN, PLAIN, StubRunner, fail, project, watch
 

@@ -24,7 +24,7 @@ from conformance.align.operators.scene import (
     name_type,
     write_value,
 )
-from conformance.onnxgraph import edits
+from conformance.onnxgraph import node_edits
 from conformance.onnxgraph.reads import first_output, plain
 from conformance.verdict.forms import words_of
 
@@ -53,11 +53,11 @@ def _attributes(scene: Scene, index: int) -> Iterator[Change]:
         for other in _others(node.op_type, name, value, scene):
             was, now = (write_value(one) if name != "to" else name_type(one) for one in (value, other))
             yield make_change(
-                first_output(node), name, f"its {name} {now} instead of {was}", edits.set_attribute, name, other
+                first_output(node), name, f"its {name} {now} instead of {was}", node_edits.set_attribute, name, other
             )
         if name not in TYPES and isinstance(value, str | int | float | list):
             what = f"without its {name} {write_value(value)}"
-            yield make_change(first_output(node), name, what, edits.drop_attribute, name)
+            yield make_change(first_output(node), name, what, node_edits.drop_attribute, name)
 
 
 def _others(operator: str, name: str, value: Any, scene: Scene) -> list[Any]:
@@ -117,7 +117,7 @@ def _swapped(scene: Scene, index: int) -> Iterator[Change]:
         ):
             place = f"inputs {left} and {right}"
             yield make_change(
-                first_output(node), place, f"its {place} the other way round", edits.swap_inputs, left, right
+                first_output(node), place, f"its {place} the other way round", node_edits.swap_inputs, left, right
             )
 
 
@@ -146,7 +146,7 @@ def _other_constants(
                 if not any(np.array_equal(other, one) for one in seen):
                     seen.append(other)
                     what = f"its input {slot} {write_value(other.tolist())} instead of {write_value(value.tolist())}"
-                    yield make_change(first_output(node), f"input {slot}", what, edits.set_constant, slot, other)
+                    yield make_change(first_output(node), f"input {slot}", what, node_edits.set_constant, slot, other)
 
 
 def _of_the_call(flat: list[Any], scene: Scene) -> Iterator[list[Any]]:
@@ -183,7 +183,9 @@ def _operators(scene: Scene, index: int) -> Iterator[Change]:
         alike["Identity"] = None
     for other in alike:
         what = f"{other} instead of {node.op_type}" if other != "Identity" else "left out"
-        yield make_change(first_output(node), "operator", what, edits.set_operator, other, _known(other, scene.opset))
+        yield make_change(
+            first_output(node), "operator", what, node_edits.set_operator, other, _known(other, scene.opset)
+        )
 
 
 def _known(operator: str, opset: int) -> Set[str]:
@@ -215,4 +217,4 @@ def _replaced(scene: Scene, index: int) -> Iterator[Change]:
             found = scene.values[other]
             if other != name and (found.dtype, found.ndim) == (value.dtype, value.ndim):
                 what = f"its input {slot} {other} instead of {name}"
-                yield make_change(first_output(node), f"input {slot}", what, edits.set_input, slot, other)
+                yield make_change(first_output(node), f"input {slot}", what, node_edits.set_input, slot, other)

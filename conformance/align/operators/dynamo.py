@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from conformance.align.operators.captured_program import Begun, Call, Exhibit, Name, Operator, Program, Unable, Values
 from conformance.align.operators.instruments import below_forward, frames_of, part_of, told, wrapped
-from conformance.align.operators.program import Begun, Call, Exhibit, Name, Operator, Program, Unable, Values
 from conformance.onnxgraph.reads import metadata
 
 _CORE = "torch.onnx._internal.exporter._core"

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from conformance.align.operators.captured_program import Operator, Program, Values, array, leaves, like
 from conformance.align.operators.inside import Inside
-from conformance.align.operators.program import Operator, Program, Values, array, leaves, like
-from conformance.align.operators.tensors import Stops, Tensors
+from conformance.align.operators.tensor_values import Stops, Tensors
 from conformance.arrays import Array, equal
 from conformance.compare.close import Limit, differs, ratios
 from conformance.compare.nudge import largest_movement

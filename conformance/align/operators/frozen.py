@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.align.operators.program import Operator, Program, array
+from conformance.align.operators.captured_program import Operator, Program, array
 
 
 def frozen(first: Program, second: Program) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from conformance.align.operators.program import Program
+from conformance.align.operators.captured_program import Program
 from conformance.onnxgraph.reads import inside as graphs_of
 
 if TYPE_CHECKING:

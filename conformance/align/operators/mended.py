@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from conformance.align.operators.captured_program import Program
 from conformance.align.operators.changes import changes
 from conformance.align.operators.forced import Parting
 from conformance.align.operators.piece import Piece, Trial
 from conformance.align.operators.probes import Probe
-from conformance.align.operators.program import Program
 from conformance.align.operators.scene import Change
 from conformance.arrays import Array, Inputs
 from conformance.onnxgraph.reads import label, reads

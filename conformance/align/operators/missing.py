@@ -22,7 +22,7 @@ from conformance.align.operators.scene import (
     write_value,
 )
 from conformance.arrays import Array
-from conformance.onnxgraph import edits
+from conformance.onnxgraph import node_edits
 from conformance.onnxgraph.reads import first_output, plain
 from conformance.verdict.forms import words_of
 
@@ -60,7 +60,7 @@ def added(scene: Scene, index: int) -> Iterator[Change]:
             if value == default:
                 continue
             what = f"with {name} {write_value(value)}, which it lacks"
-            yield make_change(first_output(node), name, what, edits.set_attribute, name, value)
+            yield make_change(first_output(node), name, what, node_edits.set_attribute, name, value)
 
 
 def lacking(scene: Scene, index: int) -> Iterator[Change]:
@@ -83,7 +83,7 @@ def lacking(scene: Scene, index: int) -> Iterator[Change]:
             values = [np.asarray(one, np.int64) for number in numbers for one in ([number], number)]
         for value in values:
             what = f"with the {known.name} {write_value(value.tolist())}, which it lacks"
-            yield make_change(first_output(node), f"input {slot}", what, edits.set_constant, slot, value)
+            yield make_change(first_output(node), f"input {slot}", what, node_edits.set_constant, slot, value)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class _New:
         return f"{self.operator} {self.told}".rstrip()
 
     def at(self, slot: int | None, dtype: Any) -> tuple[Any, ...]:
-        """Return what ``edits.insert`` takes."""
+        """Return what ``node_edits.insert`` takes."""
         return slot, self.operator, self.numbers, self.attributes, dtype
 
 
@@ -115,11 +115,11 @@ def inserted(scene: Scene, index: int) -> Iterator[Change]:
         if value is not None and (name not in scene.constants or value.size > ENTRIES):
             for new in _nodes(scene, value, name not in between):
                 what = f"with {new} before its input {slot}"
-                yield make_change(made, f"input {slot}", what, edits.insert, *new.at(slot, value.dtype))
+                yield make_change(made, f"input {slot}", what, node_edits.insert, *new.at(slot, value.dtype))
     value = scene.values.get(made)
     if value is not None and (made in scene.given or sum([*one.input].count(made) for one in scene.nodes) != 1):
         for new in _nodes(scene, value, made not in between):
-            yield make_change(made, "output", f"with {new} after it", edits.insert, *new.at(None, value.dtype))
+            yield make_change(made, "output", f"with {new} after it", node_edits.insert, *new.at(None, value.dtype))
 
 
 def _nodes(scene: Scene, value: Array, at_an_end: bool) -> Iterator[_New]:

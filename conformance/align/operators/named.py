@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from conformance.align.operators.captured_program import Program
 from conformance.align.operators.forced import Parting
 from conformance.align.operators.mended import Mended, mended
-from conformance.align.operators.program import Program
 from conformance.arrays import Inputs
 from conformance.onnxgraph.reads import Graph, label, operator_of, reads, rewritten
 from conformance.onnxgraph.reads import nodes as all_of

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from conformance.align.operators.captured_program import Operator, Program, Values, array, called_with, leaves
 from conformance.align.operators.forced import Parting, limit_of, picked, rough
-from conformance.align.operators.functions import open_calls
+from conformance.align.operators.inlined_functions import open_calls
 from conformance.align.operators.probes import Probe, probes
-from conformance.align.operators.program import Operator, Program, Values, array, called_with, leaves
 from conformance.align.operators.scene import Change, Scene
 from conformance.arrays import Array, Inputs
 from conformance.compare.close import ratios
 from conformance.compare.excuses import largest_of
-from conformance.export.left_open import Undefined
+from conformance.export.open_values import Undefined
 from conformance.onnxgraph.cut import declare, empty
 from conformance.onnxgraph.reads import Graph, first_output, opset_of, reads
 from conformance.runtimes.onnxruntime import OnnxRuntimeSession
-from conformance.verdict.rules import broken_by
+from conformance.verdict.operator_rules import broken_by
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto

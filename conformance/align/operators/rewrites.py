@@ -1,7 +1,7 @@
 """Find the exporter's own pass that makes a right graph wrong: a rule or a pass of dynamo's optimizer (onnxscript),
 or what onnxsim does after it.
 
-The model is exported again with passes left out, as ``verdict.passes`` loads a model with passes of ONNX Runtime
+The model is exported again with passes left out, as ``verdict.guilty_pass`` loads a model with passes of ONNX Runtime
 switched off: those without which the model is right are named.
 """
 
@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from conformance.align.operators.captured_program import Unable
 from conformance.align.operators.instruments import part_of, wrapped
-from conformance.align.operators.program import Unable
 from conformance.explain.search import OutOfTime, part, require_time
 
 SECONDS = 30.0

@@ -54,7 +54,7 @@ class Scene:
 
 
 def make_change(made: str, place: str, what: str, edit: Callable[..., None], *arguments: Any) -> Change:
-    """Return a change of the node that makes a tensor, by one of ``edits``."""
+    """Return a change of the node that makes a tensor, by one of ``node_edits``."""
 
     def apply(graph: GraphProto) -> None:
         edit(graph, next(node for node in graph.node if made in node.output), *arguments)

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from conformance.align.operators.captured_program import Begun, Call, Exhibit, Name, Operator, Program, Unable, Values
 from conformance.align.operators.instruments import Frame, below_forward, of_users, part_of, told, wrapped
-from conformance.align.operators.program import Begun, Call, Exhibit, Name, Operator, Program, Unable, Values
 from conformance.export import exporters
 
 _UTILS = "torch.onnx._internal.torchscript_exporter.utils"

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.align.operators.program import Name
-from conformance.case.export import Dynamo, TorchScript
-from conformance.checks.functions.program import Function, Step, Unwritten
+from conformance.align.operators.captured_program import Name
+from conformance.case.export_keys import Dynamo, TorchScript
+from conformance.checks.functions.extracted_function import Function, Step, Unwritten
 from conformance.export.symbolics import BASE_OPSET
 
 _ARGUMENT = re.compile(r"torch\.(float|bfloat|complex|int|uint|bool|strided|sparse|contiguous|channels|preserve)\w*")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from conformance.arrays import Array, equal
-from conformance.checks.reduce.trial import Trials
+from conformance.checks.reduce.model_trial import Trials
 from conformance.draw.simplest import simpler
 from conformance.explain.search import OutOfTime
 from conformance.onnxgraph.cut import Cut, declare

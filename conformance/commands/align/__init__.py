@@ -39,8 +39,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where PyTorch and the graph part."""
     from conformance.commands.align import operators
+    from conformance.commands.align.align_text import show
     from conformance.commands.align.question import Question, align
-    from conformance.commands.align.text import show
 
     question = Question(
         given.case, given.cases or [Path("cases")], given.store / "models", exporter=given.exporter,

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from conformance.align.operators.captured_program import Unable
+from conformance.align.operators.first_operator import Search
 from conformance.align.operators.forced import Step
-from conformance.align.operators.locate import Search
-from conformance.align.operators.program import Unable
 from conformance.checks.locate import question as failing
 from conformance.checks.models import CellRun
 from conformance.checks.verify import Verifier
+from conformance.commands.align.align_text import NEIGHBOURS, number
 from conformance.commands.align.question import Question, asked
-from conformance.commands.align.text import NEIGHBOURS, number
 from conformance.draw.draw import Draw
 from conformance.errors import UserError
 from conformance.onnxgraph.reads import Graph, operator_of
 from conformance.plan.cell import Cell
-from conformance.records.clean import literal
+from conformance.records.sanitize import literal
 from conformance.records.text import located
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.records.clean import tell
+from conformance.records.sanitize import tell
 
 if TYPE_CHECKING:
     from conformance.records.findings import Finding

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.case.must_hold import Fails
-from conformance.checks.edits import flow
+from conformance.checks.case_edits import flow
 from conformance.plan.cell import Cell
 from conformance.plan.expected import declared, owed
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.case.file import load
+from conformance.case.case_file import load
 from conformance.commands.findings.entries import Said, entries, line
 from conformance.errors import CaseFileError, display_path
 from conformance.plan.catalogue import plan

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from conformance.case.case_file import read
 from conformance.case.declaration import Case
-from conformance.case.file import read
 from conformance.errors import display_path
 from conformance.records.findings import Finding
 from conformance.repairs.fixes import fixes, tried

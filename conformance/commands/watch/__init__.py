@@ -6,8 +6,8 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from conformance.commands import numbers, selecting
-from conformance.disk.keeping import LIMIT
+from conformance.commands import option_types, selecting
+from conformance.disk.stores import LIMIT
 
 STORE = Path(".conformance")
 SELECTION = ("exporter", "opset", "runtime", "precision")
@@ -16,7 +16,10 @@ SELECTION = ("exporter", "opset", "runtime", "precision")
 def arguments(parser: argparse.ArgumentParser) -> None:
     selecting(parser, SELECTION)
     parser.add_argument(
-        "--examples", type=numbers.count(0), metavar="N", help="drawn shapes for each cell, besides the boundary ones"
+        "--examples",
+        type=option_types.count(0),
+        metavar="N",
+        help="drawn shapes for each cell, besides the boundary ones",
     )
     parser.add_argument(
         "--store", type=Path, default=STORE, metavar="DIR",
@@ -27,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="what was not used for longest is dropped until the store is no larger (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--cell-timeout", type=numbers.seconds, default=300.0, metavar="S",
+        "--cell-timeout", type=option_types.seconds, default=300.0, metavar="S",
         help="a cell that takes longer has failed (default: %(default)s)",
     )  # fmt: skip
 
@@ -35,15 +38,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """0, or 1 where a cell fails by its last verdict; Ctrl-C ends it."""
     from conformance.checks.runner import Runner
-    from conformance.commands.watch.catalogue import Catalogue
-    from conformance.commands.watch.loop import Loop
     from conformance.commands.watch.screen import Screen
-    from conformance.disk.keeping import bytes_of, make
+    from conformance.commands.watch.watch_loop import Loop
+    from conformance.commands.watch.watched_cells import Catalogue
+    from conformance.disk.stores import bytes_of, make
     from conformance.errors import UserError
     from conformance.plan.catalogue import selection
-    from conformance.plan.command import command
+    from conformance.plan.keyword_selection import Words
+    from conformance.plan.rerun_command import command
     from conformance.plan.settings import Settings
-    from conformance.plan.words import Words
     from conformance.worker.warm import new_worker
 
     try:

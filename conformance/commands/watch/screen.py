@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from conformance.records import text
-from conformance.records.clean import literal, tell
+from conformance.records.sanitize import literal, tell
 
 SLOW_SECONDS = 1.0
 """A cell that takes longer shows what it is doing."""

@@ -12,8 +12,8 @@ from typing import Any
 from conformance.errors import Unavailable
 from conformance.onnxgraph.reads import graphs, nodes
 from conformance.runtimes.tensorrt.absence import version_of
+from conformance.runtimes.tensorrt.build_options import MIB, Build
 from conformance.runtimes.tensorrt.engines import Engines
-from conformance.runtimes.tensorrt.options import MIB, Build
 
 
 class UnsupportedModel(RuntimeError):

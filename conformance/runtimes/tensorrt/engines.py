@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance.disk.keeping import UNFINISHED, touch, use
+from conformance.disk.stores import UNFINISHED, touch, use
 
 MAGIC = b"conformance engine 1\n"
 

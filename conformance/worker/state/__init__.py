@@ -2,7 +2,8 @@
 
 So it does not decide on the next cell.
 
-``fence`` stands around each cell. It reads the settings that ``process`` (Python and the operating system), ``hooks``
-(what Python calls of others) and ``numbers`` (PyTorch, NumPy, the processor) list, looks for functions that were
-replaced (``functions``, ``judging``, ``bodies``) and for what a cell left running or open (``leftovers``).
+``fence`` stands around each cell. It reads the settings that ``process_settings`` (Python and the operating system),
+``hooks`` (what Python calls of others) and ``numeric_settings`` (PyTorch, NumPy, the processor) list, looks for
+functions that were replaced (``patched_functions``, ``judging``, ``bodies``) and for what a cell left running or open
+(``leftovers``).
 """

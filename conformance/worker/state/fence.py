@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from conformance.worker.state import functions, hooks, judging, leftovers, numbers, process, registries
+from conformance.worker.state import (
+    hooks,
+    judging,
+    leftovers,
+    numeric_settings,
+    patched_functions,
+    process_settings,
+    registries,
+)
 from conformance.worker.state.own import OwnModules
 from conformance.worker.state.setting import Change, Outcome, Setting, When
 
@@ -25,12 +33,12 @@ class Fence:
     """
 
     def __init__(self) -> None:
-        self._settings = [*process.settings(), *hooks.settings(), *numbers.settings()]
+        self._settings = [*process_settings.settings(), *hooks.settings(), *numeric_settings.settings()]
         self._readers = [setting.read for setting in self._settings]
         self._values: list[Any] = [_UNREAD] * len(self._settings)
         registries.count_schemas()
         self._judging = judging.remember()
-        self._functions = functions.remember()
+        self._functions = patched_functions.remember()
         self._registries = registries.remember()
         for watched in (self._judging, self._functions, self._registries):
             watched.accept()

@@ -2,11 +2,11 @@
 
 Files, modules, variables, the host, the clock.
 
-Python's audit events tell of files (``events``), and Python's import of modules (``imports``). Reads that raise no
-event (variables, the status of a file, the clock, the host's name) are noted by ``functions`` in place of Python's
-own, which do the same and note who called.
+Python's audit events tell of files (``events``), and Python's import of modules (``observed_imports``). Reads that
+raise no event (variables, the status of a file, the clock, the host's name) are noted by ``unaudited_calls`` in place
+of Python's own, which do the same and note who called.
 
-A note (``notes``) belongs to the file of the user's whose code made it (``asking``, ``whose``), and to the case that
+A note (``notes``) belongs to the file of the user's whose code made it (``callers``, ``whose``), and to the case that
 runs. A module is loaded once in a process; so a later case that imports it takes over what that module's code has
 used before (``gathered``). Nothing here may disturb the observed program: what fails is left out, and a note is the
 addition to a set.
@@ -19,9 +19,9 @@ import os
 import sys
 from collections.abc import Hashable, Iterator
 
-from conformance.worker.uses import events, functions, imports
-from conformance.worker.uses.files import absolute, file_of, file_of_module
+from conformance.worker.uses import events, observed_imports, unaudited_calls
 from conformance.worker.uses.gathered import imported_by, so_far
+from conformance.worker.uses.module_files import absolute, file_of, file_of_module
 from conformance.worker.uses.notes import NOTES, Import, Used, count, note_use, noting
 from conformance.worker.uses.whose import EVERYWHERE, INSTALLED, USER, is_of_a_library, is_site, kind_of, learn_places
 
@@ -46,8 +46,8 @@ def begin() -> None:
     learn_places()
     NOTES.base = frozenset(name.partition(".")[0] for name in sys.modules) | EVERYWHERE
     events.watch()
-    imports.watch()
-    functions.watch()
+    observed_imports.watch()
+    unaudited_calls.watch()
 
 
 def begun() -> bool:
@@ -72,7 +72,7 @@ def settle() -> None:
 def watch_libraries() -> None:
     """Note also what PyTorch says of the host, where it is loaded; calling it again changes nothing."""
     if _begun:
-        functions.watch_libraries()
+        unaudited_calls.watch_libraries()
 
 
 @contextlib.contextmanager

@@ -11,8 +11,8 @@ from threading import get_ident
 from types import CodeType
 from typing import Any
 
-from conformance.worker.uses.asking import asking_user, calling_user, user_at
-from conformance.worker.uses.files import absolute, source_of
+from conformance.worker.uses.callers import asking_user, calling_user, user_at
+from conformance.worker.uses.module_files import absolute, source_of
 from conformance.worker.uses.notes import NOTES, WITHIN, note_use
 from conformance.worker.uses.whose import USER, kind_of
 

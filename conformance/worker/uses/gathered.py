@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
-from conformance.worker.uses.files import file_of_module
+from conformance.worker.uses.module_files import file_of_module
 from conformance.worker.uses.notes import NOTES, Import, Used
 from conformance.worker.uses.whose import EVERYWHERE, INSTALLED, OWN, PYTHON, USER, kind_of, package_of
 

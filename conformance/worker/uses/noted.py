@@ -9,7 +9,7 @@ from threading import get_ident
 from types import FrameType
 from typing import Any
 
-from conformance.worker.uses.asking import asking_user
+from conformance.worker.uses.callers import asking_user
 from conformance.worker.uses.notes import NOTES, WITHIN, note_use
 from conformance.worker.uses.whose import USER, kind_of
 

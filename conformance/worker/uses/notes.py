@@ -35,7 +35,7 @@ class Used:
     imports: frozenset[Import] = frozenset()
     variables: frozenset[str] = frozenset()
     facts: frozenset[str] = frozenset()
-    """What was read of the host, as ``FACTS`` of ``depends.observed`` names it."""
+    """What was read of the host, as ``FACTS`` of ``depends.observed_dependencies`` names it."""
     fleeting: frozenset[str] = frozenset()
     """What is another at each run: the clock, random numbers of the system."""
     unseen: frozenset[str] = frozenset()

@@ -10,7 +10,7 @@ import sys
 import sysconfig
 from typing import Any
 
-from conformance.worker.uses.files import file_of
+from conformance.worker.uses.module_files import file_of
 
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
 HOME = os.path.dirname(os.path.dirname(_HERE))  # noqa: PTH120

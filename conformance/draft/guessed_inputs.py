@@ -1,0 +1,289 @@
+"""Guess what a module's forward takes, and try it.
+
+The names of its parameters and the sizes of its weights suggest it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import itertools
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from pkgutil import resolve_name
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from conformance.case.dims import DTYPES
+from conformance.case.inputs import Input
+from conformance.draw.value_regimes import make
+from conformance.errors import Stopped
+
+SECONDS = 60.0
+"""How long types are tried for the inputs of a module."""
+BASE = {"batch": 2, "seq": 5, "l": 16, "d": 8, "h": 32, "w": 32}
+"""Sizes that dims have at first."""
+IMAGES = (32, 64, 224, 96, 16, 8)
+"""Sides of images and volumes that are tried."""
+PADDING = "a padding mask, no row of which is hidden whole"
+_IDS = re.compile(r"(^|_)(ids?|idx|index|indices|tokens?)$")
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The type of an input, where its values come from, and why."""
+
+    type: str
+    high: int | None = None
+    """The largest whole number, from 0."""
+    why: str = ""
+    values: Mapping[str, Any] | None = None
+    """Where values come from, as a case says it, in place of ``high``."""
+    open: bool = False
+    """Whether its whole numbers are a first try, and a wider range is to be found (``draft.whole_numbers``)."""
+
+    @property
+    def dtype(self) -> str:
+        return self.type.partition("[")[0]
+
+    @property
+    def said(self) -> Mapping[str, Any] | None:
+        """Return where values come from, as a case says it; None where that goes without saying."""
+        if self.values is None and self.dtype.startswith(("int", "uint")):
+            return {"integers": {"low": 0, "high": 1 if self.high is None else self.high}}
+        return self.values
+
+    @property
+    def shape(self) -> list[str]:
+        inside = self.type.partition("[")[2].rstrip("]")
+        return [size.strip() for size in inside.split(",") if size.strip()]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """An argument that is no tensor: None, a flag, a number or a text."""
+
+    value: Any
+
+
+Tree: TypeAlias = Guess | Constant | list[Any] | tuple[Any, ...] | dict[str, Any]
+"""An argument of forward: a tensor, a constant, or what holds them."""
+
+
+def guesses_in(tree: Any) -> Iterator[Guess]:
+    """The tensors of an argument, or of several, in order."""
+    if isinstance(tree, Guess):
+        yield tree
+    elif isinstance(tree, (list, tuple, Mapping)):
+        for inner in tree.values() if isinstance(tree, Mapping) else tree:
+            yield from guesses_in(inner)
+
+
+@dataclass
+class Sizes:
+    """Hold what the parts of a module say about its inputs, the first part first."""
+
+    features: list[int] = field(default_factory=list)
+    """Sizes of the last axis."""
+    channels: list[tuple[int, int]] = field(default_factory=list)
+    """Channels, and the number of axes behind them."""
+    rows: list[int] = field(default_factory=list)
+    """Rows of tables that indices look up."""
+    dtype: str = "float32"
+    """Of the weights, if a case can say it."""
+    in_time: bool = False
+    """Whether a part goes along a sequence."""
+
+
+def sizes_of(module: Any) -> Sizes:
+    """Reads the sizes of the layers of PyTorch that a module is made of, or else of its own weights."""
+    import torch
+    from torch import nn
+    from torch.nn.modules import batchnorm, conv, instancenorm
+
+    told = Sizes()
+    kinds = (str(one.dtype).removeprefix("torch.") for one in module.parameters() if one.is_floating_point())
+    told.dtype = next((kind for kind in kinds if kind in DTYPES), told.dtype)
+    for part in module.modules():
+        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)):
+            told.rows.append(part.num_embeddings)
+        elif isinstance(part, conv._ConvNd):
+            told.channels.append((part.in_channels, len(part.kernel_size)))
+        elif isinstance(part, (batchnorm._NormBase, instancenorm._InstanceNorm)):
+            axes = re.search(r"(\d)d$", type(part).__name__)
+            told.channels.append((part.num_features, int(axes[1]) if axes else 2))
+        elif isinstance(part, nn.GroupNorm):
+            told.channels.append((part.num_channels, 2))
+        elif isinstance(part, nn.Linear):
+            told.features.append(part.in_features)
+        elif isinstance(part, nn.Bilinear):
+            told.features += [part.in1_features, part.in2_features]
+        elif isinstance(part, (nn.RNNBase, nn.RNNCellBase)):
+            told.features.append(part.input_size)
+            told.in_time |= isinstance(part, nn.RNNBase)
+        elif isinstance(part, nn.MultiheadAttention):
+            told.features.append(part.embed_dim)
+            told.in_time = True
+        elif isinstance(part, nn.LayerNorm):
+            told.features.append(part.normalized_shape[-1])
+        else:
+            own = part.parameters(recurse=False)
+            told.features += [tensor.shape[-1] for tensor in own if isinstance(tensor, torch.Tensor) and tensor.ndim]
+    return told
+
+
+def parameters(module: Any) -> dict[str, bool]:
+    """The names of the parameters of forward that an input is needed for, and whether they are passed by keyword.
+    Where all have a default, those that a main input is known by."""
+    known = inspect.signature(module.forward).parameters.values()
+    plain = [one for one in known if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    needed = [one.name for one in plain if one.default is one.empty]
+    if needed:
+        return dict.fromkeys(needed, False)
+    main = getattr(module, "main_input_name", None) or (plain[0].name if plain else "")
+    if not main:
+        raise Stopped("declare", "NoInput", "forward takes no inputs that can be told; say them with --input", "case")
+    more = ["attention_mask"] if main == "input_ids" and any(one.name == "attention_mask" for one in plain) else []
+    return dict.fromkeys([main, *more], True)
+
+
+def padding_of(name: str, levels: Sequence[float] = (0, 1)) -> dict[str, Any]:
+    """Values of a mask: the lower number hides, but for the masks that PyTorch's own layers call so."""
+    hides_first = "key_padding" not in name
+    return {"padding": [*levels] if hides_first else [*reversed(levels)]}
+
+
+def candidates(name: str, told: Sizes) -> list[Guess]:
+    """Types that an input of this name may have, the likeliest first."""
+    tables = [
+        Guess("int64[batch, seq]", rows - 1, f"indices into a table of {rows:,} rows", open=True)
+        for rows in _few(told.rows, 2)
+    ]
+    if "mask" in name:
+        return [
+            Guess("int64[batch, seq]", why=PADDING, values=padding_of(name)),
+            Guess("bool[batch, seq]", why=PADDING, values=padding_of(name)),
+        ]
+    if _IDS.search(name) and tables:
+        return tables
+    floats = (dataclasses.replace(one, type=one.type.replace("float32", told.dtype, 1)) for one in _floats(told))
+    return [*floats, *tables]
+
+
+def _floats(told: Sizes) -> Iterator[Guess]:
+    images = [
+        Guess(f"float32[batch, {', '.join([str(count), *_AXES[axes]])}]", why=f"{count} channels of the first layer")
+        for count, axes in _few(told.channels, 2)
+        if axes in _AXES
+    ]
+    rows = [
+        Guess(f"float32[{shape}{size}]", why=f"{size} features of the first layer")
+        for size in _few(told.features, 3)
+        for shape in (("batch, seq, ", "batch, ") if told.in_time else ("batch, ", "batch, seq, "))
+    ]
+    # a patch embedding is a convolution, so that images go before rows
+    yield from images
+    yield from rows
+    for count in _few([*(count for count, _ in told.channels), *told.features], 2):
+        yield from (Guess(f"float32[batch, {count}, {', '.join(axes)}]") for axes in _AXES.values())
+    for shape in ("batch, 4", "batch, 3, h, w", "batch, 3, l", "batch, 3, d, h, w", "batch, 8, h, w"):
+        yield Guess(f"float32[{shape}]", why="nothing in the module says its size")
+
+
+_AXES = {1: ["l"], 2: ["h", "w"], 3: ["d", "h", "w"]}
+
+
+def _few(values: Sequence[Any], count: int) -> list[Any]:
+    return list(dict.fromkeys(values))[:count]
+
+
+def made(tree: Any, sizes: Mapping[str, int]) -> Any:
+    """An argument of forward with tensors that are drawn."""
+    if isinstance(tree, Guess):
+        return tensor(tree, sizes)
+    if isinstance(tree, Constant):
+        return tree.value
+    if isinstance(tree, Mapping):
+        return {name: made(inner, sizes) for name, inner in tree.items()}
+    return type(tree)(made(inner, sizes) for inner in tree)
+
+
+def called(module: Any, inputs: Mapping[str, Any], keywords: Set[str], sizes: Mapping[str, int]) -> Any:
+    """Return what the module returns for inputs that are drawn at these sizes."""
+    arguments = {name: made(tree, sizes) for name, tree in inputs.items()}
+    positional = [arguments[name] for name in arguments if name not in keywords]
+    return module(*positional, **{name: arguments[name] for name in arguments if name in keywords})
+
+
+def tensor(guess: Guess, sizes: Mapping[str, int]) -> Any:
+    """A tensor of a guessed type, drawn as a case draws it."""
+    import torch
+
+    if guess.dtype not in DTYPES:
+        shape = [int(size) if size.isdigit() else sizes[size] for size in guess.shape]
+        return torch.randn(shape, dtype=getattr(torch, guess.dtype))
+    said = guess.said
+    declared = Input.model_validate({"type": guess.type} | ({} if said is None else {"values": said}))
+    hook = declared.values.python if declared.values is not None else None
+    rng = np.random.default_rng(int(torch.randint(2**31, ())))
+    return torch.from_numpy(make(declared, sizes, "plain", rng, None if hook is None else resolve_name(hook)))
+
+
+def replaced(tree: Any, old: Guess, new: Guess) -> Any:
+    """Return an argument, or several, with ``new`` in place of the guess ``old`` itself."""
+    if isinstance(tree, Mapping):
+        return {name: replaced(inner, old, new) for name, inner in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(replaced(inner, old, new) for inner in tree)
+    return new if tree is old else tree
+
+
+Call = Callable[[Mapping[str, Guess], Mapping[str, int]], Any]
+"""Calls the module with inputs of guessed types at these sizes; raises what it raises."""
+
+
+def fitting(
+    names: Sequence[str], told: Sizes, given: Mapping[str, Guess], call: Call, known: Mapping[str, int]
+) -> tuple[dict[str, Guess], dict[str, int]]:
+    """Types for all inputs with which the module runs, and the sizes at which it does. ``given`` are types that are
+    known, and so are sizes. Raises Stopped where none is found."""
+    deadline, last = time.monotonic() + SECONDS, ""
+    options = {name: _first_tries(given[name]) if name in given else candidates(name, told) for name in names}
+    alike = zip(*(options[name] for name in names if name not in given), strict=False)
+    free = [name for name in names if name not in given]
+    together = ({**given, **dict(zip(free, one, strict=True))} for one in alike) if free else iter([dict(given)])
+    each = (dict(zip(names, one, strict=True)) for one in itertools.product(*options.values()))
+    for guesses in itertools.chain(together, each):
+        used = {size for guess in guesses.values() for size in guess.shape if not size.isdigit()}
+        sides = IMAGES if used & {"h", "w"} else IMAGES[:1]
+        for side in sides:
+            sizes = {name: side if name in ("h", "w") else BASE.get(name, 3) for name in sorted(used)}
+            sizes |= {name: size for name, size in known.items() if name in sizes}
+            try:
+                call(guesses, sizes)
+            except Exception as error:  # whatever the module raises for what it does not take
+                last = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            else:
+                return guesses, sizes
+        if time.monotonic() > deadline:
+            break
+    how = f"--input {names[0]}='float32[batch, 8]'"
+    text = f"the module runs with no inputs that were tried ({last}); say them, as in {how}"
+    raise Stopped("declare", "NoInput", text, "case")
+
+
+def _first_tries(guess: Guess) -> list[Guess]:
+    """A type that is known, where its numbers are not: not all modules take 0, and not all take 1."""
+    if not guess.open:
+        return [guess]
+    ends = ((0, 1), (1, 1), (0, 0))
+    return [dataclasses.replace(guess, values={"integers": {"low": low, "high": high}}) for low, high in ends]
+
+
+def names_of(arguments: Mapping[str, Any]) -> list[str]:
+    """The dims of the types, in order."""
+    sizes = (size for guess in guesses_in(arguments) for size in guess.shape)
+    return list(dict.fromkeys(size for size in sizes if not size.isdigit()))

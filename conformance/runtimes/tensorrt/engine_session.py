@@ -1,0 +1,326 @@
+"""A loaded engine: running it, measuring it, and what it says of itself."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance.arrays import Array
+from conformance.errors import Unavailable
+from conformance.runtimes.tensorrt.absence import absence, version_of
+from conformance.runtimes.tensorrt.allocator import make_allocator
+from conformance.runtimes.tensorrt.build import (
+    check_cuda,
+    load_plugins,
+    make_engine,
+    make_log,
+    recipe,
+    strongly_typed,
+)
+from conformance.runtimes.tensorrt.build_options import Build
+from conformance.runtimes.tensorrt.cudagraph import captured
+from conformance.runtimes.tensorrt.device import (
+    Memory,
+    current_device,
+    download,
+    ending_if_lost,
+    facts,
+    pinned,
+    upload,
+)
+from conformance.runtimes.tensorrt.engines import Engines
+
+DTYPES = {
+    "FLOAT": "float32", "HALF": "float16", "INT8": "int8", "INT32": "int32", "INT64": "int64", "BOOL": "bool",
+    "UINT8": "uint8",
+}  # fmt: skip
+"""NumPy dtype by the name of TensorRT's."""
+
+
+@contextlib.contextmanager
+def open_model(model: Path, libraries: Sequence[str], build: Build) -> Iterator[TensorRTSession]:
+    """Builds an engine, or takes it from the store, and loads it.
+
+    Raises Unavailable where this host has no TensorRT that can use its GPU; UnsupportedModel, ShapeInput, BuildFailed
+    or what TensorRT raises where the engine cannot be built or loaded. ``libraries``, which are ONNX Runtime's, play
+    no part; TensorRT's plugins are in ``build``.
+    """
+    missing = absence()
+    if missing is not None:
+        raise Unavailable(missing)
+    import tensorrt
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(current_device())
+        session = TensorRTSession(tensorrt, model, build)
+        stack.callback(session.close)
+        yield session
+
+
+class TensorRTSession:
+    """One engine with one execution context, one stream, and buffers that grow as they are needed."""
+
+    def __init__(self, trt: Any, model: Path, build: Build) -> None:
+        import onnx
+        import pycuda.driver as cuda
+
+        self._trt, self._model, self._build = trt, model, build
+        self._log = make_log(trt)
+        self._log.forget()
+        self._engine: Any = None
+        self._context: Any = None
+        self._allocators: dict[str, Any] = {}
+        self._memory = Memory()
+        self.built_seconds: float | None = None
+        """Seconds that building took, or None where the engine came from the store."""
+        check_cuda(trt, self._log)
+        # The runtime has to live as long as its engine.
+        self._runtime = trt.Runtime(self._log)
+        self._stream = cuda.Stream()
+        load_plugins(trt, self._log, build)
+        graph = onnx.load(model, load_external_data=False).graph
+        try:
+            self._engine, size = self._load()
+            self._renew_context()
+            self._describe(graph, size)
+        except BaseException:
+            self.close()
+            raise
+
+    def _describe(self, graph: Any, size: int) -> None:
+        """Reads the names and dtypes of inputs and outputs; ``arithmetic`` gets what the record says of the engine,
+        which has ``size`` bytes."""
+        trt, build = self._trt, self._build
+        self._outputs = [output.name for output in graph.output]
+        self._inputs = [name for name in self._names() if self._mode(name) == trt.TensorIOMode.INPUT]
+        declared = {value.name: _numpy_dtype(value) for value in (*graph.input, *graph.output)}
+        self._declared = {name: declared[name] for name in (*self._inputs, *self._outputs)}
+        self._dtypes = {name: self._dtype(name) for name in self._declared}
+        cast = {name: dtype for name, dtype in self._dtypes.items() if dtype != declared[name]}
+        self.arithmetic: Mapping[str, Any] = {
+            "provider": f"TensorRT {trt.__version__}",
+            "gpu": (facts() or {}).get("name"),
+            "optimizer": True,
+            "storage": {"fp16": "float16", "int8": "int8"}.get(build.model_precision, "float32"),
+            # Before TensorRT 10 the builder may choose float32 where the model says float16.
+            "arithmetic": "as the model says" if strongly_typed(trt) else "chosen by the builder",
+            "tf32": build.options.tf32,
+            "casts": [f"{name}: {declared[name]} as {dtype}" for name, dtype in cast.items()],
+            "options": build.options.as_dict(),
+            "engine": {"bytes": size, "built": self.built_seconds},
+        }
+
+    # ---- the engine ----------------------------------------------------------------------------------
+
+    def _load(self) -> tuple[Any, int]:
+        """The engine and its size in bytes: from the store where TensorRT takes it, else built now."""
+        depends = depends_on(self._trt, self._model, self._build)
+        cache = Engines(self._build.store) if self._build.store is not None else None
+        kept = cache.get(depends) if cache is not None else None
+        engine = None if kept is None else self._runtime.deserialize_cuda_engine(kept)
+        if kept is not None and engine is not None:
+            return engine, len(kept)
+        data, self.built_seconds = make_engine(self._trt, self._log, self._model, self._build, cache, depends)
+        engine = self._runtime.deserialize_cuda_engine(data)
+        if engine is None:
+            raise RuntimeError(f"the engine cannot be loaded: {self._log.errors()}")
+        if cache is not None:
+            cache.put(depends, data)
+        return engine, len(data)
+
+    def _renew_context(self) -> None:
+        """Replaces the execution context. The old context goes first: in TensorRT 8.6 no two contexts can have the
+        engine's only profile."""
+        self._context = None
+        self._context = self._engine.create_execution_context()
+        if self._context is None:
+            raise RuntimeError(f"no execution context: {self._log.errors()}")
+
+    def _names(self) -> list[str]:
+        return [self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)]
+
+    def _mode(self, name: str) -> Any:
+        return self._engine.get_tensor_mode(name)
+
+    def _dtype(self, name: str) -> str:
+        said = self._engine.get_tensor_dtype(name)
+        if said.name not in DTYPES:
+            raise RuntimeError(f"{name} is {said.name}, which NumPy has no dtype for")
+        return DTYPES[said.name]
+
+    # ---- running -------------------------------------------------------------------------------------
+
+    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """All outputs in graph order; arrays of the graph's input dtypes, keyed by graph input name."""
+        with ending_if_lost():
+            return self._run(inputs)
+
+    def _run(self, inputs: Mapping[str, Array]) -> list[Array]:
+        arrays = self._set_inputs(inputs)
+        for name, array in arrays.items():
+            upload(self._memory.at_least(name, array.nbytes), array, self._stream)
+        self._set_outputs()
+        self._execute(self._context)
+        outputs = []
+        for name in self._outputs:
+            array = np.empty(self._output_shape(name), dtype=self._dtypes[name])
+            download(array, self._output_buffer(name), self._stream)
+            outputs.append(array)
+        self._stream.synchronize()
+        return [
+            array if str(array.dtype) == self._declared[name] else array.astype(self._declared[name])
+            for name, array in zip(self._outputs, outputs, strict=True)
+        ]
+
+    def _set_inputs(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Sets the inputs' shapes and addresses, and returns the arrays as the engine takes them."""
+        missing = [name for name in self._inputs if name not in inputs]
+        if missing:
+            raise ValueError(f"the model has inputs that nothing is given for: {', '.join(missing)}")
+        arrays = {name: _as(inputs[name], self._dtypes[name], name) for name in self._inputs}
+        for name, array in arrays.items():
+            if not self._context.set_input_shape(name, array.shape):
+                low, _, high = self._build.shapes[name]
+                raise ValueError(f"{name} has shape {array.shape}, the engine is built for {low} to {high}")
+            address = int(self._memory.at_least(name, array.nbytes))
+            if not self._context.set_tensor_address(name, address):
+                raise RuntimeError(f"the address of {name} is refused: {self._log.errors()}")
+        return arrays
+
+    def _set_outputs(self) -> None:
+        missing = self._context.infer_shapes()
+        if missing:
+            raise RuntimeError(f"the shapes do not follow from the inputs: {', '.join(missing)} is missing")
+        for name in self._outputs:
+            shape = tuple(self._context.get_tensor_shape(name))
+            if any(size < 0 for size in shape):  # the shape is known only once the values are
+                if name not in self._allocators:
+                    self._allocators[name] = make_allocator(self._trt, self._memory)
+                self._allocators[name].error = None
+                taken = self._context.set_output_allocator(name, self._allocators[name])
+            else:
+                size = int(np.prod(shape, dtype=np.int64)) * np.dtype(self._dtypes[name]).itemsize
+                taken = self._context.set_tensor_address(name, int(self._memory.at_least(name, size)))
+            if not taken:
+                raise RuntimeError(f"the memory of {name} is refused: {self._log.errors()}")
+
+    def _execute(self, context: Any) -> None:
+        if context.execute_async_v3(self._stream.handle):
+            return
+        for name, allocator in self._allocators.items():
+            if allocator.error is not None:
+                raise RuntimeError(f"no memory for {name}: {allocator.error}") from allocator.error
+        raise RuntimeError(f"the engine does not run: {self._log.errors()}")
+
+    def _output_shape(self, name: str) -> tuple[int, ...]:
+        shape = tuple(self._context.get_tensor_shape(name))
+        if any(size < 0 for size in shape):
+            self._stream.synchronize()
+            return tuple(self._allocators[name].shape)
+        return shape
+
+    def _output_buffer(self, name: str) -> Any:
+        return self._memory.at_least(name, 0)
+
+    # ---- measuring -----------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def stopwatch(self, inputs: Mapping[str, Array], *, transfers: bool = False) -> Iterator[Callable[[], float]]:
+        """A function that runs ``inputs`` once and gives the seconds that the device took, by CUDA events.
+
+        With ``transfers`` the copies of inputs and outputs count, from and to page-locked memory.
+        """
+        import pycuda.driver as cuda
+
+        arrays = self._set_inputs(inputs)
+        self.run(inputs)  # allocates memory, which a capture as a CUDA graph could not
+        sources = {name: pinned(array) for name, array in arrays.items()}
+        results = {name: pinned(np.empty(self._output_shape(name), self._dtypes[name])) for name in self._outputs}
+        first, last = cuda.Event(), cuda.Event()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(ending_if_lost())
+            launch: Callable[[], None] = lambda: self._execute(self._context)  # noqa: E731
+            if self._build.options.cuda_graph:
+                launch = stack.enter_context(captured(self._stream.handle, launch))
+
+            def once() -> float:
+                first.record(self._stream)
+                if transfers:
+                    for name, array in sources.items():
+                        upload(self._memory.at_least(name, 0), array, self._stream)
+                launch()
+                if transfers:
+                    for name, array in results.items():
+                        download(array, self._memory.at_least(name, 0), self._stream)
+                last.record(self._stream)
+                last.synchronize()
+                return float(first.time_till(last)) / 1e3
+
+            yield once
+
+    def layers(self, inputs: Mapping[str, Array], rounds: int = 10) -> list[dict[str, Any]]:
+        """Milliseconds by layer, slowest first: the mean of ``rounds`` runs in a context of their own."""
+        trt = self._trt
+
+        class Profiler(trt.IProfiler):  # type: ignore[name-defined]  # the module is a value here
+            def __init__(self) -> None:
+                trt.IProfiler.__init__(self)
+                self.spent: dict[str, list[float]] = {}
+
+            def report_layer_time(self, layer_name: str, ms: float) -> None:
+                self.spent.setdefault(layer_name, []).append(ms)
+
+        self._renew_context()
+        try:
+            profiler = Profiler()
+            self.run(inputs)  # the first run takes longer than the others
+            self._context.profiler = profiler
+            for _ in range(rounds):
+                self.run(inputs)
+        finally:
+            self._renew_context()  # without a profiler
+        layers = [{"name": name, "ms": sum(spent) / rounds} for name, spent in profiler.spent.items()]
+        return sorted(layers, key=lambda layer: -float(str(layer["ms"])))
+
+    def close(self) -> None:
+        """Frees all that the session has on the device, while the device's context is current. Whoever then still
+        holds the session, as a traceback may, holds no memory of the device."""
+        try:
+            self._stream.synchronize()
+        finally:
+            self._context = None
+            self._engine = None
+            self._runtime = None
+            self._allocators.clear()
+            self._memory.free()
+
+
+def depends_on(trt: Any, model: Path, build: Build) -> dict[str, Any]:
+    """All that an engine depends on."""
+    return {
+        "model": hashlib.sha256(model.read_bytes()).hexdigest(),
+        "build": build.as_dict(),
+        "plugins": {name: hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in build.options.plugins},
+        "gpu": facts(),
+        "tensorrt": ".".join(map(str, version_of(trt))),
+        "recipe": recipe(),
+    }
+
+
+def _as(array: Array, dtype: str, name: str) -> Array:
+    """The array in the dtype that the engine takes, in C order. Raises ValueError where a value does not fit."""
+    converted = np.asarray(array, dtype=dtype, order="C")
+    if array.dtype.kind in "iu" and not np.array_equal(converted, array):
+        raise ValueError(f"{name} has values beyond {dtype}, which is what TensorRT takes for {array.dtype}")
+    return converted
+
+
+def _numpy_dtype(value: Any) -> str:
+    from onnx import helper
+
+    return str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
