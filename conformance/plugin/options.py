@@ -96,7 +96,7 @@ def add(parser: pytest.Parser, *, short: bool = False) -> None:
     )
     group.add(
         "explain",
-        type=numbers.budget,
+        type=option_types.budget,
         default="120s",
         metavar="120s|none|all",
         help="how long failures are explained once every cell has its verdict, each cause once; all: without limit, "
@@ -368,7 +368,7 @@ class Options:
     def explain_seconds(self) -> float:
         """Return how long failures may be explained: 0 for not at all, infinity for as long as it takes."""
         given = self["explain"]
-        return _ENDS[given] if given in _ENDS else numbers.duration(given)
+        return _ENDS[given] if given in _ENDS else option_types.duration(given)
 
     def cell_memory(self) -> float:
         """GiB that a cell may take, where as many run at a time as there are workers, or processes of xdist."""
