@@ -90,7 +90,7 @@ class Explaining:
         self, groups: Sequence[Sequence[tuple[Cell, Record]]], deadline: float
     ) -> Iterator[Sequence[Record]]:
         """Yield the explained records of each cause as they come."""
-        from conformance.checks.causes import explain_alike
+        from conformance.checks.explain_causes import explain_alike
 
         self._show_progress()
         running = self._session.running

@@ -10,7 +10,6 @@ import shlex
 import socket
 import stat
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,8 +42,8 @@ class RunWriter:
             self._file = _opened(folder / LINES)
         except OSError as error:
             raise UserError(f"{display_path(folder)}: cannot be written ({why(error)})") from None
-        self._again = Counter[str]()
-        """How often a cell's record took the place of another."""
+        self._replaced: dict[str, tuple[int, int]] = {}
+        """Where in the file the line is that takes the place of a cell's first one: its start and its length."""
         self._waiting = b""
         """What could not be written yet."""
         self._size = 0
@@ -63,8 +62,11 @@ class RunWriter:
 
     def replace(self, record: dict[str, Any]) -> None:
         """Write a cell again that was written before, in its place. Raises OSError as ``add`` does."""
-        self._again[record["id"]] += 1
-        self._write(record)
+        start = self._size + len(self._waiting)
+        try:
+            self._write(record)
+        finally:
+            self._replaced[record["id"]] = start, self._size + len(self._waiting) - start
 
     def add(self, record: dict[str, Any]) -> None:
         """Raises OSError where the record cannot be written. The next call then tries it again, and what is in the
@@ -95,10 +97,14 @@ class RunWriter:
         """
         try:
             self._flush()
-            if seconds is None:
+            if seconds is None and not self._replaced:
                 return
             if not os.path.samestat(os.fstat(self._file.fileno()), (self._folder / LINES).stat()):
                 raise OSError(f"{LINES} was replaced while the run wrote it")
+            if self._replaced:
+                self._put_in_place()
+            if seconds is None:
+                return
             unfinished = self._folder / f".{WHOLE}"
             try:
                 with unfinished.open("w", encoding="ascii") as whole:
@@ -116,16 +122,27 @@ class RunWriter:
             header = {**json.loads(lines.readline()), "seconds": round(seconds, 3)}
             if spent is not None:
                 header["spent"] = {name: round(value, 3) for name, value in spent.items()}
-            yield from with_records(header, self._last_ones(map(json.loads, lines)))
+            yield from with_records(header, map(json.loads, lines))
 
-    def _last_ones(self, records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """The records without those that others took the place of."""
-        left = self._again.copy()
-        for record in records:
-            if left[record["id"]]:
-                left[record["id"]] -= 1
-            else:
-                yield record
+    def _put_in_place(self) -> None:
+        """Put each line that was written again where the cell's first one is."""
+        replaced = {start for start, _ in self._replaced.values()}
+        unfinished = self._folder / f".{LINES}"
+        try:
+            with unfinished.open("wb") as ordered:
+                self._file.seek(0)
+                start = 0
+                for line in io.BufferedReader(io.FileIO(self._file.fileno(), closefd=False)):
+                    if start not in replaced:
+                        place = self._replaced.get(json.loads(line).get("id"))
+                        ordered.write(line if place is None else os.pread(self._file.fileno(), place[1], place[0]))
+                    start += len(line)
+            unfinished.replace(self._folder / LINES)
+        except OSError:
+            unfinished.unlink(missing_ok=True)
+            raise
+        self._file.close()
+        self._file = io.FileIO(self._folder / LINES, "r+")
 
 
 def with_records(header: Mapping[str, Any], records: Iterable[Any]) -> Iterator[str]:

@@ -1,0 +1,158 @@
+"""Verdicts come first; then each cause is explained once, for as long as ``--explain`` says."""
+
+import json
+
+import pytest
+
+from conformance.records.causes import by_likeness, explained, is_same_error, share
+from conformance.records.record import Record
+from tests.kit.runs import run_pytest
+
+MODULES = """
+import os, signal
+import torch
+
+class Flipped(torch.nn.Module):
+    def forward(self, x):
+        return torch.sin(x) * 3 + torch.cos(x)
+
+def flipped(g, x):
+    return g.op("Neg", g.op("Sin", x))
+
+class Unexported(torch.nn.Module):
+    def forward(self, x):
+        return torch.special.bessel_j0(x)
+"""
+CASES = """
+flipped:
+  about: the symbolic has the wrong sign
+  module: mods.Flipped
+  inputs: {x: "float32[batch]"}
+  dims: {batch: 1..8}
+  export:
+    torchscript:
+      opsets: [17, 18]
+      symbolics: {"aten::sin": {function: mods.flipped, without: another graph}}
+sound:
+  about: nothing is wrong
+  module: torch.nn.Tanh
+  inputs: {x: "float32[batch]"}
+  dims: {batch: 1..8}
+  export: {torchscript: {opsets: [17]}}
+unexported:
+  about: the exporter knows no such operator
+  module: mods.Unexported
+  inputs: {x: "float32[batch]"}
+  dims: {batch: 1..8}
+  export: {torchscript: {opsets: [17, 18]}}
+"""
+
+
+def run(folder, *options):
+    (folder / "cases").mkdir()
+    (folder / "cases/mods.py").write_text(MODULES)
+    (folder / "cases/all.yaml").write_text(CASES)
+    return run_pytest(folder, "--pyargs", "conformance", *options)
+
+
+def red(outcome):
+    return {name: record for name, record in outcome.records.items() if record["status"] == "failed"}
+
+
+@pytest.fixture(scope="module")
+def by_default(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("explaining"), "--junit-xml", "junit.xml")
+
+
+def test_each_cause_is_explained_once_and_its_other_cells_share_that(by_default):
+    wrong = {name: one for name, one in red(by_default).items() if name.startswith("accuracy[flipped")}
+    assert len(wrong) == 4 and {one["fault"] for one in wrong.values()} == {"exporter"}
+    first = [one for one in wrong.values() if one["explained_with"] is None]
+    assert len(first) == 1 and first[0]["witnesses"] and first[0]["bundle"]
+    assert {one["explained_with"] for one in wrong.values()} == {None, first[0]["id"]}
+    assert {one["operator"]["operator"] for one in wrong.values()} == {"aten.sin"}
+
+
+def test_cells_that_stop_with_the_same_words_are_one_cause(by_default):
+    stopped = [one for one in red(by_default).values() if one["case"] == "unexported" and one["check"] == "export"]
+    assert len(stopped) == 2 and sum(one["explained_with"] is None for one in stopped) == 1
+    assert not any(one["unexplained"] for one in stopped)
+
+
+def test_the_junit_file_has_the_explanations(by_default):
+    text = (by_default.folder / "junit.xml").read_text()
+    assert "aten.sin" in text and '<property name="fault" value="exporter"' in text
+
+
+def test_without_explanations_the_verdicts_and_the_exit_code_are_the_same(tmp_path, by_default):
+    bare = run_pytest(
+        folder, "--pyargs", "conformance", "--explain", "none", "--report", "none", "--store", "none-store"
+    )
+    assert bare.code == by_default.code == 1
+    verdicts = [{name: (one["status"], one["stage"], one["error"]) for name, one in outcome.records.items()}
+                for outcome in (bare, by_default)]  # fmt: skip
+    assert verdicts[0] == verdicts[1]
+    assert all(one["unexplained"] for one in red(bare).values() if one["stage"] == "compare")
+    assert "not explained (--explain none)" in bare.text
+
+
+def test_a_run_that_was_killed_while_it_explained_is_read_with_what_it_had(by_default, tmp_path):
+    from conformance.records.run_file import read_run
+
+    lines = (by_default.folder / "reports/latest/records.jsonl").read_text().splitlines()
+    names = [json.loads(line)["id"] for line in lines[1:]]
+    assert len(names) == len({*names})
+    first = json.loads(lines[1])
+    killed = [*lines[:1], json.dumps({**first, "unexplained": True, "fault": None}), *lines[1:]]
+    (tmp_path / "records.jsonl").write_text("\n".join(killed) + "\n")
+    assert [one["id"] for one in read_run(tmp_path)[1]] == names
+
+
+@pytest.mark.parametrize("given, said", [("soon", "none, all, or a time"), ("0s", "none, all, or a time")])
+def test_a_time_that_is_none_is_refused(tmp_path, given, said):
+    refused = run(tmp_path, "--explain", given)
+    assert refused.code == 4 and said in refused.text
+
+
+# ---- records alone -------------------------------------------------------------------------------------------
+
+
+def record(**fields):
+    base = {"id": "a", "case": "net", "exporter": "torchscript", "opset": 17, "runtime": "onnxruntime",
+            "precision": "fp32", "check": "accuracy", "source": {"file": None, "line": None}, "status": "failed",
+            "stage": "compare", "error": "WrongValue", "unexplained": True}  # fmt: skip
+    return Record(**{**base, **fields})
+
+
+@pytest.mark.parametrize("other, alike", [
+    ({"opset": 18}, True), ({"runtime": "onnx-reference"}, True), ({"exporter": "dynamo"}, False),
+    ({"case": "other"}, False), ({"precision": "fp16"}, False), ({"check": "specials"}, False),
+    ({"error": "WrongNaN"}, False), ({"unexplained": False}, False), ({"status": "xfailed"}, False),
+])  # fmt: skip
+@pytest.mark.smoke
+def test_cells_that_may_have_one_cause_are_of_one_case_exporter_and_precision(other, alike):
+    groups = by_likeness([record(), record(id="b", **other)])
+    assert ([len(group) for group in groups] == [2]) is alike
+
+
+@pytest.mark.parametrize("worst, same", [
+    ({}, True), ({"got": 2.02}, True), ({"got": 1.9}, False), ({"index": [1]}, False), ({"output": 1}, False),
+    ({"got": float("nan")}, False),
+])  # fmt: skip
+@pytest.mark.smoke
+def test_one_error_is_the_same_wrong_value_at_the_same_element(worst, same):
+    base = {"output": 0, "index": [0], "got": 2.0, "wanted": 1.5, "ratio": 9.0}
+    assert is_same_error(record(worst=base), record(worst={**base, **worst})) is same
+    assert not is_same_error(record(worst=base), record(worst=base, status="passed"))
+
+
+@pytest.mark.smoke
+def test_an_explanation_is_taken_only_of_a_cell_that_fails_alike_again():
+    first = record(examples=3, seconds={"run": 1.0})
+    again = record(fault="exporter", unexplained=False, examples=0, seconds={"run": 2.0})
+    taken = explained(first, again)
+    assert (taken.fault, taken.examples, taken.unexplained) == ("exporter", 3, False)
+    assert taken.seconds == {"run": 1.0, "explain": 2.0}
+    assert explained(first, record(status="passed", stage=None, error=None)) is first
+    share(taken, [other := record(id="b")])
+    assert (other.fault, other.explained_with, other.unexplained) == ("exporter", "a", False)
